@@ -116,8 +116,8 @@ fn head(page: &mut String, machine: &Machine, options: &RunOptions) -> std::fmt:
     )?;
     writeln!(
         page,
-        "Machines are shared and noisy: the ratios count, the absolute figures do not. Both servers of \
-         a row are measured in turns in the same run, on loopback, with the load generator on the same \
+        "The machine was shared and noisy, so compare the ratios and not the absolute figures. Both \
+         servers of a row are measured in turns in the same run, on loopback, with the load generator on the same \
          machine; every answer is checked. toolcrib runs with authentication, scopes, validation and \
          the durable log on. A list is compared with axum answering the same bytes from memory, a call \
          with a bare reverse proxy in front of the same MCP server ({} tools).\n",
@@ -128,7 +128,7 @@ fn head(page: &mut String, machine: &Machine, options: &RunOptions) -> std::fmt:
 fn table(page: &mut String, rows: &[Row]) -> std::fmt::Result {
     writeln!(
         page,
-        "| what | connections | requests/s | limit | ratio | goal | p50 / p99 ms | limit's | CPU µs/request | limit's |"
+        "| request | connections | requests/s | limit | ratio | goal | p50 / p99 ms | limit's | CPU µs/request | limit's |"
     )?;
     writeln!(page, "|---|---|---|---|---|---|---|---|---|---|")?;
     for row in rows {

@@ -1,7 +1,7 @@
 //! `cargo xtask cold`: the cost of the README's first command on a machine without any builds.
 //!
-//! Builds in an empty target directory, which is removed afterwards unless it is to be kept, and writes the figures into their
-//! section of docs/reference/benchmarks.md. Downloads are not measured: the sources are fetched before.
+//! Builds in an empty target directory, which is removed afterwards unless it is to be kept, and
+//! writes the figures into their section of docs/reference/benchmarks.md. Downloads are not measured: the sources are fetched before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::cargo::cargo;
@@ -25,9 +25,9 @@ const TICKS: u64 = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct ColdOptions {
-    /// Profiles to build, one after the other
-    #[arg(long, value_delimiter = ',', default_value = "release,dist")]
-    profiles: Vec<String>,
+    /// What to build, one after the other
+    #[arg(long, value_delimiter = ',', default_value = "demo,release,dist")]
+    builds: Vec<Build>,
     /// Only print the figures
     #[arg(long)]
     dry_run: bool,
@@ -36,9 +36,20 @@ pub(crate) struct ColdOptions {
     keep: Option<PathBuf>,
 }
 
-/// One build.
+/// A way to build the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Build {
+    /// The README's first command: without Cedar policies and without WebAssembly packs
+    Demo,
+    /// All features, quick to compile
+    Release,
+    /// All features, optimized across crates
+    Dist,
+}
+
+/// The cost of one build.
 struct Figures {
-    profile: String,
+    build: Build,
     cpu: Duration,
     wall: Duration,
     crates: usize,
@@ -48,16 +59,16 @@ struct Figures {
 pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     shell::run(&mut cargo(&["fetch", "--locked", "--quiet"]))?;
     let mut rows = String::new();
-    for profile in &options.profiles {
+    for build in &options.builds {
         let temporary = tempfile::tempdir().context("cannot create an empty target directory")?;
         let target = match &options.keep {
-            Some(keep) => keep.join(profile),
+            Some(keep) => keep.join(build.name()),
             None => temporary.path().to_path_buf(),
         };
         if target.exists() && options.keep.is_some() {
             bail!("{} exists already; name another directory with --keep", target.display());
         }
-        let figures = build(profile, &target)?;
+        let figures = measure(*build, &target)?;
         let row = figures.row();
         shell::say(&row);
         rows.push_str(&row);
@@ -66,10 +77,36 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     if options.dry_run { Ok(()) } else { write(&rows) }
 }
 
-fn build(profile: &str, target: &Path) -> Result<Figures> {
-    shell::step(format_args!("profile {profile}, from nothing"));
+impl Build {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Demo => "demo",
+            Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Demo | Self::Release => "release",
+            Self::Dist => "dist",
+        }
+    }
+
+    /// The arguments of cargo that differ between the builds.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Demo => &["--release", "--no-default-features"],
+            Self::Release => &["--release"],
+            Self::Dist => &["--profile", "dist"],
+        }
+    }
+}
+
+fn measure(build: Build, target: &Path) -> Result<Figures> {
+    shell::step(format_args!("{}, from nothing", build.name()));
     let mut command = cargo(&["build", "--locked", "--message-format", "json-render-diagnostics"]);
-    command.args(["--profile", profile]).env("CARGO_TARGET_DIR", target);
+    command.args(build.arguments()).env("CARGO_TARGET_DIR", target);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let (begun, cpu) = (Instant::now(), cpu_of_children()?);
     let mut child = command.spawn().context("cannot start cargo")?;
@@ -85,17 +122,18 @@ fn build(profile: &str, target: &Path) -> Result<Figures> {
         bail!("the build failed");
     }
     let (wall, cpu) = (begun.elapsed(), cpu_of_children()?.saturating_sub(cpu));
-    let program = target.join(profile).join("toolcrib");
+    let program = target.join(build.profile()).join("toolcrib");
     let bytes =
         fs::metadata(&program).with_context(|| format!("{} is missing", program.display()))?.len();
-    Ok(Figures { profile: profile.to_owned(), cpu, wall, crates: crates.len(), bytes })
+    Ok(Figures { build, cpu, wall, crates: crates.len(), bytes })
 }
 
 impl Figures {
     fn row(&self) -> String {
-        let Self { profile, cpu, wall, crates, bytes } = self;
+        let Self { build, cpu, wall, crates, bytes } = self;
         format!(
-            "| `{profile}` | {:.1} | {:.1} | {crates} | {:.1} |",
+            "| `cargo build {}` | {:.1} | {:.1} | {crates} | {:.1} |",
+            build.arguments().join(" "),
             cpu.as_secs_f64() / 60.0,
             wall.as_secs_f64() / 60.0,
             *bytes as f64 / 1e6
@@ -122,9 +160,9 @@ fn write(rows: &str) -> Result<()> {
     let cores = std::thread::available_parallelism()?;
     let section = format!(
         "{HEADING}\n\nWritten by `cargo xtask cold`, at {commit}, with {compiler} on {cores} cores; the \
-         sources had been downloaded. `release` is what the README's first command builds, `dist` is what \
+         sources had been downloaded. The first row is what the README's first command builds, `dist` is what \
          is shipped and what the figures above are measured with.\n\n\
-         | profile | CPU minutes | minutes | crates | binary, MB |\n|---|---|---|---|---|\n{rows}"
+         | build | CPU minutes | minutes | crates | binary, MB |\n|---|---|---|---|---|\n{rows}"
     );
     fs::write(&page, format!("{before}\n\n{section}"))?;
     Ok(())

@@ -13,6 +13,7 @@
 //! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
 //! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
+//! | `TOOLCRIB_PYTHON_TOOL_SERVER` | Python with a server of the Open Tool Calling family |
 //! | `TOOLCRIB_SCHEMATHESIS` | the program `schemathesis` |
 //! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |

@@ -7,6 +7,7 @@ mod credentials;
 mod explain;
 mod output;
 mod packs;
+mod parsers;
 
 use std::path::PathBuf;
 
@@ -17,8 +18,8 @@ pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsComman
 pub(crate) use commands::{
     AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
     GenArgs, HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand,
-    ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
-    ToolSearchArgs, ToolsCommand, VerifyArgs,
+    ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
+    VerifyArgs,
 };
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
@@ -26,16 +27,16 @@ pub(crate) use credentials::{
     CredentialValueArgs, CredentialsCommand,
 };
 pub(crate) use explain::ExplainArgs;
-pub(crate) use output::{Output, OutputFormat};
-pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
+pub(crate) use output::OutputFormat;
+pub(crate) use packs::{PackSelector, PackTrust, PacksCommand};
 
 use crate::env;
 
-/// One catalog, one gate and one record for every tool your agents can use.
+/// Give your agents one catalog of tools, check every call, and record it.
 ///
-/// toolcrib connects to your MCP servers, shows each caller the tools it may use in four protocols
-/// (OpenWOP, Open Tool Calling, MCP and a browser explorer), checks every call, and records what
-/// happened.
+/// toolcrib connects to your tool servers, lists for each caller the tools that it may use, in four
+/// protocols (OpenWOP, Open Tool Calling, MCP and a browser explorer), checks every call against
+/// your rules, and records what happened.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolcrib",
@@ -44,15 +45,15 @@ use crate::env;
     propagate_version = true,
     after_help = "\
 Examples:
-  toolcrib serve --demo                     try it: no configuration, no network needed
+  toolcrib serve --demo                     try it without a configuration or a network
   toolcrib import claude_desktop_config.json -o toolcrib.toml
-  toolcrib config check                     what is wrong with ./toolcrib.toml
+  toolcrib config check                     report the problems of ./toolcrib.toml
   toolcrib serve                            serve ./toolcrib.toml
   toolcrib keys create --name ci --principal ci --tenant default --scope 'files:*'
   toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
-  toolcrib audit tail -f                    watch what happens
+  toolcrib audit tail -f                    watch the events
 
-Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is printed as an object:
+Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is an object on stdout:
 {\"error\": {\"message\": ..., \"causes\": [...], \"hint\": ...}}."
 )]
 pub(crate) struct Args {
@@ -66,36 +67,36 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// Print JSON instead of text for people
+    /// Print JSON instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// The configuration file [default: ./toolcrib.toml when it exists]
+    /// Read this configuration file [default: ./toolcrib.toml if it exists]
     #[arg(long, global = true, value_name = "FILE", env = env::CONFIG, hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Where state is kept: the store is DIR/toolcrib.db unless the file sets `[store] url`
-    /// [default: .toolcrib next to the configuration file]
+    /// Keep state in this directory: the store is DIR/toolcrib.db unless the file sets
+    /// `[store] url` [default: .toolcrib next to the configuration file]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// Talk to the running server at this address instead of opening the store
+    /// Use the running server at this address instead of the store
     #[arg(long, global = true, value_name = "URL", env = env::URL, hide_env_values = true)]
     pub(crate) url: Option<String>,
 
-    /// The API key to present; prefer the variable or --key-file, because other users of the
-    /// machine can see arguments
+    /// Present this API key; prefer the variable or --key-file, because other users of the machine
+    /// can see arguments
     #[arg(
         long,
         global = true,
         value_name = "KEY",
         env = env::KEY,
         hide_env_values = true,
-        value_parser = secret
+        value_parser = parsers::secret
     )]
     pub(crate) key: Option<Secret>,
 
-    /// A file with the API key; takes precedence over --key
+    /// Read the API key from this file; takes precedence over --key
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
@@ -103,7 +104,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Print more messages on stderr; twice for even more
+    /// Print more messages on stderr; repeat for even more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -118,27 +119,27 @@ Examples:
   toolcrib serve --config /etc/toolcrib/toolcrib.toml --data-dir /var/lib/toolcrib
   toolcrib serve --demo --listen 127.0.0.1:0
 
-Once ready it prints `listening on http://ADDR` on stdout; logs go to stderr (TOOLCRIB_LOG says
-what is logged). SIGTERM and SIGINT end it in order. The configuration is
-read again when its file changes and on SIGHUP: if it has errors, they are logged, and nothing
-changes. A file that has become empty or lost its last source changes nothing either, unless
---allow-empty is given.
+When the server is ready, it prints `listening on http://ADDR` on stdout. Logs go to stderr;
+TOOLCRIB_LOG sets the filter. SIGTERM and SIGINT shut it down in order.
 
-One server per data directory: a second one is refused, because limits are counted per server.
+The server reloads the configuration on SIGHUP and when the file changes. A file with errors is
+logged and not applied. A file that is empty or has no sources left needs --allow-empty.
 
-Only loopback addresses are served unless the file says `[server] behind_proxy = true`: keys travel
-unencrypted without TLS, so put a proxy that terminates TLS in front.")]
+Only one server can use a data directory, because each server counts limits on its own.
+
+The address must be a loopback address unless the file sets `[server] behind_proxy = true`: without
+TLS, keys are sent unencrypted, so put a proxy that terminates TLS in front.")]
     Serve(ServeArgs),
 
-    /// Serve MCP over stdin and stdout, for a client that starts its servers itself
+    /// Serve MCP over stdin and stdout, for clients that start their servers
     #[command(after_help = "\
 Examples:
   toolcrib mcp --config /srv/toolcrib.toml
   toolcrib mcp --scope 'files:read'
   TOOLCRIB_KEY=tc_... toolcrib mcp
 
-Without a key the caller is the operator of this machine: principal `operator` with scope `*` in
-tenant `default`. Every call passes the same gate and the same record as on the server.")]
+Without a key the caller is the principal `operator` with scope `*` in tenant `default`. Calls are
+checked and recorded as on a server.")]
     Mcp(McpArgs),
 
     /// Print the keys of the demo
@@ -149,7 +150,7 @@ tenant `default`. Every call passes the same gate and the same record as on the 
     #[command(subcommand)]
     Tools(ToolsCommand),
 
-    /// Call a tool
+    /// Call a tool and print its result
     #[command(after_help = "\
 Examples:
   toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
@@ -160,14 +161,14 @@ Examples:
   echo '{\"a\": 1, \"b\": 2}' | toolcrib call demo__add -
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt call demo__echo '{\"text\": \"hi\"}'
 
-A VALUE is read as the tool's schema says: a number, true or false, JSON for lists and objects, and
-text otherwise. @FILE is the text of a file, @- that of stdin, and @@ an @.
+The tool's schema sets the type of a VALUE: a number, true or false, JSON for lists and objects, or
+text. @FILE is the text of a file, @- the text of stdin, and @@ a literal @.
 
-Prints the result of the tool; progress goes to stderr. With --json it prints the whole response.
-The exit code is 1 when the tool failed or was not run.")]
+Progress goes to stderr. With --json the command prints the whole response. The exit code is 1 when
+the tool failed or did not run.")]
     Call(CallArgs),
 
-    /// Explain why a principal can or cannot call a tool, or why a list is empty
+    /// Explain why a principal can or cannot call a tool, or why its list is empty
     #[command(after_help = "\
 Examples:
   toolcrib explain --principal ci --tool files__write_file
@@ -176,16 +177,16 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --principal ci --tool files__write_file
 
-Prints the steps in the order of the gate: key, tool, tenant, pin, scope, policy, rate, quota,
-approval, source. Nothing is called, and nothing is taken from a limit. With --url the server
-reveals what a call would reveal, to the key's own principal or, with --principal and the scope
-`explain:others`, to another principal of its tenant.
+Prints the checks in the order of a call: key, tool, tenant, pin, scope, policy, rate, quota,
+approval, source. It calls nothing and uses up no limit. With --url the server explains only what a
+call of the key would reveal. Another principal of the tenant needs --principal and the scope
+`explain:others`.
 
-The exit code is 0 when a call would run, if only after consent or with the right arguments, and 1
-when it would not; for a list, 1 when it is empty.")]
+The exit code is 0 if a call would run, perhaps only after an approval or with other arguments, and
+else 1; for a list, it is 1 if the list is empty.")]
     Explain(ExplainArgs),
 
-    /// Show the status of sources
+    /// List and check the sources, and print their logs
     #[command(subcommand)]
     Sources(SourcesCommand),
 
@@ -193,11 +194,11 @@ when it would not; for a list, 1 when it is empty.")]
     #[command(subcommand)]
     Keys(KeysCommand),
 
-    /// Store the credentials of sources: tokens, passwords, OAuth clients
+    /// Manage the credentials of sources: tokens, passwords, OAuth clients
     #[command(subcommand)]
     Credentials(CredentialsCommand),
 
-    /// Install and check packs of tools
+    /// Install, list, check and remove packs of tools
     #[command(subcommand)]
     Packs(PacksCommand),
 
@@ -209,7 +210,7 @@ when it would not; for a list, 1 when it is empty.")]
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
 
-    /// Read and verify the record
+    /// Read, export and verify the record
     #[command(subcommand)]
     Audit(AuditCommand),
 
@@ -225,15 +226,14 @@ Examples:
   toolcrib conformance --url https://tools.example.com --junit report.xml --tool files.list
 
 The host can be this program or any other. Without --protocol, the command checks all protocols that
-the host serves. It calls only tools that the host marks as read-only, and the one of --tool; checks
-that need another call are skipped.
+the host serves. It calls only the tool of --tool and tools that the host marks as read-only, and
+skips checks that need another call.
 
-A check passes, fails, or is skipped with a reason. A failure is printed with the requests and
-responses; keys are masked. The exit code is 1 if a requirement of level `must` fails. Failures of
-level `should` are warnings, unless --strict is given.")]
+A failure is printed with its requests and responses; keys are masked. The exit code is 1 if a
+requirement of level `must` fails, with --strict also one of level `should`.")]
     Conformance(Box<ConformanceArgs>),
 
-    /// Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
+    /// Convert the MCP servers of Claude Desktop, Cursor or VS Code to a toolcrib.toml
     #[command(after_help = "\
 Examples:
   toolcrib import ~/.config/Claude/claude_desktop_config.json
@@ -241,11 +241,11 @@ Examples:
   toolcrib import .vscode/mcp.json | less
   ssh laptop cat .cursor/mcp.json | toolcrib import -
 
-Secrets are not copied: they become `{ env = \"NAME\" }`, and the variables to set are listed on
-stderr. A server that cannot be expressed is kept as a comment that says why.")]
+Secrets become `{ env = \"NAME\" }`, and stderr lists the variables to set. A server that cannot be
+converted becomes a comment with the reason.")]
     Import(ImportArgs),
 
-    /// Hash JSON as the record does: redact, RFC 8785, SHA-256
+    /// Hash JSON as the record does: redacted, RFC 8785, SHA-256
     #[command(after_help = "\
 Examples:
   toolcrib hash '{\"b\": 1, \"a\": [2.0, 1e3]}'
@@ -254,16 +254,16 @@ Examples:
 The `argsHash` of an event is the hash of the call's arguments.")]
     Hash(HashArgs),
 
-    /// Print a completion script
+    /// Print a completion script for a shell
     #[command(after_help = "\
 Examples:
   toolcrib completions bash > ~/.local/share/bash-completion/completions/toolcrib
   toolcrib completions zsh > \"${fpath[1]}/_toolcrib\"
   toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish
 
-The script is printed as it is; --json changes nothing about it.")]
+--json does not change the output.")]
     Completions {
-        /// The shell
+        /// Complete commands in this shell
         shell: clap_complete::Shell,
     },
 
@@ -276,10 +276,25 @@ The script is printed as it is; --json changes nothing about it.")]
     DemoUpstream,
 }
 
-fn secret(text: &str) -> Result<Secret, String> {
-    match text.trim() {
-        "" => Err("is empty".to_owned()),
-        key => Ok(Secret::new(key.to_owned())),
+impl Command {
+    /// Returns the output format of the command, if it prints a list.
+    pub(crate) fn output(&self) -> Option<OutputFormat> {
+        let output = match self {
+            Self::Tools(ToolsCommand::List(args)) => args.output,
+            Self::Tools(ToolsCommand::Search(args)) => args.of.output,
+            Self::Tools(ToolsCommand::Lint(args)) => args.output,
+            Self::Sources(SourcesCommand::List(output) | SourcesCommand::Check(output))
+            | Self::Keys(KeysCommand::List(output))
+            | Self::Credentials(CredentialsCommand::List(output))
+            | Self::Packs(PacksCommand::List(output))
+            | Self::Audit(AuditCommand::Forwarders(output)) => *output,
+            Self::Runs(RunsCommand::List(args)) => args.page.output,
+            Self::Approvals(ApprovalsCommand::List(args)) => args.page.output,
+            Self::Audit(AuditCommand::Verify(args)) => args.output,
+            Self::Conformance(args) => args.output,
+            _ => return None,
+        };
+        output.output
     }
 }
 

@@ -13,6 +13,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderValue},
     redirect,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
@@ -20,10 +21,10 @@ use url::{Host, Url};
 pub(crate) use mcp::{CallEnd, Listed};
 
 use crate::{
-    args::Global,
+    context::Context,
     failure::{Advise as _, advised, advised_by, usage},
-    printer::Printer,
     settings,
+    text::member,
 };
 
 /// Size limit of a response body, in bytes.
@@ -39,16 +40,9 @@ pub(crate) struct Client {
     key: Option<Secret>,
 }
 
-/// The response of the server.
-#[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    body: Value,
-}
-
 impl Client {
     /// Creates a client of the server of `--url`; returns `None` without `--url`.
-    pub(crate) fn connect(global: &Global, printer: Printer) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn connect(Context { global, printer }: &Context) -> anyhow::Result<Option<Self>> {
         let Some(typed) = &global.url else { return Ok(None) };
         let base = address(typed)?;
         let key = settings::key(global)?;
@@ -102,7 +96,9 @@ impl Client {
         }
     }
 
-    /// Sends `GET` to the path of `segments` and returns the body. Fails when the status is not success.
+    /// Sends `GET` to the path of `segments` and returns the body.
+    ///
+    /// Fails when the status is not success.
     pub(crate) async fn get(
         &self,
         segments: &[&str],
@@ -112,42 +108,51 @@ impl Client {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let request = self.request(Method::GET, url)?.timeout(READ_LIMIT);
-        let Answer { status, body } = self.answer(request).await?;
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(refused(status, &body, segments)),
-        }
+        self.answer(self.request(Method::GET, url)?, segments).await
     }
 
-    /// Sends an empty `POST` and returns the body. Fails when the status is not success.
-    pub(crate) async fn post(&self, segments: &[&str]) -> anyhow::Result<Value> {
-        let request = self.request(Method::POST, self.path(segments)?)?.timeout(READ_LIMIT);
-        let Answer { status, body } = self.answer(request).await?;
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(refused(status, &body, segments)),
-        }
+    /// As [`get`](Self::get), and returns the member `name` of the body.
+    pub(crate) async fn get_member<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+        name: &str,
+    ) -> anyhow::Result<T> {
+        let mut body = self.get(segments, query).await?;
+        let member = body.get_mut(name).map(Value::take).unwrap_or_default();
+        serde_json::from_value(member)
+            .with_context(|| format!("the server returned a response without {name}"))
     }
 
-    /// Sends `body` with `POST` and returns the response body. Fails when the status is not success.
-    pub(crate) async fn send(&self, segments: &[&str], body: &Value) -> anyhow::Result<Value> {
-        let request = self.request(Method::POST, self.path(segments)?)?.timeout(READ_LIMIT);
-        let Answer { status, body } = self.answer(request.json(body)).await?;
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(refused(status, &body, segments)),
+    /// Returns the member `key` of each object in the list `name` of the response.
+    pub(crate) async fn get_names(
+        &self,
+        segments: &[&str],
+        name: &str,
+        key: &str,
+    ) -> anyhow::Result<Vec<String>> {
+        let objects: Vec<Value> = self.get_member(segments, &[], name).await?;
+        Ok(objects.iter().map(|object| member(object, key).to_owned()).collect())
+    }
+
+    /// Sends `body` with `POST` and returns the response body.
+    ///
+    /// Fails when the status is not success.
+    pub(crate) async fn post(
+        &self,
+        segments: &[&str],
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let mut request = self.request(Method::POST, self.path(segments)?)?;
+        if let Some(body) = body {
+            request = request.json(body);
         }
+        self.answer(request, segments).await
     }
 
     /// Sends `DELETE` and returns the body. Fails when the status is not success.
     pub(crate) async fn delete(&self, segments: &[&str]) -> anyhow::Result<Value> {
-        let request = self.request(Method::DELETE, self.path(segments)?)?.timeout(READ_LIMIT);
-        let Answer { status, body } = self.answer(request).await?;
-        match status.is_success() {
-            true => Ok(body),
-            false => Err(refused(status, &body, segments)),
-        }
+        self.answer(self.request(Method::DELETE, self.path(segments)?)?, segments).await
     }
 
     fn path(&self, segments: &[&str]) -> anyhow::Result<Url> {
@@ -177,18 +182,25 @@ impl Client {
         )
     }
 
-    async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Answer> {
-        let response = self.sent(request).await?;
+    async fn answer(
+        &self,
+        request: reqwest::RequestBuilder,
+        segments: &[&str],
+    ) -> anyhow::Result<Value> {
+        let response = self.sent(request.timeout(READ_LIMIT)).await?;
         let status = response.status();
         let bytes = bounded(response).await?;
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        if status.is_success() && body.is_null() && !bytes.is_empty() {
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if !status.is_success() {
+            return Err(refused(status, &body, segments));
+        }
+        if body.is_null() && !bytes.is_empty() {
             return Err(advised(
                 format!("{} returned a response that is not JSON", self.base),
                 "is this the address of a toolcrib server?",
             ));
         }
-        Ok(Answer { status, body })
+        Ok(body)
     }
 }
 

@@ -18,43 +18,42 @@ mod packs;
 mod runs;
 mod serve;
 mod sources;
-pub(crate) mod tools;
+mod tools;
 
 use crate::{
     args::{Args, Command, DemoCommand},
+    context::Context,
     demo,
     failure::Exit,
-    logging::{self, Usual},
+    logging::{self, DefaultLevel},
     printer::Printer,
 };
 
 /// Runs the command of `args`.
-pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
     let Args { global, command } = args;
-    let usual = match command {
-        Command::Serve(_) => Usual::Server,
-        _ => Usual::Command,
+    let level = match command {
+        Command::Serve(_) => DefaultLevel::Server,
+        _ => DefaultLevel::Command,
     };
-    logging::start(&global, usual);
-    let printer = *printer;
+    logging::start(&global, level);
+    let cx = &Context { global, printer };
     match command {
-        Command::Serve(args) => serve::run(&args, &global, printer).await,
-        Command::Mcp(args) => mcp::run(args, &global, printer).await,
-        Command::Demo(DemoCommand::Keys { name }) => {
-            demo::print_keys(name.as_deref(), &global, printer)
-        }
-        Command::Tools(command) => tools::run(command, &global, printer).await,
-        Command::Call(args) => call::run(args, &global, printer).await,
-        Command::Explain(args) => explain::run(&args, &global, printer).await,
-        Command::Sources(command) => sources::run(&command, &global, printer).await,
-        Command::Keys(command) => keys::run(command, &global, printer).await,
-        Command::Credentials(command) => credentials::run(command, &global, printer).await,
-        Command::Packs(command) => packs::run(command, &global, printer).await,
-        Command::Runs(command) => runs::run(command, &global, printer).await,
-        Command::Approvals(command) => approvals::run(command, &global, printer).await,
-        Command::Audit(command) => audit::run(command, &global, printer).await,
-        Command::Config(command) => config::run(command, &global, printer).await,
-        Command::Conformance(args) => conformance::run(*args, &global, printer).await,
+        Command::Serve(args) => serve::run(&args, cx).await,
+        Command::Mcp(args) => mcp::run(args, cx).await,
+        Command::Demo(DemoCommand::Keys { name }) => demo::print_keys(name.as_deref(), cx),
+        Command::Tools(command) => tools::run(command, cx).await,
+        Command::Call(args) => call::run(args, cx).await,
+        Command::Explain(args) => explain::run(&args, cx).await,
+        Command::Sources(command) => sources::run(&command, cx).await,
+        Command::Keys(command) => keys::run(command, cx).await,
+        Command::Credentials(command) => credentials::run(command, cx).await,
+        Command::Packs(command) => packs::run(command, cx).await,
+        Command::Runs(command) => runs::run(command, cx).await,
+        Command::Approvals(command) => approvals::run(command, cx).await,
+        Command::Audit(command) => audit::run(command, cx).await,
+        Command::Config(command) => config::run(command, cx).await,
+        Command::Conformance(args) => conformance::run(*args, cx).await,
         Command::Import(args) => import::run(&args, printer),
         Command::Hash(args) => hash::run(&args, printer),
         Command::Completions { shell } => completions::run(shell, printer),

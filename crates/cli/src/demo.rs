@@ -30,15 +30,17 @@ use toolcrib_store::SqliteStore;
 
 use crate::{
     args::Global,
-    commands::tools::{self, Shown},
+    context::Context,
     env::Secrets,
     failure::{Exit, advised},
     local,
     printer::Printer,
     settings::{DATA_DIR, STORE_FILE, Settings},
+    tool_row::{COLUMNS, ToolRow},
 };
 
-use facts::Facts;
+pub(crate) use facts::CALLER_NAMES;
+use facts::{CALLERS, Facts};
 use library::Library;
 
 /// The file in the data directory with the URL and the keys of the demo.
@@ -47,107 +49,8 @@ pub(crate) const FILE: &str = "demo.json";
 /// Lifetime of the demo's keys, which are stored as plain text in a file.
 const KEY_DAYS: i64 = 30;
 
-/// The callers: name of the key and of the principal, tenant, scope.
-const CALLERS: [(&str, &str, &str); 4] = [
-    ("admin", "demo", "*"),
-    ("reader", "demo", "demo:read"),
-    ("approver", "demo", "approvals:respond"),
-    ("other-tenant", "other", "*"),
-];
-
-/// The names in [`CALLERS`].
-pub(crate) const CALLER_NAMES: [&str; 4] = [CALLERS[0].0, CALLERS[1].0, CALLERS[2].0, CALLERS[3].0];
-
 /// The demo's configuration, with placeholders for the path of this program and the library's address.
-const CONFIG: &str = r#"
-[[source]]
-id = "demo"
-kind = "mcp"
-command = [PROGRAM, "demo-upstream"]
-tenants = ["demo"]
-
-[source.tools."*"]
-scopes = ["demo:read"]
-safety_tier = "read"
-egress = "none"
-
-[source.tools."{echo,add}"]
-safety_tier = "pure"
-replay_policy = "deterministic"
-rate = "off"
-
-[source.tools."{fail,wipe}"]
-scopes = ["demo:write"]
-safety_tier = "write"
-
-[source.tools.wipe]
-approval = "always"
-
-[[source]]
-id = "library"
-kind = "connector"
-document = LIBRARY
-tenants = ["demo"]
-
-[source.tools."*"]
-scopes = ["demo:read"]
-safety_tier = "read"
-
-[source.tools.borrow_book]
-scopes = ["demo:write"]
-safety_tier = "write"
-
-[[source]]
-id = "everyday"
-kind = "node-pack"
-pack = "vendor.toolcrib.everyday"
-tenants = ["demo"]
-
-[source.tools."*"]
-scopes = ["demo:read"]
-safety_tier = "pure"
-replay_policy = "deterministic"
-rate = "off"
-
-[[source]]
-id = "host"
-kind = "host-extension"
-tenants = ["demo"]
-
-[source.commands.digest]
-title = "Digest of a JSON document"
-description = "SHA-256 of the canonical form (RFC 8785) of a JSON document, after secrets were taken out"
-program = PROGRAM
-args = ["hash", "--", "{document}"]
-[source.commands.digest.parameters]
-document = { type = "string", description = "The document, as JSON" }
-
-[source.commands.version]
-title = "Version of this server"
-description = "Returns the version of toolcrib"
-program = PROGRAM
-args = ["--version"]
-
-[source.tools."*"]
-scopes = ["demo:exec"]
-egress = "none"
-
-[source.tools.digest]
-scopes = ["demo:read"]
-approval = "never"
-approval_reason = "it computes, and reaches nothing"
-replay_policy = "idempotent"
-
-[[source]]
-id = "flows"
-kind = "workflow"
-tenants = ["demo"]
-files = ["workflows/*.yaml"]
-durable = true
-
-[source.tools."*"]
-scopes = ["demo:read"]
-"#;
+const CONFIG: &str = include_str!("demo/toolcrib.toml");
 
 /// The demo's workflows. They are written to the data directory, where users can edit them.
 const WORKFLOWS: [(&str, &str); 2] = [
@@ -170,8 +73,7 @@ pub(crate) fn left_keys_in(data_dir: &Path) -> bool {
 /// Prints the keys that a demo left in the data directory, or only the key `name`.
 pub(crate) fn print_keys(
     name: Option<&str>,
-    global: &Global,
-    printer: Printer,
+    Context { global, printer }: &Context,
 ) -> anyhow::Result<Exit> {
     let file = data_dir(global).join(FILE);
     let facts = Facts::read(&file).ok_or_else(|| {
@@ -194,10 +96,7 @@ pub(crate) fn print_keys(
                     "restart the demo, which creates missing keys",
                 )
             })?;
-            match printer.wants_json() {
-                true => printer.json(&serde_json::json!({ "name": name, "key": key }))?,
-                false => printer.line(key)?,
-            }
+            printer.json_or_line(&serde_json::json!({ "name": name, "key": key }), key)?;
         }
     }
     Ok(Exit::Done)
@@ -209,7 +108,7 @@ fn data_dir(global: &Global) -> PathBuf {
 }
 
 impl Demo {
-    pub(crate) async fn new(global: &Global, printer: Printer) -> anyhow::Result<Self> {
+    pub(crate) async fn new(Context { global, printer }: &Context) -> anyhow::Result<Self> {
         if let Some(file) = &global.config {
             printer.note(format_args!(
                 "--demo brings its own configuration; {} is not read",
@@ -291,12 +190,12 @@ impl Demo {
         printer: Printer,
     ) -> anyhow::Result<()> {
         let snapshot = gateway.snapshot();
-        let entries: Vec<_> =
-            snapshot.catalog.entries().iter().map(|entry| Shown::of(entry)).collect();
+        let entries = snapshot.catalog.entries().iter();
+        let entries: Vec<ToolRow> = entries.map(|entry| ToolRow::from(&**entry)).collect();
         if entries.is_empty() {
             printer.warning("the demo's sources did not list their tools in time");
         }
-        tools::table(&entries, printer)?;
+        printer.table(COLUMNS, &entries)?;
         let url = &facts.url;
         let admin = facts.keys.get("admin").map(String::as_str).unwrap_or_default();
         printer.line(format_args!(

@@ -1,6 +1,6 @@
 //! Exit states of commands, and errors with hints.
 
-use std::{error::Error, fmt, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use serde_json::{Value, json};
 
@@ -16,20 +16,22 @@ pub(crate) enum Exit {
 }
 
 /// An error with a hint for the user.
-#[derive(Debug)]
-pub(crate) struct Advised {
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct AdvisedError {
     message: String,
     hint: String,
-    cause: Option<Box<dyn Error + Send + Sync>>,
+    source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 /// A usage error: exit code 2. The command changed nothing.
-#[derive(Debug)]
-pub(crate) struct Usage(pub(crate) String);
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct UsageError(String);
 
 /// Creates an error with a hint.
 pub(crate) fn advised(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-    Advised { message: message.into(), hint: hint.into(), cause: None }.into()
+    AdvisedError { message: message.into(), hint: hint.into(), source: None }.into()
 }
 
 /// Creates an error with a hint and a cause.
@@ -38,13 +40,13 @@ pub(crate) fn advised_by(
     message: impl Into<String>,
     hint: impl Into<String>,
 ) -> anyhow::Error {
-    let cause: Box<dyn Error + Send + Sync> = cause.into().into();
-    Advised { message: message.into(), hint: hint.into(), cause: Some(cause) }.into()
+    let source = Some(cause.into().into());
+    AdvisedError { message: message.into(), hint: hint.into(), source }.into()
 }
 
 /// Creates a usage error.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
-    Usage(message.into()).into()
+    UsageError(message.into()).into()
 }
 
 /// Adds a hint to any error.
@@ -61,14 +63,14 @@ impl<T, E: Into<anyhow::Error>> Advise<T> for Result<T, E> {
 
 /// Returns the exit code of `error`: 2 for a usage error, else 1.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
-    match error.chain().any(|cause| cause.is::<Usage>()) {
+    match error.chain().any(|cause| cause.is::<UsageError>()) {
         true => ExitCode::from(2),
         false => ExitCode::FAILURE,
     }
 }
 
 /// Returns the JSON form of `error`: `message`, `causes` and `hint`.
-pub(crate) fn told(error: &anyhow::Error) -> Value {
+pub(crate) fn to_json(error: &anyhow::Error) -> Value {
     let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
     let hints: Vec<&str> = hints(error).collect();
     let hint = (!hints.is_empty()).then(|| hints.join("; "));
@@ -77,25 +79,8 @@ pub(crate) fn told(error: &anyhow::Error) -> Value {
 
 /// Returns the hints of `error`, outermost first.
 pub(crate) fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
-    error.chain().filter_map(|cause| cause.downcast_ref::<Advised>()).map(|it| it.hint.as_str())
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<AdvisedError>())
+        .map(|it| it.hint.as_str())
 }
-
-impl fmt::Display for Advised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for Advised {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
-    }
-}
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for Usage {}

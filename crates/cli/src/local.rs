@@ -25,6 +25,7 @@ use toolcrib_tasks::Tasks;
 
 use crate::{
     confined,
+    context::Context,
     failure::advised,
     meter::Spinner,
     printer::Printer,
@@ -135,6 +136,14 @@ impl Local {
             store.close().await;
         }
     }
+}
+
+/// Starts a gateway on the store of the configuration, and runs `work` with it.
+pub(crate) async fn with_gateway<T>(
+    cx: &Context,
+    work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
 }
 
 /// Starts a gateway on `stores`. Its sources take their credentials from `credentials`.

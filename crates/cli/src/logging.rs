@@ -8,19 +8,19 @@ use crate::{args::Global, env};
 
 /// The default log level.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Usual {
+pub(crate) enum DefaultLevel {
     /// For a server: `info`.
     Server,
     /// For other commands: `error`, because their output contains the rest.
     Command,
 }
 
-/// Starts logging with the filter of `TOOLCRIB_LOG`. Without it, `-v`, `-q` and `usual` set the level.
-pub(crate) fn start(global: &Global, usual: Usual) {
-    let by_flags = match (global.quiet, global.verbose, usual) {
+/// Starts logging with the filter of `TOOLCRIB_LOG`. Without it, `-v`, `-q` and `default` set the level.
+pub(crate) fn start(global: &Global, default: DefaultLevel) {
+    let by_flags = match (global.quiet, global.verbose, default) {
         (true, ..) => "error",
-        (false, 0, Usual::Server) => "info",
-        (false, 0, Usual::Command) => "error",
+        (false, 0, DefaultLevel::Server) => "info",
+        (false, 0, DefaultLevel::Command) => "error",
         (false, 1, _) => "info",
         (false, 2, _) => {
             "info,toolcrib=debug,toolcrib_gateway=debug,toolcrib_sources=debug,toolcrib_store=debug"

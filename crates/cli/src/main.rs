@@ -10,10 +10,12 @@ mod bundled;
 mod client;
 mod commands;
 mod confined;
+mod context;
 mod demo;
 mod env;
 mod failure;
 mod local;
+mod lock;
 mod logging;
 mod meter;
 mod parse_error;
@@ -25,6 +27,8 @@ mod signing;
 mod store;
 mod table;
 mod target;
+mod text;
+mod tool_row;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -52,7 +56,7 @@ fn main() -> ExitCode {
         // stdout carries the protocol messages.
         printer = printer.without_json();
     }
-    match run(args, &printer) {
+    match run(args, printer) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
         Ok(Exit::Code(code)) => ExitCode::from(code),
@@ -65,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
+fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
     // Must precede the first connection, because no TLS backend is chosen at compile time. The only
     // error is that a backend is installed already.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();

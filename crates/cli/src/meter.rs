@@ -8,7 +8,7 @@ use std::{io::IsTerminal as _, time::Duration};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use toolcrib_core::call::{Progress, ProgressSink};
 
-use crate::printer::{Printer, harmless};
+use crate::{printer::Printer, text::harmless};
 
 /// Interval between two frames of a spinner.
 const TICK: Duration = Duration::from_millis(120);

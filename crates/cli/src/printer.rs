@@ -14,12 +14,12 @@ use anstream::AutoStream;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::json;
-use toolcrib_core::text::seen;
 
 use crate::{
     args::{Global, OutputFormat},
     failure,
     table::{Column, Layout},
+    text::harmless,
 };
 
 /// Prints data and messages according to the global options. Cheap to copy.
@@ -32,7 +32,8 @@ pub(crate) struct Printer {
 }
 
 /// The error for a closed stdout: its reader is gone.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of the output has gone")]
 pub(crate) struct OutputClosed;
 
 /// The result of printing to stdout.
@@ -99,14 +100,45 @@ impl Printer {
         self.line(serde_json::to_string(value)?)
     }
 
-    /// Prints a table.
-    pub(crate) fn table<const N: usize>(
+    /// Prints a table with a row for each of `items`.
+    pub(crate) fn table<'a, T: 'a>(
         self,
-        head: [Column; N],
-        rows: impl IntoIterator<Item = [String; N]>,
+        columns: &[Column<T>],
+        items: impl IntoIterator<Item = &'a T>,
     ) -> Printed {
-        let rows = rows.into_iter().map(|row| row.map(|cell| harmless(&cell)));
-        self.line(Layout::of_stdout(self.wide).lines(head, rows).join("\n"))
+        self.line(Layout::of_stdout(self.wide).lines(columns, items).join("\n"))
+    }
+
+    /// Prints `items` as a table or as JSON. If there are none, prints the message `none` instead
+    /// of an empty table.
+    pub(crate) fn list<T: Serialize>(
+        self,
+        columns: &[Column<T>],
+        items: &[T],
+        none: &str,
+    ) -> Printed {
+        if self.json {
+            return self.json(&items);
+        }
+        if items.is_empty() {
+            self.note(none);
+            return Ok(());
+        }
+        self.table(columns, items)
+    }
+
+    /// Prints `json` with `--json`, else the data `text`.
+    pub(crate) fn json_or_line(self, json: &impl Serialize, text: impl Display) -> Printed {
+        if self.json { self.json(json) } else { self.line(text) }
+    }
+
+    /// Prints `json` with `--json`, else the message `text`.
+    pub(crate) fn json_or_note(self, json: &impl Serialize, text: impl Display) -> Printed {
+        if self.json {
+            return self.json(json);
+        }
+        self.note(text);
+        Ok(())
     }
 
     /// Prints a message to stderr, unless `--quiet` is set.
@@ -140,7 +172,7 @@ impl Printer {
         self.error(error);
         if self.json {
             // The error is printed already, so a failed write is ignored.
-            self.json_line(&json!({ "error": failure::told(error) })).ok();
+            self.json_line(&json!({ "error": failure::to_json(error) })).ok();
         }
     }
 
@@ -168,32 +200,9 @@ fn written(result: io::Result<()>) -> Printed {
     })
 }
 
-/// Returns `text` without invisible characters: control characters, except line feeds and tabs, and
-/// for example those that change the text direction.
-pub(crate) fn harmless(text: &str) -> String {
-    seen(text).replace('\r', "")
-}
-
-impl fmt::Display for OutputClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the reader of the output has gone")
-    }
-}
-
-impl std::error::Error for OutputClosed {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_a_terminal() {
-        assert_eq!(harmless("a\u{1b}[2Jb\tc\nd\u{7}\u{9b}1m"), "a[2Jb\tc\nd1m");
-        let hidden = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
-        for c in hidden.chain(['\u{200e}', '\u{200f}', '\u{200b}', '\u{e0041}', '\r']) {
-            assert_eq!(harmless(&format!("gpj{c}exe")), "gpjexe", "{c:?}");
-        }
-    }
 
     #[test]
     fn a_closed_output_is_distinguished_from_other_failures() {

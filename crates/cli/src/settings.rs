@@ -204,11 +204,16 @@ pub(crate) fn base_of(file: &Path) -> PathBuf {
 
 /// Returns the API key of `--key-file`, `--key` or `TOOLCRIB_KEY`, in this order.
 pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
-    match &global.key_file {
+    key_of(global.key_file.as_deref(), global.key.as_ref())
+}
+
+/// Returns the API key in `file`, or else `key`.
+pub(crate) fn key_of(file: Option<&Path>, key: Option<&Secret>) -> anyhow::Result<Option<Secret>> {
+    match file {
         Some(file) => {
             env::read_secret(file).map(Some).map_err(anyhow::Error::msg).context("no key")
         }
-        None => Ok(global.key.clone()),
+        None => Ok(key.cloned()),
     }
 }
 

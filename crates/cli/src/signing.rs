@@ -23,7 +23,7 @@ use crate::{
 pub(crate) async fn key(config: &Config) -> anyhow::Result<(SigningKey, bool)> {
     let may_be_new = match config.record.signing_key {
         Some(_) => true,
-        None => make(&beside(&config.store.path))?,
+        None => make(&key_file(&config.store.path))?,
     };
     Ok((read(&place(config)).await?, may_be_new))
 }
@@ -31,28 +31,30 @@ pub(crate) async fn key(config: &Config) -> anyhow::Result<(SigningKey, bool)> {
 /// Returns the witness file, which contains the last signed checkpoints. It is always next to the
 /// store, wherever the key is.
 pub(crate) fn witness(config: &Config) -> WitnessFile {
-    let mut name = config.store.path.as_os_str().to_owned();
-    name.push(".witness");
-    WitnessFile::new(name)
+    WitnessFile::new(beside(&config.store.path, ".witness"))
 }
 
 /// Returns the signing key of `config`, if it exists. Creates none.
 pub(crate) async fn existing(config: &Config) -> anyhow::Result<Option<SigningKey>> {
-    match config.record.signing_key.is_none() && !beside(&config.store.path).is_file() {
+    match config.record.signing_key.is_none() && !key_file(&config.store.path).is_file() {
         true => Ok(None),
         false => read(&place(config)).await.map(Some),
     }
 }
 
 fn place(config: &Config) -> KeyPlace {
-    let own = || KeyPlace::File(beside(&config.store.path));
+    let own = || KeyPlace::File(key_file(&config.store.path));
     config.record.signing_key.clone().unwrap_or_else(own)
 }
 
 /// Returns the path of the key file for the store at `store`.
-pub(crate) fn beside(store: &Path) -> PathBuf {
+pub(crate) fn key_file(store: &Path) -> PathBuf {
+    beside(store, ".signing-key")
+}
+
+fn beside(store: &Path, suffix: &str) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
-    name.push(".signing-key");
+    name.push(suffix);
     PathBuf::from(name)
 }
 

@@ -10,25 +10,22 @@ use chrono::{DateTime, Utc};
 use owo_colors::{AnsiColors, OwoColorize as _};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::env;
+use crate::{env, text::harmless};
 
 /// Spaces between two columns.
 const GAP: usize = 2;
 /// Minimum width of a column; columns become narrower only if the table does not fit otherwise.
 const MIN_WIDTH: usize = 6;
 
-/// A column.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
-    title: &'static str,
-    kind: Kind,
-}
+/// A column of a table over values of `T`: its kind, its title, and the text of its cells.
+pub(crate) struct Column<T>(pub(crate) Kind, pub(crate) &'static str, pub(crate) fn(&T) -> String);
 
+/// How the cells of a column are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// Text, shortened first.
     Text,
-    /// A name, shortened last.
+    /// A name, an id or a number, shortened last.
     Name,
     /// A time in RFC 3339, shown relative to now.
     Time,
@@ -50,36 +47,6 @@ pub(crate) struct Layout {
     pub(crate) now: DateTime<Utc>,
 }
 
-/// A column of text, which is shortened first.
-pub(crate) const fn text(title: &'static str) -> Column {
-    Column { title, kind: Kind::Text }
-}
-
-/// A column of names, ids or numbers, which is shortened last.
-pub(crate) const fn name(title: &'static str) -> Column {
-    Column { title, kind: Kind::Name }
-}
-
-/// A column of times in RFC 3339.
-pub(crate) const fn time(title: &'static str) -> Column {
-    Column { title, kind: Kind::Time }
-}
-
-/// A column of states, each optionally followed by text.
-pub(crate) const fn state(title: &'static str) -> Column {
-    Column { title, kind: Kind::State }
-}
-
-/// A column of safety tiers.
-pub(crate) const fn tier(title: &'static str) -> Column {
-    Column { title, kind: Kind::Tier }
-}
-
-/// A column that is shown only with `-o wide`.
-pub(crate) const fn wide(title: &'static str) -> Column {
-    Column { title, kind: Kind::Wide }
-}
-
 impl Layout {
     /// Returns the layout for stdout, with the width of `COLUMNS` or of the terminal.
     pub(crate) fn of_stdout(wide: bool) -> Self {
@@ -92,31 +59,25 @@ impl Layout {
         Self { width: width.filter(|_| !wide), wide, now: Utc::now() }
     }
 
-    /// Returns the coloured lines of a table.
-    pub(crate) fn lines<const N: usize>(
+    /// Returns the coloured lines of a table with a row for each of `items`.
+    pub(crate) fn lines<'a, T: 'a>(
         &self,
-        head: [Column; N],
-        rows: impl IntoIterator<Item = [String; N]>,
+        columns: &[Column<T>],
+        items: impl IntoIterator<Item = &'a T>,
     ) -> Vec<String> {
-        let shown: Vec<usize> = (0..N)
-            .filter(|&at| self.wide || head.get(at).is_some_and(|it| it.kind != Kind::Wide))
-            .collect();
-        let columns: Vec<Column> = shown.iter().filter_map(|&at| head.get(at).copied()).collect();
-        let mut cells = vec![columns.iter().map(|it| it.title.to_uppercase()).collect::<Vec<_>>()];
-        for row in rows {
-            let row: Vec<String> = row.into_iter().collect();
-            let kept = shown.iter().zip(&columns).filter_map(|(&at, column)| {
-                Some(self.cell(column.kind, row.get(at)?.replace(['\n', '\t'], " ")))
-            });
-            cells.push(kept.collect());
-        }
+        let is_shown = |column: &&Column<T>| self.wide || column.0 != Kind::Wide;
+        let columns: Vec<&Column<T>> = columns.iter().filter(is_shown).collect();
+        let titles: Vec<String> = columns.iter().map(|column| column.1.to_uppercase()).collect();
+        let row = |item| columns.iter().map(|column| self.cell(column, item)).collect();
+        let mut cells = vec![titles];
+        cells.extend(items.into_iter().map(row));
         let widths = self.widths(&columns, &cells);
         let lines = cells.iter().enumerate().map(|(number, row)| {
             let mut line = String::new();
             for ((cell, column), &width) in row.iter().zip(&columns).zip(&widths) {
                 let cell = shortened(cell, width);
                 let padding = " ".repeat((width + GAP).saturating_sub(cell.width()));
-                match colour(column.kind, &cell).filter(|_| number > 0) {
+                match colour(column.0, &cell).filter(|_| number > 0) {
                     Some(colour) => line.push_str(&cell.color(colour).to_string()),
                     None => line.push_str(&cell),
                 }
@@ -127,7 +88,8 @@ impl Layout {
         lines.collect()
     }
 
-    fn cell(&self, kind: Kind, text: String) -> String {
+    fn cell<T>(&self, Column(kind, _, text): &Column<T>, item: &T) -> String {
+        let text = harmless(&text(item)).replace(['\n', '\t'], " ");
         match kind {
             Kind::Time if !self.wide => ago(&text, self.now),
             Kind::State if !self.wide => {
@@ -142,14 +104,14 @@ impl Layout {
     }
 
     /// Returns the width of each column.
-    fn widths(&self, columns: &[Column], cells: &[Vec<String>]) -> Vec<usize> {
+    fn widths<T>(&self, columns: &[&Column<T>], cells: &[Vec<String>]) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..columns.len())
             .map(|at| cells.iter().filter_map(|row| row.get(at)).map(|it| it.width()).max())
             .map(Option::unwrap_or_default)
             .collect();
         let Some(width) = self.width else { return widths };
         let gaps = GAP * columns.len().saturating_sub(1);
-        let titles: Vec<usize> = columns.iter().map(|column| column.title.width()).collect();
+        let titles: Vec<usize> = columns.iter().map(|column| column.1.width()).collect();
         // First shrinks text columns to `MIN_WIDTH` or their title, then all columns to their titles.
         for names_too in [false, true] {
             loop {
@@ -158,7 +120,7 @@ impl Layout {
                     .iter()
                     .enumerate()
                     .filter(|&(at, &width)| {
-                        let kind = columns.get(at).map(|column| column.kind);
+                        let kind = columns.get(at).map(|column| column.0);
                         let is_name = matches!(kind, Some(Kind::Name | Kind::Tier));
                         let least = if names_too { 1 } else { MIN_WIDTH };
                         let least = least.max(titles.get(at).copied().unwrap_or_default());
@@ -246,20 +208,22 @@ mod tests {
         lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
     }
 
-    const HEAD: [Column; 4] = [name("name"), text("note"), time("used"), wide("more")];
+    const COLUMNS: &[Column<[&str; 4]>] = &[
+        Column(Kind::Name, "name", |row| row[0].to_owned()),
+        Column(Kind::Text, "note", |row| row[1].to_owned()),
+        Column(Kind::Time, "used", |row| row[2].to_owned()),
+        Column(Kind::Wide, "more", |row| row[3].to_owned()),
+    ];
 
-    fn rows() -> [[String; 4]; 2] {
-        [
-            ["files__read_file", "reads a file of the documents", "2026-11-22T09:57:00Z", "x"],
-            ["add", "数 adds", "never", "y"],
-        ]
-        .map(|row| row.map(str::to_owned))
-    }
+    const ROWS: &[[&str; 4]] = &[
+        ["files__read_file", "reads a file of the documents", "2026-11-22T09:57:00Z", "x"],
+        ["add", "数 adds", "never", "y"],
+    ];
 
     #[test]
     fn a_table_fits_its_width() {
         assert_eq!(
-            plain(layout(Some(40), false).lines(HEAD, rows())),
+            plain(layout(Some(40), false).lines(COLUMNS, ROWS)),
             [
                 "NAME              NOTE            USED",
                 "files__read_file  reads a file…   3m ago",
@@ -267,7 +231,7 @@ mod tests {
             ]
         );
         for width in 20..100 {
-            for line in plain(layout(Some(width), false).lines(HEAD, rows())) {
+            for line in plain(layout(Some(width), false).lines(COLUMNS, ROWS)) {
                 assert!(line.width() <= width, "{width}: {line}");
             }
         }
@@ -275,7 +239,7 @@ mod tests {
 
     #[test]
     fn wide_tables_have_everything() {
-        let lines = plain(layout(None, true).lines(HEAD, rows())).join("\n");
+        let lines = plain(layout(None, true).lines(COLUMNS, ROWS)).join("\n");
         assert!(lines.contains("MORE") && lines.contains("2026-11-22T09:57:00Z"), "{lines}");
         assert!(lines.contains("reads a file of the documents"), "{lines}");
     }

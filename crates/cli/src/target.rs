@@ -3,7 +3,7 @@
 use toolcrib_gateway::config::Config;
 use toolcrib_store::SqliteStore;
 
-use crate::{args::Global, client::Client, printer::Printer, settings::Settings, store};
+use crate::{args::Global, client::Client, context::Context, settings::Settings, store};
 
 /// The place where a command reads and changes state.
 pub(crate) enum Target {
@@ -15,8 +15,8 @@ pub(crate) enum Target {
 
 impl Target {
     /// Returns the server of `--url`. Without `--url`, opens the store and fails when it is missing.
-    pub(crate) fn open(global: &Global, printer: Printer) -> anyhow::Result<Self> {
-        Self::of(Client::connect(global, printer)?, global)
+    pub(crate) fn open(cx: &Context) -> anyhow::Result<Self> {
+        Self::of(Client::connect(cx)?, &cx.global)
     }
 
     /// Returns `server`. Without a server, opens the store and fails when it is missing.

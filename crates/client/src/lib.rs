@@ -32,8 +32,9 @@ use serde_json::Value;
 use url::Url;
 
 pub use error::{Error, Refusal};
-pub use read::{CompactTool, compact_tool, listed, tool};
+pub use read::{compact_tool, listed, tool};
 pub use toolcrib_core::{
+    compact::CompactToolDescriptor as CompactTool,
     credential::Secret,
     descriptor::{SourceKind, ToolDescriptor},
 };

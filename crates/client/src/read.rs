@@ -3,49 +3,19 @@
 //! Members that this version does not know are dropped, so that newer hosts can be read. Known
 //! members must conform to RFC 0078.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use toolcrib_core::descriptor::{SafetyTier, SchemaObject, SourceKind, ToolDescriptor};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toolcrib_core::{compact::CompactToolDescriptor as CompactTool, descriptor::ToolDescriptor};
 
 use crate::Error;
 
-/// A tool in the compact view (RFC 0112).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CompactTool {
-    /// Stable, host-unique identifier.
-    pub tool_id: String,
-    /// The surface that backs the tool.
-    pub source: SourceKind,
-    /// The tool's effect on data.
-    pub safety_tier: SafetyTier,
-    /// Name for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub title: Option<String>,
-    /// A short description.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// JSON Schema of the arguments, if the small subset of the view can express it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<SchemaObject>,
-}
+/// The members of a descriptor in the compact view.
+const COMPACT_MEMBERS: [&str; 6] =
+    ["toolId", "source", "safetyTier", "title", "description", "inputSchema"];
 
-/// The members of a descriptor.
-const MEMBERS: [&str; 13] = [
-    "toolId",
-    "source",
-    "title",
-    "description",
-    "inputSchema",
-    "outputSchema",
-    "auth",
-    "egress",
-    "approval",
-    "replayPolicy",
-    "safetyTier",
-    "costHint",
-    "latencyHint",
-];
+/// The other members of a descriptor.
+const MORE_MEMBERS: [&str; 7] =
+    ["outputSchema", "auth", "egress", "approval", "replayPolicy", "costHint", "latencyHint"];
 
 /// Returns the tools of a list in either of its shapes; `None` when `body` is not a list.
 pub fn listed(body: &Value) -> Option<&Vec<Value>> {
@@ -57,11 +27,7 @@ pub fn listed(body: &Value) -> Option<&Vec<Value>> {
 /// # Errors
 /// Fails when `value` is not a ToolDescriptor.
 pub fn tool(value: &Value) -> Result<ToolDescriptor, Error> {
-    let Value::Object(members) = value else { return Err(wrong(value, "it is not an object")) };
-    let known = members.iter().filter(|(name, _)| MEMBERS.contains(&name.as_str()));
-    let known: Map<String, Value> =
-        known.map(|(name, member)| (name.clone(), member.clone())).collect();
-    serde_json::from_value(Value::Object(known)).map_err(|error| wrong(value, &error.to_string()))
+    known(value, |name| COMPACT_MEMBERS.contains(&name) || MORE_MEMBERS.contains(&name))
 }
 
 /// Parses a tool of the compact view, or the compact part of a standard one.
@@ -69,7 +35,14 @@ pub fn tool(value: &Value) -> Result<ToolDescriptor, Error> {
 /// # Errors
 /// Fails when `value` is not a tool.
 pub fn compact_tool(value: &Value) -> Result<CompactTool, Error> {
-    CompactTool::deserialize(value).map_err(|error| wrong(value, &error.to_string()))
+    known(value, |name| COMPACT_MEMBERS.contains(&name))
+}
+
+fn known<T: DeserializeOwned>(value: &Value, is_known: fn(&str) -> bool) -> Result<T, Error> {
+    let Value::Object(members) = value else { return Err(wrong(value, "it is not an object")) };
+    let known = members.iter().filter(|(name, _)| is_known(name));
+    let known = known.map(|(name, member)| (name.clone(), member.clone())).collect();
+    serde_json::from_value(Value::Object(known)).map_err(|error| wrong(value, &error.to_string()))
 }
 
 fn wrong(value: &Value, reason: &str) -> Error {

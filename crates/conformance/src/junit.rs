@@ -25,7 +25,7 @@ fn test_case(finding: &Finding, is_strict: bool) -> TestCase {
     let check = finding.check;
     let status = match &finding.outcome {
         Outcome::Pass => TestCaseStatus::success(),
-        Outcome::Skip(reason) => skipped(reason),
+        Outcome::Skip { reason } => skipped(reason),
         Outcome::Fail(failure) if is_strict || check.level == Level::Must => {
             let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
             status.set_type(check.level.as_str());

@@ -14,6 +14,7 @@
 
 #[cfg(feature = "broken")]
 pub mod broken;
+mod check;
 mod explorer;
 mod http;
 pub mod junit;
@@ -22,99 +23,25 @@ mod open_tool_calling;
 mod openwop;
 mod otc;
 mod oxp;
+mod protocol;
 mod report;
+mod result;
 mod schema;
 pub mod table;
 mod target;
 mod value;
 
-use std::{fmt, future::Future, pin::Pin, str::FromStr, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
+pub use check::{Check, Level, Suite};
 pub use http::{Host, HostKeys};
+pub use protocol::Protocol;
 pub use report::{Finding, Outcome, Probe, Report, Totals};
+pub use result::Failure;
 pub use target::{NamedTool, Options, Target};
 
-use http::Response;
-
-/// A requirement and the function that checks it.
-#[derive(Debug)]
-pub struct Check {
-    /// Stable name: `protocol.area.requirement`.
-    pub id: &'static str,
-    pub level: Level,
-    /// The section of the specification that contains the requirement.
-    pub section: &'static str,
-    /// The requirement in one sentence, without a full stop.
-    pub requirement: &'static str,
-    run: for<'a> fn(&'a Target) -> CheckFuture<'a>,
-}
-
-/// How binding a requirement is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// A host that does not meet it does not conform.
-    Must,
-    /// A host may have reasons not to meet it; failures are reported as warnings.
-    Should,
-}
-
-/// A protocol with a suite of checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    Openwop,
-    Otc,
-    Oxp,
-    Explorer,
-    Mcp,
-}
-
-/// All checks of one protocol.
-pub struct Suite {
-    pub protocol: Protocol,
-    /// The path under which hosts usually serve the protocol.
-    path: &'static str,
-    /// Returns whether the host serves the protocol there.
-    is_served: for<'a> fn(&'a Target) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>,
-    checks: &'static [&'static [Check]],
-}
-
-/// A running check.
-type CheckFuture<'a> = Pin<Box<dyn Future<Output = CheckResult> + Send + 'a>>;
-
-/// The result of a check, or of one step of it.
-type CheckResult<T = ()> = Result<T, CheckError>;
-
-/// Why a check did not pass.
-#[derive(Debug)]
-enum CheckError {
-    /// The host does not meet the requirement.
-    Failed(Box<Failure>),
-    /// The check does not apply or lacks input, with the reason.
-    Skipped(String),
-}
-
-/// A requirement that the host does not meet.
-#[derive(Debug)]
-pub struct Failure {
-    pub expected: String,
-    pub seen: String,
-    /// The requests and responses that show it.
-    exchanges: Vec<Response>,
-}
-
-/// A table of checks: id, level, section, function and requirement of each.
-macro_rules! checks {
-    ($($id:expr, $level:ident, $section:literal, $run:path: $requirement:literal;)*) => {
-        &[$($crate::Check {
-            id: $id,
-            level: $crate::Level::$level,
-            section: $section,
-            requirement: $requirement,
-            run: |target| Box::pin($run(target)),
-        }),*]
-    };
-}
-use checks;
+pub(crate) use check::checks;
+pub(crate) use result::{CheckResult, fail, require, skip, skip_unless};
 
 /// Returns every suite, in the order in which they run.
 pub fn suites() -> &'static [Suite] {
@@ -141,7 +68,14 @@ pub async fn run(host: &Arc<Host>, plan: &Plan, mut on_finding: impl FnMut(&Find
         if selected().next().is_none() {
             continue;
         }
-        let target = Target::new(Arc::clone(host), plan, suite);
+        let explorer = plan.path(&explorer::SUITE);
+        let target = Target::new(
+            Arc::clone(host),
+            suite.protocol,
+            plan.path(suite),
+            explorer,
+            plan.options.clone(),
+        );
         let is_required = plan.protocols.contains(&suite.protocol);
         let is_served = is_required || (suite.is_served)(&target).await;
         let path = plan.path(suite).to_owned();
@@ -165,13 +99,6 @@ pub async fn run(host: &Arc<Host>, plan: &Plan, mut on_finding: impl FnMut(&Find
     report
 }
 
-impl Suite {
-    /// Returns the checks in order.
-    pub fn all(&self) -> impl Iterator<Item = &'static Check> {
-        self.checks.iter().copied().flatten()
-    }
-}
-
 impl Plan {
     /// Returns the selected checks with their suites, in order.
     pub fn checks(&self) -> impl Iterator<Item = &'static Check> {
@@ -191,99 +118,6 @@ impl Plan {
         let own = self.paths.iter().rev().find(|(protocol, _)| *protocol == suite.protocol);
         own.map_or(suite.path, |(_, path)| path)
     }
-}
-
-impl Check {
-    /// Returns whether `group` is the id of this check or of a group that contains it.
-    pub fn is_in(&self, group: &str) -> bool {
-        let rest = self.id.strip_prefix(group);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    }
-}
-
-impl Level {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Must => "must",
-            Self::Should => "should",
-        }
-    }
-}
-
-impl Protocol {
-    pub const ALL: [Self; 5] = [Self::Openwop, Self::Otc, Self::Oxp, Self::Explorer, Self::Mcp];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Openwop => "openwop",
-            Self::Otc => "otc",
-            Self::Oxp => "oxp",
-            Self::Explorer => "explorer",
-            Self::Mcp => "mcp",
-        }
-    }
-
-    /// Returns the name of the protocol for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Openwop => "OpenWOP tool catalog and tool hooks",
-            Self::Otc => "Open Tool Calling 1.0",
-            Self::Oxp => "OXP 1.0",
-            Self::Explorer => "The embedded tool explorer",
-            Self::Mcp => "MCP over streamable HTTP",
-        }
-    }
-}
-
-impl FromStr for Protocol {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|protocol| protocol.as_str() == name);
-        found.ok_or_else(|| {
-            format!(
-                "unknown protocol `{name}`; use one of {}",
-                Self::ALL.map(Self::as_str).join(", ")
-            )
-        })
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Skips the check because it does not apply or lacks input.
-fn skip<T>(reason: impl Into<String>) -> CheckResult<T> {
-    Err(CheckError::Skipped(reason.into()))
-}
-
-/// Fails the check; `exchanges` show why.
-fn fail<T>(
-    expected: impl Into<String>,
-    seen: impl Into<String>,
-    exchanges: &[&Response],
-) -> CheckResult<T> {
-    let exchanges = exchanges.iter().map(|&response| Arc::clone(response)).collect();
-    let failure = Failure { expected: expected.into(), seen: seen.into(), exchanges };
-    Err(CheckError::Failed(Box::new(failure)))
-}
-
-/// Fails the check unless `holds`.
-fn require(
-    holds: bool,
-    expected: impl Into<String>,
-    seen: impl Into<String>,
-    exchanges: &[&Response],
-) -> CheckResult {
-    if holds { Ok(()) } else { fail(expected, seen, exchanges) }
-}
-
-/// Skips the check unless `applies`.
-fn skip_unless(applies: bool, reason: impl Into<String>) -> CheckResult {
-    if applies { Ok(()) } else { skip(reason) }
 }
 
 #[cfg(test)]

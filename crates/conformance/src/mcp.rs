@@ -6,6 +6,7 @@
 
 mod auth;
 mod call;
+mod common;
 mod discover;
 mod handshake;
 mod headers;
@@ -35,21 +36,8 @@ pub(crate) const SUITE: Suite = Suite {
     ],
 };
 
-/// The stateless revision.
-const STATELESS: &str = "2026-07-28";
-/// The revisions with a handshake, newest first.
-const HANDSHAKE: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
-/// The first revision with the header `MCP-Protocol-Version` and without batches.
-const WITH_VERSION_HEADER: &str = "2025-06-18";
-/// A revision that does not exist.
-const UNKNOWN_VERSION: &str = "1900-01-01";
-/// A tool that no server has.
-const ABSENT: &str = "conformance-absent-5f1d0c93";
-/// A method that does not exist.
-const UNKNOWN_METHOD: &str = "conformance/absent";
-
 async fn is_served(target: &Target) -> bool {
-    for rpc in [wire::discover(), wire::initialize(HANDSHAKE[0])] {
+    for rpc in [wire::discover(), wire::initialize(common::HANDSHAKE[0])] {
         let Ok(response) = rpc.send(target).await else { continue };
         let is_locked = response.status() == 401 && response.header("www-authenticate").is_some();
         if is_locked || message::reply(&response).is_some() {

@@ -5,51 +5,12 @@
 
 pub(crate) mod auth;
 pub(crate) mod call;
+mod common;
 pub(crate) mod errors;
 pub(crate) mod list;
 mod tools;
 
-use serde_json::{Value, json};
-
-use crate::{
-    CheckResult, Protocol, Target, fail,
-    http::Response,
-    skip_unless,
-    value::{text, tool_list},
-};
-
-pub(crate) use tools::{Callable, tool_for_call};
-
-/// The differences between the two dialects.
-pub(crate) struct Dialect {
-    /// The value of `$schema`.
-    marker: &'static str,
-    /// The same for an unsupported version.
-    unsupported: &'static str,
-    /// The member of the list with the tools.
-    list: &'static str,
-    /// The header for an API key.
-    key_header: &'static str,
-}
-
-impl Dialect {
-    fn of(target: &Target) -> &'static Self {
-        match target.protocol() {
-            Protocol::Oxp => &Self {
-                marker: "urn:oxp:1.0",
-                unsupported: "urn:oxp:9.9",
-                list: "items",
-                key_header: "oxp-api-key",
-            },
-            _ => &Self {
-                marker: "otc://1.0",
-                unsupported: "otc://9.9",
-                list: "tools",
-                key_header: "otc-api-key",
-            },
-        }
-    }
-}
+pub(crate) use tools::tool_for_call;
 
 /// The checks of both dialects. `$marker` is the level of `$schema` in responses.
 macro_rules! shared_checks {
@@ -142,95 +103,3 @@ macro_rules! shared_checks {
     } };
 }
 pub(crate) use shared_checks;
-
-/// Returns the list of tools in any form that hosts of this family use.
-async fn listed(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
-    let response = target.send_authorized(target.get("/tools")).await?;
-    response.expect_status(&[200])?;
-    match tool_list(response.json()?, &["tools", "items"]) {
-        Some(tools) => Ok((Response::clone(&response), tools.clone())),
-        None => fail("a list of tools", "none", &[&response]),
-    }
-}
-
-/// Like [`listed`], but skips the check if the list is empty.
-async fn tools(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
-    let (response, tools) = listed(target).await?;
-    skip_unless(!tools.is_empty(), "the host lists no tools")?;
-    Ok((response, tools))
-}
-
-fn id_of(tool: &Value) -> &str {
-    text(tool, "id")
-}
-
-/// Splits an id into its name and its version, if it has one.
-fn split(id: &str) -> (&str, Option<&str>) {
-    match id.split_once('@') {
-        Some((name, version)) => (name, Some(version)),
-        None => (id, None),
-    }
-}
-
-/// Returns the schema of a tool's input, in the form of either dialect.
-fn parameters(tool: &Value) -> &Value {
-    let schema = tool.get("input_schema").unwrap_or(&Value::Null);
-    schema.get("parameters").filter(|it| it.is_object()).unwrap_or(schema)
-}
-
-/// Calls a tool with `request` in the envelope of the dialect.
-async fn call_tool(target: &Target, request: &Value) -> CheckResult<Response> {
-    post_call(target, &envelope(target, request)).await
-}
-
-/// Returns the body of a call with `request`.
-fn envelope(target: &Target, request: &Value) -> Value {
-    json!({ "$schema": Dialect::of(target).marker, "request": request })
-}
-
-/// Sends a call with `body`.
-async fn post_call(target: &Target, body: &Value) -> CheckResult<Response> {
-    post_text(target, &body.to_string()).await
-}
-
-/// Sends a call whose body is `text`, which may be invalid JSON.
-async fn post_text(target: &Target, text: &str) -> CheckResult<Response> {
-    let is_locked = !target.host().has_key() && requires_credentials(target).await?;
-    skip_unless(!is_locked, "the host requires a key: --key")?;
-    target.send_once(target.post("/tools/call").json_text(text).with_key()).await
-}
-
-/// Returns whether the list requires credentials.
-async fn requires_credentials(target: &Target) -> CheckResult<bool> {
-    Ok(target.send_once(target.get("/tools")).await?.is_unauthorized())
-}
-
-/// Returns the result of a call, with or without an envelope.
-fn result(response: &Response) -> CheckResult<&Value> {
-    response.expect_status(&[200])?;
-    let body = response.json()?;
-    match body.get("result").or_else(|| body.get("success").map(|_| body)) {
-        Some(result) => Ok(result),
-        None => fail("a result", "none", &[response]),
-    }
-}
-
-/// Fails the check unless the call succeeded.
-fn expect_success(response: &Response) -> CheckResult {
-    let is_success = result(response)?.get("success") == Some(&Value::Bool(true));
-    response.expect(is_success, "`success` true", "something else")
-}
-
-/// Fails the check unless the body has a `message`.
-fn expect_message(response: &Response) -> CheckResult {
-    response.expect(!text(response.json()?, "message").is_empty(), "a `message`", "none")
-}
-
-/// Creates an unused `call_id`.
-fn new_call_id() -> String {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    static CREATED: AtomicUsize = AtomicUsize::new(0);
-    let number = CREATED.fetch_add(1, Ordering::Relaxed);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    format!("conformance-{:x}-{number}", now.unwrap_or_default().as_micros())
-}

@@ -2,9 +2,15 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::{Check, CheckError, CheckResult, Failure, Host, Level, Protocol};
+use crate::{
+    check::{Check, Level},
+    http::Host,
+    protocol::Protocol,
+    result::{CheckError, CheckResult, Failure},
+};
 
 /// The results of a run.
 #[derive(Debug)]
@@ -15,37 +21,43 @@ pub struct Report {
 }
 
 /// Whether the host serves a protocol.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Probe {
     pub protocol: Protocol,
     pub path: String,
+    #[serde(rename = "served")]
     pub is_served: bool,
 }
 
 /// The result of one check.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Finding {
     pub protocol: Protocol,
+    #[serde(flatten)]
     pub check: &'static Check,
+    #[serde(flatten)]
     pub outcome: Outcome,
+    #[serde(rename = "durationMs", serialize_with = "milliseconds")]
     pub duration: Duration,
 }
 
 /// The outcome of a check.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "lowercase")]
 pub enum Outcome {
     Pass,
     Fail(Box<Failure>),
-    Skip(String),
+    Skip { reason: String },
 }
 
 /// The number of checks per outcome.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub passed: usize,
     /// Failures of requirements that a host must meet.
     pub failed: usize,
     /// Failures of requirements that a host should meet.
+    #[serde(rename = "missedShould")]
     pub missed: usize,
     pub skipped: usize,
 }
@@ -61,7 +73,7 @@ impl Report {
                 (Outcome::Pass, _) => totals.passed += 1,
                 (Outcome::Fail(_), Level::Must) => totals.failed += 1,
                 (Outcome::Fail(_), Level::Should) => totals.missed += 1,
-                (Outcome::Skip(_), _) => totals.skipped += 1,
+                (Outcome::Skip { .. }, _) => totals.skipped += 1,
             }
             totals
         })
@@ -92,17 +104,11 @@ impl Report {
 
     /// Returns the whole report, for programs.
     pub fn to_json(&self) -> Value {
-        let Totals { passed, failed, missed, skipped } = self.totals();
-        let probes = self.probes.iter().map(|Probe { protocol, path, is_served }| {
-            json!({ "protocol": protocol.as_str(), "path": path, "served": is_served })
-        });
         json!({
             "url": self.url,
-            "summary": {
-                "passed": passed, "failed": failed, "missedShould": missed, "skipped": skipped,
-            },
-            "protocols": probes.collect::<Vec<_>>(),
-            "checks": self.findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
+            "summary": self.totals(),
+            "protocols": self.probes,
+            "checks": self.findings,
         })
     }
 }
@@ -113,40 +119,8 @@ impl Finding {
         match &self.outcome {
             Outcome::Pass => self.check.requirement.to_owned(),
             Outcome::Fail(failure) => failure.message(),
-            Outcome::Skip(reason) => reason.clone(),
+            Outcome::Skip { reason } => reason.clone(),
         }
-    }
-
-    fn to_json(&self) -> Value {
-        let Check { id, level, section, requirement, .. } = self.check;
-        let mut report = json!({
-            "id": id,
-            "protocol": self.protocol.as_str(),
-            "level": level.as_str(),
-            "section": section,
-            "requirement": requirement,
-            "outcome": self.outcome.as_str(),
-            "durationMs": u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
-        });
-        let details = match &self.outcome {
-            Outcome::Pass => json!({}),
-            Outcome::Skip(reason) => json!({ "reason": reason }),
-            Outcome::Fail(failure) => json!({
-                "expected": failure.expected,
-                "seen": failure.seen,
-                "exchanges": failure.exchanges.iter().map(|it| it.to_json()).collect::<Vec<_>>(),
-            }),
-        };
-        if let (Some(report), Value::Object(details)) = (report.as_object_mut(), details) {
-            report.extend(details);
-        }
-        report
-    }
-}
-
-impl Failure {
-    pub(crate) fn message(&self) -> String {
-        format!("expected {}; seen: {}", self.expected, self.seen)
     }
 }
 
@@ -155,7 +129,7 @@ impl Outcome {
         match self {
             Self::Pass => "pass",
             Self::Fail(_) => "fail",
-            Self::Skip(_) => "skip",
+            Self::Skip { .. } => "skip",
         }
     }
 
@@ -168,7 +142,11 @@ impl Outcome {
                 failure.seen = host.masked(&failure.seen);
                 Self::Fail(failure)
             }
-            Err(CheckError::Skipped(reason)) => Self::Skip(reason),
+            Err(CheckError::Skipped(reason)) => Self::Skip { reason },
         }
     }
+}
+
+fn milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

@@ -6,9 +6,9 @@ use reqwest::Method;
 use serde_json::{Map, Value};
 
 use crate::{
-    CheckResult, Host, Plan, Protocol, Suite,
-    http::{Request, Response},
-    skip_unless, suites,
+    http::{Host, Request, Response},
+    protocol::Protocol,
+    result::{CheckResult, skip_unless},
     value::{is_read_only, text},
 };
 
@@ -44,16 +44,15 @@ pub struct NamedTool {
 }
 
 impl Target {
-    pub(crate) fn new(host: Arc<Host>, plan: &Plan, suite: &Suite) -> Self {
-        let path = |suite: &Suite| plan.path(suite).trim_end_matches('/').to_owned();
-        let explorer = suites().iter().find(|suite| suite.protocol == Protocol::Explorer);
-        Self {
-            host,
-            protocol: suite.protocol,
-            path: path(suite),
-            explorer: explorer.map(path).unwrap_or_default(),
-            options: plan.options.clone(),
-        }
+    pub(crate) fn new(
+        host: Arc<Host>,
+        protocol: Protocol,
+        own_path: &str,
+        explorer: &str,
+        options: Options,
+    ) -> Self {
+        let path = |path: &str| path.trim_end_matches('/').to_owned();
+        Self { host, protocol, path: path(own_path), explorer: path(explorer), options }
     }
 
     pub(crate) fn host(&self) -> &Host {

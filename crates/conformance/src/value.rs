@@ -19,12 +19,6 @@ pub(crate) fn texts<'a>(object: &'a Value, name: &str) -> Vec<&'a str> {
     array(object, name).iter().filter_map(Value::as_str).collect()
 }
 
-/// Returns the tools of a list: a bare array, or the member of an object with one of `names`.
-pub(crate) fn tool_list<'a>(list: &'a Value, names: &[&str]) -> Option<&'a Vec<Value>> {
-    let member = || names.iter().find_map(|name| list.get(*name)?.as_array());
-    list.as_array().or_else(member)
-}
-
 /// Returns `object` with `value` as the member `name`.
 pub(crate) fn with(mut object: Value, name: &str, value: impl Into<Value>) -> Value {
     if let Some(members) = object.as_object_mut() {

@@ -18,8 +18,10 @@ use serde_json::Value;
 
 pub use self::{
     condition::{ArgumentRule, Condition, Test},
-    request::{Approval, ApprovalState, Argument, MAX_COMMENT, Verdict, Vote, VoteRefused},
-    store::{ApprovalQuery, ApprovalStore, Fingerprint, Opened},
+    request::{
+        Approval, ApprovalState, Argument, Fingerprint, MAX_COMMENT, Verdict, Vote, VoteRefused,
+    },
+    store::{ApprovalQuery, ApprovalStore, OpenOutcome},
 };
 use crate::{
     descriptor::{self, SafetyTier},

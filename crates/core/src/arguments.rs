@@ -16,6 +16,8 @@ use crate::pointer;
 
 mod bounds;
 
+pub use self::bounds::SchemaError;
+
 /// One way in which a value breaks a schema.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
@@ -31,11 +33,6 @@ pub struct Violation {
     /// The schema keyword, for example `required`.
     pub keyword: String,
 }
-
-/// Why a schema cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SchemaError(pub String);
 
 /// A compiled input schema.
 #[derive(Debug, Clone)]
@@ -63,6 +60,9 @@ const MAX_MESSAGE: usize = 400;
 /// takes 30 KB.
 const MAX_PATTERN_BYTES: usize = 256 << 10;
 
+/// The message of a violation that costs too much to locate.
+const NOT_EXPLAINED: &str =
+    "the arguments do not fit the schema; they are too large to locate the violations";
 /// Members that do not constrain values.
 const ANNOTATIONS: &[&str] =
     &["$schema", "$id", "$comment", "title", "description", "examples", "default"];
@@ -116,21 +116,23 @@ impl ArgumentCheck {
     /// that finding all would be slow, it returns only the first one found. When some are left out,
     /// a last violation with an empty pointer and no keyword says so.
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
+        let one = |message: &str, keyword: &str| Err(vec![Violation::new("", message, keyword)]);
         let (validator, weight) = match &self.0 {
             Compiled::Anything => return Ok(()),
             Compiled::AnyObject if arguments.is_object() => return Ok(()),
-            Compiled::AnyObject => return Err(vec![not_an_object()]),
+            Compiled::AnyObject => return one("the value is not of type \"object\"", "type"),
             Compiled::Schema(compiled) => (&compiled.0, &compiled.1),
         };
         let size = bounds::Size::of(arguments);
         if !weight.allows(&size) {
-            return Err(vec![too_deep()]);
+            let message = "the arguments are nested too deeply for this schema";
+            return one(message, "maxDepth");
         }
         if validator.is_valid(arguments) {
             return Ok(());
         }
         if !weight.explains(&size) {
-            return Err(vec![not_explained()]);
+            return one(NOT_EXPLAINED, "schema");
         }
         let mut report = Report { arguments, found: Vec::new() };
         let mut left_out = None;
@@ -151,8 +153,9 @@ impl ArgumentCheck {
         }
         let mut violations = report.sorted();
         if violations.is_empty() {
-            violations.push(not_explained()); // an unexplained violation is still a violation
-        } else if let Some(message) = left_out {
+            return one(NOT_EXPLAINED, "schema"); // an unexplained violation is still a violation
+        }
+        if let Some(message) = left_out {
             violations.push(Violation::new("", message, ""));
         }
         Err(violations)
@@ -178,20 +181,6 @@ fn trivial(schema: &Value) -> Option<Compiled> {
 }
 
 // === violations ===
-
-fn not_an_object() -> Violation {
-    Violation::new("", "the value is not of type \"object\"", "type")
-}
-
-fn too_deep() -> Violation {
-    Violation::new("", "the arguments are nested too deeply for this schema", "maxDepth")
-}
-
-fn not_explained() -> Violation {
-    let message =
-        "the arguments do not fit the schema; they are too large to locate the violations";
-    Violation::new("", message, "schema")
-}
 
 /// The violations found so far, each with its position in the arguments, because a cut pointer no
 /// longer gives it.

@@ -1,14 +1,14 @@
-//! The one decision behind every list and every call, and the proof that it was made.
-
-use std::sync::Arc;
+//! The one decision behind every list and every call. [`Permit`](crate::catalog::Permit) is the
+//! proof that it was made.
 
 use serde_json::Value;
 
 use crate::{
-    catalog::{Entry, Generation},
-    id::{PrincipalId, TenantId},
+    descriptor::ToolDescriptor,
+    id::{PrincipalId, SourceId, TenantId, ToolId},
     principal::Principal,
     scope::{Scope, ScopeSet},
+    tenants::Tenants,
 };
 
 /// The part of a principal that decisions may depend on. Views are memoised by exactly this. The
@@ -21,6 +21,21 @@ pub struct Subject<'a> {
     pub scopes: &'a ScopeSet,
     /// The principal's id within the tenant. Only principal-specific authorizers may read it.
     pub principal: &'a PrincipalId,
+}
+
+/// The part of a tool that decisions may depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct Resource<'a> {
+    /// The description that callers see.
+    pub tool: &'a ToolDescriptor,
+    /// The tool's id.
+    pub id: &'a ToolId,
+    /// Its wire name.
+    pub name: &'a str,
+    /// The source that runs it.
+    pub source: &'a SourceId,
+    /// The tenants that may know of it.
+    pub tenants: &'a Tenants,
 }
 
 /// The part of one call that decisions may depend on, in addition to the caller and the tool.
@@ -74,16 +89,16 @@ pub trait Authorizer: Send + Sync + 'static {
     /// Returns `Ok` as the only way to a [`Permit`]; anything else, an error included, is a denial.
     ///
     /// Decides about every list, and about calls as far as they do not depend on the call itself.
-    fn authorize(&self, subject: Subject<'_>, entry: &Entry) -> Result<(), Denied>;
+    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied>;
 
     /// Decides about one call. Never permits more than [`authorize`](Self::authorize).
     fn authorize_call(
         &self,
         subject: Subject<'_>,
-        entry: &Entry,
+        resource: Resource<'_>,
         _call: CallContext<'_>,
     ) -> Result<(), Denied> {
-        self.authorize(subject, entry)
+        self.authorize(subject, resource)
     }
 
     /// Returns whether decisions can differ between principals of one tenant with the same scopes.
@@ -98,54 +113,16 @@ pub trait Authorizer: Send + Sync + 'static {
 pub struct ScopeAuthorizer;
 
 impl Authorizer for ScopeAuthorizer {
-    fn authorize(&self, subject: Subject<'_>, entry: &Entry) -> Result<(), Denied> {
-        if !entry.tenants.admits(subject.tenant) {
+    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
+        if !resource.tenants.admits(subject.tenant) {
             return Err(Denied::Tenant);
         }
-        match entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
+        match resource.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
             Some(required) => match subject.scopes.first_missing(required) {
                 None => Ok(()),
                 Some(scope) => Err(Denied::MissingScope(scope.clone())),
             },
             None => Err(Denied::Unlabelled),
         }
-    }
-}
-
-/// Proof that a principal may call an entry of a catalog generation. Only [`Permit::new`] creates
-/// one.
-#[derive(Debug, Clone)]
-pub struct Permit {
-    principal: Principal,
-    entry: Arc<Entry>,
-    generation: Generation,
-}
-
-impl Permit {
-    /// Creates a permit when `authorizer` permits `call`; this is the only constructor.
-    pub fn new(
-        authorizer: &dyn Authorizer,
-        principal: &Principal,
-        entry: &Arc<Entry>,
-        generation: Generation,
-        call: CallContext<'_>,
-    ) -> Result<Self, Denied> {
-        authorizer.authorize_call(principal.subject(), entry, call)?;
-        Ok(Self { principal: principal.clone(), entry: Arc::clone(entry), generation })
-    }
-
-    /// Returns the permitted caller.
-    pub fn principal(&self) -> &Principal {
-        &self.principal
-    }
-
-    /// Returns the permitted tool.
-    pub fn entry(&self) -> &Arc<Entry> {
-        &self.entry
-    }
-
-    /// Returns the catalog generation of the decision.
-    pub fn generation(&self) -> Generation {
-        self.generation
     }
 }

@@ -5,12 +5,15 @@
 
 use std::{cmp::Ordering, fmt};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::{hex, pointer::push_front};
+
 /// A SHA-256, printed as 64 lower-case hex digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Digest(pub [u8; 32]);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Digest(#[serde(with = "hex")] pub [u8; 32]);
 
 impl Digest {
     /// Returns the SHA-256 of `bytes`.
@@ -20,34 +23,16 @@ impl Digest {
 
     /// Parses the output of `Display`; returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-        let mut bytes = [0; 32];
-        if pairs.len() != bytes.len() {
-            return None;
-        }
-        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-            let digit = |text: u8| match text {
-                b'0'..=b'9' => Some(text - b'0'),
-                b'a'..=b'f' => Some(text - b'a' + 10),
-                _ => None,
-            };
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
-        Some(Self(bytes))
+        hex::decode(text).map(Self)
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // By hand: this is printed once per call, and `{:02x}` costs more than the hash itself.
-        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-        let mut text = String::with_capacity(2 * self.0.len());
-        for byte in self.0 {
-            text.extend([digit(byte >> 4), digit(byte & 0xf)]);
-        }
-        f.write_str(&text)
+        f.write_str(&hex::encode(&self.0))
     }
 }
+
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Digest({self})")
@@ -153,36 +138,16 @@ fn write_number(number: &Number, out: &mut Vec<u8>) -> Result<(), CanonicalError
     }
 }
 
-/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed.
+/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed, as serde_json writes them.
 fn write_string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        // Every escaped character is one ASCII byte, so both cuts are at character boundaries.
-        out.extend_from_slice(text.get(plain..at).unwrap_or_default().as_bytes());
-        plain = at + 1;
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x08 => out.extend_from_slice(b"\\b"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-        }
-    }
-    out.extend_from_slice(text.get(plain..).unwrap_or_default().as_bytes());
-    out.push(b'"');
+    serde_json::to_writer(out, text).ok(); // a vector takes everything
 }
 
 impl CanonicalError {
     /// Returns the same error, with its pointer extended by the enclosing `token`.
     fn inside(self, token: &str) -> Self {
         let Self::IntegerOutOfRange { pointer } = self;
-        Self::IntegerOutOfRange { pointer: crate::pointer::push_front(token, &pointer) }
+        Self::IntegerOutOfRange { pointer: push_front(token, &pointer) }
     }
 }
 

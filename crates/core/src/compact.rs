@@ -6,8 +6,12 @@
 //! cannot be expressed exactly is omitted: the descriptor then has no schema, and [`Irreducible`]
 //! gives the reason.
 //!
+//! It is in this crate because three others need it: the server for its lists, the client for
+//! reading them, and [`lint`](crate::lint) for saying why a tool has no compact schema.
+//!
 //! Invariant: the work is bounded for every schema ([`MAX_NODES`], [`MAX_DEPTH`], [`MAX_BYTES`]).
 
+mod irreducible;
 mod merge;
 mod reduce;
 
@@ -16,7 +20,8 @@ use serde_json::{Value, json};
 
 use crate::descriptor::{SafetyTier, SchemaObject, SourceKind, ToolDescriptor};
 
-pub use reduce::{Irreducible, reduce};
+pub(crate) use self::reduce::is_plain_keyword;
+pub use self::{irreducible::Irreducible, reduce::reduce};
 
 /// Keywords that no schema in a compact descriptor has, at any depth.
 pub const BANNED: [&str; 7] =

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     audience::{Audience, InvalidAudience},
     kind::{ClientAuth, CredentialKind, InvalidKind, OAuth2},
-    store::{CredentialStore, CredentialStoreError, Opened},
+    store::{CredentialStore, CredentialStoreError, UnsealedCredential},
 };
 use crate::{
     clock::Timestamp,
@@ -28,6 +28,17 @@ use crate::{
 /// A value that must never reach a log, an event, an error, a descriptor or a result.
 #[derive(Clone)]
 pub struct Secret(SecretString);
+
+/// A configured value that is treated as a secret. Compared by its plain text, for reloads.
+#[derive(Debug, Clone)]
+pub struct SecretValue(pub Secret);
+
+impl PartialEq for SecretValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose() == other.0.expose()
+    }
+}
+impl Eq for SecretValue {}
 
 /// Everything about a stored credential except its values.
 #[derive(Debug, Clone, PartialEq, Eq)]

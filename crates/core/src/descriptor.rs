@@ -4,7 +4,7 @@
 //! keys, `null` members, a missing `safetyTier` and an `exec` tool outside `host-extension` are
 //! parse errors.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use schemars::JsonSchema;
 use serde::{
@@ -13,60 +13,12 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-use crate::scope::Scope;
+use crate::{scope::Scope, text_types::closed_enum};
+
+pub use crate::text_types::UnknownValue;
 
 /// A JSON Schema (2020-12) in object form. Boolean schemas are not descriptors' schemas.
 pub type SchemaObject = Map<String, Value>;
-
-macro_rules! closed_enum {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-        #[schemars(inline)]
-        pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $text)] $variant),+
-        }
-
-        impl $name {
-            /// Every value, in the order of the schema.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Returns the value as it appears on the wire.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
-
-        // A derived implementation would also accept `{"value": null}`.
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <Cow<'de, str>>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = UnknownValue;
-            fn from_str(text: &str) -> Result<Self, UnknownValue> {
-                match text { $($text => Ok(Self::$variant),)+ _ => Err(UnknownValue { legal: &[$($text),+] }) }
-            }
-        }
-    };
-}
-
-/// A text outside an enumeration. The text itself is not repeated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("must be one of {}", .legal.join(", "))]
-pub struct UnknownValue {
-    /// The legal values.
-    pub legal: &'static [&'static str],
-}
 
 closed_enum! {
     /// Which surface backs a tool (RFC 0078 §C `source`).

@@ -7,8 +7,9 @@
 
 mod allow;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,12 +75,8 @@ pub struct EgressTrail(Arc<Mutex<Vec<EgressDecided>>>);
 impl EgressDecided {
     /// Creates the decision that permits a request to `destination`.
     pub fn allowed(destination: impl Into<String>) -> Self {
-        Self {
-            decision: EgressDecision::Allowed,
-            destination: destination.into(),
-            reason: Some(EgressReason::Ok),
-            credential_id: None,
-        }
+        let decision = EgressDecision::Allowed;
+        Self { decision, ..Self::denied(destination, EgressReason::Ok) }
     }
 
     /// Creates the decision that denies a request to `destination`.
@@ -96,7 +93,7 @@ impl EgressDecided {
 impl EgressTrail {
     /// Records a decision once.
     pub fn note(&self, decided: EgressDecided) {
-        let mut trail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trail = self.0.lock();
         if trail.len() < MAX_DECISIONS && !trail.contains(&decided) {
             trail.push(decided);
         }
@@ -104,7 +101,7 @@ impl EgressTrail {
 
     /// Returns the decisions since the last call, and clears them.
     pub fn take(&self) -> Vec<EgressDecided> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 

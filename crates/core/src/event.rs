@@ -7,6 +7,7 @@ mod approval;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::{
     clock::Timestamp,
@@ -33,7 +34,7 @@ pub struct RunEvent {
     #[serde(flatten)]
     pub body: EventBody,
     /// RFC 3339, UTC, milliseconds.
-    #[serde(with = "millis")]
+    #[serde(with = "crate::clock::millis")]
     pub timestamp: Timestamp,
     /// Per run, from 0, without gaps; assigned by the store inside the append.
     pub sequence: u64,
@@ -109,12 +110,10 @@ pub enum EventBody {
 #[serde(rename_all = "camelCase")]
 pub struct ToolCalled {
     /// The agent, or `core.system`.
-    #[schemars(with = "String")]
     pub agent_id: AgentId,
     /// The tool's id.
     pub tool_name: String,
     /// Pairs the two events.
-    #[schemars(with = "String")]
     pub call_id: CallId,
     /// SHA-256, lower hex, over the RFC 8785 form of the redacted arguments. Absent when they have
     /// no canonical form. Also absent when the caller may not use the tool, because arguments are
@@ -122,7 +121,6 @@ pub struct ToolCalled {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
     /// The caller.
-    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// How the tool is reached.
     pub transport: Transport,
@@ -145,12 +143,10 @@ pub enum Transport {
 #[serde(rename_all = "camelCase")]
 pub struct ToolReturned {
     /// The agent, or `core.system`.
-    #[schemars(with = "String")]
     pub agent_id: AgentId,
     /// The tool's id.
     pub tool_name: String,
     /// Pairs the two events.
-    #[schemars(with = "String")]
     pub call_id: CallId,
     /// The result of the call.
     pub status: CallStatus,
@@ -162,7 +158,6 @@ pub struct ToolReturned {
     pub error: Option<EventError>,
     /// The caller. Absent when there was no call (a reference that was refused at load).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub principal: Option<PrincipalId>,
 }
 
@@ -194,7 +189,6 @@ pub struct EventError {
 #[serde(rename_all = "camelCase")]
 pub struct AuthorizationDecided {
     /// The caller; `anonymous` without credentials.
-    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// The denied action, for example `tools:read` or `tools:call`.
     pub action: String,
@@ -218,10 +212,8 @@ pub struct AuthorizationDecided {
 #[serde(rename_all = "camelCase")]
 pub struct ToolSessionOpened {
     /// The same in all events of the session.
-    #[schemars(with = "String")]
     pub session_id: SessionId,
     /// The tool.
-    #[schemars(with = "String")]
     pub tool_id: ToolId,
 }
 
@@ -230,10 +222,8 @@ pub struct ToolSessionOpened {
 #[serde(rename_all = "camelCase")]
 pub struct ToolSessionClosed {
     /// The same as in `tool.session.opened`.
-    #[schemars(with = "String")]
     pub session_id: SessionId,
     /// The tool.
-    #[schemars(with = "String")]
     pub tool_id: ToolId,
     /// The outcome of the session.
     pub outcome: SessionOutcome,
@@ -256,10 +246,8 @@ pub enum SessionOutcome {
 #[serde(rename_all = "camelCase")]
 pub struct ToolPinDrifted {
     /// The source.
-    #[schemars(with = "String")]
     pub source_id: SourceId,
     /// The tool.
-    #[schemars(with = "String")]
     pub tool_id: ToolId,
     /// SHA-256 of the approved form; absent when no form was ever approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,10 +263,8 @@ pub struct ToolPinDrifted {
 #[serde(rename_all = "camelCase")]
 pub struct ToolPinApproved {
     /// The source.
-    #[schemars(with = "String")]
     pub source_id: SourceId,
     /// The tool.
-    #[schemars(with = "String")]
     pub tool_id: ToolId,
     /// SHA-256 of the form that was approved before; absent when none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,7 +273,6 @@ pub struct ToolPinApproved {
     pub approved: String,
     /// The approving principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub principal: Option<PrincipalId>,
 }
 
@@ -296,7 +281,6 @@ pub struct ToolPinApproved {
 #[serde(rename_all = "camelCase")]
 pub struct RecordAccepted {
     /// The accepting principal.
-    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// The problem that was found in the record.
     pub problem: String,
@@ -334,21 +318,13 @@ impl EventBody {
     /// # Errors
     /// None in practice: every payload has a JSON form.
     pub fn payload_text(&self) -> Result<String, serde_json::Error> {
-        match self {
-            Self::ToolCalled(payload) => serde_json::to_string(payload),
-            Self::ToolReturned(payload) => serde_json::to_string(payload),
-            Self::AuthorizationDecided(payload) => serde_json::to_string(payload),
-            Self::EgressDecided(payload) => serde_json::to_string(payload),
-            Self::ToolSessionOpened(payload) => serde_json::to_string(payload),
-            Self::ToolSessionClosed(payload) => serde_json::to_string(payload),
-            Self::ToolPinDrifted(payload) => serde_json::to_string(payload),
-            Self::ToolPinApproved(payload) => serde_json::to_string(payload),
-            Self::InterruptRequested(payload) => serde_json::to_string(payload),
-            Self::ApprovalGranted(payload) => serde_json::to_string(payload),
-            Self::ApprovalRejected(payload) => serde_json::to_string(payload),
-            Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
-            Self::RecordAccepted(payload) => serde_json::to_string(payload),
+        #[derive(Deserialize)]
+        struct Whole<'a> {
+            #[serde(borrow)]
+            payload: &'a RawValue,
         }
+        let whole = serde_json::to_string(self)?;
+        Ok(serde_json::from_str::<Whole<'_>>(&whole)?.payload.get().to_owned())
     }
 }
 
@@ -398,23 +374,6 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// Reads events in ascending position.
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError>;
-}
-
-/// RFC 3339 with exactly three decimals and `Z`.
-mod millis {
-    use chrono::{DateTime, SecondsFormat, Utc};
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(at: &DateTime<Utc>, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DateTime<Utc>, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
-        DateTime::parse_from_rfc3339(&text)
-            .map(|at| at.with_timezone(&Utc))
-            .map_err(serde::de::Error::custom)
-    }
 }
 
 #[cfg(test)]

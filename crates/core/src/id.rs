@@ -1,9 +1,10 @@
 //! Identifiers. Each is parsed once, at the edge; inner code has no bare strings.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{borrow::Borrow, sync::Arc};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::text_types::checked_text;
 
 /// Why a text is not an identifier. The text itself is never repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,9 +17,8 @@ pub struct InvalidId {
 macro_rules! string_id {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $check:path) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        #[schemars(with = "String", inline)]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -30,40 +30,10 @@ macro_rules! string_id {
                     Err(problem) => Err(InvalidId { kind: $kind, problem }),
                 }
             }
-
-            /// Returns the identifier as text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&*self.0, f)
-            }
-        }
-        impl std::str::FromStr for $name {
-            type Err = InvalidId;
-            fn from_str(text: &str) -> Result<Self, InvalidId> {
-                Self::parse(text)
-            }
-        }
-        impl TryFrom<String> for $name {
-            type Error = InvalidId;
-            fn try_from(text: String) -> Result<Self, InvalidId> {
-                Self::parse(text)
-            }
-        }
-        impl From<$name> for String {
-            fn from(id: $name) -> String {
-                id.0.as_ref().to_owned()
-            }
-        }
+        checked_text!($name, InvalidId);
+
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0

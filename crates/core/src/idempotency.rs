@@ -46,7 +46,7 @@ pub struct IdempotencyClaim {
 
 /// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Claimed {
+pub enum ClaimOutcome {
     /// The claimant has it now, durably.
     Taken,
     /// It belongs to another call.
@@ -54,7 +54,7 @@ pub enum Claimed {
     /// The call is running, in a live process.
     Running,
     /// The call has ended.
-    Ended(KeptAnswer),
+    Ended(AnswerRecord),
     /// The call has ended, and its answer was not stored.
     Spent,
     /// The process that ran the call ended, apparently before the call did.
@@ -68,7 +68,7 @@ pub enum Claimed {
 
 /// The stored answer of a call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptAnswer {
+pub struct AnswerRecord {
     /// The run that holds the call's events.
     pub run: RunId,
     /// The answer, to the byte.
@@ -87,7 +87,7 @@ pub trait IdempotencyStore: Send + Sync + 'static {
     fn seals(&self) -> bool;
 
     /// Stores a call under its key, if the key is free.
-    async fn claim(&self, claim: IdempotencyClaim) -> Result<Claimed, StoreError>;
+    async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError>;
 
     /// Ends the call of `run` under `key` with its answer. `None`, or an answer that is too large,
     /// cannot be returned again. Has no effect when the key belongs to another call.

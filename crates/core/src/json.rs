@@ -21,6 +21,18 @@ pub struct JsonError {
     pub column: usize,
 }
 
+/// Returns the JSON type of `value`.
+pub fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// Parses one JSON document; duplicate keys at any depth are an error.
 pub fn parse_strict(bytes: &[u8]) -> Result<Value, JsonError> {
     let huge = Cell::new(false);

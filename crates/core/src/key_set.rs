@@ -11,7 +11,7 @@ pub const MAX_DOCUMENT: usize = 256 << 10;
 
 /// The address of a document, and the addresses that may be contacted.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct DocumentRequest<'a> {
     /// Its address.
     pub url: &'a str,
     /// The address that the operator configured, whose host may be private. If the issuer names
@@ -31,5 +31,5 @@ pub struct FetchError(pub String);
 pub trait KeySetSource: Send + Sync + 'static {
     /// Fetches the document. Requires status 200, without a redirect, and at most [`MAX_DOCUMENT`]
     /// bytes.
-    async fn fetch(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, FetchError>;
+    async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError>;
 }

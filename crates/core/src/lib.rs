@@ -5,7 +5,7 @@
 //! implements. The decisions here can therefore be tested as tables and properties.
 //!
 //! Start with [`descriptor::ToolDescriptor`] (the description of a tool), [`catalog::Catalog`] (the
-//! immutable snapshot that every request reads), [`authorize::Permit`] (the proof that a caller may
+//! immutable snapshot that every request reads), [`catalog::Permit`] (the proof that a caller may
 //! use a tool) and [`source::Source`] (a provider of tools).
 #![warn(missing_docs)]
 
@@ -22,6 +22,7 @@ pub mod credential;
 pub mod descriptor;
 pub mod egress;
 pub mod event;
+mod hex;
 pub mod id;
 pub mod idempotency;
 pub mod json;
@@ -39,4 +40,6 @@ pub mod scope;
 pub mod source;
 pub mod store;
 pub mod suggest;
+mod tenants;
 pub mod text;
+mod text_types;

@@ -14,6 +14,7 @@ use crate::{
     canonical::{self, Digest},
     clock::Timestamp,
     id::{PrincipalId, SourceId},
+    pointer::step,
     source::DiscoveredTool,
     store::StoreError,
 };
@@ -62,7 +63,7 @@ pub struct SeenForm {
 
 /// The digests of one tool's two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pinned {
+pub struct PinDigests {
     /// Of the approved form.
     pub approved: Option<Digest>,
     /// Of the pending form.
@@ -75,7 +76,7 @@ pub struct PinBook {
     /// The store's epoch at the time of reading; a book with a higher epoch is newer.
     pub epoch: u64,
     /// By the source's names for the tools.
-    pub tools: HashMap<String, Pinned>,
+    pub tools: HashMap<String, PinDigests>,
 }
 
 /// A form to approve.
@@ -91,7 +92,7 @@ pub struct PinChoice {
 
 /// The result of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PinAnswer {
+pub enum PinApproval {
     /// All are approved; holds the digests approved before, in the same order.
     Approved(Vec<Option<Digest>>),
     /// None is approved: the form of the choice with this index is not pending any more.
@@ -138,7 +139,7 @@ pub trait PinStore: Send + Sync + 'static {
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalId>,
-    ) -> Result<PinAnswer, StoreError>;
+    ) -> Result<PinApproval, StoreError>;
 
     /// Returns a number that rises whenever any process changes a pin. Cheap.
     async fn epoch(&self) -> Result<u64, StoreError>;
@@ -194,16 +195,14 @@ fn spell(value: &mut Value, pointer: &mut String, spelled: &mut Vec<String>) {
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                pointer.push('/');
-                pointer.push_str(&index.to_string());
+                pointer.push_str(&step(&index.to_string()));
                 spell(item, pointer, spelled);
                 pointer.truncate(length);
             }
         }
         Value::Object(members) => {
             for (name, member) in members.iter_mut() {
-                pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&step(name));
                 spell(member, pointer, spelled);
                 pointer.truncate(length);
             }

@@ -3,21 +3,26 @@
 /// Returns `token` as one pointer step: `/` and the token with `~` and `/` written as `~0` and
 /// `~1`.
 pub(crate) fn step(token: &str) -> String {
-    let mut text = String::with_capacity(token.len() + 1);
-    text.push('/');
-    for character in token.chars() {
-        match character {
-            '~' => text.push_str("~0"),
-            '/' => text.push_str("~1"),
-            _ => text.push(character),
-        }
-    }
-    text
+    format!("/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
 /// Extends `pointer` by the `token` of the enclosing document.
 pub(crate) fn push_front(token: &str, pointer: &str) -> String {
     step(token) + pointer
+}
+
+/// Decodes `%XX` in `text`, the fragment of a reference; returns `None` when the result is invalid.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let mut digit = || char::from(rest.next()?).to_digit(16);
+        bytes.push(match byte {
+            b'%' => u8::try_from(digit()? * 16 + digit()?).ok()?,
+            plain => plain,
+        });
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

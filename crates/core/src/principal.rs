@@ -45,6 +45,16 @@ pub enum AuthMethod {
     Operator,
 }
 
+impl AuthMethod {
+    /// Returns the key; `None` when the principal used no API key.
+    pub fn key(&self) -> Option<&KeyId> {
+        match self {
+            Self::ApiKey(key) => Some(key),
+            Self::Jwt(_) | Self::Anonymous | Self::Operator => None,
+        }
+    }
+}
+
 /// The facts of a verified token: enough to check later whether it is still valid, but not to
 /// present it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ pub use self::{
         CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination, WitnessStore,
     },
     export::ExportedEvent,
-    witness::{Witness, Witnessed},
+    witness::{Witness, WitnessEntry},
 };
 use crate::{canonical::Digest, clock::Timestamp, id::TenantId, store::StoreError};
 

@@ -11,10 +11,7 @@ use crate::credential::Secret;
 mod echoes;
 mod shapes;
 
-pub use self::echoes::Echoes;
-
-/// The replacement of a secret.
-pub const PLACEHOLDER: &str = "[redacted]";
+pub use self::{echoes::Echoes, shapes::PLACEHOLDER};
 
 /// Shorter values are ignored: they would match innocent text.
 const MIN_SECRET_CHARS: usize = 8;
@@ -45,23 +42,15 @@ const SECRET_KEYS: &[&str] = &[
 /// Replaces secrets before a value is hashed, logged or returned.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
-    /// Longest first, so that of two overlapping secrets the longer one is replaced whole.
-    secrets: Vec<Secret>,
+    /// Longest first.
+    secrets: Vec<(Secret, String)>,
 }
 
 impl Redactor {
     /// Creates a redactor that also knows these resolved values (those of 8 or more characters).
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut secrets: Vec<Secret> = secrets
-            .into_iter()
-            .filter(|secret| secret.expose().chars().count() >= MIN_SECRET_CHARS)
-            .collect();
-        secrets.sort_by(|a, b| {
-            let (a, b) = (a.expose(), b.expose());
-            b.len().cmp(&a.len()).then_with(|| a.cmp(b))
-        });
-        secrets.dedup_by(|a, b| a.expose() == b.expose());
-        Self { secrets }
+        let labelled = secrets.into_iter().map(|secret| (secret, PLACEHOLDER.to_owned()));
+        Self { secrets: longest_first(labelled) }
     }
 
     /// Returns `value` without secrets: in strings, in keys, and whole values under secret-named
@@ -80,7 +69,9 @@ impl Redactor {
     /// Returns `text` without secrets.
     pub fn text(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
-        self.without_values(text, &self.secrets, &mut out);
+        // Shapes are replaced only in the text between the values. Otherwise a value's characters
+        // would decide whether it is part of a shape.
+        replace(text, &self.secrets, shapes::redact, &mut out);
         out
     }
 
@@ -99,21 +90,37 @@ impl Redactor {
         }
         clean
     }
+}
 
-    /// Replaces resolved values first, and shapes only in the text between them. Otherwise a
-    /// value's characters would decide whether it is part of a shape.
-    fn without_values(&self, text: &str, secrets: &[Secret], out: &mut String) {
-        let Some((secret, shorter)) = secrets.split_first() else {
-            return shapes::redact(text, out);
-        };
-        let mut pieces = text.split(secret.expose());
-        if let Some(first) = pieces.next() {
-            self.without_values(first, shorter, out);
+/// Returns `secrets` of 8 or more characters with their labels, longest first, so that of two
+/// overlapping secrets the longer one is replaced whole.
+fn longest_first(secrets: impl Iterator<Item = (Secret, String)>) -> Vec<(Secret, String)> {
+    let long = |(secret, _): &(Secret, _)| secret.expose().chars().count() >= MIN_SECRET_CHARS;
+    let mut secrets: Vec<_> = secrets.filter(long).collect();
+    secrets.sort_by(|(a, _), (b, _)| {
+        let (a, b) = (a.expose(), b.expose());
+        b.len().cmp(&a.len()).then_with(|| a.cmp(b))
+    });
+    secrets.dedup_by(|(a, _), (b, _)| a.expose() == b.expose());
+    secrets
+}
+
+/// Appends `text` to `out` with each secret replaced by its label; `rest` appends the text between
+/// the secrets.
+fn replace(
+    text: &str,
+    secrets: &[(Secret, String)],
+    rest: fn(&str, &mut String),
+    out: &mut String,
+) {
+    let Some(((secret, label), shorter)) = secrets.split_first() else {
+        return rest(text, out);
+    };
+    for (index, piece) in text.split(secret.expose()).enumerate() {
+        if index > 0 {
+            out.push_str(label);
         }
-        for piece in pieces {
-            out.push_str(PLACEHOLDER);
-            self.without_values(piece, shorter, out);
-        }
+        replace(piece, shorter, rest, out);
     }
 }
 

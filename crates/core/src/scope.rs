@@ -9,6 +9,8 @@ use std::{fmt, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::text_types::checked_text;
+
 /// Why a text is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidScope {
@@ -30,15 +32,13 @@ pub enum InvalidScope {
 ///
 /// A descriptor from elsewhere may require any text ([`Scope::declared`]). No grant can name a text
 /// outside the grammar, so only the grant `*` covers it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String", inline)]
 pub struct Scope(Arc<str>);
 
 /// One scope pattern that a principal holds, for example `files:*`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String", inline)]
 pub struct Grant(Arc<str>);
 
 /// All grants of a principal: sorted, without repetition, cheap to clone and to compare.
@@ -59,11 +59,6 @@ impl Scope {
     pub fn declared(text: &str) -> Self {
         Self(text.into())
     }
-
-    /// Returns the scope as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 // === impl Grant ===
@@ -74,22 +69,17 @@ impl Grant {
         check(text, true).map(|()| Self(text.into()))
     }
 
-    /// Returns the grant as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns whether this grant satisfies `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
         match &*self.0 {
             "*" => true,
             held if !held.contains('*') => held == &*scope.0,
-            held => check(&scope.0, false).is_ok() && matches(held, &scope.0),
+            held => check(&scope.0, false).is_ok() && includes(held, &scope.0),
         }
     }
 }
 
-/// Returns whether `held` covers everything that the grant `wanted` covers.
+/// Returns whether `held` covers the scope `wanted`, or everything that the grant `wanted` covers.
 fn includes(held: &str, wanted: &str) -> bool {
     let mut wanted = wanted.split(':').peekable();
     let mut held = held.split(':').peekable();
@@ -102,21 +92,6 @@ fn includes(held: &str, wanted: &str) -> bool {
             "*" if want == "*" && wanted.peek().is_none() => return false,
             "*" => {}
             _ if segment == want => {}
-            _ => return false,
-        }
-    }
-    wanted.next().is_none()
-}
-
-/// Returns whether the segments of `held` match those of `wanted`.
-fn matches(held: &str, wanted: &str) -> bool {
-    let mut wanted = wanted.split(':');
-    let mut held = held.split(':').peekable();
-    while let Some(segment) = held.next() {
-        let last = held.peek().is_none();
-        match wanted.next() {
-            Some(_) if segment == "*" && last => return true,
-            Some(want) if segment == "*" || segment == want => {}
             _ => return false,
         }
     }
@@ -182,39 +157,8 @@ fn check(text: &str, wildcards: bool) -> Result<(), InvalidScope> {
     Ok(())
 }
 
-macro_rules! text_form {
-    ($name:ident) => {
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&*self.0, f)
-            }
-        }
-        impl std::str::FromStr for $name {
-            type Err = InvalidScope;
-            fn from_str(text: &str) -> Result<Self, InvalidScope> {
-                Self::parse(text)
-            }
-        }
-        impl TryFrom<String> for $name {
-            type Error = InvalidScope;
-            fn try_from(text: String) -> Result<Self, InvalidScope> {
-                Self::parse(&text)
-            }
-        }
-        impl From<$name> for String {
-            fn from(value: $name) -> String {
-                value.0.as_ref().to_owned()
-            }
-        }
-    };
-}
-text_form!(Scope);
-text_form!(Grant);
+checked_text!(Scope, InvalidScope);
+checked_text!(Grant, InvalidScope);
 
 impl fmt::Debug for ScopeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

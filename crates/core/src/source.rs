@@ -8,22 +8,22 @@ pub mod workflow;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     clock::Timestamp,
-    credential::{CredentialRef, Secret},
+    credential::CredentialRef,
     descriptor::SourceKind,
     egress::AllowList,
     id::SourceId,
     limit::Rate,
 };
 
-pub use self::workflow::WorkflowSpec;
+pub use self::{command::StderrMode, workflow::WorkflowSpec};
+pub use crate::credential::SecretValue;
 
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]
@@ -55,19 +55,8 @@ pub trait Source: Send + Sync + 'static {
     async fn close(&self);
 }
 
-/// The destination of the stderr of children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StderrMode {
-    /// Keeps the last lines in memory.
-    #[default]
-    Keep,
-    /// Also logs the lines.
-    Log,
-}
-
 /// A line that a child wrote to stderr, truncated, without configured secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StderrLine {
     /// When it was read.
     pub at: Timestamp,
@@ -107,16 +96,10 @@ pub struct InvalidSource {
     pub problem: String,
 }
 
-impl SourceSpec {
+impl UpstreamSpec {
     /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
     /// not be shown as another's.
-    pub fn upstream_identity(&self) -> String {
-        self.upstream.identity()
-    }
-}
-
-impl UpstreamSpec {
-    fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         match self {
             UpstreamSpec::McpStdio(stdio) => {
                 let variables: Vec<_> = stdio.env.keys().collect();
@@ -233,17 +216,6 @@ pub struct HttpSpec {
     pub allow: AllowList,
 }
 
-/// A configured value that is treated as a secret. Compared by its plain text, for reloads.
-#[derive(Debug, Clone)]
-pub struct SecretValue(pub Secret);
-
-impl PartialEq for SecretValue {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.expose() == other.0.expose()
-    }
-}
-impl Eq for SecretValue {}
-
 /// Limits on an upstream's use of this host's resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLimits {
@@ -309,7 +281,7 @@ pub struct DiscoveredTool {
 }
 
 /// The status of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {
     /// Its state.
@@ -330,7 +302,7 @@ impl SourceState {
 }
 
 /// The states of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceState {
     /// Not connected yet.

@@ -152,9 +152,9 @@ impl Approvals {
             entry.digest.as_ref().map(ToString::to_string).unwrap_or_default().into(),
             exact.to_vec(),
         ];
-        let fingerprint = store.fingerprint(parts.into()).await.map_err(|e| unavailable(&e))?;
+        let fingerprint = store.fingerprint(parts.into()).await.map_err(unavailable)?;
         let live = store.live(&principal.tenant, &fingerprint).await;
-        let live = live.map_err(|error| unavailable(&error))?;
+        let live = live.map_err(unavailable)?;
         let grant = live.filter(|it| it.is_open(self.services.now())).map(Box::new);
         Ok(ApprovalGate::Closed(Some(fingerprint), grant))
     }
@@ -194,7 +194,7 @@ fn link(base: &str, id: &ApprovalId) -> String {
 }
 
 /// A store that does not answer grants nothing.
-fn unavailable(error: &StoreError) -> CallError {
+fn unavailable(error: StoreError) -> CallError {
     tracing::error!(%error, "a call was refused because its approval could not be read or stored");
     CallError::NotAccountable("approved")
 }

@@ -96,7 +96,7 @@ struct Policy {
 
 /// The credentials that a mount accepts, in addition to keys and the tokens of issuers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accepted {
+pub enum AcceptedCredentials {
     /// No others.
     Usual,
     /// Tokens that are signed with a shared secret, if the configuration has one (`[otc.jwt]`).
@@ -195,7 +195,7 @@ impl Authenticator {
 
     /// Returns the principal of the key or token `text`, without a request to an issuer.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
-        self.inner.judge(text, Accepted::Usual).map_err(|open| open.problem())
+        self.inner.judge(text, AcceptedCredentials::Usual).map_err(|open| open.problem())
     }
 
     /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token
@@ -203,7 +203,7 @@ impl Authenticator {
     pub async fn identify(
         &self,
         text: &str,
-        accepted: Accepted,
+        accepted: AcceptedCredentials,
     ) -> Result<Arc<Principal>, AuthError> {
         match self.inner.judge(text, accepted) {
             Err(Unproven::Open(issuer)) => {
@@ -268,10 +268,10 @@ impl Unproven {
 }
 
 impl Inner {
-    fn judge(&self, text: &str, accepted: Accepted) -> Result<Arc<Principal>, Unproven> {
+    fn judge(&self, text: &str, accepted: AcceptedCredentials) -> Result<Arc<Principal>, Unproven> {
         if !text.starts_with(KEY_PREFIX) && jws::is_token(text) {
             let policy = self.policy.load();
-            let shared = accepted == Accepted::Shared;
+            let shared = accepted == AcceptedCredentials::Shared;
             return match policy.tokens.judge(text, shared, &policy.roles, self.clock.now()) {
                 Verdict::Holder(principal) => Ok(principal),
                 Verdict::Refused => Err(Unproven::Refused(AuthError::Invalid)),

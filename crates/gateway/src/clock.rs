@@ -1,6 +1,6 @@
 //! The real clock.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use chrono::{SubsecRound as _, Utc};
 use toolcrib_core::clock::{Clock, Timestamp};
@@ -24,4 +24,11 @@ impl Clock for SystemClock {
     fn monotonic_nanos(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
+}
+
+/// Returns the time `time` after `now`, or the last one that there is.
+pub(crate) fn after(now: Timestamp, time: Duration) -> Timestamp {
+    chrono::Duration::from_std(time).map_or(Timestamp::MAX_UTC, |time| {
+        now.checked_add_signed(time).unwrap_or(Timestamp::MAX_UTC)
+    })
 }

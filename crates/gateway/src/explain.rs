@@ -215,7 +215,7 @@ impl Gateway {
     fn explain_list(&self, snapshot: &Snapshot, who: &Principal) -> Explanation {
         let mut counts = steps::Counts::default();
         for entry in snapshot.catalog.entries() {
-            counts.add(&snapshot.decider.authorize(who.subject(), entry));
+            counts.add(&snapshot.decider.authorize(who.subject(), entry.resource()));
         }
         let quarantined = snapshot.quarantined.entries().iter();
         counts.quarantined = quarantined.filter(|it| it.tenants.admits(&who.tenant)).count();

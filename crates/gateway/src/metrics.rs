@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text},
     metrics::{
-        TypedMetric,
         counter::Counter,
         family::Family,
         gauge::Gauge,
@@ -18,8 +17,6 @@ use toolcrib_core::{call::CallError, id::SourceId};
 use toolcrib_tasks::{TaskState, Tasks, panics};
 
 use crate::pipeline::breaker::BreakerState;
-
-const PREFIX: &str = "toolcrib";
 
 /// The surface a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -96,73 +93,68 @@ impl Drop for RunningCall {
     }
 }
 
-/// Name, labels and meaning of every metric, in the order of the reference.
-const DESCRIPTIONS: [(&str, &str, &str); 29] = [
-    ("calls", "surface, result", "Calls by surface and result"),
-    ("call_seconds", "", "Time tools ran"),
-    ("http_requests", "surface, status", "Requests by surface and status"),
-    ("source_tools", "source", "Tools offered by a source"),
-    (
-        "source_tools_quarantined",
-        "source",
-        "Tools of a source that are left out because nobody has approved them as they are",
-    ),
-    ("source_tool_drifts", "source", "Forms of tools that were seen and that nobody had approved"),
-    (
-        "source_calls_running",
-        "source",
-        "Calls of a source that run, those that wait for their turn included",
-    ),
+/// Name without `toolcrib_`, type, labels and meaning of every metric. The exposition omits metrics
+/// without a value; the documentation lists all of them.
+pub const METRICS: [(&str, &str, &str, &str); 29] = [
+    ("calls", "counter", "surface, result", "Calls by surface and result"),
+    ("call_seconds", "histogram", "", "Run time of tools"),
+    ("http_requests", "counter", "surface, status", "HTTP requests by surface and status"),
+    ("source_tools", "gauge", "source", "Tools that a source offers"),
+    ("source_tools_quarantined", "gauge", "source", "Tools of a source in quarantine"),
+    ("source_tool_drifts", "counter", "source", "Discovered forms of tools without an approval"),
+    ("source_calls_running", "gauge", "source", "Running and queued calls of a source"),
     (
         "source_calls_refused",
+        "counter",
         "source, limit",
-        "Calls of a source that a rate, a quota or an open breaker kept from their tool",
+        "Calls of a source refused by a rate limit, a quota or its circuit breaker",
     ),
-    ("source_breaker_state", "source", "Breaker of a source: 0 closed, 1 half-open, 2 open"),
-    ("source_breaker_opened", "source", "How often the breaker of a source opened"),
-    ("source_discoveries", "source", "Successful discoveries of a source"),
-    ("source_discovery_failures", "source", "Failed discoveries of a source"),
+    (
+        "source_breaker_state",
+        "gauge",
+        "source",
+        "Circuit breaker of a source: 0 closed, 1 half-open, 2 open",
+    ),
+    ("source_breaker_opened", "counter", "source", "Openings of the circuit breaker of a source"),
+    ("source_discoveries", "counter", "source", "Successful discoveries of a source"),
+    ("source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
     (
         "events_unrecorded",
+        "counter",
         "",
-        "Closing or denial events that could not be stored, or were left out to save disk space",
+        "Closing and denial events that were not stored, or omitted to save disk space",
     ),
-    ("store_free_bytes", "", "Free disk space where the store is"),
+    ("store_free_bytes", "gauge", "", "Free disk space at the store"),
     (
         "store_low_on_space",
+        "gauge",
         "",
-        "1 while less than keep_free is free and what did not run is not recorded, else 0",
+        "1 while less than keep_free is free and refused calls are not recorded, else 0",
     ),
-    (
-        "refusals_counted",
-        "",
-        "Refusals beyond those that are recorded one by one; events tell how many there were",
-    ),
-    (
-        "request_bytes",
-        "",
-        "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
-    ),
+    ("refusals_counted", "counter", "", "Refusals that events count instead of recording each"),
+    ("request_bytes", "gauge", "", "Bytes of requests and responses in server.max_body_total"),
     (
         "request_bodies_refused",
+        "counter",
         "",
-        "Requests that were answered 503 because server.max_body_total had no room for their bodies",
+        "Requests refused with 503 because of server.max_body_total",
     ),
-    ("catalog_generation", "", "Number of the current catalog"),
-    ("task_failures", "task", "How often a background task panicked or ended early"),
-    ("tasks_down", "task", "Background tasks that failed and do not run at the moment"),
-    ("panics", "", "Panics in this process"),
-    ("record_checkpoints", "", "Checkpoints that were signed"),
+    ("catalog_generation", "gauge", "", "Number of the current catalog"),
+    ("task_failures", "counter", "task", "Background tasks that panicked or ended early"),
+    ("tasks_down", "gauge", "task", "Failed background tasks that are not running"),
+    ("panics", "counter", "", "Panics in this process"),
+    ("record_checkpoints", "counter", "", "Signed checkpoints"),
     (
         "record_checkpoints_refused",
+        "counter",
         "",
-        "Checkpoints that were not signed, because the record does not continue what was signed",
+        "Checkpoints not signed because the record does not continue the last one",
     ),
-    ("record_anchor_failures", "", "Attempts in vain to send checkpoints to an anchor"),
-    ("record_pruned", "", "Events removed because they were older than is kept"),
-    ("record_forwarded", "forwarder", "Events a forwarder delivered"),
-    ("record_forward_failures", "forwarder", "Attempts in vain of a forwarder"),
-    ("record_forward_lag", "forwarder", "Events that a forwarder has not delivered yet"),
+    ("record_anchor_failures", "counter", "", "Failed attempts to send checkpoints to an anchor"),
+    ("record_pruned", "counter", "", "Events removed at the end of their retention"),
+    ("record_forwarded", "counter", "forwarder", "Events that a forwarder delivered"),
+    ("record_forward_failures", "counter", "forwarder", "Failed attempts of a forwarder"),
+    ("record_forward_lag", "gauge", "forwarder", "Events that a forwarder has not delivered yet"),
 ];
 
 /// All metrics of a gateway.
@@ -212,90 +204,56 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// The metrics of a gateway whose background tasks are on the board `tasks`.
+    /// Creates the metrics of a gateway whose background tasks are on the board `tasks`.
     pub(crate) fn new(tasks: Tasks) -> Self {
-        Self::listed(tasks).0
-    }
-
-    /// Returns the description of every metric, for the reference. The exposition omits families
-    /// without a value.
-    pub fn descriptions() -> Vec<MetricDescription> {
-        Self::listed(Tasks::new()).1
-    }
-
-    fn listed(tasks: Tasks) -> (Self, Vec<MetricDescription>) {
-        let mut list = List { registry: Registry::with_prefix(PREFIX), described: Vec::new() };
-        let metrics = Self {
+        let mut all = Registry::with_prefix("toolcrib");
+        // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
+        let call_seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 21));
+        Self {
+            calls: add(&mut all, "calls", Family::default()),
+            call_seconds: add(&mut all, "call_seconds", call_seconds),
+            requests: add(&mut all, "http_requests", Family::default()),
+            source_tools: add(&mut all, "source_tools", Family::default()),
+            source_quarantined: add(&mut all, "source_tools_quarantined", Family::default()),
+            source_drifts: add(&mut all, "source_tool_drifts", Family::default()),
+            source_calls_running: add(&mut all, "source_calls_running", Family::default()),
+            source_calls_refused: add(&mut all, "source_calls_refused", Family::default()),
+            source_breaker_state: add(&mut all, "source_breaker_state", Family::default()),
+            source_breaker_opened: add(&mut all, "source_breaker_opened", Family::default()),
+            source_discoveries: add(&mut all, "source_discoveries", Family::default()),
+            source_discovery_failures: add(
+                &mut all,
+                "source_discovery_failures",
+                Family::default(),
+            ),
+            unrecorded: add(&mut all, "events_unrecorded", Counter::default()),
+            store_free: add(&mut all, "store_free_bytes", Gauge::default()),
+            store_low: add(&mut all, "store_low_on_space", Gauge::default()),
+            refusals_counted: add(&mut all, "refusals_counted", Counter::default()),
+            request_bytes: add(&mut all, "request_bytes", Gauge::default()),
+            bodies_refused: add(&mut all, "request_bodies_refused", Counter::default()),
+            generation: add(&mut all, "catalog_generation", Gauge::default()),
+            task_failures: add(&mut all, "task_failures", Family::default()),
+            tasks_down: add(&mut all, "tasks_down", Family::default()),
+            panics: add(&mut all, "panics", Counter::default()),
+            checkpoints: add(&mut all, "record_checkpoints", Counter::default()),
+            refused_checkpoints: add(&mut all, "record_checkpoints_refused", Counter::default()),
+            anchor_failures: add(&mut all, "record_anchor_failures", Counter::default()),
+            pruned: add(&mut all, "record_pruned", Counter::default()),
+            forwarded: add(&mut all, "record_forwarded", Family::default()),
+            forward_failures: add(&mut all, "record_forward_failures", Family::default()),
+            forward_lag: add(&mut all, "record_forward_lag", Family::default()),
             tasks,
-            calls: list.add_default("calls"),
-            // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
-            call_seconds: list
-                .add("call_seconds", Histogram::new(exponential_buckets(0.0005, 2.0, 21))),
-            requests: list.add_default("http_requests"),
-            source_tools: list.add_default("source_tools"),
-            source_quarantined: list.add_default("source_tools_quarantined"),
-            source_drifts: list.add_default("source_tool_drifts"),
-            source_calls_running: list.add_default("source_calls_running"),
-            source_calls_refused: list.add_default("source_calls_refused"),
-            source_breaker_state: list.add_default("source_breaker_state"),
-            source_breaker_opened: list.add_default("source_breaker_opened"),
-            source_discoveries: list.add_default("source_discoveries"),
-            source_discovery_failures: list.add_default("source_discovery_failures"),
-            unrecorded: list.add_default("events_unrecorded"),
-            store_free: list.add_default("store_free_bytes"),
-            store_low: list.add_default("store_low_on_space"),
-            refusals_counted: list.add_default("refusals_counted"),
-            request_bytes: list.add_default("request_bytes"),
-            bodies_refused: list.add_default("request_bodies_refused"),
-            generation: list.add_default("catalog_generation"),
-            task_failures: list.add_default("task_failures"),
-            tasks_down: list.add_default("tasks_down"),
-            panics: list.add_default("panics"),
-            checkpoints: list.add_default("record_checkpoints"),
-            refused_checkpoints: list.add_default("record_checkpoints_refused"),
-            anchor_failures: list.add_default("record_anchor_failures"),
-            pruned: list.add_default("record_pruned"),
-            forwarded: list.add_default("record_forwarded"),
-            forward_failures: list.add_default("record_forward_failures"),
-            forward_lag: list.add_default("record_forward_lag"),
-            registry: Registry::default(),
-        };
-        (Self { registry: list.registry, ..metrics }, list.described)
+            registry: all,
+        }
     }
 }
 
-/// The description of a metric.
-#[derive(Debug, Clone)]
-pub struct MetricDescription {
-    /// The name in the exposition, without the suffix of its type.
-    pub name: String,
-    /// `counter`, `gauge` or `histogram`.
-    pub kind: String,
-    /// The names of its labels.
-    pub labels: &'static str,
-    /// Its meaning.
-    pub meaning: &'static str,
-}
-
-/// Metrics with their descriptions, while they are registered.
-struct List {
-    registry: Registry,
-    described: Vec<MetricDescription>,
-}
-
-impl List {
-    fn add_default<M: Metric + TypedMetric + Clone + Default>(&mut self, name: &str) -> M {
-        self.add(name, M::default())
-    }
-
-    fn add<M: Metric + TypedMetric + Clone>(&mut self, name: &str, metric: M) -> M {
-        let row = DESCRIPTIONS.into_iter().find(|(described, ..)| *described == name);
-        let (_, labels, meaning) = row.unwrap_or_default();
-        self.registry.register(name, meaning, metric.clone());
-        let (name, kind) = (format!("{PREFIX}_{name}"), M::TYPE.as_str().to_owned());
-        self.described.push(MetricDescription { name, kind, labels, meaning });
-        metric
-    }
+/// Registers `metric` under its name in [`METRICS`], with the meaning from there.
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, metric: M) -> M {
+    let meaning = METRICS.iter().find(|it| it.0 == name).map(|it| it.3).unwrap_or_default();
+    registry.register(name, meaning, metric.clone());
+    metric
 }
 
 impl Metrics {

@@ -18,10 +18,7 @@ mod tests;
 
 use std::{fmt, sync::Arc};
 
-use toolcrib_core::{
-    authorize::{Authorizer, CallContext, Denied, Subject},
-    catalog::Entry,
-};
+use toolcrib_core::authorize::{Authorizer, CallContext, Denied, Resource, Subject};
 
 #[cfg(feature = "cedar")]
 pub use self::cedar::PolicySet;
@@ -46,6 +43,12 @@ pub struct PolicyProblem {
     pub line: Option<usize>,
     /// In words.
     pub message: String,
+}
+
+impl PolicyProblem {
+    fn new(file: &str, line: Option<usize>, message: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, message: message.into() }
+    }
 }
 
 impl fmt::Display for PolicyProblem {
@@ -76,10 +79,10 @@ pub(crate) struct Decider {
 }
 
 impl Authorizer for Decider {
-    fn authorize(&self, subject: Subject<'_>, entry: &Entry) -> Result<(), Denied> {
-        self.base.authorize(subject, entry)?;
+    fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
+        self.base.authorize(subject, resource)?;
         let Some(policies) = &self.policies else { return Ok(()) };
-        match policies.judge(subject, entry, None).allowed {
+        match policies.judge(subject, resource, None).allowed {
             Some(true) | None => Ok(()),
             Some(false) => Err(Denied::Policy),
         }
@@ -88,16 +91,16 @@ impl Authorizer for Decider {
     fn authorize_call(
         &self,
         subject: Subject<'_>,
-        entry: &Entry,
+        resource: Resource<'_>,
         call: CallContext<'_>,
     ) -> Result<(), Denied> {
-        self.base.authorize_call(subject, entry, call)?;
+        self.base.authorize_call(subject, resource, call)?;
         let Some(policies) = &self.policies else { return Ok(()) };
-        if policies.judge(subject, entry, Some(call)).allowed == Some(true) {
+        if policies.judge(subject, resource, Some(call)).allowed == Some(true) {
             return Ok(());
         }
         // The denial of a tool that lists leave out must not disclose the tool.
-        match policies.judge(subject, entry, None).allowed {
+        match policies.judge(subject, resource, None).allowed {
             Some(false) => Err(Denied::Policy),
             Some(true) | None => Err(Denied::Arguments),
         }

@@ -13,9 +13,8 @@ use async_trait::async_trait;
 use chrono::DateTime;
 use serde_json::Value;
 use toolcrib_core::{
-    authorize::Permit,
     call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    catalog::Entry,
+    catalog::{Entry, Permit},
     descriptor::{Auth, SafetyTier, SourceKind},
     event::SessionOutcome,
     id::{PrincipalId, RunId, SessionId, SourceId, TenantId, ToolId},

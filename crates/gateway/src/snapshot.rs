@@ -9,7 +9,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied},
@@ -60,7 +60,7 @@ pub struct Miss {
 }
 
 /// The state of one toolset, for operators.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolsetReport {
     /// Its name.
@@ -108,8 +108,10 @@ impl Snapshot {
     /// The tools of `scope` that `principal` may see and call; `None` when the toolset does not
     /// exist.
     pub fn view_within(&self, principal: &Principal, scope: &CatalogScope) -> Option<Arc<View>> {
-        let Some(name) = scope.name() else { return Some(self.view(principal)) };
-        let toolset = self.catalog.toolset(name)?;
+        let toolset = match scope.name() {
+            Some(name) => Some(&**self.catalog.toolset(name)?),
+            None => None,
+        };
         Some(self.catalog.view_within(&self.decider, principal.subject(), toolset))
     }
 
@@ -142,7 +144,7 @@ impl Snapshot {
             title: toolset.title.clone(),
             tools: self
                 .catalog
-                .view_within(&self.decider, principal.subject(), toolset)
+                .view_within(&self.decider, principal.subject(), Some(toolset))
                 .entries()
                 .len(),
             unresolved: toolset.unresolved.len(),
@@ -226,7 +228,8 @@ impl Miss {
             DeniedCalls::Forbidden => {}
         }
         let entry = self.entry.as_ref().filter(|entry| entry.tenants.admits(&principal.tenant))?;
-        let denied = self.snapshot.decider.authorize(principal.subject(), entry).err()?;
+        let denied =
+            self.snapshot.decider.authorize(principal.subject(), entry.resource()).err()?;
         (denied != Denied::Tenant).then_some(denied)
     }
 }

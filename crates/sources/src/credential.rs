@@ -4,7 +4,7 @@
 //! A source that names a credential calls [`SourceCredential::authorize`] with each request it is
 //! about to send. It applies the returned [`Echoes`] to the response. This module looks up
 //! credentials and obtains access tokens; `egress` checks at each destination, redirects included,
-//! whether the [`Held`] credential may be sent there.
+//! whether the [`SendableCredential`] credential may be sent there.
 //!
 //! Invariant (I-36): a credential is sent only to the hosts in its audiences, over TLS or within
 //! this machine, and never forwarded to another host. A call that requires a credential is not sent
@@ -13,30 +13,38 @@
 //! Invariant: the values of a credential appear in no error, log, event or response; values that an
 //! upstream echoes are replaced.
 
-mod held;
 mod oauth;
+mod refusal;
+mod sendable;
+mod token;
 
 use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{UpstreamError, UpstreamErrorKind},
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     credential::{
-        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Opened, Owner,
+        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Owner,
+        UnsealedCredential,
     },
-    egress::{EgressDecided, EgressReason, EgressTrail},
-    id::CredentialId,
+    egress::EgressTrail,
     redact::Echoes,
 };
 use url::Url;
 
-pub(crate) use self::held::Held;
 #[cfg(test)]
-pub(crate) use self::held::tests::held;
-use self::oauth::Tokens;
-use crate::egress::{self, Network, Outgoing};
+pub(crate) use self::sendable::tests::sendable;
+use self::{
+    oauth::Tokens,
+    refusal::{Cause, Refusal},
+};
+pub(crate) use self::{refusal::denied, sendable::SendableCredential};
+use crate::{
+    egress::{Network, Outgoing, host},
+    error::unavailable,
+};
 
 /// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 4;
@@ -54,32 +62,16 @@ pub(crate) struct SourceCredential {
     reference: CredentialRef,
     /// For requests to token endpoints.
     network: Arc<Network>,
-    recent: Mutex<VecDeque<Arc<Held>>>,
+    recent: Mutex<VecDeque<Arc<SendableCredential>>>,
 }
 
-/// The party that a credential is resolved for.
+/// What a request with a credential is sent for.
 #[derive(Clone, Copy)]
-pub(crate) enum Asks<'a> {
+pub(crate) enum RequestOrigin<'a> {
     /// The caller whose call the request is sent for.
     Caller(&'a Permit),
     /// The source itself, whose callers share a connection.
     Connection,
-}
-
-/// Why no credential can be sent.
-#[derive(Debug, Clone)]
-pub(crate) struct Refusal {
-    pub(crate) cause: Cause,
-    /// The credential concerned, when it is known.
-    pub(crate) id: Option<CredentialId>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) enum Cause {
-    /// The credential is missing or must not be sent.
-    Credential(CredentialProblem),
-    /// Temporary: the store or the token endpoint does not respond.
-    Unavailable(String),
 }
 
 // === impl Credentials ===
@@ -98,7 +90,7 @@ impl Credentials {
         owners: &[Owner],
         url: &Url,
         network: &Arc<Network>,
-    ) -> Result<Held, Refusal> {
+    ) -> Result<SendableCredential, Refusal> {
         let missing = Refusal::of(CredentialProblem::NotFound, None);
         let store = self.store.as_ref().ok_or_else(|| missing.clone())?;
         let mut found = None;
@@ -108,23 +100,23 @@ impl Credentials {
                 break;
             }
         }
-        let Opened { credential, material } = found.ok_or(missing)?;
+        let UnsealedCredential { credential, material } = found.ok_or(missing)?;
         let id = credential.id.clone();
         // Checked first, so that no token is requested needlessly.
-        if !held::may_go(&credential, url) {
+        if !sendable::may_go(&credential, url) {
             return Err(Refusal::of(CredentialProblem::OutOfAudience, Some(id)));
         }
         if credential.has_expired(self.clock.now()) {
             return Err(Refusal::of(CredentialProblem::Expired, Some(id)));
         }
-        let token = match credential.kind.oauth2() {
-            None => None,
-            Some(_) => {
-                let opened = Opened { credential: credential.clone(), material: material.clone() };
-                Some(self.tokens.token(opened, store, network).await?)
-            }
-        };
-        Held::new(credential, &material, token).map_err(|problem| Refusal::of(problem, Some(id)))
+        let mut token = None;
+        if credential.kind.oauth2().is_some() {
+            let opened =
+                UnsealedCredential { credential: credential.clone(), material: material.clone() };
+            token = Some(self.tokens.token(opened, store, network).await?);
+        }
+        SendableCredential::new(credential, &material, token)
+            .map_err(|problem| Refusal::of(problem, Some(id)))
     }
 }
 
@@ -143,14 +135,26 @@ impl SourceCredential {
     /// upstream's response. Records a refusal in `trail`; the request must not be sent then.
     pub(crate) async fn authorize(
         &self,
-        asks: Asks<'_>,
+        origin: RequestOrigin<'_>,
         request: &mut Outgoing,
         trail: &EgressTrail,
     ) -> Result<Echoes, UpstreamError> {
-        let held = self.held(asks, &request.url, trail).await?;
-        let echoes = held.echoes();
-        request.credential = Some(held);
+        let credential = self.find(origin, &request.url, trail).await?;
+        let echoes = credential.echoes();
+        request.credential = Some(credential);
         Ok(echoes)
+    }
+
+    /// Attaches `credential`, if there is one, to the request of a call, and returns the filter for
+    /// the response.
+    pub(crate) async fn attach(
+        credential: Option<&Arc<Self>>,
+        permit: &Permit,
+        request: &mut Outgoing,
+        call: &Invocation,
+    ) -> Result<Echoes, UpstreamError> {
+        let Some(credential) = credential else { return Ok(Echoes::default()) };
+        credential.authorize(RequestOrigin::Caller(permit), request, &call.egress).await
     }
 
     /// Checks that a credential exists for a call of `permit` to `url`. For sources that do not
@@ -161,104 +165,71 @@ impl SourceCredential {
         url: &Url,
         trail: &EgressTrail,
     ) -> Result<Echoes, UpstreamError> {
-        Ok(self.held(Asks::Caller(permit), url, trail).await?.echoes())
+        Ok(self.find(RequestOrigin::Caller(permit), url, trail).await?.echoes())
     }
 
     /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
     /// new refresh token could be lost when the process ends.
-    pub(crate) async fn settled(&self) {
-        self.credentials.tokens.settled().await;
+    pub(crate) async fn wait_for_requests(&self) {
+        self.credentials.tokens.wait_for_requests().await;
     }
 
     /// Returns the echo filter for the credentials sent recently.
     pub(crate) fn echoes(&self) -> Echoes {
         let recent = self.recent.lock();
-        Echoes::new(recent.iter().flat_map(|held| held.values()))
+        Echoes::new(recent.iter().flat_map(|sent| sent.values()))
     }
 
-    async fn held(
+    async fn find(
         &self,
-        asks: Asks<'_>,
+        origin: RequestOrigin<'_>,
         url: &Url,
         trail: &EgressTrail,
-    ) -> Result<Arc<Held>, UpstreamError> {
-        let owners = match (asks, &self.reference.scope) {
-            (Asks::Caller(permit), _) => {
+    ) -> Result<Arc<SendableCredential>, UpstreamError> {
+        let owners = match (origin, &self.reference.scope) {
+            (RequestOrigin::Caller(permit), _) => {
                 let caller = permit.principal();
                 self.reference.owners(&caller.tenant, &caller.id)
             }
-            (Asks::Connection, CredentialScope::Tenant(tenant)) => {
+            (RequestOrigin::Connection, CredentialScope::Tenant(tenant)) => {
                 vec![Owner::tenant(tenant.clone())]
             }
             // A credential of a single caller is never used for a shared connection.
-            (Asks::Connection, CredentialScope::Caller) => Vec::new(),
+            (RequestOrigin::Connection, CredentialScope::Caller) => Vec::new(),
         };
         let found = self.credentials.resolve(&self.reference, &owners, url, &self.network).await;
-        let refusal = match found {
-            Ok(held) => {
-                let held = Arc::new(held);
-                self.remember(&held);
-                return Ok(held);
-            }
-            Err(refusal) => refusal,
-        };
+        let found = Arc::new(found.map_err(|refusal| self.refused(refusal, url, trail))?);
+        self.remember(&found);
+        Ok(found)
+    }
+
+    fn refused(&self, refusal: Refusal, url: &Url, trail: &EgressTrail) -> UpstreamError {
         let name = &self.reference.name;
-        Err(match refusal.cause {
+        match refusal.cause {
             Cause::Credential(problem) => {
-                trail.note(denied(egress::host(Some(url)), problem, refusal.id.as_ref()));
+                trail.note(denied(host(Some(url)), problem, refusal.id.as_ref()));
                 let detail = format!("credential `{name}`: {problem}");
                 UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
             }
-            Cause::Unavailable(why) => {
-                let detail = format!("credential `{name}`: {why}");
-                UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
-            }
-        })
+            Cause::Unavailable(why) => unavailable(format!("credential `{name}`: {why}")),
+        }
     }
 
-    fn remember(&self, held: &Arc<Held>) {
+    fn remember(&self, sent: &Arc<SendableCredential>) {
         let mut recent = self.recent.lock();
-        recent.retain(|known| !known.is_same(held));
-        recent.push_front(Arc::clone(held));
+        recent.retain(|known| !known.is_same(sent));
+        recent.push_front(Arc::clone(sent));
         recent.truncate(RECENT);
     }
 }
 
-/// Returns the egress decision that denies `destination` because of a credential `problem`.
-pub(crate) fn denied(
-    destination: String,
-    problem: CredentialProblem,
-    id: Option<&CredentialId>,
-) -> EgressDecided {
-    let reason = match problem {
-        CredentialProblem::OutOfAudience => EgressReason::OutOfAudience,
-        CredentialProblem::Expired | CredentialProblem::AuthExpired => EgressReason::Expired,
-        CredentialProblem::NotFound | CredentialProblem::Unreadable => {
-            EgressReason::ProvenanceUnevaluable
-        }
-    };
-    EgressDecided {
-        credential_id: id.map(ToString::to_string),
-        ..EgressDecided::denied(destination, reason)
-    }
-}
-
-// === impl Refusal ===
-
-impl Refusal {
-    fn of(problem: CredentialProblem, id: Option<CredentialId>) -> Self {
-        Self { cause: Cause::Credential(problem), id }
-    }
-}
-
-impl From<toolcrib_core::credential::CredentialStoreError> for Refusal {
-    fn from(error: toolcrib_core::credential::CredentialStoreError) -> Self {
-        use toolcrib_core::credential::CredentialStoreError::{NoKey, NotGenuine, OtherKey, Store};
-        tracing::error!(%error, "a credential could not be read");
-        match error {
-            Store(error) => Self { cause: Cause::Unavailable(error.to_string()), id: None },
-            NoKey => Self::of(CredentialProblem::Unreadable, None),
-            OtherKey(id) | NotGenuine(id) => Self::of(CredentialProblem::Unreadable, Some(id)),
-        }
+/// Returns the result of a call without the values that `echoes` filters.
+pub(crate) fn clean(
+    echoes: &Echoes,
+    result: Result<Outcome, UpstreamError>,
+) -> Result<Outcome, UpstreamError> {
+    match result {
+        Ok(outcome) => Ok(echoes.outcome(outcome)),
+        Err(error) => Err(echoes.error(error)),
     }
 }

@@ -17,23 +17,18 @@ use std::{
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Method, header};
-use parking_lot::Mutex;
 use toolcrib_core::{
     egress::EgressTrail,
     record::{Delivery, DeliveryError, DeliveryFactory, Destination},
 };
 
-use crate::egress::{Egress, EgressError, Endpoint, Guard, Network, Resolver, SystemResolver};
+use crate::egress::{Egress, EgressError, Endpoint, Guard, Network, SystemResolver};
 
 /// Time limit of a whole request. Bodies have a few hundred kilobytes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Creates deliveries to files and HTTP endpoints.
-pub struct Deliveries {
-    resolver: Arc<dyn Resolver>,
-    /// Created for the first endpoint, as in [`Factory`](crate::Factory).
-    network: Mutex<Option<Arc<Network>>>,
-}
+pub struct Deliveries(Arc<Network>);
 
 struct ToFile(PathBuf);
 
@@ -46,20 +41,7 @@ struct ToHttp {
 
 impl Default for Deliveries {
     fn default() -> Self {
-        Self { resolver: Arc::new(SystemResolver), network: Mutex::new(None) }
-    }
-}
-
-impl Deliveries {
-    fn network(&self) -> Result<Arc<Network>, String> {
-        let mut network = self.network.lock();
-        match &*network {
-            Some(made) => Ok(Arc::clone(made)),
-            None => {
-                let made = Arc::new(Network::new(Arc::clone(&self.resolver))?);
-                Ok(Arc::clone(network.insert(made)))
-            }
-        }
+        Self(Network::new(Arc::new(SystemResolver)))
     }
 }
 
@@ -70,7 +52,7 @@ impl DeliveryFactory for Deliveries {
             Destination::Http(spec) => {
                 let endpoint = Endpoint::new(spec)?;
                 let guard = Guard::new(spec.allow.clone(), Some(endpoint.url()));
-                let egress = self.network()?.egress(guard)?;
+                let egress = self.0.egress(guard)?;
                 Ok(Arc::new(ToHttp { egress, endpoint }))
             }
         }
@@ -88,12 +70,9 @@ impl Delivery for ToFile {
         body: Vec<u8>,
     ) -> Result<(), DeliveryError> {
         let path = self.0.clone();
-        let written = tokio::task::spawn_blocking(move || append(&path, &body)).await;
-        match written {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(DeliveryError::File(error.kind())),
-            Err(_) => Err(DeliveryError::File(io::ErrorKind::Interrupted)),
-        }
+        let append = tokio::task::spawn_blocking(move || append(&path, &body)).await;
+        let written = append.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into()));
+        written.map_err(|error| DeliveryError::File(error.kind()))
     }
 }
 
@@ -153,12 +132,7 @@ impl Delivery for ToHttp {
             Ok(Err(EgressError::Refused { .. } | EgressError::Credential(_))) => {
                 Err(DeliveryError::Refused)
             }
-            Ok(Err(
-                EgressError::Connect(_)
-                | EgressError::Broken(_)
-                | EgressError::TooLarge(_)
-                | EgressError::Crowded(_),
-            )) => Err(DeliveryError::Unreachable),
+            Ok(Err(_)) => Err(DeliveryError::Unreachable),
             Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
             Ok(Ok(answer)) => Err(DeliveryError::Status(answer.status().as_u16())),
         }

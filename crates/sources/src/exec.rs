@@ -9,78 +9,62 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    process::Output,
     sync::Arc,
 };
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use serde_json::{Value, json, value::RawValue};
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind, raw},
-    clock::{Clock, Timestamp},
+    call::{Invocation, Outcome, UpstreamError, raw},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
     source::{
-        Discovered, DiscoveredTool, Source, SourceLimits, SourceListener, SourceState,
-        SourceStatus, StderrLine,
+        Discovered, DiscoveredTool, Source, SourceState, SourceStatus, StderrLine,
         command::{CommandSpec, CommandsSpec, Confinement, OutputKind, scalar},
     },
 };
 
-use crate::process::{
-    confined::Orders,
-    program::{self, Ended, Program},
-    stderr::Lines,
+use crate::{
+    calls::Calls,
+    context::SourceContext,
+    error::{protocol, unavailable},
+    process::{
+        exit::Exit,
+        launch::{ConfinementRules, Launcher, environment},
+        program,
+        reaper::ChildSpec,
+        stderr::Lines,
+    },
+    status::StatusBoard,
 };
 
 /// Secrets shorter than this are not redacted, because they would match innocent text.
 const SHORT_SECRET: usize = 8;
-
-/// How child processes are started: a program that passes the arguments after `arguments` to
-/// [`run_child`](crate::run_child).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launcher {
-    /// The program.
-    pub program: PathBuf,
-    /// Its first arguments.
-    pub arguments: Vec<OsString>,
-}
 
 /// The commands of one source.
 pub(crate) struct CommandSource {
     id: SourceId,
     commands: Vec<CommandSpec>,
     launcher: Launcher,
-    slots: Semaphore,
+    calls: Calls,
     stderr: Lines,
-    closed: CancellationToken,
-    since: Mutex<Timestamp>,
-    clock: Arc<dyn Clock>,
+    status: StatusBoard,
 }
 
 impl CommandSource {
-    pub(crate) fn start(
-        id: SourceId,
-        spec: CommandsSpec,
-        launcher: Launcher,
-        limits: &SourceLimits,
-        listener: &Arc<dyn SourceListener>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
-        let slots = Semaphore::new(limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS));
-        listener.changed(&id);
+    pub(crate) fn start(context: &SourceContext, spec: CommandsSpec, launcher: Launcher) -> Self {
+        context.changed();
+        let status = StatusBoard::new(Arc::clone(&context.clock));
+        status.set(SourceState::Ready, "");
         Self {
-            stderr: Lines::new(id.clone(), spec.stderr, Arc::clone(&clock)),
-            id,
+            stderr: Lines::new(context.id.clone(), spec.stderr, Arc::clone(&context.clock)),
+            id: context.id.clone(),
             commands: spec.commands.into_iter().map(anchored).collect(),
             launcher,
-            slots,
-            closed: CancellationToken::new(),
-            since: Mutex::new(clock.now()),
-            clock,
+            calls: Calls::new(&context.limits),
+            status,
         }
     }
 
@@ -96,27 +80,24 @@ impl CommandSource {
             Ok(arguments) => arguments,
             Err(problem) => return unfit(&problem),
         };
-        let input = match command.stdin.as_deref() {
-            None => String::new(),
-            Some(name) => match scalar(call.arguments.get(name), name) {
-                Ok(text) => text,
-                Err(problem) => return unfit(&problem),
-            },
+        let stdin = command.stdin.as_deref().map(|name| scalar(call.arguments.get(name), name));
+        let input = match stdin.transpose() {
+            Ok(input) => input.unwrap_or_default(),
+            Err(problem) => return unfit(&problem),
         };
-        let ended = program::run(Program {
+        let child = ChildSpec {
             launcher: &self.launcher,
-            program: &command.program,
+            program: command.program.clone().into(),
             arguments: arguments.into_iter().map(OsString::from).collect(),
-            environment: environment(command),
+            environment: environment(command.inherit.iter().map(String::as_str), &command.env),
             cwd: command.cwd.as_deref(),
-            confinement: Orders::of(command),
-            input: input.into_bytes(),
-            max_output: command.max_output.min(call.max_result_bytes),
-        })
-        .await?;
+            confinement: Some(ConfinementRules::new(&command.confinement, Some(command.resources))),
+        };
+        let max_output = command.max_output.min(call.max_result_bytes);
+        let output = program::run(child, input.into_bytes(), max_output).await?;
         let secrets: Vec<_> = command.env.values().map(|value| value.0.clone()).collect();
-        self.stderr.take(&ended.stderr, &secrets);
-        outcome(command, ended)
+        self.stderr.take(&output.stderr, &secrets);
+        outcome(command, output)
     }
 }
 
@@ -149,22 +130,14 @@ impl Source for CommandSource {
             return Err(unavailable("this command no longer exists"));
         };
         let run = async {
-            let closing = |_| unavailable("the source is closed");
-            let _slot = self.slots.acquire().await.map_err(closing)?;
+            let _slot = self.calls.slot().await?;
             self.run(command, &call).await
         };
-        tokio::select! {
-            outcome = run => outcome,
-            () = self.closed.cancelled() => Err(unavailable("the source is closed")),
-        }
+        self.calls.run(run).await
     }
 
     fn status(&self) -> SourceStatus {
-        let state = match self.closed.is_cancelled() {
-            false => SourceState::Ready,
-            true => SourceState::Stopped,
-        };
-        SourceStatus { state, detail: None, since: *self.since.lock(), restarts: 0 }
+        self.status.get()
     }
 
     fn stderr(&self) -> Vec<StderrLine> {
@@ -172,42 +145,35 @@ impl Source for CommandSource {
     }
 
     async fn close(&self) {
-        self.closed.cancel();
-        *self.since.lock() = self.clock.now();
+        self.calls.closed.cancel();
+        self.status.set(SourceState::Stopped, "");
     }
 }
 
-/// Returns `command` with absolute paths, independent of the working directory.
+/// Returns `command` with absolute paths, independent of the working directory. It may read its
+/// program and its working directory.
 fn anchored(mut command: CommandSpec) -> CommandSpec {
-    command.cwd.iter_mut().for_each(anchor);
-    anchored_confinement(&mut command.confinement);
+    command.cwd = command.cwd.as_deref().map(absolute);
+    anchor_confinement(&mut command.confinement);
+    command.confinement.read.push(command.program.clone());
+    command.confinement.read.extend(command.cwd.clone());
     command
 }
 
 /// Makes the paths of a confinement absolute.
-pub(crate) fn anchored_confinement(confinement: &mut Confinement) {
+pub(crate) fn anchor_confinement(confinement: &mut Confinement) {
     let Confinement { read, write, protected, .. } = confinement;
-    read.iter_mut().chain(write).for_each(anchor);
+    for paths in [read, write] {
+        *paths = paths.iter().map(|path| absolute(path)).collect();
+    }
     for paths in [&mut protected.secret, &mut protected.fixed] {
-        *paths = std::mem::take(paths)
-            .into_iter()
-            .map(|mut path| {
-                anchor(&mut path);
-                path
-            })
-            .collect();
+        *paths = paths.iter().map(|path| absolute(path)).collect();
     }
 }
 
-fn anchor(path: &mut PathBuf) {
-    let here = if path.as_os_str().is_empty() { Path::new(".") } else { path.as_path() };
-    if let Ok(absolute) = std::path::absolute(here) {
-        *path = absolute;
-    }
-}
-
-fn unavailable(detail: impl Into<String>) -> UpstreamError {
-    UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
+fn absolute(path: &Path) -> PathBuf {
+    let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    std::path::absolute(here).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns why `command` cannot run now, if there is a reason.
@@ -222,7 +188,6 @@ fn problem(command: &CommandSpec) -> Option<String> {
 
 fn describe(command: &CommandSpec) -> DiscoveredTool {
     let input_schema = command.input_schema();
-    let output_schema = None;
     let raw = json!({
         "name": command.name,
         "title": command.title,
@@ -234,55 +199,35 @@ fn describe(command: &CommandSpec) -> DiscoveredTool {
         title: command.title.clone(),
         description: command.description.clone(),
         input_schema: Some(input_schema),
-        output_schema,
+        output_schema: None,
         annotations: None,
         raw,
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the inherited environment is read when a command starts"
-)]
-fn environment(command: &CommandSpec) -> Vec<(String, OsString)> {
-    let inherited = command
-        .inherit
-        .iter()
-        .filter_map(|name| std::env::var_os(name).map(|value| (name.clone(), value)));
-    let own = command.env.iter().map(|(name, value)| (name.clone(), value.0.expose().into()));
-    inherited.chain(own).collect()
-}
-
-fn outcome(command: &CommandSpec, ended: Ended) -> Result<Outcome, UpstreamError> {
-    let Ended { status, stdout, stderr } = ended;
-    let stderr = without_secrets(command, String::from_utf8_lossy(&stderr).into_owned());
+fn outcome(command: &CommandSpec, output: Output) -> Result<Outcome, UpstreamError> {
+    let Output { status, stdout, stderr } = output;
+    let [stdout, stderr] = [stdout, stderr]
+        .map(|bytes| without_secrets(command, String::from_utf8_lossy(&bytes).into_owned()));
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     if code.is_some_and(|code| command.success.contains(&code)) {
-        return succeeded(command, stdout);
+        return succeeded(command, &stdout);
     }
-    let mut blocks = Vec::new();
-    let text = without_secrets(command, String::from_utf8_lossy(&stdout).into_owned());
-    if !text.is_empty() {
-        blocks.push(json!({ "type": "text", "text": text }));
-    }
-    let message = stderr.trim();
-    let message = match message.is_empty() {
-        true => super::process::describe(status),
-        false => format!("{}\n{message}", super::process::describe(status)),
+    let exit = Exit::Ended(status);
+    let message = match stderr.trim() {
+        "" => exit.to_string(),
+        message => format!("{exit}\n{message}"),
     };
-    blocks.push(json!({ "type": "text", "text": message }));
+    let texts = [stdout, message].into_iter().filter(|text| !text.is_empty());
+    let blocks = texts.map(|text| json!({ "type": "text", "text": text })).collect();
     Ok(Outcome { content: raw(&Value::Array(blocks)), structured: None, is_error: true })
 }
 
-fn succeeded(command: &CommandSpec, stdout: Vec<u8>) -> Result<Outcome, UpstreamError> {
-    let text = String::from_utf8_lossy(&stdout).into_owned();
-    let text = without_secrets(command, text);
-    let mut outcome = Outcome::text(&text, false);
+fn succeeded(command: &CommandSpec, text: &str) -> Result<Outcome, UpstreamError> {
+    let mut outcome = Outcome::text(text, false);
     if command.output == OutputKind::Json {
-        let document: Box<RawValue> = serde_json::from_str(text.trim()).map_err(|error| {
-            let detail = format!("the output is not JSON: {error}");
-            UpstreamError::new(UpstreamErrorKind::Protocol, detail)
-        })?;
+        let document: Box<RawValue> = serde_json::from_str(text.trim())
+            .map_err(|error| protocol(format!("the output is not JSON: {error}")))?;
         outcome.structured = Some(document);
     }
     Ok(outcome)

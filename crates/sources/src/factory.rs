@@ -5,23 +5,23 @@ use std::{path::PathBuf, sync::Arc};
 use toolcrib_core::{
     clock::Clock,
     credential::CredentialStore,
-    descriptor::SourceKind,
     source::{
         InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StdioSpec, UpstreamSpec,
-        command::CommandsSpec,
-        pack::{PackGrant, PackSpec},
+        pack::PackGrant,
     },
 };
 use toolcrib_tasks::Tasks;
 
 use crate::{
+    context::SourceContext,
     credential::{Credentials, SourceCredential},
-    egress::{Egress, Endpoint, Guard, Network, Resolver, SharedNetwork, SystemResolver},
-    exec::{CommandSource, Launcher, anchored_confinement},
+    egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
+    exec::{CommandSource, anchor_confinement},
     key_set::KeySets,
-    mcp::{McpSource, Target},
+    mcp::{HttpTarget, McpSource, Target},
     openapi::{self, ConnectorSource},
     pack::{self, Library, PackContext, PackSource},
+    process::launch::Launcher,
     unusable::UnusableSource,
 };
 
@@ -35,28 +35,22 @@ pub struct Factory {
     /// Resolves the credentials that sources name. Tokens are shared by all sources and outlive
     /// them.
     credentials: Arc<Credentials>,
-    network: Arc<SharedNetwork>,
+    network: Arc<Network>,
     launcher: Option<Launcher>,
     /// The installed packs.
     packs: Option<Library>,
     tasks: Tasks,
 }
 
-/// A validated description, before anything is started.
-enum Plan {
-    Mcp(Target),
-    Connector(Arc<openapi::Plan>),
-    Commands(CommandsSpec, Launcher),
-    Pack(PackSpec, Option<Egress>, Option<Arc<SourceCredential>>),
-    Unusable(SourceKind, String),
-}
+/// Starts a source whose description is valid.
+type Start = Box<dyn FnOnce(SourceContext) -> Arc<dyn Source>>;
 
 // === impl Factory ===
 
 impl Factory {
     /// Creates a factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let network = SharedNetwork::new(Arc::new(SystemResolver));
+        let network = Network::new(Arc::new(SystemResolver));
         let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
         Self { clock, credentials, network, launcher: None, packs: None, tasks: Tasks::new() }
     }
@@ -64,16 +58,15 @@ impl Factory {
     /// Sets the store in which sources find their credentials. Without a store, a source that names
     /// a credential cannot send requests.
     #[must_use]
-    pub fn with_credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
-        self.credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
-        self
+    pub fn with_credentials(self, store: Arc<dyn CredentialStore>) -> Self {
+        let credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
+        Self { credentials, ..self }
     }
 
     /// Replaces the system's resolver.
     #[must_use]
-    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
-        self.network = SharedNetwork::new(resolver);
-        self
+    pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
+        Self { network: Network::new(resolver), ..self }
     }
 
     /// Returns the fetcher for the key sets of token issuers, over the same network.
@@ -84,38 +77,31 @@ impl Factory {
     /// Sets the launcher that starts programs. Without a launcher, commands and sandboxes are not
     /// available, and a descendant of a stdio server that leaves its process group outlives it.
     #[must_use]
-    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
-        self.launcher = Some(launcher);
-        self
+    pub fn with_launcher(self, launcher: Launcher) -> Self {
+        Self { launcher: Some(launcher), ..self }
     }
 
     /// Sets the library of installed packs.
     #[must_use]
-    pub fn with_packs(mut self, library: Library) -> Self {
-        self.packs = Some(library);
-        self
+    pub fn with_packs(self, library: Library) -> Self {
+        Self { packs: Some(library), ..self }
     }
 
     /// Sets the task board on which sources register their tasks.
     #[must_use]
-    pub fn with_tasks(mut self, tasks: Tasks) -> Self {
-        self.tasks = tasks;
-        self
-    }
-
-    fn network(&self) -> Result<Arc<Network>, String> {
-        self.network.get()
+    pub fn with_tasks(self, tasks: Tasks) -> Self {
+        Self { tasks, ..self }
     }
 
     /// Returns the credential that `spec` names, if any.
-    fn credential(&self, spec: &SourceSpec) -> Result<Option<Arc<SourceCredential>>, String> {
-        let Some(reference) = spec.credential.clone() else { return Ok(None) };
-        let credentials = Arc::clone(&self.credentials);
-        let network = self.network()?;
-        Ok(Some(Arc::new(SourceCredential::new(credentials, reference, network))))
+    fn credential(&self, spec: &SourceSpec) -> Option<Arc<SourceCredential>> {
+        let (credentials, network) = (Arc::clone(&self.credentials), Arc::clone(&self.network));
+        let reference = spec.credential.clone()?;
+        Some(Arc::new(SourceCredential::new(credentials, reference, network)))
     }
 
-    fn plan(&self, spec: &SourceSpec) -> Result<Plan, String> {
+    /// Checks `spec`, and returns what starts its source.
+    fn plan(&self, spec: &SourceSpec) -> Result<Start, String> {
         match &spec.upstream {
             UpstreamSpec::McpStdio(stdio) => {
                 if stdio.command.first().is_none_or(String::is_empty) {
@@ -126,34 +112,46 @@ impl Factory {
                         "a sandbox requires a launcher, and this program has none".to_owned()
                     );
                 }
-                Ok(Plan::Mcp(Target::Stdio(anchored(stdio.clone()), self.launcher.clone())))
+                let target = Target::Stdio(anchored(stdio.clone()), self.launcher.clone());
+                Ok(Box::new(|context| Arc::new(McpSource::start(context, target))))
             }
             UpstreamSpec::McpHttp(http) => {
                 let endpoint = Endpoint::new(http)?;
                 let guard = Guard::new(http.allow.clone(), Some(endpoint.url()));
-                let egress = self.network()?.egress(guard)?;
-                let credential = self.credential(spec)?;
-                Ok(Plan::Mcp(Target::Http { egress, endpoint, credential }))
+                let egress = self.network.egress(guard)?;
+                let credential = self.credential(spec);
+                let target = Target::Http(HttpTarget { endpoint, egress, credential });
+                Ok(Box::new(|context| Arc::new(McpSource::start(context, target))))
             }
             UpstreamSpec::Connector(connector) => {
-                let plan =
-                    openapi::Plan::new(connector, &*self.network()?, self.credential(spec)?)?;
-                Ok(Plan::Connector(Arc::new(plan)))
+                let plan = openapi::Plan::new(connector, &self.network, self.credential(spec))?;
+                Ok(Box::new(|context| Arc::new(ConnectorSource::start(context, plan))))
             }
-            UpstreamSpec::Commands(commands) => match &self.launcher {
-                Some(launcher) => Ok(Plan::Commands(commands.clone(), launcher.clone())),
-                None => Err("commands require a launcher, and this program has none".to_owned()),
-            },
+            UpstreamSpec::Commands(commands) => {
+                let (commands, launcher) = (commands.clone(), self.launcher.clone());
+                let launcher =
+                    launcher.ok_or("commands require a launcher, and this program has none")?;
+                Ok(Box::new(|context| Arc::new(CommandSource::start(&context, commands, launcher))))
+            }
             UpstreamSpec::Workflow(_) => Err("workflows are run by the gateway itself".to_owned()),
             UpstreamSpec::Pack(pack) => {
                 pack::check(pack, self.packs.as_ref())?;
                 let guard = Guard::new(pack.allow.clone(), None);
                 let http = pack.grants.contains(&PackGrant::Http);
-                let egress = http.then(|| self.network()?.egress(guard)).transpose()?;
-                Ok(Plan::Pack(pack.clone(), egress, self.credential(spec)?))
+                let egress = http.then(|| self.network.egress(guard)).transpose()?;
+                let (spec, credential) = (pack.clone(), self.credential(spec));
+                let library = self.packs.clone();
+                Ok(Box::new(|source| {
+                    let context = PackContext { source, spec, egress, credential };
+                    Arc::new(PackSource::start(context, library))
+                }))
             }
             UpstreamSpec::Unusable(unusable) => {
-                Ok(Plan::Unusable(unusable.upstream.kind(), unusable.reason.clone()))
+                let (kind, reason) = (unusable.upstream.kind(), unusable.reason.clone());
+                let since = self.clock.now();
+                Ok(Box::new(move |context| {
+                    Arc::new(UnusableSource { id: context.id, kind, reason, since })
+                }))
             }
             UpstreamSpec::Native => {
                 Err("its tools are those of a program that embeds the gateway".to_owned())
@@ -169,7 +167,7 @@ fn anchored(mut stdio: StdioSpec) -> StdioSpec {
         let program = stdio.command.first().filter(|program| program.contains('/'));
         sandbox.read.extend(program.map(PathBuf::from));
         sandbox.read.extend(stdio.cwd.clone());
-        anchored_confinement(sandbox);
+        anchor_confinement(sandbox);
     }
     stdio
 }
@@ -188,34 +186,15 @@ impl SourceFactory for Factory {
         let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|_| invalid("a source can only be built inside a tokio runtime".to_owned()))?;
-        let (id, clock) = (spec.id.clone(), Arc::clone(&self.clock));
-        let limits = spec.limits.clone();
-        Ok(match self.plan(spec).map_err(invalid)? {
-            Plan::Mcp(target) => Arc::new(McpSource::start(
-                id,
-                target,
-                limits,
-                listener,
-                clock,
-                &runtime,
-                &self.tasks,
-            )),
-            Plan::Connector(plan) => {
-                Arc::new(ConnectorSource::start(id, plan, limits, listener, clock, &self.tasks))
-            }
-            Plan::Commands(commands, launcher) => {
-                Arc::new(CommandSource::start(id, commands, launcher, &limits, &listener, clock))
-            }
-            Plan::Pack(pack, egress, credential) => {
-                let library = self.packs.clone();
-                let tasks = self.tasks.clone();
-                let around =
-                    PackContext { clock, listener, library, runtime, egress, credential, tasks };
-                Arc::new(PackSource::start(id, pack, limits, around))
-            }
-            Plan::Unusable(kind, reason) => {
-                Arc::new(UnusableSource::new(id, kind, reason, clock.now()))
-            }
-        })
+        let context = SourceContext {
+            id: spec.id.clone(),
+            limits: spec.limits.clone(),
+            clock: Arc::clone(&self.clock),
+            listener,
+            runtime,
+            tasks: self.tasks.clone(),
+        };
+        let start = self.plan(spec).map_err(invalid)?;
+        Ok(start(context))
     }
 }

@@ -6,21 +6,21 @@ use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
 use toolcrib_core::{
     egress::EgressTrail,
-    key_set::{FetchError, KeySetSource, MAX_DOCUMENT, Wanted},
+    key_set::{DocumentRequest, FetchError, KeySetSource, MAX_DOCUMENT},
 };
 
-use crate::egress::{Guard, Outgoing, SharedNetwork, parse_url};
+use crate::egress::{Guard, Network, Outgoing, parse_url};
 
 /// Time limit of one fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Fetches documents of issuers, over TLS or from addresses the operator configured, without
 /// redirects and up to a size limit.
-pub struct KeySets(pub(crate) Arc<SharedNetwork>);
+pub struct KeySets(pub(crate) Arc<Network>);
 
 #[async_trait]
 impl KeySetSource for KeySets {
-    async fn fetch(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, FetchError> {
+    async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError> {
         match tokio::time::timeout(PATIENCE, self.get(wanted)).await {
             Ok(fetched) => fetched.map_err(FetchError),
             Err(_late) => Err(FetchError("no response in time".to_owned())),
@@ -29,12 +29,12 @@ impl KeySetSource for KeySets {
 }
 
 impl KeySets {
-    async fn get(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, String> {
+    async fn get(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, String> {
         let url = parse_url("the address", wanted.url)?;
         let named = parse_url("the configured address", wanted.named)?;
         // A new client each time: documents are fetched every few minutes, so a pooled connection
         // would gain nothing.
-        let egress = self.0.get()?.egress(Guard::new(wanted.allow.clone(), Some(&named)))?;
+        let egress = self.0.egress(Guard::new(wanted.allow.clone(), Some(&named)))?;
         let mut request = Outgoing::new(Method::GET, url);
         let json = HeaderValue::from_static("application/json, application/jwk-set+json");
         request.headers.insert(header::ACCEPT, json);

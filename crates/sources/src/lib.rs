@@ -10,9 +10,12 @@
 //! Invariant: JSON stays raw until it has been checked, so that nothing an upstream sends is lost.
 #![warn(missing_docs)]
 
+mod calls;
+mod context;
 mod credential;
 mod deliver;
 mod egress;
+mod error;
 mod exec;
 mod factory;
 #[cfg(fuzzing)]
@@ -21,6 +24,7 @@ mod key_set;
 mod mcp;
 mod openapi;
 mod pack;
+mod problems;
 mod process;
 mod status;
 mod text;
@@ -31,10 +35,7 @@ pub const SUPERVISOR: &str = "source";
 
 pub use deliver::Deliveries;
 pub use egress::{Resolver, SystemResolver};
-pub use exec::Launcher;
 pub use factory::Factory;
 pub use key_set::KeySets;
 pub use pack::{BundledPack, InstalledPack, Library, PackCode, PackError, PackReport, inspect};
-pub use process::files::raise_file_limit;
-pub use process::helper::printed_by;
-pub use process::run_child;
+pub use process::{file_limit::raise_file_limit, helper::printed_by, launch::Launcher, run_child};

@@ -3,40 +3,26 @@
 //! The protocol code is our own: an existing typed client would drop fields it does not know,
 //! reorder progress and give up a whole list for one bad tool. The wire format is in
 //! `toolcrib_mcp`. From there upwards: `peer` routes messages; `stdio` and `http` are the two
-//! transports; `era` negotiates; `connection` is the interface for the rest; `discover` and `result`
-//! read the answers; `watch` follows changed lists; `supervise` keeps it all running.
+//! transports of a `wire`; `negotiation` finds the `era`; `connection` is the interface for the rest;
+//! `discover` and `result` read the answers; `watch` follows changed lists; `supervise` keeps it all
+//! running.
 
+mod call;
 mod connection;
 mod discover;
-mod ending;
 mod era;
 mod http;
 mod message;
+mod negotiation;
 mod peer;
 mod result;
 mod source;
 mod stdio;
 mod supervise;
 mod watch;
+mod wire;
 
-pub(crate) use source::McpSource;
-use toolcrib_core::source::StdioSpec;
-
-use std::sync::Arc;
-
-use crate::{
-    credential::SourceCredential,
-    egress::{Egress, Endpoint},
-    exec::Launcher,
-};
-
-/// Where a source's upstream is.
-pub(crate) enum Target {
-    /// A program to start, and what starts it.
-    Stdio(StdioSpec, Option<Launcher>),
-    /// A URL to post to.
-    Http { endpoint: Endpoint, egress: Egress, credential: Option<Arc<SourceCredential>> },
-}
+pub(crate) use self::{http::HttpTarget, source::McpSource, supervise::Target};
 
 /// Reads `frame` in every way in which an upstream's bytes are read.
 #[cfg(fuzzing)]
@@ -56,8 +42,11 @@ pub(crate) fn fuzz(frame: &[u8]) {
     let context = |modern, input| result::ReplyContext { source: &source, modern, input };
     if let Some(result) = incoming.result {
         discover::fuzz(result);
+    }
+    let result = incoming.result.map(|result| message::Reply::Result(RawValue::to_owned(result)));
+    let error = incoming.error.map(|error| message::Reply::Error(RpcError::read(error)));
+    for reply in result.into_iter().chain(error) {
         for (modern, input) in [(false, None), (true, None), (true, Some(&anybody))] {
-            let reply = message::Reply::Result(RawValue::to_owned(result));
             match context(modern, input).outcome(&reply, 1 << 16) {
                 Ok(outcome) => {
                     let blocks: Vec<&RawValue> =
@@ -66,12 +55,6 @@ pub(crate) fn fuzz(frame: &[u8]) {
                 }
                 Err(error) => assert!(error.ask.is_none() || input.is_some()),
             }
-        }
-    }
-    if let Some(error) = incoming.error {
-        for input in [None, Some(&anybody)] {
-            let reply = message::Reply::Error(RpcError::read(error));
-            context(true, input).outcome(&reply, 1 << 16).ok();
         }
     }
 }

@@ -19,8 +19,5 @@ mod source;
 
 pub(crate) use source::{ConnectorSource, Plan};
 
-/// Parses `bytes` as a document and creates requests for its operations.
 #[cfg(fuzzing)]
-pub(crate) fn fuzz(bytes: &[u8]) {
-    service::fuzz(bytes);
-}
+pub(crate) use service::fuzz;

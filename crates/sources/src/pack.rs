@@ -2,8 +2,8 @@
 //!
 //! A pack is read into memory (`files`, `archive`), checked (`manifest`, `requirements`, `verify`),
 //! and assembled (`load`). Its nodes are WebAssembly code (`wasm`), tools of the MCP server that
-//! the pack names, or requests that the manifest declares (`remote`, `request`). `source` is the
-//! running source; `library` manages installed packs for `toolcrib packs`.
+//! the pack names, or requests that the manifest declares (`remote`, `request`); `engine` is one of
+//! them. `source` is the running source; `library` manages installed packs for `toolcrib packs`.
 //!
 //! The manifest's `connector` block (RFC 0045) is read and checked in `manifest`; `actions` then
 //! offers its actions in place of the nodes.
@@ -14,6 +14,8 @@
 mod actions;
 mod answer;
 mod archive;
+mod context;
+mod engine;
 mod error;
 mod files;
 mod library;
@@ -27,11 +29,8 @@ mod verify;
 #[cfg(feature = "wasm")]
 mod wasm;
 
+pub(crate) use self::{context::PackContext, library::check, source::PackSource};
 pub use self::{
     error::{PackCode, PackError},
     library::{BundledPack, InstalledPack, Library, PackReport, inspect},
-};
-pub(crate) use self::{
-    load::check,
-    source::{PackContext, PackSource},
 };

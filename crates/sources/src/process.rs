@@ -12,62 +12,46 @@
 
 use std::{
     ffi::OsString,
-    io,
-    process::{ExitCode, ExitStatus, Stdio},
+    process::{ExitCode, Stdio},
     sync::Arc,
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::{Deserialize, Serialize};
 use tokio::{
     io::AsyncRead,
     process::{ChildStdin, ChildStdout, Command},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use toolcrib_core::{
-    source::{SecretValue, StdioSpec},
-    text::io_reason,
-};
+use toolcrib_core::source::{SecretValue, StdioSpec};
 
 use self::{
-    reaper::{End, Reaped, Reaper, Streams},
+    exit::Exit,
+    launch::{ConfinementRules, DRAIN, Launcher, NO_PIPES, Role, cannot_start, environment},
+    reaper::{ChildSpec, Reaper, Streams},
     stderr::{Lines, ProbeEnd},
 };
-use crate::exec::Launcher;
 
-pub(crate) mod confined;
-pub(crate) mod files;
+mod confinement;
+pub(crate) mod exit;
+pub(crate) mod file_limit;
 pub(crate) mod helper;
 mod landlock;
+pub(crate) mod launch;
 pub(crate) mod program;
 pub(crate) mod reaper;
 pub(crate) mod stderr;
 
-/// The role of this program when it runs again as a helper process, as one argument.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Stage {
-    Reap(reaper::Orders),
-    Confine(confined::Orders),
-}
-
-impl Stage {
-    fn to_argument(&self) -> Result<String, String> {
-        serde_json::to_string(self).map_err(|_| "a path is not UTF-8".to_owned())
-    }
-}
-
 /// Entry point of the program that a [`Launcher`] names, with the arguments
-/// `ORDERS PROGRAM [ARGUMENT]…`. Call it before the program starts a thread or opens a file.
+/// `ROLE PROGRAM [ARGUMENT]…`. Call it before the program starts a thread or opens a file.
 pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
-    let stage = arguments.next().and_then(|text| text.into_string().ok());
-    let stage = stage.and_then(|text| serde_json::from_str(&text).ok());
-    match (stage, arguments.next()) {
-        (Some(Stage::Reap(orders)), Some(program)) => reaper::run(orders, program, arguments),
-        (Some(Stage::Confine(orders)), Some(program)) => {
-            confined::run(&orders, &program, &mut arguments)
+    let role = arguments.next().and_then(|text| text.into_string().ok());
+    let role = role.and_then(|text| serde_json::from_str(&text).ok());
+    match (role, arguments.next()) {
+        (Some(Role::Reap(rules)), Some(program)) => reaper::run(rules, program, arguments),
+        (Some(Role::Confine(rules)), Some(program)) => {
+            confinement::run(&rules, &program, &mut arguments)
         }
         // Invalid arguments: toolcrib itself always passes valid ones.
         (None, _) | (_, None) => ExitCode::FAILURE,
@@ -77,12 +61,12 @@ pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Variables that a child inherits from our own environment.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
+/// The error of a description without a program.
+const EMPTY: &str = "the command is empty";
+
 /// How long a child may take to exit after its input closed, and again after SIGTERM. Well-behaved
 /// servers exit within half a second of the former.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// How long the remaining stderr output may take to arrive after the group was killed.
-const DRAIN: Duration = Duration::from_millis(200);
 
 /// A running child with all its descendants.
 pub(crate) struct Child {
@@ -94,7 +78,7 @@ pub(crate) struct Child {
 
 /// How a child is supervised.
 enum Process {
-    Reaped(Reaper),
+    Supervised(Reaper),
     /// Without a launcher.
     Direct {
         // Declared before `process`: the group is killed before its leader can be reaped.
@@ -119,9 +103,9 @@ pub(crate) async fn spawn(
     let (process, stdin, stdout, stderr): (_, _, _, Box<dyn AsyncRead + Send + Unpin>) =
         match launcher {
             Some(launcher) => {
-                let (mut reaper, Streams { stdin, stdout, stderr }) = reaped(spec, launcher)?;
+                let (mut reaper, Streams { stdin, stdout, stderr }) = supervised(spec, launcher)?;
                 reaper.started().await?;
-                (Process::Reaped(reaper), stdin, stdout, Box::new(stderr))
+                (Process::Supervised(reaper), stdin, stdout, Box::new(stderr))
             }
             None => {
                 let (group, mut process) = direct(spec)?;
@@ -142,21 +126,17 @@ pub(crate) async fn spawn(
     Ok((Child { process, _stderr, stderr_read }, Pipes { stdin, stdout, probe_end }))
 }
 
-const NO_PIPES: &str = "the program was started without its pipes";
-
-fn reaped(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
-    let (program, arguments) = split(spec)?;
-    let confinement = spec.sandbox.as_ref().map(confined::Orders::new);
-    let reaped = Reaped {
+fn supervised(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
+    let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
+    let child = ChildSpec {
         launcher,
         program: program.into(),
         arguments: arguments.iter().map(OsString::from).collect(),
-        environment: environment(spec),
+        environment: environment(INHERITED, &spec.env),
         cwd: spec.cwd.as_deref(),
-        has_scratch: confinement.is_some(),
-        confinement,
+        confinement: spec.sandbox.as_ref().map(|it| ConfinementRules::new(it, None)),
     };
-    reaped.start()
+    child.start()
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
@@ -164,9 +144,9 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if spec.sandbox.is_some() {
         return Err("`sandbox` requires a launcher, and this program has none".to_owned());
     }
-    let (program, arguments) = split(spec)?;
+    let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment(spec)).process_group(0);
+    command.args(arguments).env_clear().envs(environment(INHERITED, &spec.env)).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.kill_on_drop(true);
     if let Some(directory) = &spec.cwd {
@@ -175,35 +155,9 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     let process = command.spawn().map_err(|error| cannot_start(&error))?;
     let group = Group(process.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     if let Some(child) = group.0 {
-        files::inherit_limit(child);
+        file_limit::inherit_limit(child);
     }
     Ok((group, process))
-}
-
-fn split(spec: &StdioSpec) -> Result<(&String, &[String]), String> {
-    spec.command.split_first().ok_or_else(|| "the command is empty".to_owned())
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the inherited environment is read when a child starts"
-)]
-fn environment(spec: &StdioSpec) -> Vec<(String, OsString)> {
-    let inherited = INHERITED.into_iter();
-    let inherited =
-        inherited.filter_map(|name| std::env::var_os(name).map(|value| (name.to_owned(), value)));
-    // Configured values come last, so that they override inherited ones.
-    let configured = spec.env.iter().map(|(name, value)| (name.clone(), value.0.expose().into()));
-    inherited.chain(configured).collect()
-}
-
-fn cannot_start(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            "cannot start the program: not found; check `command`, `cwd` and PATH".to_owned()
-        }
-        kind => format!("cannot start the program: {}", io_reason(kind)),
-    }
 }
 
 // === impl Child ===
@@ -213,16 +167,12 @@ impl Child {
     /// description of the exit.
     pub(crate) async fn exited(&mut self) -> String {
         match &mut self.process {
-            Process::Reaped(reaper) => match reaper.ended().await {
-                End::Exited(status) => describe(status),
-                End::NotStarted(why) => why,
-                End::Lost => LOST.to_owned(),
-            },
+            Process::Supervised(reaper) => reaper.ended().await.to_string(),
             Process::Direct { group, process } => {
                 let status = process.wait().await;
                 group.kill();
                 match status {
-                    Ok(status) => describe(status),
+                    Ok(status) => Exit::Ended(status).to_string(),
                     Err(error) => format!("could not be waited for: {error}"),
                 }
             }
@@ -236,7 +186,7 @@ impl Child {
             return;
         }
         match &mut self.process {
-            Process::Reaped(reaper) => reaper.terminate().await,
+            Process::Supervised(reaper) => reaper.terminate().await,
             Process::Direct { group, .. } => group.signal(Signal::TERM),
         }
         if tokio::time::timeout(GRACE, self.exited()).await.is_ok() {
@@ -248,7 +198,7 @@ impl Child {
     /// Kills the child and its descendants, and reaps it.
     pub(crate) async fn kill(&mut self) {
         match &mut self.process {
-            Process::Reaped(reaper) => reaper.kill(),
+            Process::Supervised(reaper) => reaper.kill(),
             Process::Direct { group, .. } => group.signal(Signal::KILL),
         }
         self.exited().await;
@@ -262,18 +212,6 @@ impl Child {
         if tokio::time::timeout(DRAIN, self.stderr_read.cancelled()).await.is_err() {
             tracing::debug!("stderr was still open after its process group was gone");
         }
-    }
-}
-
-/// Describes the end of a child whose reaper was killed.
-pub(crate) const LOST: &str = "was lost: the process that supervised it was killed";
-
-pub(crate) fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => "ended".to_owned(),
     }
 }
 

@@ -6,31 +6,25 @@ use toolcrib_core::{redact::Redactor, text::is_hidden};
 /// Returns `text` with control and invisible formatting characters as blanks, truncated to `max`
 /// bytes.
 pub(crate) fn tidy(text: &str, max: usize) -> String {
-    let mut tidy = String::with_capacity(text.len().min(max));
-    for character in text.trim().chars() {
-        let shown = if character.is_control() || is_hidden(character) { ' ' } else { character };
-        if tidy.len() + shown.len_utf8() > max {
-            tidy.push('…');
-            break;
-        }
-        tidy.push(shown);
-    }
-    tidy
+    cleaned(text, max, |character| character.is_control() || is_hidden(character))
 }
 
 /// Like [`tidy`], but keeps line breaks and tabs, for text of several lines.
 pub(crate) fn tidy_lines(text: &str, max: usize) -> String {
-    let mut tidy = String::with_capacity(text.len().min(max));
+    cleaned(text, max, |character| character == '\r' || is_hidden(character))
+}
+
+fn cleaned(text: &str, max: usize, is_blank: impl Fn(char) -> bool) -> String {
+    let mut cleaned = String::with_capacity(text.len().min(max));
     for character in text.trim().chars() {
-        let kept = character != '\r' && !is_hidden(character);
-        let shown = if kept { character } else { ' ' };
-        if tidy.len() + shown.len_utf8() > max {
-            tidy.push('…');
+        let shown = if is_blank(character) { ' ' } else { character };
+        if cleaned.len() + shown.len_utf8() > max {
+            cleaned.push('…');
             break;
         }
-        tidy.push(shown);
+        cleaned.push(shown);
     }
-    tidy
+    cleaned
 }
 
 /// Returns `text` with secrets and URLs redacted, for upstream text that is shown to callers.

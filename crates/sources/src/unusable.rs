@@ -4,29 +4,21 @@
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     clock::Timestamp,
     descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, Source, SourceState, SourceStatus},
 };
 
+use crate::error::unavailable;
+
 pub(crate) struct UnusableSource {
-    id: SourceId,
-    kind: SourceKind,
-    reason: String,
-    since: Timestamp,
-}
-
-impl UnusableSource {
-    pub(crate) fn new(id: SourceId, kind: SourceKind, reason: String, since: Timestamp) -> Self {
-        Self { id, kind, reason, since }
-    }
-
-    fn unavailable(&self) -> UpstreamError {
-        UpstreamError::new(UpstreamErrorKind::Unavailable, self.reason.clone())
-    }
+    pub(crate) id: SourceId,
+    pub(crate) kind: SourceKind,
+    pub(crate) reason: String,
+    pub(crate) since: Timestamp,
 }
 
 #[async_trait]
@@ -40,11 +32,11 @@ impl Source for UnusableSource {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        Err(self.unavailable())
+        Err(unavailable(self.reason.as_str()))
     }
 
     async fn invoke(&self, _: &Permit, _: Invocation) -> Result<Outcome, UpstreamError> {
-        Err(self.unavailable())
+        Err(unavailable(self.reason.as_str()))
     }
 
     fn status(&self) -> SourceStatus {

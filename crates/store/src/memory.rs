@@ -18,7 +18,9 @@ use chrono::{SecondsFormat, SubsecRound};
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
-    credential::{Credential, CredentialStore, CredentialStoreError, Material, Opened, Owner},
+    credential::{
+        Credential, CredentialStore, CredentialStoreError, Material, Owner, UnsealedCredential,
+    },
     event::{EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
     id::{CallId, CredentialId, CredentialName, EventId, KeyId, RunId, SourceId, TenantId},
     record::{Checkpoint, Cursor, Link, StoredEvent, genesis},
@@ -45,7 +47,7 @@ pub struct MemoryKeys(Arc<Mutex<Keys>>);
 
 /// Credentials in memory, where nothing is sealed.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryCredentials(Arc<Mutex<Vec<Opened>>>);
+pub struct MemoryCredentials(Arc<Mutex<Vec<UnsealedCredential>>>);
 
 /// Last valid catalogs in memory.
 #[derive(Debug, Clone, Default)]
@@ -327,7 +329,7 @@ impl CredentialStore for MemoryCredentials {
         &self,
         owner: &Owner,
         name: &CredentialName,
-    ) -> Result<Option<Opened>, CredentialStoreError> {
+    ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
         let held = lock(&self.0);
         let found = held.iter().map(|held| (held, &held.credential));
         let found = found.filter(|(_, it)| it.owner == *owner && it.name == *name);
@@ -350,7 +352,7 @@ impl CredentialStore for MemoryCredentials {
         credential.created_at = credential.created_at.trunc_subsecs(3);
         credential.rotated_at = credential.rotated_at.trunc_subsecs(3);
         credential.expires_at = credential.expires_at.map(|at| at.trunc_subsecs(3));
-        held.push(Opened { credential, material });
+        held.push(UnsealedCredential { credential, material });
         Ok(())
     }
 

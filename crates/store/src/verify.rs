@@ -408,7 +408,7 @@ impl Verifier {
         };
         let right = prev.map(|prev| event.hash_after(&prev));
         if event.hash.is_none() || right.is_some_and(|right| event.hash != Some(right)) {
-            let message = "this event, or the one before it, is not what was written".to_owned();
+            let message = "this event, or the one before it, was changed".to_owned();
             found.push((FindingCode::Changed, at, message));
         }
         let hash = event.hash.or(right).unwrap_or_else(genesis);

@@ -8,7 +8,7 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
     event::{EventBody, EventLog},
-    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyStore, KeptAnswer},
+    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
 };
 use toolcrib_store::{
     IdempotencyBounds, Options, SealKey, SealKeys, SqliteIdempotency, SqliteStore,
@@ -54,9 +54,9 @@ fn claim(key: IdempotencyKey, call: &str, run: &str) -> IdempotencyClaim {
     }
 }
 
-fn ended(run: &str, body: &str) -> Claimed {
+fn ended(run: &str, body: &str) -> ClaimOutcome {
     let (run, body) = (run.parse().unwrap(), body.to_owned());
-    Claimed::Ended(KeptAnswer { run, body, until: until() })
+    ClaimOutcome::Ended(AnswerRecord { run, body, until: until() })
 }
 
 async fn keep(once: &SqliteIdempotency, key: &IdempotencyKey, run: &str, body: &str) {
@@ -70,26 +70,26 @@ async fn an_answer_outlives_its_process() {
     let path = directory.path().join("store.db");
     let (store, once) = open(&path);
     let ann = key("ann", "k");
-    assert_eq!(once.claim(claim(ann.clone(), "c", "r1")).await.unwrap(), Claimed::Taken);
+    assert_eq!(once.claim(claim(ann.clone(), "c", "r1")).await.unwrap(), ClaimOutcome::Taken);
     let body = format!("{{\"text\":\"{CANARY}\"}}");
     keep(&once, &ann, "r1", &body).await;
     store.close().await;
 
     let (store, once) = open(&path);
     assert_eq!(once.claim(claim(ann.clone(), "c", "r2")).await.unwrap(), ended("r1", &body));
-    assert_eq!(once.claim(claim(ann.clone(), "d", "r2")).await.unwrap(), Claimed::OtherCall);
+    assert_eq!(once.claim(claim(ann.clone(), "d", "r2")).await.unwrap(), ClaimOutcome::OtherCall);
     let others = [key("bob", "k"), key("ann", "l")];
     for other in others {
-        assert_eq!(once.claim(claim(other, "c", "r3")).await.unwrap(), Claimed::Taken);
+        assert_eq!(once.claim(claim(other, "c", "r3")).await.unwrap(), ClaimOutcome::Taken);
     }
     // A late answer for a key of another call has no effect.
     once.release(&ann, &"r2".parse().unwrap()).await.unwrap();
     keep(&once, &ann, "r2", "late").await;
     assert_eq!(once.claim(claim(ann.clone(), "c", "r4")).await.unwrap(), ended("r1", &body));
     let late = IdempotencyClaim { now: until(), ..claim(ann.clone(), "e", "r5") };
-    assert_eq!(once.claim(late).await.unwrap(), Claimed::Taken);
+    assert_eq!(once.claim(late).await.unwrap(), ClaimOutcome::Taken);
     once.release(&ann, &"r5".parse().unwrap()).await.unwrap();
-    assert_eq!(once.claim(claim(ann, "f", "r6")).await.unwrap(), Claimed::Taken);
+    assert_eq!(once.claim(claim(ann, "f", "r6")).await.unwrap(), ClaimOutcome::Taken);
     store.close().await;
 }
 
@@ -115,7 +115,7 @@ async fn answers_are_sealed() {
     }
     let (store, _) = open(&path);
     let other = store.idempotency(keys("0b"));
-    assert_eq!(other.claim(claim(ann.clone(), CANARY, "r2")).await.unwrap(), Claimed::Spent);
+    assert_eq!(other.claim(claim(ann.clone(), CANARY, "r2")).await.unwrap(), ClaimOutcome::Spent);
     let none = store.idempotency(SealKeys::none());
     assert!(!none.seals() && none.claim(claim(ann.clone(), CANARY, "r3")).await.is_err());
     // An answer that was moved to another key cannot be opened.
@@ -135,7 +135,7 @@ async fn answers_are_sealed() {
     assert_eq!(swapped, 1);
     drop(sql);
     let (store, once) = open(&path);
-    assert_eq!(once.claim(claim(ann, CANARY, "r5")).await.unwrap(), Claimed::Spent);
+    assert_eq!(once.claim(claim(ann, CANARY, "r5")).await.unwrap(), ClaimOutcome::Spent);
     store.close().await;
 }
 
@@ -150,8 +150,8 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
     for name in ["unborn", "open", "refused", "ran"] {
         let claim = claim(key("ann", name), "c", name);
         let call = claim.call_id.clone();
-        assert_eq!(once.claim(claim.clone()).await.unwrap(), Claimed::Taken);
-        assert_eq!(other.claim(claim).await.unwrap(), Claimed::Running, "it lives");
+        assert_eq!(once.claim(claim.clone()).await.unwrap(), ClaimOutcome::Taken);
+        assert_eq!(other.claim(claim).await.unwrap(), ClaimOutcome::Running, "it lives");
         if name == "unborn" {
             continue;
         }
@@ -172,8 +172,8 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
     for (name, lost) in [("unborn", false), ("open", true), ("refused", false), ("ran", true)] {
         let (run, call_id) = (name.parse().unwrap(), format!("{name}-call").parse().unwrap());
         let expected = match lost {
-            true => Claimed::Lost { run, call_id },
-            false => Claimed::Taken,
+            true => ClaimOutcome::Lost { run, call_id },
+            false => ClaimOutcome::Taken,
         };
         for _ in 0..2 {
             let found = other.claim(claim(key("ann", name), "c", "again")).await.unwrap();
@@ -184,7 +184,7 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
             let repeated = claim(key("ann", name), "c", "again");
             let found =
                 other.claim(IdempotencyClaim { repeatable: true, ..repeated }).await.unwrap();
-            assert_eq!(found, Claimed::Taken, "{name}");
+            assert_eq!(found, ClaimOutcome::Taken, "{name}");
         }
     }
     living.close().await;
@@ -200,13 +200,13 @@ async fn calls_and_bytes_are_bounded() {
     let once = once.bounded(bounds);
     let put = async |who: &str, name: &str, size: usize| {
         let key = key(who, name);
-        assert_eq!(once.claim(claim(key.clone(), "c", name)).await.unwrap(), Claimed::Taken);
+        assert_eq!(once.claim(claim(key.clone(), "c", name)).await.unwrap(), ClaimOutcome::Taken);
         keep(&once, &key, name, &"x".repeat(size)).await;
     };
     let is_kept = async |who: &str, name: &str| {
         let found = once.claim(claim(key(who, name), "c", "look")).await.unwrap();
         once.release(&key(who, name), &"look".parse().unwrap()).await.unwrap();
-        matches!(found, Claimed::Ended(_))
+        matches!(found, ClaimOutcome::Ended(_))
     };
     put("ann", "small", 100).await;
     for name in ["b1", "b2", "b3", "b4"] {
@@ -216,7 +216,7 @@ async fn calls_and_bytes_are_bounded() {
     assert!(is_kept("bob", "b2").await && is_kept("ann", "small").await);
     put("bob", "huge", 40_000).await;
     let huge = once.claim(claim(key("bob", "huge"), "c", "look")).await.unwrap();
-    assert_eq!(huge, Claimed::Spent, "made, and too large to be given again");
+    assert_eq!(huge, ClaimOutcome::Spent, "made, and too large to be given again");
     for name in ["c1", "c2", "c3", "c4", "c5"] {
         put("cid", name, 10).await;
     }

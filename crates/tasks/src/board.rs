@@ -4,13 +4,14 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::SetOnce, time::Instant};
 
-use crate::STABLE;
+/// A task that ran for this long without a failure counts as sound.
+pub(crate) const STABLE: Duration = Duration::from_secs(60);
 
 /// The name of a task: its kind, and the instance it works for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,23 +51,22 @@ pub struct TaskReport {
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     table: Mutex<Table>,
-    fatal: CancellationToken,
+    /// The first essential task that failed.
+    fatal: SetOnce<TaskName>,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    live: HashMap<u64, Live>,
+    live: HashMap<u64, LiveTask>,
     /// Kept after the task has ended: a counter must not go back.
     failures: BTreeMap<TaskName, Failures>,
-    fatal: Option<TaskName>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct LiveTask {
     name: TaskName,
-    restarting: bool,
-    ended: bool,
+    state: TaskState,
 }
 
 #[derive(Debug)]
@@ -76,12 +76,10 @@ struct Failures {
 }
 
 /// The entry of one task on the board, for as long as it lives.
-pub(crate) struct Place {
+pub(crate) struct BoardEntry {
     board: Arc<Board>,
     name: TaskName,
     id: u64,
-    /// Whether the entry outlives the task.
-    given_up: bool,
 }
 
 // === impl TaskName ===
@@ -141,36 +139,29 @@ impl Board {
                 report.state = TaskState::Recovering;
             }
         }
-        for Live { name, restarting, ended } in table.live.values() {
+        for LiveTask { name, state } in table.live.values() {
             let report = reports.entry(name.clone()).or_insert_with(|| report(name));
-            let state = match (ended, restarting) {
-                (true, _) => TaskState::Ended,
-                (false, true) => TaskState::Restarting,
-                (false, false) => TaskState::Running,
-            };
-            report.running += usize::from(state == TaskState::Running);
-            report.state = report.state.max(state);
+            report.running += usize::from(*state == TaskState::Running);
+            report.state = report.state.max(*state);
         }
         reports.into_values().collect()
     }
 
     pub(crate) async fn fatal(&self) -> TaskName {
-        self.fatal.cancelled().await;
-        let fatal = self.table.lock().fatal.clone();
-        fatal.unwrap_or_else(|| TaskName::from("unknown"))
+        self.fatal.wait().await.clone()
     }
 }
 
-// === impl Place ===
+// === impl BoardEntry ===
 
-impl Place {
+impl BoardEntry {
     pub(crate) fn enter(board: &Arc<Board>, name: TaskName) -> Self {
         let mut table = board.table.lock();
         let id = table.next;
         table.next += 1;
-        table.live.insert(id, Live { name: name.clone(), restarting: false, ended: false });
+        table.live.insert(id, LiveTask { name: name.clone(), state: TaskState::Running });
         drop(table);
-        Self { board: Arc::clone(board), name, id, given_up: false }
+        Self { board: Arc::clone(board), name, id }
     }
 
     /// Counts a failure.
@@ -183,34 +174,34 @@ impl Place {
         let failures = failures.or_insert(Failures { times: 0, last: now });
         failures.times += 1;
         failures.last = now;
-        if let Some(live) = table.live.get_mut(&self.id) {
-            live.restarting = true;
-        }
+        drop(table);
+        self.set(TaskState::Restarting);
     }
 
     pub(crate) fn resumed(&self) {
-        if let Some(live) = self.board.table.lock().live.get_mut(&self.id) {
-            live.restarting = false;
-        }
+        self.set(TaskState::Running);
     }
 
     /// Marks the task as failed for good; the process cannot continue without it.
-    pub(crate) fn give_up(mut self) {
-        self.given_up = true;
-        let mut table = self.board.table.lock();
-        if let Some(live) = table.live.get_mut(&self.id) {
-            live.ended = true;
+    pub(crate) fn give_up(self) {
+        self.set(TaskState::Ended);
+        // A second one is not needed: the process ends because of the first.
+        self.board.fatal.set(self.name.clone()).ok();
+    }
+
+    fn set(&self, state: TaskState) {
+        if let Some(live) = self.board.table.lock().live.get_mut(&self.id) {
+            live.state = state;
         }
-        table.fatal.get_or_insert_with(|| self.name.clone());
-        drop(table);
-        self.board.fatal.cancel();
     }
 }
 
-impl Drop for Place {
+impl Drop for BoardEntry {
     fn drop(&mut self) {
-        if !self.given_up {
-            self.board.table.lock().live.remove(&self.id);
+        // The entry of a task that has failed for good outlives it.
+        let mut table = self.board.table.lock();
+        if table.live.get(&self.id).is_some_and(|live| live.state != TaskState::Ended) {
+            table.live.remove(&self.id);
         }
     }
 }

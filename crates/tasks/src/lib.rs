@@ -21,13 +21,10 @@ pub use crate::{
     backoff::Backoff,
     board::{TaskName, TaskReport, TaskState},
 };
-use board::{Board, Place};
+use board::{Board, BoardEntry, STABLE};
 
 /// The pause before a task is started again.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(60));
-
-/// A task that ran for this long without a failure counts as sound.
-pub(crate) const STABLE: Duration = Duration::from_secs(60);
 
 /// The meaning of the end of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +71,7 @@ impl Tasks {
         F: FnMut() -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        let task = Task { ended: CancellationToken::new() };
-        let ended = task.ended.clone().drop_guard();
-        let supervised = self.supervise(name, policy, stop, run);
-        tokio::spawn(async move {
-            let _ended = ended;
-            supervised.await;
-        });
-        task
+        Task::start(self.supervise(name, policy, stop, run))
     }
 
     /// Returns the future that [`spawn`](Self::spawn) runs, for callers that track their own tasks.
@@ -96,7 +86,7 @@ impl Tasks {
         F: FnMut() -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        let place = Place::enter(&self.board, name.into());
+        let place = BoardEntry::enter(&self.board, name.into());
         async move {
             let mut failures = 0;
             loop {
@@ -133,16 +123,12 @@ impl Tasks {
         name: impl Into<TaskName>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        let task = Task { ended: CancellationToken::new() };
-        let ended = task.ended.clone().drop_guard();
-        let place = Place::enter(&self.board, name.into());
-        tokio::spawn(async move {
-            let _ended = ended;
+        let place = BoardEntry::enter(&self.board, name.into());
+        Task::start(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 place.failed("panicked");
             }
-        });
-        task
+        })
     }
 
     /// Waits until an essential task fails, and returns its name.
@@ -166,6 +152,16 @@ impl Tasks {
 // === impl Task ===
 
 impl Task {
+    fn start(work: impl Future<Output = ()> + Send + 'static) -> Self {
+        let task = Self { ended: CancellationToken::new() };
+        let ended = task.ended.clone().drop_guard();
+        tokio::spawn(async move {
+            let _ended = ended;
+            work.await;
+        });
+        task
+    }
+
     /// Waits until the task has ended for good. Can be called repeatedly.
     pub async fn ended(&self) {
         self.ended.cancelled().await;

@@ -29,7 +29,7 @@ fn tools() -> Vec<Arc<dyn Tool>> {
     });
     vec![
         ToolDefinition::new("get_weather")
-            .description("Tells the weather of a city")
+            .description("Returns the weather of a city")
             .input_schema(city)
             .annotations(reads)
             .shared(),

@@ -19,7 +19,7 @@ mod schema;
 
 use axum::response::Response;
 use serde_json::json;
-use toolcrib_gateway::{authn::Accepted, config::Config, metrics::Surface};
+use toolcrib_gateway::{authn::AcceptedCredentials, config::Config, metrics::Surface};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
@@ -79,7 +79,7 @@ fn keyed(mount: Mount) -> Mount {
     let credentials = Credentials {
         key_headers: KEY_HEADERS,
         invalid: InvalidCredentialPolicy::Anonymous,
-        accepted: Accepted::Shared,
+        accepted: AcceptedCredentials::Shared,
     };
     Mount { credentials, ..mount }
 }

@@ -2,26 +2,28 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use toolcrib_core::{
     descriptor::SourceKind,
     id::{KeyId, PrincipalId, RunId, SourceId, TenantId},
     scope::Grant,
     store::RunState,
-    suggest,
-    text::has_hidden,
 };
+use toolcrib_gateway::config::parse_duration;
 
-use super::Output;
+use super::{
+    output::{Output, PageArgs},
+    parsers::{lifetime, name, one_of},
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Serve a built-in demo: four keys of two tenants, five sources, one of each kind. It needs no
-    /// configuration, no network and no other program
+    /// Serve a built-in demo with five sources and four keys; it needs no configuration, no network
+    /// and no other program
     #[arg(long)]
     pub(crate) demo: bool,
 
-    /// The address to listen on; port 0 takes a free one [default: 127.0.0.1:8808, or the file's]
+    /// Listen on this address; port 0 selects a free port [default: the file's, or 127.0.0.1:8808]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
 
@@ -29,9 +31,8 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) allow_empty: bool,
 
-    /// Also serve the OpenWOP test routes (/v1/host/sample/...), for conformance runs on a loopback
-    /// address with a data directory of their own; never for real callers. Needs a build with the
-    /// feature `test-routes`
+    /// Also serve the OpenWOP test routes below /v1/host/sample, for conformance runs on a loopback
+    /// address; needs a build with the feature `test-routes`
     #[arg(long)]
     pub(crate) test_routes: bool,
 }
@@ -44,10 +45,10 @@ Examples:
   toolcrib demo keys
   export TOOLCRIB_KEY=$(toolcrib demo keys admin)
 
-They are read from demo.json in the data directory: name the same --data-dir as `serve --demo`.
-With the name of a key only its text is printed.")]
+The command reads demo.json in the data directory, so use the --data-dir of `serve --demo`. With the
+name of a key it prints only the text of that key.")]
     Keys {
-        /// The key's name
+        /// Print only the key with this name
         #[arg(value_parser = crate::demo::CALLER_NAMES)]
         name: Option<String>,
     },
@@ -55,12 +56,12 @@ With the name of a key only its text is printed.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// The tenant of the caller, when there is no key
+    /// Set the tenant of the caller, if there is no key
     #[arg(long, default_value = "default")]
     pub(crate) tenant: TenantId,
 
-    /// A scope of the caller, when there is no key; may be repeated [default: *]
-    #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
+    /// Give the caller this scope, if there is no key; may be repeated [default: *]
+    #[arg(long = "scope", value_name = "SCOPE")]
     pub(crate) scopes: Vec<Grant>,
 
     /// Serve only the tools of this toolset
@@ -83,15 +84,16 @@ Without --url the command starts the sources of the configuration and lists all 
 it lists the tools that the key may use.")]
     List(ToolListArgs),
 
-    /// Search tools by words of their names and descriptions, best match first
+    /// Search tools by words in their names and descriptions, best match first
     #[command(after_help = "\
 Examples:
   toolcrib tools search read a file
   toolcrib tools search open issue --limit 5 --json | jq -r '.[].toolId'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools search --toolset work send mail
 
-Names count more than descriptions, rare words more than frequent ones; a word that no tool has counts
-as the beginning of one. With --url it searches only the tools that the key may use.")]
+Names count more than descriptions, and rare words more than frequent ones. A word that no tool
+contains matches the beginnings of words. With --url it searches only the tools that the key may
+use.")]
     Search(ToolSearchArgs),
 
     /// Report errors, risks and usability problems of tools
@@ -120,7 +122,7 @@ Shows the differences between the approved form and the newest other form, membe
 Invisible characters are printed as <U+202E>. The newest form is the one that the server or a
 command discovered last. With --url the key needs the scope pins:approve.")]
     Diff {
-        /// Tool id, wire name or OTC id [default: all pending changes]
+        /// Show only this tool, by tool id, wire name or OTC id [default: all pending changes]
         tool: Option<String>,
     },
 
@@ -131,18 +133,18 @@ Examples:
   toolcrib tools approve --source files
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools approve --all
 
-Approves the changes that `tools diff` shows. A running server offers the tool at once with --url, and
-within two seconds when the store was changed. The approval holds for every tenant of the source.
-With --url the key needs the scope pins:approve.")]
+Approves the changes that `tools diff` shows, for every tenant of the source. A running server
+offers the tool at once with --url, and otherwise within two seconds. With --url the key needs the
+scope pins:approve.")]
     Approve(ToolApproveArgs),
 
-    /// Show one tool: description, schemas, requirements
+    /// Show the description, schemas and requirements of one tool
     #[command(after_help = "\
 Examples:
   toolcrib tools show mcp:files.read_file
   toolcrib tools show files__read_file --json")]
     Show {
-        /// Tool id, wire name or OTC id
+        /// Show this tool, by tool id, wire name or OTC id
         tool: String,
     },
 }
@@ -150,26 +152,26 @@ Examples:
 #[derive(Debug, Args)]
 #[group(id = "which", required = true, multiple = true)]
 pub(crate) struct ToolApproveArgs {
-    /// Tool ids, wire names or OTC ids
+    /// Approve these tools, by tool id, wire name or OTC id
     #[arg(value_name = "TOOL", group = "which", conflicts_with_all = ["source", "all"])]
     pub(crate) tools: Vec<String>,
 
-    /// All pending changes of this source
+    /// Approve all pending changes of this source
     #[arg(long, value_name = "SOURCE", group = "which", conflicts_with = "all")]
     pub(crate) source: Option<SourceId>,
 
-    /// All pending changes
+    /// Approve all pending changes
     #[arg(long, group = "which")]
     pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolLintArgs {
-    /// Only tools of this kind of source
-    #[arg(long, value_name = "KIND", value_parser = source_kind)]
+    /// Select only tools of this kind of source
+    #[arg(long, value_name = "KIND", value_parser = one_of(SourceKind::ALL, SourceKind::as_str))]
     pub(crate) source: Option<SourceKind>,
 
-    /// Fail on warnings, too
+    /// Fail on warnings too
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -179,11 +181,11 @@ pub(crate) struct ToolLintArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolListArgs {
-    /// Only tools of this kind of source
-    #[arg(long, value_name = "KIND", value_parser = source_kind)]
+    /// Select only tools of this kind of source
+    #[arg(long, value_name = "KIND", value_parser = one_of(SourceKind::ALL, SourceKind::as_str))]
     pub(crate) source: Option<SourceKind>,
 
-    /// Only tools of this toolset
+    /// Select only tools of this toolset
     #[arg(long, value_name = "NAME")]
     pub(crate) toolset: Option<String>,
 
@@ -193,12 +195,12 @@ pub(crate) struct ToolListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolSearchArgs {
-    /// Words to search for
+    /// Search for these words
     #[arg(required = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
 
-    /// Maximum number of tools
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
+    /// Print at most this many tools
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u16).range(1..=100))]
     pub(crate) limit: u16,
 
     #[command(flatten)]
@@ -207,14 +209,14 @@ pub(crate) struct ToolSearchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CallArgs {
-    /// Tool id, wire name or OTC id
+    /// Call this tool, by tool id, wire name or OTC id
     pub(crate) tool: String,
 
-    /// The arguments: a JSON object, `-` for one on stdin, `@FILE` for one in a file, or KEY=VALUE
+    /// Pass these arguments: a JSON object, `-` (stdin), `@FILE`, or KEY=VALUE pairs
     #[arg(value_name = "JSON|KEY=VALUE")]
     pub(crate) arguments: Vec<String>,
 
-    /// One argument of the tool, as KEY=VALUE; may be repeated
+    /// Pass one argument as KEY=VALUE; may be repeated
     #[arg(long = "arg", value_name = "KEY=VALUE")]
     pub(crate) pairs: Vec<String>,
 }
@@ -224,58 +226,57 @@ pub(crate) enum SourcesCommand {
     /// List the sources with their state, tools and problems
     List(Output),
 
-    /// As list, but the exit code is 1 when a source is not ready or a rule matches nothing
+    /// List the sources, and fail if one is not ready or a rule matches nothing
     #[command(after_help = "\
 Examples:
   toolcrib sources check && systemctl reload toolcrib")]
     Check(Output),
 
-    /// Print the last lines that the processes of a source wrote to stderr
+    /// Print the last stderr lines of the processes of a source
     #[command(after_help = "\
 Examples:
   toolcrib sources logs github --url http://127.0.0.1:8808
   toolcrib sources logs github
 
-A source keeps its last 100 lines in memory. They may hold arguments of calls, so they are not in the
-server's log unless the source has `stderr = \"log\"`. With --url they are those of the running server,
-and the caller needs the scope `sources:logs`. Without --url the command starts the sources, as
-`sources check` does, and prints their stderr.")]
+A source keeps its last 100 lines in memory. They may contain arguments of calls, so the server logs
+them only if the source has `stderr = \"log\"`. With --url the command prints the lines of the running
+server, and the key needs the scope `sources:logs`. Without --url it starts the sources first.")]
     Logs {
-        /// The source's id
+        /// Print the lines of the source with this id
         id: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Create a key and print its text once
+    /// Create an API key and print its text once
     #[command(after_help = "\
 Examples:
   toolcrib keys create --name ci --principal ci --tenant default --role reader
   toolcrib keys create --name ops --principal ana --tenant default --scope '*' --expires 30d --json
 
-The text of the key is printed on stdout and stored nowhere; only its SHA-256 is. Servers that use
-the same store accept the key within a second, without a restart.
+The store contains only the SHA-256 of the key. Servers that use the same store accept the key
+within a second, without a restart.
 
-A role is a name in the configuration; one that does not exist is refused. A scope is `a:b:c`, where
-`*` matches one segment and a last `*` the rest.
+A role must exist in the configuration. A scope is `a:b:c`, where `*` matches one segment and a last
+`*` matches the rest.
 
-With --url the server creates the key in the tenant of the caller, who needs the scope `keys:manage`
-and can give only scopes and roles that it has itself. A key of any other existing principal also
-needs the scope `keys:impersonate`, even if the caller has just created that principal.")]
+With --url the server creates the key in the tenant of the caller. The caller needs the scope
+`keys:manage`, and can give only its own scopes and roles. A key for another existing principal also
+needs the scope `keys:impersonate`.")]
     Create(KeyCreateArgs),
 
-    /// List the keys, without their text
+    /// List the keys without their texts
     #[command(after_help = "\
 Examples:
   toolcrib keys list
   toolcrib keys list --json | jq -r '.[] | [.id, .principal, .lastUsedAt] | @tsv'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys list
 
-The time of the last use is stored once a minute.")]
+The time of the last use is updated once a minute.")]
     List(Output),
 
-    /// Create the successor of a key; both work until the overlap ends
+    /// Replace a key by a new one; both work until the overlap ends
     #[command(after_help = "\
 Examples:
   toolcrib keys rotate KEY_ID
@@ -285,55 +286,55 @@ Examples:
 The new key has the same principal, roles, scopes and lifetime as the old one. Its text is printed
 once.")]
     Rotate {
-        /// Id of the key, as `keys list` shows it
+        /// Replace the key with this id
         id: KeyId,
 
-        /// How long the old key stays valid: 10m, 1d; at most 30d
+        /// Keep the old key valid for this time: 10m, 1d; at most 30d
         #[arg(long, value_name = "DURATION", value_parser = lifetime, default_value = "1h")]
-        overlap: std::time::Duration,
+        overlap: Duration,
     },
 
-    /// Revoke a key: running servers refuse it within a second, and at once with --url
+    /// Revoke a key; running servers refuse it within a second, and at once with --url
     #[command(after_help = "\
 Examples:
   toolcrib keys revoke KEY_ID
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys revoke KEY_ID")]
     Revoke {
-        /// Id of the key, as `keys list` shows it
+        /// Revoke the key with this id
         id: KeyId,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct KeyCreateArgs {
-    /// Name for people
+    /// Name the key, for people
     #[arg(long, value_parser = name)]
     pub(crate) name: String,
 
-    /// The principal of the key; limits and events are per principal [default: the name]
+    /// Create the key for this principal [default: the name of the key]
     #[arg(long)]
     pub(crate) principal: Option<PrincipalId>,
 
-    /// The tenant of the principal [default: default; with --url the caller's]
+    /// Set the tenant of the principal [default: default; with --url the caller's]
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
 
-    /// A role of the configuration; may be repeated
+    /// Give the key this role of the configuration; may be repeated
     #[arg(long = "role", value_name = "ROLE")]
     pub(crate) roles: Vec<String>,
 
-    /// A scope in addition to those of the roles; may be repeated
-    #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
+    /// Give the key this scope, in addition to those of its roles; may be repeated
+    #[arg(long = "scope", value_name = "SCOPE")]
     pub(crate) scopes: Vec<Grant>,
 
-    /// When the key stops working, from now: 12h, 30d [default: never]
+    /// Let the key expire after this time: 12h, 30d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
-    pub(crate) expires: Option<std::time::Duration>,
+    pub(crate) expires: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// List the runs, the newest first
+    /// List the runs, newest first
     #[command(after_help = "\
 Examples:
   toolcrib runs list --state running
@@ -342,41 +343,25 @@ Examples:
 
     /// Show the workflows of a run and their recorded events
     Show {
-        /// The run, as `runs list` shows it
+        /// Show the run with this id
         run: RunId,
     },
 
-    /// End the workflows of a run; the process that runs them does it within a second
+    /// Cancel the workflows of a run; they end within a second
     Cancel {
-        /// The run, as `runs list` shows it
+        /// Cancel the run with this id
         run: RunId,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunListArgs {
-    /// Only in this state: running, completed, failed or cancelled
-    #[arg(long, value_parser = run_state)]
+    /// Select only runs in this state
+    #[arg(long, value_parser = one_of(&RunState::ALL, RunState::as_str))]
     pub(crate) state: Option<RunState>,
 
-    /// Maximum number of runs
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) lines: u32,
-
-    /// Only this tenant's runs
-    #[arg(long)]
-    pub(crate) tenant: Option<TenantId>,
-
     #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-fn run_state(text: &str) -> Result<RunState, String> {
-    let found = RunState::ALL.into_iter().find(|state| state.as_str() == text);
-    found.ok_or_else(|| {
-        let suggestion = suggest::did_you_mean(text, RunState::ALL.iter().map(|it| it.as_str()));
-        format!("expected running, completed, failed or cancelled{suggestion}")
-    })
+    pub(crate) page: PageArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -388,16 +373,16 @@ Examples:
   toolcrib audit tail -f --tenant default")]
     Tail(TailArgs),
 
-    /// Print events, one a line, oldest first
+    /// Print the events as lines, oldest first
     #[command(after_help = "\
 Examples:
   toolcrib audit export > events.jsonl
   toolcrib audit export --after 4711 >> events.jsonl
   toolcrib audit export --tenant default --format ocsf
 
-At the end, stderr shows the position to continue after. In `jsonl` each line has the members of the
-RunEvent and a member `chain`, with which `toolcrib audit verify --file` checks the export. Without
---checkpoints, that proves only that the events fit together.")]
+At the end, stderr shows the position to continue after. In `jsonl` each line is a RunEvent with the
+member `chain`, which `toolcrib audit verify --file` checks. Without --checkpoints, that proves only
+that the events fit together.")]
     Export(ExportArgs),
 
     /// Verify that the record is unchanged
@@ -407,10 +392,10 @@ Examples:
   toolcrib audit verify --anchor anchors.jsonl --public-key record.pub
   toolcrib audit verify --file events.jsonl
 
-Every event is checked against the hash chain of its tenant, the chains against their signed
+Checks every event against the hash chain of its tenant, the chains against their signed
 checkpoints, and those against the witness, a file next to the store with the last signed state.
 That finds events that were changed, removed, moved or added. A file of checkpoints from elsewhere
-(--anchor) also reveals a data directory that was rolled back to an earlier state or rewritten.
+(--anchor) also reveals a data directory that was rolled back or rewritten.
 
 Exit codes:
   0  verified; events after the last checkpoint, if any, are younger than the checkpoint interval
@@ -425,9 +410,9 @@ Exit codes:
 Examples:
   toolcrib audit accept --reason 'backup of Monday restored'
 
-A server signs only events that continue the state it signed before. After restoring a backup,
-changing the signing key or investigating a loss, this accepts the record as it is. Stop the server
-first. Each accepted log gets the event record.accepted and a signed checkpoint of that kind.
+A server signs only events that continue the state it signed before. After you restore a backup,
+change the signing key or investigate a loss, this command accepts the record as it is. Stop the
+server first. Each accepted log gets the event record.accepted and a signed checkpoint.
 `toolcrib audit verify` still finds changed events.")]
     Accept(AcceptArgs),
 
@@ -436,7 +421,7 @@ first. Each accepted log gets the event record.accepted and a signed checkpoint 
 Examples:
   toolcrib audit key > record.pub
 
-Keep it where those who can write the store cannot change it; pass it to `toolcrib audit verify`.")]
+Keep it where users of the store cannot change it, and pass it to `toolcrib audit verify`.")]
     Key,
 
     /// Show the status of forwarders and anchors
@@ -451,42 +436,42 @@ A server shows them to keys with the scope metrics:read.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    /// Number of events
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    /// Show this many events
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(0..=1000))]
     pub(crate) lines: u32,
 
     /// Keep printing new events as they arrive
     #[arg(short, long)]
     pub(crate) follow: bool,
 
-    /// Only this tenant's events
+    /// Select only events of this tenant
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Only events after this position in the log
+    /// Select only events after this position in the log
     #[arg(long, value_name = "POSITION", conflicts_with = "from")]
     pub(crate) after: Option<u64>,
 
-    /// Only events from this position on
+    /// Select only events from this position on
     #[arg(long, value_name = "POSITION")]
     pub(crate) from: Option<u64>,
 
-    /// Only events up to this position
+    /// Select only events up to this position
     #[arg(long, value_name = "POSITION")]
     pub(crate) to: Option<u64>,
 
-    /// Only this tenant's events; then positions are those in its own log
+    /// Select only events of this tenant; positions are those in its own log
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
 
-    /// Format of the events
+    /// Set the format of the events
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ExportFormat,
 
-    /// Write the signed checkpoints before the events, so that the export proves itself
+    /// Print the signed checkpoints before the events, so that the export can be verified alone
     #[arg(long)]
     pub(crate) checkpoints: bool,
 }
@@ -497,7 +482,7 @@ pub(crate) enum ExportFormat {
     /// RunEvents with the hashes that check them
     #[default]
     Jsonl,
-    /// RunEvents and nothing else
+    /// RunEvents only
     Events,
     /// OCSF 1.3 API Activity
     Ocsf,
@@ -507,22 +492,22 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct AcceptArgs {
-    /// Reason for the record
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Only this tenant's log
+    /// Check only the log of this tenant
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
 
-    /// From this position in the tenant's log on; needs --tenant
+    /// Start at this position in the tenant's log; needs --tenant
     #[arg(long, value_name = "POSITION", requires = "tenant")]
     pub(crate) from: Option<u64>,
 
-    /// Up to this position in the tenant's log; needs --tenant
+    /// Stop at this position in the tenant's log; needs --tenant
     #[arg(long, value_name = "POSITION", requires = "tenant")]
     pub(crate) to: Option<u64>,
 
@@ -530,16 +515,16 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 
-    /// A file of checkpoints that was kept elsewhere; can be given more than once
+    /// Also check the checkpoints in this file, which was kept elsewhere; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) anchor: Vec<PathBuf>,
 
-    /// A file with another trusted public key; can be given more than once
+    /// Also trust the public key in this file; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: Vec<PathBuf>,
 
-    /// How often the record is signed [default: `checkpoint_interval` of the configuration]
-    #[arg(long, value_name = "DURATION", value_parser = toolcrib_gateway::config::parse_duration)]
+    /// Set the signing interval [default: `checkpoint_interval` of the configuration]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) interval: Option<Duration>,
 
     #[command(flatten)]
@@ -554,10 +539,10 @@ Examples:
   toolcrib config check
   toolcrib config check /etc/toolcrib/toolcrib.toml --connect")]
     Check {
-        /// The file [default: that of --config]
+        /// Check this file [default: the file of --config]
         file: Option<PathBuf>,
 
-        /// Also start the sources, wait for their tools, and report entries without a match
+        /// Also start the sources, and report rules that match no tool
         #[arg(long)]
         connect: bool,
     },
@@ -565,10 +550,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The client's file, or `-` for stdin; comments in it are fine
+    /// Read this file of the client, or `-` for stdin; it may contain comments
     pub(crate) file: PathBuf,
 
-    /// The output file [default: stdout]
+    /// Write to this file [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -579,69 +564,18 @@ pub(crate) struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct HashArgs {
-    /// The document, or `-` for stdin
+    /// Hash this document, or `-` for stdin
     #[arg(value_name = "JSON", default_value = "-")]
     pub(crate) document: String,
 
-    /// Hash the document as it is
+    /// Hash the document without redaction
     #[arg(long)]
     pub(crate) no_redact: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GenArgs {
-    /// Where to write; files get their paths in the tree
+    /// Write the files below this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-}
-
-fn grant(text: &str) -> Result<Grant, String> {
-    Grant::parse(text).map_err(|error| error.to_string())
-}
-
-fn name(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("is empty".to_owned()),
-        name if name.len() > 128 => Err("is longer than 128 bytes".to_owned()),
-        name if has_hidden(name) => {
-            Err("has a control character or another one that is not seen".to_owned())
-        }
-        name => Ok(name.to_owned()),
-    }
-}
-
-fn source_kind(text: &str) -> Result<SourceKind, String> {
-    text.parse().map_err(|error: toolcrib_core::descriptor::UnknownValue| {
-        let suggestion = suggest::did_you_mean(text, SourceKind::ALL.iter().map(|it| it.as_str()));
-        format!("{error}{suggestion}")
-    })
-}
-
-/// Parses a duration of the configuration, or a number of days.
-pub(super) fn lifetime(text: &str) -> Result<std::time::Duration, String> {
-    const DAY: u64 = 86_400;
-    // The limit is 100 years: longer lifetimes are mistakes and overflow dates.
-    const MAX_DAYS: u64 = 36_500;
-    let duration = match text.strip_suffix('d').map(str::parse::<u64>) {
-        Some(Ok(days @ 1..=MAX_DAYS)) => Some(std::time::Duration::from_secs(days * DAY)),
-        Some(_) => None,
-        None => toolcrib_gateway::config::parse_duration(text).ok(),
-    };
-    duration
-        .filter(|duration| duration.as_secs() <= MAX_DAYS * DAY)
-        .ok_or_else(|| "expected a duration such as \"12h\" or \"30d\"".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lifetimes_are_read_and_nonsense_is_not() {
-        assert_eq!(lifetime("30d").unwrap().as_secs(), 30 * 86_400);
-        assert_eq!(lifetime("12h").unwrap().as_secs(), 43_200);
-        for text in ["", "d", "0d", "-1d", "30", "36501d", "99999999999999999999d", "900000h"] {
-            assert!(lifetime(text).is_err(), "{text}");
-        }
-    }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use toolcrib_conformance::Protocol;
 use toolcrib_core::credential::Secret;
 
-use super::Output;
+use super::{output::Output, parsers::secret};
 use crate::env;
 
 #[derive(Debug, Args)]
@@ -35,13 +35,13 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// The key of another principal, to compare the responses to both
+    /// Compare with the responses to this key of another principal
     #[arg(
         long,
         value_name = "KEY",
         env = env::SECOND_KEY,
         hide_env_values = true,
-        value_parser = super::secret
+        value_parser = secret
     )]
     pub(crate) second_key: Option<Secret>,
 
@@ -53,7 +53,7 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
 
-    /// Arguments for --tool [default: derived from its schema]
+    /// Pass these arguments to the tool of --tool [default: derived from its schema]
     #[arg(long, value_name = "JSON", requires = "tool", value_parser = object)]
     pub(crate) arguments: Option<Map<String, Value>>,
 
@@ -61,7 +61,7 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "TOOL")]
     pub(crate) failing_tool: Option<String>,
 
-    /// Arguments for --failing-tool [default: derived from its schema]
+    /// Pass these arguments to the tool of --failing-tool [default: derived from its schema]
     #[arg(long, value_name = "JSON", requires = "failing_tool", value_parser = object)]
     pub(crate) failing_arguments: Option<Map<String, Value>>,
 

@@ -1,6 +1,6 @@
 //! The arguments of `credentials`. The value of a credential is never an argument.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use toolcrib_core::{
@@ -8,11 +8,11 @@ use toolcrib_core::{
     id::{CredentialName, PrincipalId, TenantId},
 };
 
-use super::{Output, commands::lifetime};
+use super::{output::Output, parsers::lifetime};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialsCommand {
-    /// Store a credential, sealed; its value comes from stdin, a file or a variable
+    /// Seal and store a credential; its value comes from stdin, a file or a variable
     #[command(after_help = "\
 Examples:
   toolcrib credentials set github --bearer --audience api.github.com < token.txt
@@ -22,17 +22,17 @@ Examples:
   toolcrib credentials set crm --oauth2-client https://id.crm.example/token --client-id toolcrib \\
     --oauth2-scope read --audience api.crm.example --value-file client-secret.txt
 
-A source uses it by its name, `credential = \"github\"`: for a call the credential of that name that
-the caller's principal has, and otherwise its tenant's. It is sent to its audiences alone, over TLS
-(or within this machine), and a call that needs it is not sent without it.
+A source refers to it by name: `credential = \"github\"`. A call uses the credential of the caller's
+principal, or else that of its tenant. The credential is sent only to its audiences, over TLS or
+within this machine. A call that needs a missing credential fails.
 
-The value comes from the upstream: a token, a key, a password; with --oauth2-client the client's
-secret, with --oauth2-refresh the refresh token. It is sealed with `[store] seal_key`, which
-`toolcrib credentials new-key` creates. No argument takes a value, because other users of this
-machine can see arguments. Running servers use it at once.")]
+The value is a token, key or password of the upstream; with --oauth2-client the client secret, with
+--oauth2-refresh the refresh token. It is sealed with `[store] seal_key`, which `toolcrib
+credentials new-key` creates. No argument takes a value, because other users of this machine can see
+arguments. Running servers use the credential at once.")]
     Set(Box<CredentialSetArgs>),
 
-    /// List the credentials, without their values
+    /// List the credentials without their values
     #[command(after_help = "\
 Examples:
   toolcrib credentials list
@@ -49,10 +49,10 @@ Running calls keep the old value, so revoke it at the upstream afterwards. Name,
 and audiences stay. Without --expires the new value does not expire.")]
     Rotate(CredentialRotateArgs),
 
-    /// Remove a credential; calls that need it fail from then on
+    /// Remove a credential; calls that need it then fail
     Remove {
         #[command(flatten)]
-        whose: CredentialOwnerArgs,
+        owner: CredentialOwnerArgs,
     },
 
     /// Create a seal key and print it, or write it to a new file
@@ -61,16 +61,16 @@ Examples:
   toolcrib credentials new-key --out /etc/toolcrib/seal.key
   toolcrib credentials new-key | vault kv put secret/toolcrib seal_key=-
 
-Then name it in the configuration: `[store]` `seal_key = { file = \"/etc/toolcrib/seal.key\" }`, or
+Then set it in the configuration: `[store]` `seal_key = { file = \"/etc/toolcrib/seal.key\" }`, or
 `{ env = \"NAME\" }`, or `{ command = [\"vault\", …] }`. Keep a copy apart from the store's backups:
 without the key no credential can be read.")]
     NewKey {
-        /// Write it to this new file, for its owner only
+        /// Write the key to this new file, readable only by its owner
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
 
-    /// Seal everything with the new key, after `seal_key` was changed
+    /// Reseal everything with the new key after a change of `seal_key`
     #[command(after_help = "\
 Examples:
   toolcrib credentials reseal
@@ -82,14 +82,14 @@ restart the servers, run this command, and then remove `old_seal_key`.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct CredentialOwnerArgs {
-    /// Its name, by which sources refer to it
+    /// Name of the credential, by which sources refer to it
     pub(crate) name: CredentialName,
 
-    /// The tenant that it belongs to
+    /// Tenant of the credential
     #[arg(long, default_value = "default")]
     pub(crate) tenant: TenantId,
 
-    /// The one principal of the tenant that it belongs to [default: the whole tenant]
+    /// Principal of the credential [default: the whole tenant]
     #[arg(long)]
     pub(crate) principal: Option<PrincipalId>,
 }
@@ -106,17 +106,17 @@ pub(crate) struct CredentialValueArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) value_env: Option<String>,
 
-    /// With a refresh token: read the client's secret from this file [default: it has none]
+    /// Read the client secret of a refresh token from this file [default: none]
     #[arg(long, value_name = "FILE")]
     pub(crate) client_secret_file: Option<PathBuf>,
 
-    /// With a refresh token: read the client's secret from this environment variable
+    /// Read the client secret of a refresh token from this environment variable
     #[arg(long, value_name = "NAME")]
     pub(crate) client_secret_env: Option<String>,
 
-    /// When it stops being sent, from now: 12h, 90d [default: never]
+    /// Let the value expire after this time: 12h, 90d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
-    pub(crate) expires: Option<std::time::Duration>,
+    pub(crate) expires: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -126,30 +126,30 @@ pub(crate) struct CredentialValueArgs {
 #[command(group = ArgGroup::new("oauth2").args(["oauth2_client", "oauth2_refresh"]))]
 pub(crate) struct CredentialSetArgs {
     #[command(flatten)]
-    pub(crate) whose: CredentialOwnerArgs,
+    pub(crate) owner: CredentialOwnerArgs,
 
-    /// A host that it may be sent to: `api.example.com`, or `*.example.com` for those below a
+    /// Allow sending to this host: `api.example.com`, or `*.example.com` for all hosts below a
     /// domain; may be repeated
     #[arg(long = "audience", value_name = "HOST", required = true)]
     pub(crate) audiences: Vec<Audience>,
 
-    /// Send it as `Authorization: Bearer`
+    /// Send the value as `Authorization: Bearer`
     #[arg(long)]
     pub(crate) bearer: bool,
 
-    /// Send it as this header
+    /// Send the value as this header
     #[arg(long, value_name = "NAME")]
     pub(crate) header: Option<String>,
 
-    /// Prefix of the value in the header, including its space: 'Token '
+    /// Put this prefix before the value in the header, including its space: 'Token '
     #[arg(long, value_name = "TEXT", requires = "header")]
     pub(crate) prefix: Option<String>,
 
-    /// Send it as this parameter of the query; prefer a header where the upstream takes one
+    /// Send the value as this query parameter; prefer a header if the upstream accepts one
     #[arg(long, value_name = "NAME")]
     pub(crate) query: Option<String>,
 
-    /// Send it as the password of this user, `Authorization: Basic`
+    /// Send the value as the password of this user, `Authorization: Basic`
     #[arg(long, value_name = "USER")]
     pub(crate) basic: Option<String>,
 
@@ -161,15 +161,15 @@ pub(crate) struct CredentialSetArgs {
     #[arg(long, value_name = "URL", requires = "client_id")]
     pub(crate) oauth2_refresh: Option<String>,
 
-    /// The OAuth client
+    /// Use this OAuth client
     #[arg(long, value_name = "ID", requires = "oauth2")]
     pub(crate) client_id: Option<String>,
 
-    /// How the OAuth client authenticates
+    /// Authenticate the OAuth client in this way
     #[arg(long, value_enum, default_value_t = ClientAuthArg::Basic, requires = "oauth2")]
     pub(crate) client_auth: ClientAuthArg,
 
-    /// An OAuth scope to request; may be repeated
+    /// Request this OAuth scope; may be repeated
     #[arg(long = "oauth2-scope", value_name = "SCOPE", requires = "oauth2")]
     pub(crate) scopes: Vec<String>,
 
@@ -180,7 +180,7 @@ pub(crate) struct CredentialSetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CredentialRotateArgs {
     #[command(flatten)]
-    pub(crate) whose: CredentialOwnerArgs,
+    pub(crate) owner: CredentialOwnerArgs,
 
     #[command(flatten)]
     pub(crate) value: CredentialValueArgs,

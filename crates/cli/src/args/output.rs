@@ -1,46 +1,38 @@
-//! The output format of lists.
+//! The output format and the length of lists.
 
-use clap::{Args, ValueEnum};
-
-use super::{
-    ApprovalsCommand, AuditCommand, Command, CredentialsCommand, KeysCommand, PacksCommand,
-    RunsCommand, SourcesCommand, ToolsCommand,
-};
+use clap::{Args, ValueEnum, value_parser};
+use toolcrib_core::id::TenantId;
 
 /// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// Every column in full, with moments as they are
+    /// A table with every column in full and with exact times
     Wide,
-    /// As --json
+    /// JSON, as with --json
     Json,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Output {
-    /// How to print the list [default: a table as wide as the terminal]
+    /// Print the list in this format [default: a table as wide as the terminal]
     #[arg(short, long, value_name = "FORMAT", value_enum)]
     pub(crate) output: Option<OutputFormat>,
 }
 
-impl Command {
-    /// Returns the output format of the command, if it prints a list.
-    pub(crate) fn output(&self) -> Option<OutputFormat> {
-        let output = match self {
-            Self::Tools(ToolsCommand::List(args)) => args.output,
-            Self::Tools(ToolsCommand::Search(args)) => args.of.output,
-            Self::Tools(ToolsCommand::Lint(args)) => args.output,
-            Self::Sources(SourcesCommand::List(output) | SourcesCommand::Check(output)) => *output,
-            Self::Keys(KeysCommand::List(output)) => *output,
-            Self::Credentials(CredentialsCommand::List(output)) => *output,
-            Self::Packs(PacksCommand::List(output)) => *output,
-            Self::Runs(RunsCommand::List(args)) => args.output,
-            Self::Approvals(ApprovalsCommand::List(args)) => args.output,
-            Self::Audit(AuditCommand::Forwarders(output)) => *output,
-            Self::Audit(AuditCommand::Verify(args)) => args.output,
-            Self::Conformance(args) => args.output,
-            _ => return None,
-        };
-        output.output
-    }
+/// The options of a list in the store that grows.
+#[derive(Debug, Args)]
+pub(crate) struct PageArgs {
+    /// Print at most this many
+    #[arg(
+        short = 'n', long, value_name = "N", default_value_t = 50,
+        value_parser = value_parser!(u32).range(1..=1000)
+    )]
+    pub(crate) lines: u32,
+
+    /// Select only those of this tenant
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }

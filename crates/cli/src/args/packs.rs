@@ -8,7 +8,7 @@ use std::{
 use clap::{Args, Subcommand};
 use toolcrib_gateway::config;
 
-use super::Output;
+use super::output::Output;
 use crate::env;
 
 #[derive(Debug, Subcommand)]
@@ -20,15 +20,15 @@ Examples:
   toolcrib packs add ./acme-text.tgz --trusted-key acme.pem
   toolcrib packs add ./my-pack --json | jq -r .integrity
 
-A pack is a directory or a .tgz with a pack.json (kind \"node\"). It is checked, then its archive is
-kept in the data directory and its hash in pack-lock.json there; nothing of it runs. A source takes
-it by its name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in ARCHIVE.sig
-next to the archive, or in the file that `signing.signatureRef` names.")]
+A pack is a directory or a .tgz with a pack.json (kind \"node\"). The command checks it without
+running it, and stores its archive in the data directory and its hash in pack-lock.json. A source
+refers to it by name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in
+ARCHIVE.sig next to the archive, or in the file of `signing.signatureRef`.")]
     Add {
-        /// A directory, or a .tgz
+        /// Install this directory or .tgz
         pack: PathBuf,
 
-        /// The expected hash of the archive: `sha256-` and base64
+        /// Require this hash of the archive: `sha256-` and base64
         #[arg(long, value_name = "SRI")]
         integrity: Option<String>,
 
@@ -41,22 +41,22 @@ next to the archive, or in the file that `signing.signatureRef` names.")]
 
     /// Remove an installed pack
     Remove {
-        /// NAME, or NAME@VERSION for one version of it
-        pack: PackWord,
+        /// Remove NAME, or only one version with NAME@VERSION
+        pack: PackSelector,
     },
 
-    /// Check installed packs, or one that is not installed
+    /// Check installed packs, or a directory or archive
     #[command(after_help = "\
 Examples:
   toolcrib packs verify
   toolcrib packs verify vendor.acme.text@1.2.0 --trusted-key acme.pem
   toolcrib packs verify ./acme-text.tgz --json
 
-An installed pack must have the hash that it was installed with. The manifest, the schemas and the
-code are checked as `packs add` does.")]
+An installed pack must have the hash of its installation. The manifest, the schemas and the code are
+checked as in `packs add`.")]
     Verify {
-        /// NAME, NAME@VERSION, a directory or a .tgz [default: all that are installed]
-        pack: Option<PackWord>,
+        /// Check NAME, NAME@VERSION, a directory or a .tgz [default: all installed packs]
+        pack: Option<PackSelector>,
 
         #[command(flatten)]
         trust: PackTrust,
@@ -66,14 +66,15 @@ code are checked as `packs add` does.")]
 /// The trusted signers of a pack.
 #[derive(Debug, Args)]
 pub(crate) struct PackTrust {
-    /// An Ed25519 public key, as base64 or as a PEM file; one of those given must have signed
+    /// Require a signature with this Ed25519 public key (base64 or PEM file), or another given one;
+    /// may be repeated
     #[arg(long = "trusted-key", value_name = "KEY", value_parser = key)]
     pub(crate) keys: Vec<[u8; 32]>,
 }
 
 /// A pack argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PackWord {
+pub(crate) enum PackSelector {
     /// The path of a directory or an archive.
     Path(PathBuf),
     /// The name of an installed pack.
@@ -85,7 +86,7 @@ pub(crate) enum PackWord {
     },
 }
 
-impl FromStr for PackWord {
+impl FromStr for PackSelector {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -109,16 +110,16 @@ mod tests {
 
     #[test]
     fn packs_are_named_or_located() {
-        let name = |version: Option<&str>| PackWord::Name {
+        let name = |version: Option<&str>| PackSelector::Name {
             name: "vendor.acme.text".to_owned(),
             version: version.map(str::to_owned),
         };
         assert_eq!("vendor.acme.text".parse(), Ok(name(None)));
         assert_eq!("vendor.acme.text@1.2.0".parse(), Ok(name(Some("1.2.0"))));
         for path in ["./text", "text/", "acme.tgz", ".", "/srv/text"] {
-            assert_eq!(path.parse(), Ok(PackWord::Path(path.into())));
+            assert_eq!(path.parse(), Ok(PackSelector::Path(path.into())));
         }
-        assert!("a b".parse::<PackWord>().is_err());
-        assert!("@1".parse::<PackWord>().is_err());
+        assert!("a b".parse::<PackSelector>().is_err());
+        assert!("@1".parse::<PackSelector>().is_err());
     }
 }

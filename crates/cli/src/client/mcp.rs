@@ -69,9 +69,8 @@ struct Page {
 /// The response to a request.
 enum Reply {
     Result(Box<RawValue>),
-    Error(RpcError),
-    /// Neither a result nor an error.
-    Nothing,
+    /// An error; `None` if the response is neither a result nor an error.
+    Error(Option<RpcError>),
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,8 +133,7 @@ impl Client {
             let status = response.status();
             let result = match whole(response).await? {
                 Reply::Result(result) => result,
-                Reply::Error(error) => return Err(rejected(status, Some(error))),
-                Reply::Nothing => return Err(rejected(status, None)),
+                Reply::Error(error) => return Err(rejected(status, error)),
             };
             let page: Page = serde_json::from_str(result.get())?;
             tools.extend(page.tools);
@@ -179,9 +177,8 @@ impl Client {
         };
         match reply {
             Reply::Result(result) => answered(&result),
-            Reply::Error(error) if status.is_success() => Ok(error.into()),
-            Reply::Error(error) => Err(rejected(status, Some(error))),
-            Reply::Nothing => Err(rejected(status, None)),
+            Reply::Error(Some(error)) if status.is_success() => Ok(error.into()),
+            Reply::Error(error) => Err(rejected(status, error)),
         }
     }
 
@@ -296,9 +293,9 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
 /// Returns the response in a message; `None` if its error is not a JSON-RPC error.
 fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
     Some(match (incoming.result, incoming.error) {
-        (_, Some(error)) => Reply::Error(serde_json::from_str(error.get()).ok()?),
+        (_, Some(error)) => Reply::Error(Some(serde_json::from_str(error.get()).ok()?)),
         (Some(result), None) => Reply::Result(result.to_owned()),
-        (None, None) => Reply::Nothing,
+        (None, None) => Reply::Error(None),
     })
 }
 

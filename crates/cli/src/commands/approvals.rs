@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use toolcrib_core::{
     approval::{ApprovalQuery, ApprovalStore as _, Verdict},
+    clock::Timestamp,
     id::ApprovalId,
     principal::Principal,
 };
@@ -11,25 +12,24 @@ use toolcrib_gateway::{Gateway, approvals};
 use toolcrib_store::{SealKeys, SqliteStore};
 
 use crate::{
-    args::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand, Global},
+    args::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand},
     client::Client,
+    context::Context,
     failure::{Exit, advised, usage},
     local::{self, Local},
     printer::Printer,
     seal,
     settings::Settings,
-    store, table,
+    store,
+    table::{Column, Kind},
+    text::member,
 };
 
-pub(crate) async fn run(
-    command: ApprovalsCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    match Client::connect(global, printer)? {
-        Some(client) => there(&command, &client, printer).await?,
+pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Result<Exit> {
+    let shown = match Client::connect(cx)? {
+        Some(client) => there(&command, &client).await?,
         None => {
-            let mut settings = Settings::load(global)?;
+            let mut settings = Settings::load(&cx.global)?;
             // Approvals need only the store, so no source is started.
             settings.config.sources.clear();
             let store = store::open_existing(&settings.config)?;
@@ -39,111 +39,96 @@ pub(crate) async fn run(
                 _ => seal::keys(&settings.config.store).await?,
             };
             let local = Local::start_with(settings, Some(keys)).await?;
-            let done = local.run(async |gateway| here(&command, gateway, &store, printer).await);
-            let done = done.await;
+            let shown = local.run(async |gateway| here(&command, gateway, &store).await).await;
             store.close().await;
-            done?;
+            shown?
         }
+    };
+    let printer = cx.printer;
+    match command {
+        ApprovalsCommand::List(_) => {
+            let approvals: Vec<Value> = serde_json::from_value(shown)?;
+            printer.list(COLUMNS, &approvals, "there are no approvals")?;
+        }
+        ApprovalsCommand::Show { .. } => show(&shown, printer)?,
+        _ => printer.json_or_note(&shown, after_answer(&shown))?,
     }
     Ok(Exit::Done)
 }
 
-async fn there(
-    command: &ApprovalsCommand,
-    client: &Client,
-    printer: Printer,
-) -> anyhow::Result<()> {
-    let answer = async |args: &ApprovalAnswerArgs, verdict: &str| {
+/// Runs the command on a server, and returns its response.
+async fn there(command: &ApprovalsCommand, client: &Client) -> anyhow::Result<Value> {
+    let answer = async |args: &ApprovalAnswerArgs, verdict: Verdict| {
         let mut body = json!({ "verdict": verdict });
         if let (Some(body), Some(comment)) = (body.as_object_mut(), &args.comment) {
             body.insert("comment".to_owned(), json!(comment));
         }
-        client.send(&["v1", "approvals", args.approval.as_str()], &body).await
+        client.post(&["v1", "approvals", args.approval.as_str()], Some(&body)).await
     };
     match command {
         ApprovalsCommand::List(args) => {
-            if args.tenant.is_some() {
+            if args.page.tenant.is_some() {
                 let words = "a server shows the approvals of the key's own tenant; leave out \
                              --tenant";
                 return Err(usage(words));
             }
-            let lines = args.lines.to_string();
+            let lines = args.page.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
-            let mut response = client.get(&["v1", "approvals"], &query).await?;
-            let found = response.get_mut("approvals").map(Value::take).unwrap_or_default();
-            list(&serde_json::from_value::<Vec<Value>>(found)?, printer)
+            client.get_member(&["v1", "approvals"], &query, "approvals").await
         }
         ApprovalsCommand::Show { approval } => {
-            let response = client.get(&["v1", "approvals", approval.as_str()], &[]).await?;
-            show(&response, printer)
+            client.get(&["v1", "approvals", approval.as_str()], &[]).await
         }
-        ApprovalsCommand::Grant(args) => answered(&answer(args, "grant").await?, printer),
-        ApprovalsCommand::Reject(args) => answered(&answer(args, "reject").await?, printer),
-        ApprovalsCommand::Override(args) => answered(&answer(args, "override").await?, printer),
+        ApprovalsCommand::Grant(args) => answer(args, Verdict::Grant).await,
+        ApprovalsCommand::Reject(args) => answer(args, Verdict::Reject).await,
+        ApprovalsCommand::Override(args) => answer(args, Verdict::Override).await,
     }
 }
 
+/// Runs the command on the store, and returns what a server would.
 async fn here(
     command: &ApprovalsCommand,
     gateway: &Gateway,
     store: &SqliteStore,
-    printer: Printer,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Value> {
+    let now = gateway.clock().now();
+    let answer = async |args: &ApprovalAnswerArgs, verdict: Verdict| {
+        let operator = operator_for(&args.approval, store).await?;
+        let (id, comment) = (&args.approval, args.comment.clone());
+        let approval = gateway.approvals().respond(&operator, id, verdict, comment).await?;
+        anyhow::Ok(approvals::to_json(&approval, None, &operator, gateway.clock().now()))
+    };
     match command {
-        ApprovalsCommand::List(args) => list(&all(args, gateway, store).await?, printer),
+        ApprovalsCommand::List(args) => Ok(all(args, now, store).await?.into()),
         ApprovalsCommand::Show { approval } => {
             let operator = operator_for(approval, store).await?;
             let shown = gateway.approvals().find(&operator, approval).await?;
-            let now = gateway.clock().now();
-            let arguments = shown.arguments.as_deref();
-            show(&approvals::to_json(&shown.approval, arguments, &operator, now), printer)
+            Ok(approvals::to_json(&shown.approval, shown.arguments.as_deref(), &operator, now))
         }
-        ApprovalsCommand::Grant(args) => {
-            answer(args, Verdict::Grant, gateway, store, printer).await
-        }
-        ApprovalsCommand::Reject(args) => {
-            answer(args, Verdict::Reject, gateway, store, printer).await
-        }
-        ApprovalsCommand::Override(args) => {
-            answer(args, Verdict::Override, gateway, store, printer).await
-        }
+        ApprovalsCommand::Grant(args) => answer(args, Verdict::Grant).await,
+        ApprovalsCommand::Reject(args) => answer(args, Verdict::Reject).await,
+        ApprovalsCommand::Override(args) => answer(args, Verdict::Override).await,
     }
 }
 
 async fn all(
     args: &ApprovalListArgs,
-    gateway: &Gateway,
+    now: Timestamp,
     store: &SqliteStore,
 ) -> anyhow::Result<Vec<Value>> {
     let query = ApprovalQuery {
-        tenant: args.tenant.clone(),
+        tenant: args.page.tenant.clone(),
         state: args.state,
-        limit: usize::try_from(args.lines)?,
+        limit: usize::try_from(args.page.lines)?,
         ..ApprovalQuery::default()
     };
-    let now = gateway.clock().now();
     let found = store.approvals(SealKeys::none()).list(query).await?;
     let rows = found.iter().map(|approval| {
         let operator = local::operator(approval.tenant.clone(), Vec::new())?;
         Ok(approvals::to_json(approval, None, &operator, now))
     });
     rows.collect()
-}
-
-async fn answer(
-    args: &ApprovalAnswerArgs,
-    verdict: Verdict,
-    gateway: &Gateway,
-    store: &SqliteStore,
-    printer: Printer,
-) -> anyhow::Result<()> {
-    let operator = operator_for(&args.approval, store).await?;
-    let answer =
-        gateway.approvals().respond(&operator, &args.approval, verdict, args.comment.clone());
-    let approval = answer.await?;
-    let now = gateway.clock().now();
-    answered(&approvals::to_json(&approval, None, &operator, now), printer)
 }
 
 /// Returns the operator as a principal in the tenant of `approval`.
@@ -155,50 +140,25 @@ async fn operator_for(approval: &ApprovalId, store: &SqliteStore) -> anyhow::Res
     local::operator(found.tenant, Vec::new())
 }
 
-fn text<'a>(approval: &'a Value, member: &str) -> &'a str {
-    approval.get(member).and_then(Value::as_str).unwrap_or_default()
-}
+const COLUMNS: &[Column<Value>] = &[
+    Column(Kind::State, "state", |it| member(it, "state").to_owned()),
+    Column(Kind::Text, "principal", |it| member(it, "principal").to_owned()),
+    Column(Kind::Name, "granted", progress),
+    Column(Kind::Time, "expires", |it| member(it, "expiresAt").to_owned()),
+    Column(Kind::Text, "tool", |it| member(it, "toolId").to_owned()),
+    Column(Kind::Name, "approval", |it| member(it, "approvalId").to_owned()),
+];
 
 fn progress(approval: &Value) -> String {
     let number = |member: &str| approval.get(member).and_then(Value::as_u64).unwrap_or_default();
     format!("{} of {}", number("granted"), number("quorum"))
 }
 
-fn list(approvals: &[Value], printer: Printer) -> anyhow::Result<()> {
-    if printer.wants_json() {
-        return printer.json(&approvals);
-    }
-    if approvals.is_empty() {
-        printer.note("there are no approvals");
-        return Ok(());
-    }
-    let rows = approvals.iter().map(|approval| {
-        let text = |member| text(approval, member).to_owned();
-        [
-            text("state"),
-            text("principal"),
-            progress(approval),
-            text("expiresAt"),
-            text("toolId"),
-            text("approvalId"),
-        ]
-    });
-    let head = [
-        table::state("state"),
-        table::text("principal"),
-        table::name("granted"),
-        table::time("expires"),
-        table::text("tool"),
-        table::name("approval"),
-    ];
-    printer.table(head, rows)
-}
-
 fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
         return printer.json(approval);
     }
-    for (name, member) in [
+    for (name, path) in [
         ("approval", "approvalId"),
         ("state", "state"),
         ("tool", "toolId"),
@@ -210,7 +170,7 @@ fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {
         ("expires", "expiresAt"),
         ("used by", "usedBy"),
     ] {
-        let value = text(approval, member);
+        let value = member(approval, path);
         if !value.is_empty() {
             printer.foreign(&format!("{name}: {value}"))?;
         }
@@ -219,29 +179,26 @@ fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {
     let members = |name: &str| approval.get(name).and_then(Value::as_array);
     for argument in members("arguments").into_iter().flatten() {
         let bytes = argument.get("bytes").and_then(Value::as_u64).unwrap_or_default();
-        let (name, kind) = (text(argument, "name"), text(argument, "type"));
+        let (name, kind) = (member(argument, "name"), member(argument, "type"));
         printer.foreign(&format!("argument {name}: {kind}, {bytes} bytes"))?;
     }
     if let Some(shown) = approval.get("redactedArguments") {
         printer.foreign(&serde_json::to_string_pretty(shown)?)?;
     }
     for vote in members("votes").into_iter().flatten() {
-        let comment = text(vote, "comment");
+        let comment = member(vote, "comment");
         let comment = if comment.is_empty() { String::new() } else { format!(": {comment}") };
-        let (verdict, who) = (text(vote, "verdict"), text(vote, "principal"));
-        printer.foreign(&format!("{verdict} by {who} at {}{comment}", text(vote, "at")))?;
+        let (verdict, who) = (member(vote, "verdict"), member(vote, "principal"));
+        printer.foreign(&format!("{verdict} by {who} at {}{comment}", member(vote, "at")))?;
     }
     Ok(())
 }
 
-fn answered(approval: &Value, printer: Printer) -> anyhow::Result<()> {
-    if printer.wants_json() {
-        return printer.json(approval);
+/// Describes the state after an answer.
+fn after_answer(approval: &Value) -> String {
+    match member(approval, "state") {
+        "pending" => format!("{} have consented", progress(approval)),
+        "rejected" => "rejected".to_owned(),
+        state => format!("{state}: the same call may be made once"),
     }
-    match text(approval, "state") {
-        "pending" => printer.note(format_args!("{} have consented", progress(approval))),
-        "rejected" => printer.note("refused"),
-        state => printer.note(format_args!("{state}: the same call may be made once")),
-    }
-    Ok(())
 }

@@ -9,65 +9,51 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcrib_core::{
     call::{CallError, ProgressSink},
+    catalog::Tenants,
     id::TenantId,
 };
 use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surface};
 
 use arguments::Typed;
 
-use crate::{
-    args::{CallArgs, Global},
-    client::Client,
-    failure::Exit,
-    local::{self, Local},
-    meter::Meter,
-    printer::Printer,
-    settings::Settings,
-};
+use crate::{args::CallArgs, client::Client, context::Context, failure::Exit, local, meter::Meter};
 
-pub(crate) async fn run(args: CallArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: CallArgs, cx: &Context) -> anyhow::Result<Exit> {
     let arguments = Typed::parse(&args)?;
-    match Client::connect(global, printer)? {
-        Some(client) => remote::run(&args.tool, arguments, &client, printer).await,
-        None => run_local(&args.tool, arguments, global, printer).await,
+    match Client::connect(cx)? {
+        Some(client) => remote::run(&args.tool, arguments, &client, cx.printer).await,
+        None => run_local(&args.tool, arguments, cx).await,
     }
 }
 
-async fn run_local(
-    tool: &str,
-    arguments: Typed,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    Local::start(Settings::load(global)?, printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            let entry = local::awaited(gateway, tool, printer).await?;
-            let schema = entry.tool.input_schema.clone().map(Value::Object);
-            let arguments = arguments.for_schema(schema.as_ref())?;
-            // The operator acts in a tenant that has the tool.
-            let tenant = match &entry.tenants {
-                toolcrib_core::catalog::Tenants::Only(tenants) => tenants.first().cloned(),
-                toolcrib_core::catalog::Tenants::All
-                | toolcrib_core::catalog::Tenants::Except(_) => None,
-            };
-            let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
-            let operator = local::operator(tenant, Vec::new())?;
-            let tool = ToolRef::Id(entry.id.as_str());
-            let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
-            let meter = Arc::new(Meter::new(printer));
-            request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
-            let report = gateway.call(&operator, request).await;
-            meter.end();
-            let approval = match &report.result {
-                Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
-                    let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
-                    let now = gateway.clock().now();
-                    shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))
-                }
-                _ => None,
-            };
-            answer::print_report(report, approval.as_ref(), printer)
-        })
-        .await
+async fn run_local(tool: &str, arguments: Typed, cx: &Context) -> anyhow::Result<Exit> {
+    let printer = cx.printer;
+    local::with_gateway(cx, async |gateway: &Gateway| {
+        let entry = local::awaited(gateway, tool, printer).await?;
+        let schema = entry.tool.input_schema.clone().map(Value::Object);
+        let arguments = arguments.for_schema(schema.as_ref())?;
+        // The operator acts in a tenant that has the tool.
+        let tenant = match &entry.tenants {
+            Tenants::Only(tenants) => tenants.first().cloned(),
+            Tenants::All | Tenants::Except(_) => None,
+        };
+        let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
+        let operator = local::operator(tenant, Vec::new())?;
+        let tool = ToolRef::Id(entry.id.as_str());
+        let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
+        let meter = Arc::new(Meter::new(printer));
+        request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
+        let report = gateway.call(&operator, request).await;
+        meter.end();
+        let approval = match &report.result {
+            Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
+                let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
+                let now = gateway.clock().now();
+                shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))
+            }
+            _ => None,
+        };
+        answer::print_report(report, approval.as_ref(), printer)
+    })
+    .await
 }

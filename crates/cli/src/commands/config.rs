@@ -1,9 +1,6 @@
 //! `config check`: reports all problems of a configuration file, without starting a server.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use serde_json::json;
 use toolcrib_core::source::SourceState;
@@ -13,19 +10,19 @@ use toolcrib_gateway::{
 };
 
 use crate::{
-    args::{ConfigCommand, Global},
+    args::ConfigCommand,
+    context::Context,
     failure::{Exit, advised},
     local::{self, Local},
     preflight,
     printer::Printer,
     settings::{self, Checked, Settings},
+    text::counted,
 };
 
-pub(crate) async fn run(
-    command: ConfigCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<Exit> {
+    let Context { global, printer } = cx;
+    let printer = *printer;
     let ConfigCommand::Check { file, connect } = command;
     let file = file.or_else(|| settings::file(global)).ok_or_else(|| {
         advised(
@@ -111,7 +108,6 @@ fn print(
     problems: &[String],
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let file: PathBuf = file.to_path_buf();
     let ok = problems.is_empty();
     let warnings = settings::warnings(config);
     for warning in &warnings {
@@ -125,8 +121,8 @@ fn print(
             "warnings": warnings,
         }))?;
     } else if ok {
-        let sources = counted(config.sources.len(), "source");
-        let roles = counted(config.roles.len(), "role");
+        let sources = counted(config.sources.len() as u64, "source");
+        let roles = counted(config.roles.len() as u64, "role");
         printer.line(format_args!("{}: ok ({sources}, {roles})", file.display()))?;
     } else {
         for problem in problems {
@@ -134,11 +130,4 @@ fn print(
         }
     }
     Ok(if ok { Exit::Done } else { Exit::Failed })
-}
-
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    }
 }

@@ -3,30 +3,42 @@
 use std::{fs, sync::Arc};
 
 use anyhow::Context as _;
-use serde_json::json;
 use toolcrib_conformance::{
-    Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
+    Check, Finding, Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
 };
-use toolcrib_core::credential::Secret;
 
 use crate::{
-    args::{ConformanceArgs, Global},
-    client, env,
+    args::ConformanceArgs,
+    client,
+    context::Context,
     failure::{Exit, advised, usage},
     printer::Printer,
-    settings, table,
+    settings,
+    table::{Column, Kind},
 };
 
 /// Length limit of a note in the default table.
 const MAX_NOTE: usize = 160;
 
-pub(crate) async fn run(
-    args: ConformanceArgs,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+const FINDING_COLUMNS: [Column<Finding>; 4] = [
+    Column(Kind::State, "outcome", |it| it.outcome.as_str().to_uppercase()),
+    Column(Kind::Name, "check", |it| it.check.id.to_owned()),
+    Column(Kind::Name, "level", |it| it.check.level.as_str().to_owned()),
+    Column(Kind::Text, "note", |it| shortened(&it.note())),
+];
+
+const CHECK_COLUMNS: &[Column<Check>] = &[
+    Column(Kind::Name, "check", |it| it.id.to_owned()),
+    Column(Kind::Name, "level", |it| it.level.as_str().to_owned()),
+    Column(Kind::Text, "section", |it| it.section.to_owned()),
+    Column(Kind::Text, "requirement", |it| it.requirement.to_owned()),
+];
+
+pub(crate) async fn run(args: ConformanceArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let Context { global, printer } = cx;
+    let printer = *printer;
     args.only.iter().try_for_each(|group| require_group(group))?;
-    let second = second_key(&args)?;
+    let second = settings::key_of(args.second_key_file.as_deref(), args.second_key.as_ref())?;
     let (is_strict, junit_file, is_list) = (args.strict, args.junit.clone(), args.list);
     let plan = plan(args);
     if is_list {
@@ -90,19 +102,11 @@ async fn check(host: &Arc<Host>, plan: &Plan, printer: Printer) -> anyhow::Resul
 }
 
 fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
-    let head =
-        [table::state("outcome"), table::name("check"), table::name("level"), table::text("note")];
-    let is_wide = printer.wants_wide();
-    let rows = report.findings.iter().map(|finding| {
-        let note = finding.note();
-        [
-            finding.outcome.as_str().to_uppercase(),
-            finding.check.id.to_owned(),
-            finding.check.level.as_str().to_owned(),
-            if is_wide { note } else { shortened(&note) },
-        ]
-    });
-    printer.table(head, rows)?;
+    let mut columns = FINDING_COLUMNS;
+    if let (true, Some(note)) = (printer.wants_wide(), columns.last_mut()) {
+        note.2 = Finding::note;
+    }
+    printer.table(&columns, &report.findings)?;
     let failures = report.failures();
     if !failures.is_empty() {
         printer.foreign(&failures)?;
@@ -117,26 +121,9 @@ fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
 
 fn list(plan: &Plan, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        let checks = plan.checks().map(|check| {
-            json!({
-                "id": check.id,
-                "level": check.level.as_str(),
-                "section": check.section,
-                "requirement": check.requirement,
-            })
-        });
-        return printer.json(&checks.collect::<Vec<_>>());
+        return printer.json(&plan.checks().collect::<Vec<_>>());
     }
-    let rows = plan.checks().map(|check| {
-        [check.id, check.level.as_str(), check.section, check.requirement].map(str::to_owned)
-    });
-    let head = [
-        table::name("check"),
-        table::name("level"),
-        table::text("section"),
-        table::text("requirement"),
-    ];
-    printer.table(head, rows)
+    printer.table(CHECK_COLUMNS, plan.checks())
 }
 
 fn plan(args: ConformanceArgs) -> Plan {
@@ -147,13 +134,6 @@ fn plan(args: ConformanceArgs) -> Plan {
         require_behavior: args.require_behavior,
     };
     Plan { protocols: args.protocols, paths: args.paths, only: args.only, options }
-}
-
-fn second_key(args: &ConformanceArgs) -> anyhow::Result<Option<Secret>> {
-    match &args.second_key_file {
-        Some(file) => env::read_secret(file).map(Some).map_err(anyhow::Error::msg),
-        None => Ok(args.second_key.clone()),
-    }
 }
 
 fn require_group(group: &str) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
 use anyhow::Context as _;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use toolcrib_core::{
     credential::{
@@ -15,38 +15,54 @@ use toolcrib_core::{
     id::TenantId,
     store::StoreError,
 };
+use toolcrib_gateway::authn::manage::moment;
 use toolcrib_store::{SealKey, SqliteCredentials};
 
 use crate::{
     args::{
         ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
-        CredentialValueArgs, CredentialsCommand, Global,
+        CredentialValueArgs, CredentialsCommand,
     },
+    client,
+    context::Context,
     env,
     failure::{Advise as _, Exit, advised, advised_by, usage},
     printer::Printer,
     seal,
     settings::{self, Settings},
-    store, table,
+    store,
+    table::{Column, Kind},
 };
 
 /// Size limit of a value, in bytes.
 const MAX_VALUE: u64 = 64 << 10;
 
-pub(crate) async fn run(
-    command: CredentialsCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+const COLUMNS: &[Column<Credential>] = &[
+    Column(Kind::Name, "name", |it| it.name.to_string()),
+    Column(Kind::State, "state", |it| state(it, Utc::now())),
+    Column(Kind::Text, "tenant", |it| it.owner.tenant.to_string()),
+    Column(Kind::Text, "principal", |it| {
+        it.owner.principal.as_ref().map(ToString::to_string).unwrap_or_default()
+    }),
+    Column(Kind::Text, "kind", |it| it.kind.word().to_owned()),
+    Column(Kind::Text, "audiences", |it| {
+        it.audiences.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }),
+    Column(Kind::Time, "set", |it| moment(it.rotated_at)),
+    Column(Kind::Name, "id", |it| it.id.to_string()),
+];
+
+pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Result<Exit> {
+    let printer = cx.printer;
     if let CredentialsCommand::NewKey { out } = &command {
-        return new_key(out.as_deref(), printer);
+        return new_key(out.as_deref(), printer).map(|()| Exit::Done);
     }
-    settings::no_url(global, "credentials are managed")?;
-    let settings = Settings::load(global)?;
+    settings::no_url(&cx.global, "credentials are managed")?;
+    let settings = Settings::load(&cx.global)?;
     let config = &settings.config;
     let (store, keys) = match &command {
         CredentialsCommand::Set(args) => {
-            check_owner(&args.whose)?;
+            check_owner(&args.owner)?;
             let keys = seal::keys(&config.store).await?;
             // Precedes reading the value and creating the store.
             if !keys.can_seal() {
@@ -65,32 +81,32 @@ pub(crate) async fn run(
         CredentialsCommand::Set(args) => set(*args, &credentials, printer).await,
         CredentialsCommand::List(_) => list(&credentials, printer).await,
         CredentialsCommand::Rotate(args) => rotate(args, &credentials, printer).await,
-        CredentialsCommand::Remove { whose } => remove(whose, &credentials, printer).await,
+        CredentialsCommand::Remove { owner } => remove(owner, &credentials, printer).await,
         CredentialsCommand::Reseal => reseal(&credentials, printer).await,
-        CredentialsCommand::NewKey { .. } => Ok(Exit::Done),
+        CredentialsCommand::NewKey { .. } => Ok(()),
     };
     store.close().await;
-    result
+    result.map(|()| Exit::Done)
 }
 
 async fn set(
     args: CredentialSetArgs,
     credentials: &SqliteCredentials,
     printer: Printer,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<()> {
     let kind = kind(&args)?;
-    let owner = owner(&args.whose);
+    let owner = owner(&args.owner);
     let material = material(&args.value, &kind, None)?;
     let now = Utc::now();
     let credential = Credential {
         id: toolcrib_store::new_credential_id()?,
-        name: args.whose.name,
+        name: args.owner.name,
         owner,
         kind,
         audiences: args.audiences,
         created_at: now,
         rotated_at: now,
-        expires_at: expiry(&args.value, now)?,
+        expires_at: args.value.expires.map(|lifetime| now + lifetime),
         revision: 1,
     };
     let stored = credentials.put(credential.clone(), material).await;
@@ -102,69 +118,40 @@ async fn set(
         ),
         error => advised_by(error, "the credential was not stored", HINT),
     })?;
-    match printer.wants_json() {
-        true => printer.json(&public(&credential, now))?,
-        false => printer.note(format_args!(
-            "stored {} as `{}` of {}; running servers use it at once",
-            credential.id,
-            credential.name,
-            whose(&credential.owner)
-        )),
-    }
-    Ok(Exit::Done)
+    let Credential { id, name, owner, .. } = &credential;
+    let note = format!(
+        "stored {id} as `{name}` of {}; running servers use it at once",
+        describe_owner(owner)
+    );
+    printer.json_or_note(&public(&credential, now), note)
 }
 
-async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
+async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<()> {
     let (now, all) = (Utc::now(), credentials.list().await?);
     if printer.wants_json() {
-        printer.json(&all.iter().map(|it| public(it, now)).collect::<Vec<_>>())?;
-        return Ok(Exit::Done);
+        return printer.json(&all.iter().map(|it| public(it, now)).collect::<Vec<_>>());
     }
     if all.is_empty() {
         printer.note("there are no credentials; `toolcrib credentials set` stores one");
-        return Ok(Exit::Done);
+        return Ok(());
     }
-    let rows = all.iter().map(|it| {
-        let audiences: Vec<_> = it.audiences.iter().map(ToString::to_string).collect();
-        [
-            it.name.to_string(),
-            state(it, now),
-            it.owner.tenant.to_string(),
-            it.owner.principal.as_ref().map(ToString::to_string).unwrap_or_default(),
-            it.kind.word().to_owned(),
-            audiences.join(" "),
-            moment(it.rotated_at),
-            it.id.to_string(),
-        ]
-    });
-    let head = [
-        table::name("name"),
-        table::state("state"),
-        table::text("tenant"),
-        table::text("principal"),
-        table::text("kind"),
-        table::text("audiences"),
-        table::time("set"),
-        table::name("id"),
-    ];
-    printer.table(head, rows)?;
-    Ok(Exit::Done)
+    printer.table(COLUMNS, &all)
 }
 
 async fn rotate(
     args: CredentialRotateArgs,
     credentials: &SqliteCredentials,
     printer: Printer,
-) -> anyhow::Result<Exit> {
-    let owner = owner(&args.whose);
-    let opened = credentials.get(&owner, &args.whose.name).await;
+) -> anyhow::Result<()> {
+    let owner = owner(&args.owner);
+    let opened = credentials.get(&owner, &args.owner.name).await;
     let opened = opened.advise("the credential cannot be read", HINT)?;
-    let opened = opened.ok_or_else(|| unknown(&args.whose))?;
+    let opened = opened.ok_or_else(|| unknown(&args.owner))?;
     let mut credential = opened.credential;
     let before = opened.material.client_secret;
     let material = material(&args.value, &credential.kind, before)?;
     let now = Utc::now();
-    let expires = expiry(&args.value, now)?;
+    let expires = args.value.expires.map(|lifetime| now + lifetime);
     let seen = credential.revision;
     let rotated = credentials.rotate(&credential.id, seen, material, expires, now).await;
     if !rotated.advise("the credential was not rotated", HINT)? {
@@ -176,18 +163,15 @@ async fn rotate(
     credential.revision += 1;
     credential.rotated_at = now;
     credential.expires_at = expires;
-    match printer.wants_json() {
-        true => printer.json(&public(&credential, now))?,
-        false => printer.note("rotated; running servers use the new value at once"),
-    }
-    Ok(Exit::Done)
+    let note = "rotated; running servers use the new value at once";
+    printer.json_or_note(&public(&credential, now), note)
 }
 
 async fn remove(
     args: CredentialOwnerArgs,
     credentials: &SqliteCredentials,
     printer: Printer,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<()> {
     let owner = owner(&args);
     let all = credentials.list().await?;
     let found = all.into_iter().find(|it| it.owner == owner && it.name == args.name);
@@ -195,36 +179,24 @@ async fn remove(
     if !credentials.remove(&found.id).await? {
         return Err(unknown(&args));
     }
-    match printer.wants_json() {
-        true => printer.json(&json!({ "id": found.id, "name": found.name }))?,
-        false => printer.note("removed; calls that need it fail from now on"),
-    }
-    Ok(Exit::Done)
+    let removed = json!({ "id": found.id, "name": found.name });
+    printer.json_or_note(&removed, "removed; calls that need it fail from now on")
 }
 
-async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
+async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<()> {
     let resealed = credentials.reseal().await.advise(
         "some data could not be resealed",
         "set `[store] old_seal_key` to the key of the remaining data, or remove the credential and \
          set it again",
     )?;
-    match printer.wants_json() {
-        true => printer.json(&json!({ "resealed": resealed }))?,
-        false => printer.note(format_args!(
-            "{resealed} sealed anew; everything is sealed with `[store] seal_key`"
-        )),
-    }
-    Ok(Exit::Done)
+    let note = format!("resealed {resealed} items; everything is sealed with `[store] seal_key`");
+    printer.json_or_note(&json!({ "resealed": resealed }), note)
 }
 
-fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Exit> {
+fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<()> {
     let key = SealKey::generate()?;
     let Some(path) = out else {
-        match printer.wants_json() {
-            true => printer.json(&json!({ "key": key.expose() }))?,
-            false => printer.line(key.expose())?,
-        }
-        return Ok(Exit::Done);
+        return printer.json_or_line(&json!({ "key": key.expose() }), key.expose());
     };
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -234,15 +206,12 @@ fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Ex
     )?;
     writeln!(file, "{}", key.expose())?;
     file.sync_all()?;
-    match printer.wants_json() {
-        true => printer.json(&json!({ "file": path }))?,
-        false => printer.note(format_args!(
-            "name it in the configuration, and keep a copy apart from the store's backups:\n\
-             [store]\nseal_key = {{ file = {:?} }}",
-            path.display().to_string()
-        )),
-    }
-    Ok(Exit::Done)
+    let note = format!(
+        "name it in the configuration, and keep a copy apart from the store's backups:\n\
+         [store]\nseal_key = {{ file = {:?} }}",
+        path.display().to_string()
+    );
+    printer.json_or_note(&json!({ "file": path }), note)
 }
 
 const HINT: &str = "see `toolcrib credentials --help` for the requirements";
@@ -255,7 +224,7 @@ fn no_key() -> anyhow::Error {
 }
 
 fn unknown(args: &CredentialOwnerArgs) -> anyhow::Error {
-    let owner = whose(&owner(args));
+    let owner = describe_owner(&owner(args));
     advised(
         format!("there is no credential `{}` of {owner}", args.name),
         "`toolcrib credentials list` shows them; select the owner with --tenant and --principal",
@@ -273,7 +242,7 @@ fn owner(args: &CredentialOwnerArgs) -> Owner {
     Owner { tenant: args.tenant.clone(), principal: args.principal.clone() }
 }
 
-fn whose(owner: &Owner) -> String {
+fn describe_owner(owner: &Owner) -> String {
     match &owner.principal {
         Some(principal) => format!("principal {principal} in tenant {}", owner.tenant),
         None => format!("tenant {}", owner.tenant),
@@ -315,18 +284,13 @@ fn kind(args: &CredentialSetArgs) -> anyhow::Result<CredentialKind> {
 /// Requires an https URL, or a loopback one: the client secret is sent to it.
 fn check_endpoint(text: &str) -> anyhow::Result<()> {
     let url = url::Url::parse(text).map_err(|_| usage("the token endpoint is not a URL"))?;
-    let local = match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    };
+    let is_localhost = url.domain().is_some_and(|name| name.ends_with(".localhost"));
     if !url.username().is_empty() || url.password().is_some() {
         return Err(usage("the token endpoint's URL carries a secret; leave it out"));
     }
     match url.scheme() {
         "https" => Ok(()),
-        "http" if local => Ok(()),
+        "http" if client::is_loopback(&url) || is_localhost => Ok(()),
         _ => Err(usage("the token endpoint must be an https URL, or one of this machine")),
     }
 }
@@ -384,10 +348,6 @@ fn typed() -> anyhow::Result<Secret> {
     }
 }
 
-fn expiry(args: &CredentialValueArgs, now: DateTime<Utc>) -> anyhow::Result<Option<DateTime<Utc>>> {
-    args.expires.map(|lifetime| Ok(now + chrono::Duration::from_std(lifetime)?)).transpose()
-}
-
 fn public(credential: &Credential, now: DateTime<Utc>) -> Value {
     json!({
         "id": credential.id,
@@ -410,8 +370,4 @@ fn state(credential: &Credential, now: DateTime<Utc>) -> String {
         Some(end) => format!("until {}", moment(end)),
         None => "active".to_owned(),
     }
-}
-
-fn moment(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -21,29 +21,27 @@ use toolcrib_gateway::{
 };
 
 use crate::{
-    args::{ExplainArgs, Global},
+    args::ExplainArgs,
     client::Client,
     commands::keys,
+    context::Context,
     failure::{Exit, advised, usage},
     local::{self, Local},
     printer::Printer,
     settings::Settings,
     store,
+    text::member,
 };
 
-pub(crate) async fn run(
-    args: &ExplainArgs,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    let explanation = match Client::connect(global, printer)? {
-        Some(client) => remote(args, &client, printer).await?,
-        None => here(args, global, printer).await?,
+pub(crate) async fn run(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let explanation = match Client::connect(cx)? {
+        Some(client) => remote(args, &client, cx.printer).await?,
+        None => here(args, cx).await?,
     };
-    print(&explanation, args.tool.as_deref(), printer)?;
-    let outcome = explanation.get("outcome").and_then(Value::as_str).unwrap_or_default();
+    print(&explanation, args.tool.as_deref(), cx.printer)?;
+    let outcome = member(&explanation, "outcome");
     let passing = [Verdict::Allowed, Verdict::Depends, Verdict::NeedsApproval];
-    match passing.iter().any(|it| json!(it).as_str() == Some(outcome)) {
+    match passing.iter().any(|it| json!(it) == outcome) {
         true => Ok(Exit::Done),
         false => Ok(Exit::Failed),
     }
@@ -68,14 +66,11 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
     let query: Vec<(&str, &str)> = [tool, who, key].into_iter().flatten().collect();
     let explanation = client.get(&["v1", "explain"], &query).await?;
     // Suggests only names in the caller's own list.
-    if let (Some(tool), Some("unknown")) =
-        (args.tool.as_deref(), explanation.get("outcome").and_then(Value::as_str))
+    if let (Some(tool), "unknown") = (args.tool.as_deref(), member(&explanation, "outcome"))
         && let Ok(listed) = client.mcp_tools().await
     {
-        note_suggestion(
-            &suggest::did_you_mean(tool, listed.iter().map(|it| it.name.as_str())),
-            printer,
-        );
+        let known = listed.iter().map(|it| it.name.as_str());
+        note_suggestion(&suggest::did_you_mean(tool, known), printer);
     }
     Ok(explanation)
 }
@@ -87,26 +82,25 @@ fn note_suggestion(suggestion: &str, printer: Printer) {
     }
 }
 
-async fn here(args: &ExplainArgs, global: &Global, printer: Printer) -> anyhow::Result<Value> {
-    let arguments =
-        match &args.arguments_shape {
-            None => None,
-            Some(text) => Some(serde_json::from_str::<Value>(text).map_err(|_| {
-                usage("--arguments-shape must be JSON, such as '{\"path\": \"x\"}'")
-            })?),
-        };
-    let Settings { config, data_dir, .. } = Settings::load(global)?;
+async fn here(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Value> {
+    let arguments: Option<Value> = args
+        .arguments_shape
+        .as_deref()
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|_| usage("--arguments-shape must be JSON, such as '{\"path\": \"x\"}'"))?;
+    let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     let (who, identity) = identify(args, &config).await?;
-    let mut explanation = Local::start_forgetful(config, &data_dir, printer)
+    let mut explanation = Local::start_forgetful(config, &data_dir, cx.printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway, printer).await;
+            local::settle(gateway, cx.printer).await;
             let call = arguments
                 .as_ref()
                 .map(|arguments| CallContext { surface: &args.surface, arguments });
             let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
             if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), explanation.outcome) {
-                note_suggestion(&local::suggestion(gateway, tool), printer);
+                note_suggestion(&local::suggestion(gateway, tool), cx.printer);
             }
             Ok(explanation)
         })
@@ -125,7 +119,7 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
             Some(id) => id.clone(),
             None => PrincipalId::parse("somebody")?,
         };
-        let tenant = tenant(args)?;
+        let tenant = args.tenant.clone().map_or_else(|| TenantId::parse("default"), Ok)?;
         let roles = known_roles(config, &args.roles)?;
         let who = principal(id, tenant, &args.scopes, roles, config, AuthMethod::Operator);
         let message = "uses the given scopes and roles; no key was checked";
@@ -204,13 +198,6 @@ fn identity(key: &KeyRecord, config: &Config) -> Step {
     Step::new(StepName::Identity, result, message).with(details)
 }
 
-fn tenant(args: &ExplainArgs) -> anyhow::Result<TenantId> {
-    match &args.tenant {
-        Some(tenant) => Ok(tenant.clone()),
-        None => Ok(TenantId::parse("default")?),
-    }
-}
-
 fn known_roles<'a>(config: &Config, roles: &'a [String]) -> anyhow::Result<&'a [String]> {
     match roles.iter().find(|role| !config.roles.contains_key(*role)) {
         Some(role) => Err(keys::unknown_role(role, config)),
@@ -234,14 +221,11 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
     if printer.wants_json() {
         return printer.json(explanation);
     }
-    let text = |name: &str| explanation.get(name).and_then(Value::as_str).unwrap_or_default();
-    let grants: Vec<&str> = explanation
-        .get("grants")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let text = |name: &str| member(explanation, name);
+    let array = |name: &str| {
+        explanation.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    };
+    let grants: Vec<&str> = array("grants").iter().filter_map(Value::as_str).collect();
     let held = if grants.is_empty() { "nothing".to_owned() } else { grants.join(" ") };
     printer.foreign(&format!(
         "principal {} of tenant {}, holding {held}",
@@ -256,8 +240,8 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
             printer.foreign(&format!("tool {}", tool.unwrap_or_default()))?;
         }
     }
-    for step in explanation.get("steps").and_then(Value::as_array).into_iter().flatten() {
-        let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
+    for step in array("steps") {
+        let text = |name: &str| member(step, name);
         let line = format!("  {:<8}{:<10}{}", text("result"), text("step"), text("message"));
         printer.foreign(&line)?;
     }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use serde_json::Value;
 use toolcrib_conformance::table;
-use toolcrib_gateway::metrics::{MetricDescription, Metrics};
+use toolcrib_gateway::metrics::METRICS;
 
 use crate::{
     args::{Args, GenArgs},
@@ -24,13 +24,11 @@ const CHECKS: &str = "docs/reference/conformance.md";
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
+    let configuration = configuration::page(&toolcrib_gateway::config::schema());
     let mut files = vec![
         ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
         ("docs/reference/cli.md".to_owned(), reference()),
-        (
-            "docs/reference/configuration.md".to_owned(),
-            configuration::page(&toolcrib_gateway::config::schema()),
-        ),
+        ("docs/reference/configuration.md".to_owned(), configuration),
         ("docs/reference/metrics.md".to_owned(), metrics()),
         ("toolcrib.example.toml".to_owned(), EXAMPLE.to_owned()),
     ];
@@ -67,11 +65,10 @@ fn pretty(value: &Value) -> anyhow::Result<String> {
 fn reference() -> String {
     let mut root = Args::command().term_width(100).disable_help_subcommand(true);
     root.build();
-    let mut text =
-        "# Command line\n\nWith this page you look up a command and its options. It is the \
-                    output of `--help`, with the options of every command shown once. Made by \
-                    `cargo xtask gen`.\n"
-            .to_owned();
+    let mut text = "# Command line\n\nWith this page you look up a command and its options. It \
+                    is the output of `--help`, with the options of every command shown once. Made \
+                    by `cargo xtask gen`.\n"
+        .to_owned();
     section(&mut root, "toolcrib", &mut text);
     text
 }
@@ -100,15 +97,14 @@ fn section(command: &mut clap::Command, path: &str, text: &mut String) {
 const COMMON_OPTIONS: &str = "Options of every command:";
 
 fn metrics() -> String {
-    let mut text =
-        "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves OpenMetrics \
-                    text to keys with the scope `metrics:read`, or without a key with \
-                    `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, `_sum` and `_count`. Made by \
-                    `cargo xtask gen`.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
-            .to_owned();
-    for metric in Metrics::descriptions() {
-        let MetricDescription { name, kind, labels, meaning } = metric;
-        text.push_str(&format!("| `{name}` | {kind} | {labels} | {meaning} |\n"));
+    let mut text = "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves \
+                    OpenMetrics text to keys with the scope `metrics:read`, or without a key with \
+                    `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, \
+                    `_sum` and `_count`. Made by `cargo xtask gen`.\n\n\
+                    | Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
+        .to_owned();
+    for (name, kind, labels, meaning) in METRICS {
+        text.push_str(&format!("| `toolcrib_{name}` | {kind} | {labels} | {meaning} |\n"));
     }
     text
 }
@@ -136,6 +132,6 @@ mod tests {
         }
         assert!(!reference.contains("demo-upstream"));
         let common = reference.matches(COMMON_OPTIONS).count();
-        assert_eq!(common, 1, "the options of every command stand once");
+        assert_eq!(common, 1, "the options of every command are shown once");
     }
 }

@@ -12,11 +12,7 @@ pub(crate) fn run(args: &HashArgs, printer: Printer) -> anyhow::Result<Exit> {
         document = Redactor::default().value(&document);
     }
     let digest = canonical::digest(&document)?;
-    match printer.wants_json() {
-        true => {
-            printer.json(&json!({ "sha256": digest.to_string(), "redacted": !args.no_redact }))?
-        }
-        false => printer.line(digest)?,
-    }
+    let object = json!({ "sha256": digest.to_string(), "redacted": !args.no_redact });
+    printer.json_or_line(&object, digest)?;
     Ok(Exit::Done)
 }

@@ -3,7 +3,8 @@
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
@@ -20,32 +21,59 @@ use toolcrib_gateway::{
 use toolcrib_store::SqliteStore;
 
 use crate::{
-    args::{Global, KeyCreateArgs, KeysCommand},
+    args::{KeyCreateArgs, KeysCommand},
     client::Client,
+    context::Context,
     failure::{Exit, advised, usage},
     printer::Printer,
     settings::Settings,
-    store, table,
+    store,
+    table::{Column, Kind},
     target::Target,
+    text::member,
 };
 
-pub(crate) async fn run(
-    command: KeysCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+/// A new key, in the JSON form of the server.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CreatedKey {
+    /// The text of the key.
+    key: String,
+    #[serde(flatten)]
+    info: KeyInfo,
+    /// When the key that it replaces ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_key_ends_at: Option<String>,
+}
+
+const COLUMNS: &[Column<KeyInfo>] = &[
+    Column(Kind::Text, "name", |key| key.name.clone()),
+    Column(Kind::State, "state", |key| state(key, Utc::now())),
+    Column(Kind::Text, "principal", |key| key.principal.clone()),
+    Column(Kind::Wide, "tenant", |key| key.tenant.clone()),
+    Column(Kind::Text, "roles", |key| key.roles.join(" ")),
+    Column(Kind::Text, "scopes", |key| key.scopes.join(" ")),
+    Column(Kind::Wide, "used", |key| {
+        key.last_used_at.clone().unwrap_or_else(|| "never".to_owned())
+    }),
+    Column(Kind::Wide, "created", |key| key.created_at.clone()),
+    Column(Kind::Name, "id", |key| key.id.clone()),
+];
+
+pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Exit> {
     if let KeysCommand::Create(args) = &command {
         check(args)?;
     }
-    let target = match (Client::connect(global, printer)?, &command) {
+    let printer = cx.printer;
+    let target = match (Client::connect(cx)?, &command) {
         // The first key creates the store.
         (None, KeysCommand::Create(args)) => {
-            let config = Settings::load(global)?.config;
+            let config = Settings::load(&cx.global)?.config;
             check_grants(args, &config, printer)?;
             let store = store::open(&config)?;
             Target::Store(Box::new(config), store)
         }
-        (server, _) => Target::of(server, global)?,
+        (server, _) => Target::of(server, &cx.global)?,
     };
     let result = match command {
         KeysCommand::Create(args) => create(args, &target, printer).await,
@@ -54,7 +82,7 @@ pub(crate) async fn run(
         KeysCommand::Revoke { id } => revoke(&id, &target, printer).await,
     };
     target.close().await;
-    result
+    result.map(|()| Exit::Done)
 }
 
 /// Requires at least one role or scope: a key without any is almost always a mistake.
@@ -116,11 +144,10 @@ async fn here(store: &SqliteStore) -> anyhow::Result<Vec<KeyInfo>> {
 }
 
 async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
-    let response = client.get(&["v1", "keys"], &[]).await?;
-    Ok(serde_json::from_value(response.get("keys").cloned().unwrap_or(Value::Null))?)
+    client.get_member(&["v1", "keys"], &[], "keys").await
 }
 
-async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyhow::Result<Exit> {
+async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyhow::Result<()> {
     let principal = match args.principal {
         Some(principal) => principal,
         None => PrincipalId::parse(&args.name)
@@ -132,10 +159,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
         ));
     }
     let now = Utc::now();
-    let expires_at = match args.expires {
-        None => None,
-        Some(lifetime) => Some(now + chrono::Duration::from_std(lifetime)?),
-    };
+    let expires_at = args.expires.map(|lifetime| now + lifetime);
     match target {
         Target::Server(client) => {
             if args.tenant.is_some() {
@@ -153,13 +177,10 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
             if let (Some(end), Some(body)) = (expires_at, body.as_object_mut()) {
                 body.insert("expiresAt".to_owned(), json!(moment(end)));
             }
-            show_json(client.send(&["v1", "keys"], &body).await?, printer)
+            show(client.post(&["v1", "keys"], Some(&body)).await?, printer)
         }
         Target::Store(_, store) => {
-            let tenant = match args.tenant {
-                Some(tenant) => tenant,
-                None => TenantId::parse("default")?,
-            };
+            let tenant = args.tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
             if tenant.as_str() == TenantId::OPERATOR {
                 return Err(usage("the tenant `-` is the record's own; choose another name"));
             }
@@ -167,7 +188,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
             let request = KeyRequest { name, tenant, principal, roles, scopes, expires_at };
             let key = authn::new_key(request, now)?;
             store.insert(key.record.clone()).await.context("the key was not stored")?;
-            show(&key, None, printer)
+            show(created(&key, None)?, printer)
         }
     }
 }
@@ -177,15 +198,15 @@ async fn rotate(
     overlap: std::time::Duration,
     target: &Target,
     printer: Printer,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<()> {
     let now = Utc::now();
     let until = manage::end_of_overlap(now, overlap)
         .ok_or_else(|| usage("an overlap is at most 30 days"))?;
     let store = match target {
         Target::Server(client) => {
             let body = json!({ "overlapSeconds": overlap.as_secs() });
-            return match client.send(&["v1", "keys", id.as_str(), "rotate"], &body).await {
-                Ok(created) => show_json(created, printer),
+            return match client.post(&["v1", "keys", id.as_str(), "rotate"], Some(&body)).await {
+                Ok(created) => show(created, printer),
                 Err(error) => Err(refused(error, id, client).await),
             };
         }
@@ -206,61 +227,28 @@ async fn rotate(
             ));
         }
     }
-    show(&key, Some(old.expires_at.map_or(until, |end| end.min(until))), printer)
+    show(created(&key, Some(old.expires_at.map_or(until, |end| end.min(until))))?, printer)
 }
 
-async fn list(target: &Target, printer: Printer) -> anyhow::Result<Exit> {
+async fn list(target: &Target, printer: Printer) -> anyhow::Result<()> {
     let keys: Vec<KeyInfo> = match target {
         Target::Store(_, store) => here(store).await?,
         Target::Server(client) => there(client).await?,
     };
-    if printer.wants_json() {
-        printer.json(&keys)?;
-        return Ok(Exit::Done);
-    }
-    if keys.is_empty() {
-        printer.note("there are no keys; create one with `toolcrib keys create`");
-        return Ok(Exit::Done);
-    }
-    let rows = keys.into_iter().map(|key| {
-        let state = state(&key, Utc::now());
-        [
-            key.name,
-            state,
-            key.principal,
-            key.tenant,
-            key.roles.join(" "),
-            key.scopes.join(" "),
-            key.last_used_at.unwrap_or_else(|| "never".to_owned()),
-            key.created_at,
-            key.id,
-        ]
-    });
-    let head = [
-        table::text("name"),
-        table::state("state"),
-        table::text("principal"),
-        table::wide("tenant"),
-        table::text("roles"),
-        table::text("scopes"),
-        table::wide("used"),
-        table::wide("created"),
-        table::name("id"),
-    ];
-    printer.table(head, rows)?;
-    Ok(Exit::Done)
+    printer.list(COLUMNS, &keys, "there are no keys; create one with `toolcrib keys create`")
 }
 
-async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result<Exit> {
+async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result<()> {
     let (at, note) = match target {
         Target::Server(client) => {
             let response = match client.delete(&["v1", "keys", id.as_str()]).await {
                 Ok(response) => response,
                 Err(error) => return Err(refused(error, id, client).await),
             };
-            let at =
-                response.get("revokedAt").and_then(Value::as_str).unwrap_or_default().to_owned();
-            (at, "revoked; the server refuses it from now on")
+            (
+                member(&response, "revokedAt").to_owned(),
+                "revoked; the server refuses it from now on",
+            )
         }
         Target::Store(_, store) => {
             let now = Utc::now();
@@ -271,51 +259,36 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
             (moment(now), "revoked; running servers refuse it within a second")
         }
     };
-    match printer.wants_json() {
-        true => printer.json(&json!({ "id": id, "revokedAt": at }))?,
-        false => printer.note(note),
-    }
-    Ok(Exit::Done)
+    printer.json_or_note(&json!({ "id": id, "revokedAt": at }), note)
 }
 
-/// Prints a key that was created in the store; `until` is the end of the rotated key.
-fn show(key: &NewKey, until: Option<Timestamp>, printer: Printer) -> anyhow::Result<Exit> {
-    let mut created = Map::new();
-    created.insert("id".to_owned(), json!(key.record.id));
-    created.insert("key".to_owned(), json!(key.text.expose()));
-    if let Value::Object(rest) = serde_json::to_value(KeyInfo::from(&key.record))? {
-        created.extend(rest);
-    }
-    if let Some(until) = until {
-        created.insert("oldKeyEndsAt".to_owned(), json!(moment(until)));
-    }
-    show_json(Value::Object(created), printer)
+/// Returns the JSON form of a key that was created in the store; `until` is the end of the rotated
+/// key.
+fn created(key: &NewKey, until: Option<Timestamp>) -> anyhow::Result<Value> {
+    let (text, info) = (key.text.expose().to_owned(), KeyInfo::from(&key.record));
+    Ok(serde_json::to_value(CreatedKey { key: text, info, old_key_ends_at: until.map(moment) })?)
 }
 
 /// Prints a created key in the JSON form of the server.
-fn show_json(created: Value, printer: Printer) -> anyhow::Result<Exit> {
+fn show(created: Value, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        printer.json(&created)?;
-        return Ok(Exit::Done);
+        return printer.json(&created);
     }
-    let text = |name: &str| created.get(name).and_then(Value::as_str).unwrap_or_default();
-    if text("key").is_empty() {
+    let Ok(CreatedKey { key, info, old_key_ends_at }) = serde_json::from_value(created) else {
         return Err(advised(
             "the server returned no key",
             "is this the address of a toolcrib server?",
         ));
-    }
+    };
+    let KeyInfo { id, principal, tenant, replaces, .. } = info;
     printer.note(format_args!(
-        "key {} of principal {} in tenant {}; this is the only time its text is shown:",
-        text("id"),
-        text("principal"),
-        text("tenant")
+        "key {id} of principal {principal} in tenant {tenant}; this is the only time its text is \
+         shown:"
     ));
-    if let Some(end) = created.get("oldKeyEndsAt").and_then(Value::as_str) {
-        printer.note(format_args!("key {} works until {end}", text("replaces")));
+    if let Some(end) = old_key_ends_at {
+        printer.note(format_args!("key {} works until {end}", replaces.unwrap_or_default()));
     }
-    printer.line(text("key"))?;
-    Ok(Exit::Done)
+    printer.line(key)
 }
 
 fn state(key: &KeyInfo, now: DateTime<Utc>) -> String {

@@ -3,18 +3,23 @@
 use std::{pin::pin, sync::Arc};
 
 use toolcrib_core::{credential::Secret, principal::Principal};
-use toolcrib_gateway::{CatalogScope, Gateway, authn::Accepted, config::McpConfig};
+use toolcrib_gateway::{CatalogScope, Gateway, authn::AcceptedCredentials, config::McpConfig};
 
 use crate::{
-    args::{Global, McpArgs},
+    args::McpArgs,
+    context::Context,
     failure::{Advise as _, Exit},
     local::{self, Local},
     printer::Printer,
     settings::{self, Settings},
 };
 
-pub(crate) async fn run(args: McpArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
+pub(crate) async fn run(
+    args: McpArgs,
+    Context { global, printer }: &Context,
+) -> anyhow::Result<Exit> {
     settings::no_url(global, "`toolcrib mcp` works")?;
+    let printer = *printer;
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
     let config = settings.config.mcp.clone();
@@ -38,10 +43,14 @@ async fn serve(
         return Err(local::no_toolset(name, &gateway.config()));
     }
     let principal: Arc<Principal> = match key {
-        Some(key) => gateway.authenticator().identify(key.expose(), Accepted::Usual).await.advise(
-            "the key is not accepted",
-            "`toolcrib keys list` shows the keys of this store",
-        )?,
+        Some(key) => gateway
+            .authenticator()
+            .identify(key.expose(), AcceptedCredentials::Usual)
+            .await
+            .advise(
+                "the key is not accepted",
+                "`toolcrib keys list` shows the keys of this store",
+            )?,
         None => Arc::new(local::operator(args.tenant, args.scopes)?),
     };
     let mut interrupted = pin!(local::interrupted());

@@ -3,25 +3,24 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_core::source::pack::PackVerification;
 use toolcrib_sources::{InstalledPack, Library, PackError, PackReport, inspect};
 
 use crate::{
-    args::{Global, PackTrust, PackWord, PacksCommand},
+    args::{PackSelector, PackTrust, PacksCommand},
+    context::Context,
     failure::{Exit, advised},
     printer::Printer,
     settings::{self, Settings},
-    table,
+    table::{Column, Kind},
+    text::member,
 };
 
-pub(crate) async fn run(
-    command: PacksCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    settings::no_url(global, "packs are managed")?;
-    let library = settings::library(&Settings::load(global)?.data_dir);
+pub(crate) async fn run(command: PacksCommand, cx: &Context) -> anyhow::Result<Exit> {
+    settings::no_url(&cx.global, "packs are managed")?;
+    let library = settings::library(&Settings::load(&cx.global)?.data_dir);
+    let printer = cx.printer;
     // Reading, hashing and compiling would block the async runtime.
     tokio::task::spawn_blocking(move || match command {
         PacksCommand::Add { pack, integrity, trust } => {
@@ -57,44 +56,31 @@ fn add(
     Ok(Exit::Done)
 }
 
+const COLUMNS: &[Column<Value>] = &[
+    Column(Kind::Name, "name", |pack| member(pack, "name").to_owned()),
+    Column(Kind::Name, "version", |pack| member(pack, "version").to_owned()),
+    Column(Kind::Text, "from", |pack| match pack.get("bundled") {
+        Some(_) => "part of this program".to_owned(),
+        None => member(pack, "resolved").to_owned(),
+    }),
+    Column(Kind::Text, "integrity", |pack| member(pack, "integrity").to_owned()),
+];
+
 fn list(library: &Library, printer: Printer) -> anyhow::Result<Exit> {
-    const BUNDLED: &str = "part of this program";
-    let installed = library.list()?;
-    let bundled = library.list_bundled()?;
-    if printer.wants_json() {
-        let all: Vec<_> = installed
-            .iter()
-            .map(|pack| {
-                json!({ "name": pack.name, "version": pack.version, "resolved": pack.resolved,
-                        "integrity": pack.integrity })
-            })
-            .chain(bundled.iter().map(
-                |(name, version)| json!({ "name": name, "version": version, "bundled": true }),
-            ))
-            .collect();
-        printer.json(&all)?;
-        return Ok(Exit::Done);
-    }
-    let rows = installed
-        .into_iter()
-        .map(|pack| [pack.name, pack.version, pack.resolved, pack.integrity])
-        .chain(
-            bundled
-                .into_iter()
-                .map(|(name, version)| [name, version, BUNDLED.to_owned(), String::new()]),
-        );
-    let head = [
-        table::name("name"),
-        table::name("version"),
-        table::text("from"),
-        table::text("integrity"),
-    ];
-    printer.table(head, rows)?;
+    let installed = library.list()?.into_iter().map(|pack| {
+        let InstalledPack { name, version, resolved, integrity, .. } = pack;
+        json!({ "name": name, "version": version, "resolved": resolved, "integrity": integrity })
+    });
+    let bundled = library.list_bundled()?.into_iter();
+    let bundled =
+        bundled.map(|(name, version)| json!({ "name": name, "version": version, "bundled": true }));
+    let all: Vec<Value> = installed.chain(bundled).collect();
+    printer.list(COLUMNS, &all, "there are no packs")?;
     Ok(Exit::Done)
 }
 
-fn remove(library: &Library, pack: PackWord, printer: Printer) -> anyhow::Result<Exit> {
-    let PackWord::Name { name, version } = pack else {
+fn remove(library: &Library, pack: PackSelector, printer: Printer) -> anyhow::Result<Exit> {
+    let PackSelector::Name { name, version } = pack else {
         return Err(advised(
             "expected the name of an installed pack",
             "`toolcrib packs list` shows the names",
@@ -114,17 +100,17 @@ fn remove(library: &Library, pack: PackWord, printer: Printer) -> anyhow::Result
 
 fn verify(
     library: &Library,
-    pack: Option<PackWord>,
+    pack: Option<PackSelector>,
     trust: &PackTrust,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let packs = match pack {
-        Some(PackWord::Path(path)) => {
+        Some(PackSelector::Path(path)) => {
             let verification = PackVerification { integrity: None, keys: trust.keys.clone() };
             show(&inspect(&path, &verification)?, printer)?;
             return Ok(Exit::Done);
         }
-        Some(PackWord::Name { name, version }) => {
+        Some(PackSelector::Name { name, version }) => {
             let pack = library.find(&name, version.as_deref())?;
             show(&library.verify(&pack, &trust.keys)?, printer)?;
             return Ok(Exit::Done);

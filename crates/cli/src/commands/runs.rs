@@ -9,13 +9,14 @@ use toolcrib_core::{
 };
 use toolcrib_store::{SealKeys, SqliteStore};
 
-use super::audit;
+use super::audit::event_line;
 use crate::{
-    args::{Global, RunListArgs, RunsCommand},
+    args::{RunListArgs, RunsCommand},
     client::Client,
+    context::Context,
     failure::{Exit, advised, usage},
     printer::Printer,
-    table,
+    table::{Column, Kind},
     target::Target,
 };
 
@@ -38,12 +39,21 @@ struct WorkflowRun {
     ended_at: Option<String>,
 }
 
-pub(crate) async fn run(
-    command: RunsCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    let target = Target::open(global, printer)?;
+const COLUMNS: &[Column<WorkflowRun>] = &[
+    Column(Kind::Text, "workflow", |run| run.tool_id.clone()),
+    Column(Kind::State, "state", |run| match &run.code {
+        Some(code) => format!("{} ({code})", run.state),
+        None => run.state.clone(),
+    }),
+    Column(Kind::Text, "principal", |run| run.principal.clone()),
+    Column(Kind::Time, "started", |run| run.started_at.clone()),
+    Column(Kind::Time, "ended", |run| run.ended_at.clone().unwrap_or_default()),
+    Column(Kind::Name, "run", |run| run.run_id.clone()),
+];
+
+pub(crate) async fn run(command: RunsCommand, cx: &Context) -> anyhow::Result<Exit> {
+    let target = Target::open(cx)?;
+    let printer = cx.printer;
     let result = match &command {
         RunsCommand::List(args) => list(args, &target, printer).await,
         RunsCommand::Show { run } => show(run, &target, printer).await,
@@ -57,31 +67,24 @@ async fn list(args: &RunListArgs, target: &Target, printer: Printer) -> anyhow::
     let runs = match target {
         Target::Store(_, store) => {
             let query = RunQuery {
-                tenant: args.tenant.clone(),
+                tenant: args.page.tenant.clone(),
                 state: args.state,
-                limit: usize::try_from(args.lines)?,
+                limit: usize::try_from(args.page.lines)?,
                 ..RunQuery::default()
             };
             read_store(store, query).await?
         }
-        Target::Server(_) if args.tenant.is_some() => {
+        Target::Server(_) if args.page.tenant.is_some() => {
             return Err(usage("a server lists only the runs of the key's tenant; omit --tenant"));
         }
         Target::Server(client) => {
-            let lines = args.lines.to_string();
+            let lines = args.page.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
             fetch(client, &query).await?
         }
     };
-    if printer.wants_json() {
-        return printer.json(&runs);
-    }
-    if runs.is_empty() {
-        printer.note("no runs");
-        return Ok(());
-    }
-    table(&runs, printer)
+    printer.list(COLUMNS, &runs, "there are no runs")
 }
 
 async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<()> {
@@ -95,9 +98,8 @@ async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<
         }
         Target::Server(client) => {
             let runs = fetch(client, &[("runId", run.as_str())]).await?;
-            let mut body = client.get(&["v1", "runs", run.as_str(), "events"], &[]).await?;
-            let events = body.get_mut("events").map(Value::take).unwrap_or_default();
-            let events: Vec<RunEvent> = serde_json::from_value(events)?;
+            let path = ["v1", "runs", run.as_str(), "events"];
+            let events: Vec<RunEvent> = client.get_member(&path, &[], "events").await?;
             (runs, events)
         }
     };
@@ -107,9 +109,9 @@ async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<
     if printer.wants_json() {
         return printer.json(&json!({ "runs": runs, "events": events }));
     }
-    table(&runs, printer)?;
+    printer.table(COLUMNS, &runs)?;
     printer.line("")?;
-    events.iter().try_for_each(|event| printer.line(audit::told(event)))
+    events.iter().try_for_each(|event| printer.line(event_line(event, None)))
 }
 
 async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<()> {
@@ -130,20 +132,17 @@ async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Resul
             cancelled
         }
         Target::Server(client) => {
-            let body = client.post(&["v1", "runs", run.as_str(), "cancel"]).await?;
+            let body = client.post(&["v1", "runs", run.as_str(), "cancel"], None).await?;
             let count = body.get("cancelled").and_then(Value::as_u64);
             usize::try_from(count.unwrap_or_default())?
         }
     };
-    if printer.wants_json() {
-        return printer.json(&json!({ "runId": run, "cancelled": cancelled }));
-    }
-    match cancelled {
-        0 => printer.note("no workflow of this run is running"),
-        1 => printer.note("cancelling one workflow"),
-        count => printer.note(format_args!("cancelling {count} workflows")),
-    }
-    Ok(())
+    let note = match cancelled {
+        0 => "no workflow of this run is running".to_owned(),
+        1 => "cancelling one workflow".to_owned(),
+        count => format!("cancelling {count} workflows"),
+    };
+    printer.json_or_note(&json!({ "runId": run, "cancelled": cancelled }), note)
 }
 
 async fn read_store(store: &SqliteStore, query: RunQuery) -> anyhow::Result<Vec<WorkflowRun>> {
@@ -152,37 +151,9 @@ async fn read_store(store: &SqliteStore, query: RunQuery) -> anyhow::Result<Vec<
 }
 
 async fn fetch(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<WorkflowRun>> {
-    let mut body = client.get(&["v1", "runs"], query).await?;
-    let runs = body.get_mut("runs").map(Value::take).unwrap_or_default();
-    Ok(serde_json::from_value(runs)?)
+    client.get_member(&["v1", "runs"], query, "runs").await
 }
 
 fn unknown() -> anyhow::Error {
     advised("no workflow run with this id", "list the runs with `toolcrib runs list`")
-}
-
-fn table(runs: &[WorkflowRun], printer: Printer) -> anyhow::Result<()> {
-    let rows = runs.iter().map(|run| {
-        let state = match &run.code {
-            Some(code) => format!("{} ({code})", run.state),
-            None => run.state.clone(),
-        };
-        [
-            run.tool_id.clone(),
-            state,
-            run.principal.clone(),
-            run.started_at.clone(),
-            run.ended_at.clone().unwrap_or_default(),
-            run.run_id.clone(),
-        ]
-    });
-    let head = [
-        table::text("workflow"),
-        table::state("state"),
-        table::text("principal"),
-        table::time("started"),
-        table::time("ended"),
-        table::name("run"),
-    ];
-    printer.table(head, rows)
 }

@@ -3,7 +3,6 @@
 //! Invariant: a changed configuration that is invalid or has become empty is rejected as a whole.
 
 mod changes;
-pub(super) mod lock;
 
 use std::{future::Future, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
 
@@ -13,6 +12,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
+    task::{JoinError, JoinHandle},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -23,21 +23,23 @@ use toolcrib_gateway::{
     config::Config,
 };
 use toolcrib_sources::Deliveries;
+use toolcrib_store::SqliteStore;
 use toolcrib_tasks::Policy;
 
 use crate::{
-    args::{Global, ServeArgs},
+    args::ServeArgs,
+    context::Context,
     demo::{self, Demo},
     failure::{Advise as _, Exit, advised},
     local,
-    preflight::{self, not_kept},
+    lock::Lock,
+    preflight::{self, Ready, not_kept},
     printer::Printer,
     settings::{self, Settings},
     signing, store,
 };
 
 use changes::Watch;
-use lock::Lock;
 
 /// The warning at each start with the test routes.
 const TEST_ROUTES: &str = "--test-routes: /v1/host/sample is served, where every caller with a key can record \
@@ -54,28 +56,18 @@ const FORCED_LIMIT: Duration = Duration::from_secs(8);
 /// How long to wait for the tools of all sources before idle roles are reported.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) async fn run(
-    args: &ServeArgs,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let printer = cx.printer;
     let demo = match args.demo {
-        true => Some(Demo::new(global, printer).await?),
+        true => Some(Demo::new(cx).await?),
         false => None,
     };
-    let mut settings = match &demo {
-        Some(demo) => demo.settings()?,
-        None => load(global, printer)?,
-    };
-    if let Some(listen) = args.listen {
-        settings.config.server.listen = listen;
-    }
-    settings.config.test_routes = args.test_routes;
-    let config = settings.config.clone();
-    let ready = preflight::check(&config, &settings.data_dir).await;
+    let settings = configure(args, demo.as_ref(), cx)?;
+    let config = &settings.config;
+    let ready = preflight::check(config, &settings.data_dir).await;
     let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
     if config.test_routes {
-        check_test_routes(&config, toolcrib::HAS_TEST_ROUTES)?;
+        check_test_routes(config, toolcrib::HAS_TEST_ROUTES)?;
         printer.warning(TEST_ROUTES);
     }
     if let Err(problem) = toolcrib_sources::raise_file_limit() {
@@ -85,9 +77,8 @@ pub(crate) async fn run(
     // Precedes the port, so that a second start of the same server reports the lock.
     let early = Lock::take(&settings)?;
     let listener = bind(config.server.listen, args)?;
-    let address = listener.local_addr()?;
 
-    let store = store::open(&config)?;
+    let store = store::open(config)?;
     // At the first start, opening the store has created the directory of the lock file.
     let _lock = match early {
         Some(lock) => Some(lock),
@@ -96,6 +87,58 @@ pub(crate) async fn run(
     if let Some(demo) = &demo {
         demo.write_workflows()?;
     }
+    let (gateway, audit) = start(&settings, ready, &store, printer).await?;
+
+    // The store cannot work without its writer thread, which only a restart replaces.
+    let (closing, writer) = (CancellationToken::new(), store.clone());
+    gateway.tasks().spawn("store", Policy::Essential, closing.clone(), move || {
+        let writer = writer.clone();
+        async move { writer.ended().await }
+    });
+    let address = listener.local_addr()?;
+    let (stop, stopped) = watch::channel(false);
+    let router = toolcrib::router(gateway.clone(), config);
+    let mut server: ServerTask = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
+    let greeted = match &demo {
+        Some(demo) => demo.greet(&gateway, &store, address, printer).await,
+        None => Ok(()),
+    };
+    report_idle_roles(&gateway);
+
+    // From here on, all paths close the sources and the store.
+    let mut reloader = Reloader::new(&gateway, &audit, settings, args, cx);
+    let greeted =
+        greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
+    let served = match greeted {
+        Ok(()) => supervise(&mut server, &mut signals, &mut reloader).await,
+        Err(error) => Err(error),
+    };
+    drop(reloader);
+    stop.send_replace(true);
+    closing.cancel();
+    let cut = CancellationToken::new();
+    let ending = async {
+        end(server, &cut).await;
+        gateway.close().await;
+        // Signs also the events that closing the gateway has recorded.
+        audit.close().await;
+        store.close().await;
+    };
+    match end_in_time(ending, &cut, async || signals.end().await).await {
+        true => served.map(|()| Exit::Done),
+        // Recorded events are durable, and the next start closes open calls and sessions.
+        false => served.map(|()| Exit::Failed),
+    }
+}
+
+/// Recovers the store, and starts a gateway on it with the tasks of the record.
+async fn start(
+    settings: &Settings,
+    ready: Ready,
+    store: &SqliteStore,
+    printer: Printer,
+) -> anyhow::Result<(Gateway, AuditTasks)> {
+    let config = &settings.config;
     let closed = store.recover(Utc::now()).await?;
     if closed > 0 {
         printer.note(format_args!(
@@ -108,10 +151,10 @@ pub(crate) async fn run(
     let credentials = store.credentials(keys.clone());
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
     let library = settings::library(&settings.data_dir);
-    let stores = store::seams(&store, keys.clone(), keys);
+    let stores = store::seams(store, keys.clone(), keys);
     let (signer, key_may_be_new) = match ready.signing_key {
         Some(key) => (key, config.record.signing_key.is_some()),
-        None => signing::key(&config).await?,
+        None => signing::key(config).await?,
     };
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
 
@@ -121,93 +164,58 @@ pub(crate) async fn run(
     let parts = Parts {
         store: Arc::new(store.clone()),
         signer: Arc::new(signer),
-        witness: Arc::new(signing::witness(&config)),
+        witness: Arc::new(signing::witness(config)),
         key_may_be_new,
         deliveries,
     };
-    let audit = match gateway.start_audit(parts, &config.record).await {
-        Ok(audit) => audit,
+    match gateway.start_audit(parts, &config.record).await {
+        Ok(audit) => Ok((gateway, audit)),
         Err(problem) => {
             gateway.close().await;
             store.close().await;
-            return Err(not_kept(&problem));
+            Err(not_kept(&problem))
         }
-    };
+    }
+}
 
-    let mut text = settings.text.clone();
-    // The store cannot work without its writer thread, which only a restart replaces.
-    let essential = gateway.tasks().clone();
-    let (closing, writer) = (CancellationToken::new(), store.clone());
-    essential.spawn("store", Policy::Essential, closing.clone(), move || {
-        let writer = writer.clone();
-        async move { writer.ended().await }
-    });
-
-    let (stop, stopped) = watch::channel(false);
-    let router = toolcrib::router(gateway.clone(), &config);
-    let mut server = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
-    let greeted = match &demo {
-        Some(demo) => demo.greet(&gateway, &store, address, printer).await,
-        None => Ok(()),
-    };
-    let greeted =
-        greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
-
-    report_idle_roles(&gateway);
-    let mut watch = match &demo {
-        Some(_) => Watch::nothing(),
-        None => {
-            let usual = Path::new(settings::DEFAULT_FILE);
-            let file = global.config.as_deref().unwrap_or(usual);
-            Watch::start(file, settings.text.as_deref(), gateway.tasks())
-        }
-    };
-
-    // From here on, all paths close the sources and the store.
-    let served = match greeted {
-        Ok(()) => loop {
-            tokio::select! {
-                ended = &mut server => break flat(ended),
-                task = essential.fatal() => break Err(advised(
-                    format!("the background task `{task}`, which the server requires, ended"),
-                    "see the log for the cause, and restart the server",
-                )),
-                action = signals.next() => match action {
-                    Action::End => break Ok(()),
-                    Action::Reload => {
-                        watch.look();
-                        reload(&gateway, &audit, &config, &mut text, args, global, printer).await;
-                    }
-                },
-                () = watch.changed() => {
-                    reload(&gateway, &audit, &config, &mut text, args, global, printer).await;
+/// Waits until the server is to end: by a signal, or because it or an essential task has ended.
+/// Reloads the configuration on SIGHUP and when its file changes.
+async fn supervise(
+    server: &mut ServerTask,
+    signals: &mut Signals,
+    reloader: &mut Reloader<'_>,
+) -> anyhow::Result<()> {
+    let essential = reloader.gateway.tasks();
+    loop {
+        tokio::select! {
+            ended = &mut *server => return flat(ended),
+            task = essential.fatal() => return Err(advised(
+                format!("the background task `{task}`, which the server requires, ended"),
+                "see the log for the cause, and restart the server",
+            )),
+            action = signals.next() => match action {
+                Action::End => return Ok(()),
+                Action::Reload => {
+                    reloader.watch.look();
+                    reloader.reload().await;
                 }
-            }
-        },
-        Err(error) => Err(error),
-    };
-    stop.send_replace(true);
-    closing.cancel();
-    let cut = CancellationToken::new();
-    let ending = async {
-        if !server.is_finished() {
-            tracing::info!("shutting down; a second signal aborts running requests");
-            tokio::select! {
-                ended = &mut server => if let Err(error) = flat(ended) {
-                    tracing::warn!("the server ended with an error: {error:#}");
-                },
-                () = cut.cancelled() => server.abort(),
-            }
+            },
+            () = reloader.watch.changed() => reloader.reload().await,
         }
-        gateway.close().await;
-        // Signs also the events that closing the gateway has recorded.
-        audit.close().await;
-        store.close().await;
-    };
-    match end_in_time(ending, &cut, async || signals.end().await).await {
-        true => served.map(|()| Exit::Done),
-        // Recorded events are durable, and the next start closes open calls and sessions.
-        false => served.map(|()| Exit::Failed),
+    }
+}
+
+/// Waits for the running requests of the server; aborts them when `cut` is cancelled.
+async fn end(mut server: ServerTask, cut: &CancellationToken) {
+    if server.is_finished() {
+        return;
+    }
+    tracing::info!("shutting down; a second signal aborts running requests");
+    tokio::select! {
+        ended = &mut server => if let Err(error) = flat(ended) {
+            tracing::warn!("the server ended with an error: {error:#}");
+        },
+        () = cut.cancelled() => server.abort(),
     }
 }
 
@@ -240,7 +248,20 @@ async fn end_in_time(
     }
 }
 
-fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
+/// Returns the configuration of the demo or of the file, with the options of the command line.
+fn configure(args: &ServeArgs, demo: Option<&Demo>, cx: &Context) -> anyhow::Result<Settings> {
+    let mut settings = match demo {
+        Some(demo) => demo.settings()?,
+        None => load(cx)?,
+    };
+    if let Some(listen) = args.listen {
+        settings.config.server.listen = listen;
+    }
+    settings.config.test_routes = args.test_routes;
+    Ok(settings)
+}
+
+fn load(Context { global, printer }: &Context) -> anyhow::Result<Settings> {
     let settings = Settings::load_complete(global)?;
     if settings::file(global).is_none() {
         printer.note("there is no configuration here, so there are no tools; `toolcrib serve --demo` has some");
@@ -307,55 +328,77 @@ fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Reads the configuration file and applies it; on failure prints the error and changes nothing.
-///
-/// `started` is the configuration of the start, `text` the file content in force.
-async fn reload(
-    gateway: &Gateway,
-    audit: &AuditTasks,
-    started: &Config,
-    text: &mut Option<String>,
-    args: &ServeArgs,
-    global: &Global,
-    printer: Printer,
-) {
-    if args.demo {
-        printer.note("a demo has no configuration to read again");
-        return;
+/// Applies changes of the configuration file.
+struct Reloader<'a> {
+    gateway: &'a Gateway,
+    audit: &'a AuditTasks,
+    /// The configuration of the start.
+    started: Config,
+    /// The content of the file in force.
+    text: Option<String>,
+    watch: Watch,
+    args: &'a ServeArgs,
+    cx: &'a Context,
+}
+
+impl<'a> Reloader<'a> {
+    fn new(
+        gateway: &'a Gateway,
+        audit: &'a AuditTasks,
+        Settings { config: started, text, .. }: Settings,
+        args: &'a ServeArgs,
+        cx: &'a Context,
+    ) -> Self {
+        let default = Path::new(settings::DEFAULT_FILE);
+        let file = cx.global.config.as_deref().unwrap_or(default);
+        let watch = match args.demo {
+            true => Watch::nothing(),
+            false => Watch::start(file, text.as_deref(), gateway.tasks()),
+        };
+        Self { gateway, audit, started, text, watch, args, cx }
     }
-    let taken = async {
-        let mut fresh = Settings::reload(global)?;
-        if let Some(listen) = args.listen {
+
+    /// Reads the configuration file and applies it; on failure prints the error and changes nothing.
+    async fn reload(&mut self) {
+        let printer = self.cx.printer;
+        if self.args.demo {
+            printer.note("a demo has no configuration to read again");
+            return;
+        }
+        match self.apply().await {
+            Ok(fresh) => {
+                self.text = fresh.text;
+                let fresh = fresh.config;
+                for section in fixed_at_start(&self.started, &fresh) {
+                    printer.warning(format_args!("[{section}] changed; that takes a restart"));
+                }
+                for warning in settings::warnings(&fresh) {
+                    printer.warning(warning);
+                }
+                report_idle_roles(self.gateway);
+                printer.note("the configuration was read again and is in force");
+            }
+            Err(error) => printer
+                .error(&error.context("the configuration was not applied; the old one stays")),
+        }
+    }
+
+    /// Reads and applies the configuration, and returns it. On failure, changes nothing.
+    async fn apply(&self) -> anyhow::Result<Settings> {
+        let mut fresh = Settings::reload(&self.cx.global)?;
+        if let Some(listen) = self.args.listen {
             fresh.config.server.listen = listen;
         }
-        let old = gateway.config();
-        if !args.allow_empty {
-            not_emptied(&old, text.as_deref(), &fresh)?;
+        let old = self.gateway.config();
+        if !self.args.allow_empty {
+            not_emptied(&old, self.text.as_deref(), &fresh)?;
         }
-        audit.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
-        if let Err(error) = gateway.apply(fresh.config.clone()).await {
-            audit.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
+        self.audit.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
+        if let Err(error) = self.gateway.apply(fresh.config.clone()).await {
+            self.audit.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
             return Err(error.into());
         }
-        anyhow::Ok(fresh)
-    };
-    match taken.await {
-        Ok(fresh) => {
-            *text = fresh.text;
-            let fresh = fresh.config;
-            for section in fixed_at_start(started, &fresh) {
-                printer.warning(format_args!("[{section}] changed; that takes a restart"));
-            }
-            for warning in settings::warnings(&fresh) {
-                printer.warning(warning);
-            }
-            report_idle_roles(gateway);
-            printer.note("the configuration was read again and is in force");
-        }
-        Err(error) => {
-            printer
-                .error(&error.context("the configuration was not taken over; the old one stays"));
-        }
+        Ok(fresh)
     }
 }
 
@@ -381,22 +424,22 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let server = |it: &Config| format!("{:?}", it.server);
     let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
-    let mounts = |it: &Config| (it.otc, it.mcp.clone(), it.openwop.list_body);
+    let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
     let sections = [
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
         ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),
-        ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
+        ("otc], [oxp], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];
     sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }
 
-fn flat<E>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> anyhow::Result<()>
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
+/// The task that serves HTTP.
+type ServerTask = JoinHandle<std::io::Result<()>>;
+
+fn flat(ended: Result<std::io::Result<()>, JoinError>) -> anyhow::Result<()> {
     ended.context("the server task failed")?.context("the server ended")
 }
 

@@ -1,199 +1,106 @@
 //! `sources list|check|logs`: the status of the sources, in this process or on a running server.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use toolcrib_core::{id::TenantId, source::SourceState, suggest};
-use toolcrib_gateway::Gateway;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toolcrib_core::{
+    id::TenantId,
+    source::{SourceState, StderrLine},
+    suggest,
+};
+use toolcrib_gateway::{
+    BreakerReport, BreakerState, Gateway, QuotaReport, SourceLoad, SourceReport, ToolsetReport,
+};
 
 use crate::{
-    args::{Global, SourcesCommand},
+    args::SourcesCommand,
     client::Client,
+    context::Context,
     failure::{Exit, advised},
     local::{self, Local},
     printer::Printer,
     settings::Settings,
-    table,
+    table::{Column, Kind},
+    text::rfc3339,
 };
 
 /// Limit of stderr lines printed for a failed source.
 const SHOWN_LINES: usize = 10;
 
-/// The printed members of a source in `GET /v1/sources`.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct SourceStatus {
-    id: String,
-    kind: String,
-    state: String,
-    detail: Option<String>,
-    since: String,
-    restarts: u64,
-    tools: u64,
+/// The response of `GET /v1/sources`, and what only the operator sees.
+#[derive(Deserialize)]
+struct Status {
+    sources: Vec<SourceReport>,
     #[serde(default)]
-    quarantined: u64,
-    /// Running calls, and calls refused by limits.
-    #[serde(default)]
-    load: Load,
-    #[serde(default)]
-    breaker: Breaker,
-    /// Failures of its background tasks, each of which was restarted.
-    #[serde(default)]
-    task_failures: u64,
-    discovered_at: Option<String>,
-    problems: Vec<String>,
+    toolsets: Vec<ToolsetReport>,
+    /// The quota of the caller.
+    quota: Option<QuotaReport>,
+    /// The unresolved entries of each toolset, by its name.
+    #[serde(skip)]
+    references: BTreeMap<String, Vec<String>>,
+    /// The last stderr lines of each source that is not ready. For a server, `sources logs`
+    /// requests them.
+    #[serde(skip)]
+    stderr: Option<BTreeMap<String, Vec<StderrLine>>>,
 }
 
-/// The quota of the caller.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Quota {
-    used: u64,
-    limit: u64,
-    resets_at: String,
-}
+const SOURCE_COLUMNS: &[Column<SourceReport>] = &[
+    Column(Kind::Name, "source", |it| it.id.to_string()),
+    Column(Kind::Text, "kind", |it| it.kind.to_string()),
+    Column(Kind::State, "state", |it| state(it.status.state).to_owned()),
+    Column(Kind::Name, "tools", |it| it.tools.to_string()),
+    Column(Kind::Wide, "quarantined", |it| it.quarantined.to_string()),
+    Column(Kind::Wide, "running", |it| format!("{}/{}", it.load.running, it.load.max_concurrency)),
+    Column(Kind::Wide, "refused", |it| refused_calls(&it.load).to_string()),
+    Column(Kind::State, "breaker", |it| breaker(&it.breaker)),
+    Column(Kind::Name, "problems", |it| it.problems.len().to_string()),
+    Column(Kind::Wide, "restarts", |it| it.status.restarts.to_string()),
+    Column(Kind::Wide, "since", |it| rfc3339(it.status.since)),
+    Column(Kind::Text, "detail", |it| it.status.detail.clone().unwrap_or_default()),
+];
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Load {
-    running: u64,
-    max_concurrency: u64,
-    rates: Vec<String>,
-    refused_by_rate: u64,
-    refused_by_quota: u64,
-    refused_by_breaker: u64,
-}
+const TOOLSET_COLUMNS: &[Column<ToolsetReport>] = &[
+    Column(Kind::Name, "toolset", |it| it.name.clone()),
+    Column(Kind::Name, "tools", |it| it.tools.to_string()),
+    Column(Kind::Name, "unresolved", |it| it.unresolved.to_string()),
+    Column(Kind::Text, "title", |it| it.title.clone().unwrap_or_default()),
+];
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Breaker {
-    state: String,
-    failures: u64,
-    opened: u64,
-    open_to_callers: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-}
-
-impl Load {
-    fn refused(&self) -> u64 {
-        self.refused_by_rate + self.refused_by_quota + self.refused_by_breaker
-    }
-}
-
-impl Breaker {
-    /// Returns its state in a few words.
-    fn words(&self) -> String {
-        let state = self.state.replace('_', "-");
-        match (self.state.as_str(), self.open_to_callers) {
-            ("closed", callers @ 1..) => format!("{state}, open to {callers}"),
-            _ => state,
-        }
-    }
-}
-
-/// The printed members of a toolset.
-#[derive(Debug, Deserialize)]
-struct ToolsetStatus {
-    name: String,
-    title: Option<String>,
-    tools: u64,
-    unresolved: u64,
-    /// The unresolved entries; empty in the response of a server.
-    #[serde(default)]
-    references: Vec<String>,
-}
-
-pub(crate) async fn run(
-    command: &SourcesCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+pub(crate) async fn run(command: &SourcesCommand, cx: &Context) -> anyhow::Result<Exit> {
     if let SourcesCommand::Logs { id } = command {
-        return logs(id, global, printer).await;
+        return logs(id, cx).await;
     }
-    let response = match Client::connect(global, printer)? {
-        Some(client) => client.get(&["v1", "sources"], &[]).await?,
-        None => here(global, printer).await?,
+    let status = match Client::connect(cx)? {
+        Some(client) => serde_json::from_value(client.get(&["v1", "sources"], &[]).await?)?,
+        None => here(cx).await?,
     };
-    let toolsets = response.get("toolsets").cloned().unwrap_or_else(|| json!([]));
-    let toolsets: Vec<ToolsetStatus> = serde_json::from_value(toolsets)?;
-    let sources = response.get("sources").cloned().unwrap_or(Value::Null);
-    let sources: Vec<SourceStatus> = serde_json::from_value(sources)?;
-    print(&sources, printer)?;
-    for source in sources.iter().filter(|source| source.state == state(SourceState::Degraded)) {
-        match response
-            .get("lines")
-            .map(|lines| Vec::<Line>::deserialize(lines.get(&source.id)?).ok())
-        {
-            Some(lines) => {
-                for Line { line, .. } in lines.into_iter().flatten() {
-                    printer.note_foreign(&format!("{} (stderr): {line}", source.id));
-                }
-            }
-            None if !printer.wants_json() => {
-                printer
-                    .note(format_args!("`toolcrib sources logs {}` shows its stderr", source.id));
-            }
-            None => {}
-        }
-    }
-    for source in &sources {
-        if source.state == state(SourceState::Ready) && source.discovered_at.is_none() {
-            printer.warning(format_args!(
-                "`{}` is ready but has not listed its tools yet; run the command again",
-                source.id
-            ));
-        }
-    }
-    for source in sources.iter().filter(|source| source.task_failures > 0) {
-        printer.warning(format_args!(
-            "`{}`: its background tasks failed {} times and were restarted; see the log",
-            source.id, source.task_failures
-        ));
-    }
-    print_toolsets(&toolsets, printer)?;
-    if let Some(quota) = response.get("quota")
-        && !printer.wants_json()
-    {
-        let Quota { used, limit, resets_at } = Quota::deserialize(quota)?;
-        let text =
-            format!("{used} of {limit} calls of this key's principal today, until {resets_at}");
-        printer.note_foreign(&text);
-    }
-    let sound = |source: &SourceStatus| {
-        source.state == state(SourceState::Ready)
-            && source.discovered_at.is_some()
-            && source.problems.is_empty()
-            && source.task_failures == 0
-    };
+    print(&status, cx.printer)?;
+    let Status { sources, toolsets, .. } = &status;
+    let is_good = sources.iter().all(is_sound) && toolsets.iter().all(|it| it.unresolved == 0);
     match command {
-        SourcesCommand::Check(_)
-            if !sources.iter().all(sound) || toolsets.iter().any(|it| it.unresolved > 0) =>
-        {
-            Ok(Exit::Failed)
-        }
-        SourcesCommand::Check(_) | SourcesCommand::List(_) | SourcesCommand::Logs { .. } => {
-            Ok(Exit::Done)
-        }
+        SourcesCommand::Check(_) if !is_good => Ok(Exit::Failed),
+        _ => Ok(Exit::Done),
     }
 }
 
-/// A line of stderr of a source's process.
-#[derive(Debug, Deserialize, Serialize)]
-struct Line {
-    at: String,
-    line: String,
+fn is_sound(source: &SourceReport) -> bool {
+    source.status.state.is_ready()
+        && source.discovered_at.is_some()
+        && source.problems.is_empty()
+        && source.task_failures == 0
 }
 
-async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    let response = match Client::connect(global, printer)? {
-        Some(client) => match client.get(&["v1", "sources", id, "logs"], &[]).await {
-            Ok(response) => response,
-            Err(error) => return Err(refused(error, id, &client).await),
-        },
-        None => logs_here(id, global, printer).await?,
+async fn logs(id: &str, cx: &Context) -> anyhow::Result<Exit> {
+    let lines: Vec<StderrLine> = match Client::connect(cx)? {
+        Some(client) => {
+            match client.get_member(&["v1", "sources", id, "logs"], &[], "lines").await {
+                Ok(lines) => lines,
+                Err(error) => return Err(refused(error, id, &client).await),
+            }
+        }
+        None => logs_here(id, cx).await?,
     };
-    let lines: Vec<Line> = Vec::deserialize(response.get("lines").unwrap_or(&Value::Null))?;
+    let printer = cx.printer;
     if printer.wants_json() {
         printer.json(&lines)?;
         return Ok(Exit::Done);
@@ -201,8 +108,8 @@ async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exi
     if lines.is_empty() {
         printer.note("the processes of this source have written nothing to stderr");
     }
-    for Line { at, line } in lines {
-        printer.foreign(&format!("{at} {line}"))?;
+    for StderrLine { at, line } in lines {
+        printer.foreign(&format!("{} {line}", rfc3339(at)))?;
     }
     Ok(Exit::Done)
 }
@@ -210,12 +117,11 @@ async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exi
 /// Refines `error`, the server's refusal to list the lines of source `id`: a source that is missing
 /// in the server's list is reported as unknown.
 async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Error {
-    let Ok(response) = client.get(&["v1", "sources"], &[]).await else { return error };
-    let known = response.get("sources").and_then(Value::as_array).into_iter().flatten();
-    let known: Vec<&str> = known.filter_map(|source| source.get("id")?.as_str()).collect();
-    match known.contains(&id) {
-        true => error,
-        false => unknown(id, known.into_iter()),
+    match client.get_names(&["v1", "sources"], "sources", "id").await {
+        Ok(known) if !known.iter().any(|it| it == id) => {
+            unknown(id, known.iter().map(String::as_str))
+        }
+        Ok(_) | Err(_) => error,
     }
 }
 
@@ -225,115 +131,112 @@ fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error 
     advised(format!("no such source{suggestion}"), "`toolcrib sources list` shows the sources")
 }
 
-async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Value> {
-    let Settings { config, data_dir, .. } = Settings::load(global)?;
+async fn logs_here(id: &str, cx: &Context) -> anyhow::Result<Vec<StderrLine>> {
+    let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     if !config.sources.iter().any(|source| source.spec.id.as_str() == id) {
         let known = config.sources.iter().map(|source| source.spec.id.as_str());
         return Err(unknown(id, known));
     }
-    Local::start_forgetful(config, &data_dir, printer)
+    Local::start_forgetful(config, &data_dir, cx.printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway, printer).await;
-            let lines = gateway.supply().stderr(None, id).unwrap_or_default();
-            Ok(json!({ "lines": lines }))
+            local::settle(gateway, cx.printer).await;
+            Ok(gateway.supply().stderr(None, id).unwrap_or_default())
         })
         .await
 }
 
-/// Returns the last stderr lines of each source that is not ready. For a server, `sources logs`
-/// requests them.
-fn last_lines(gateway: &Gateway) -> Value {
-    let sources = gateway.supply().reports();
-    let failed = sources.iter().filter(|it| it.status.state != SourceState::Ready);
+/// Returns the last stderr lines of each source that is not ready.
+fn last_lines(gateway: &Gateway, sources: &[SourceReport]) -> BTreeMap<String, Vec<StderrLine>> {
+    let failed = sources.iter().filter(|it| !it.status.state.is_ready());
     let lines = failed.map(|source| {
         let lines = gateway.supply().stderr(None, source.id.as_str()).unwrap_or_default();
-        let last: Vec<_> = lines.into_iter().rev().take(SHOWN_LINES).rev().collect();
-        (source.id.to_string(), json!(last))
+        let last = lines.len().saturating_sub(SHOWN_LINES);
+        (source.id.to_string(), lines.into_iter().skip(last).collect())
     });
-    Value::Object(lines.collect())
+    lines.collect()
 }
 
 /// Starts the sources without a stored catalog, and returns their current status.
-async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
-    let Settings { config, data_dir, .. } = Settings::load(global)?;
-    Local::start_forgetful(config, &data_dir, printer)
+async fn here(cx: &Context) -> anyhow::Result<Status> {
+    let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
+    Local::start_forgetful(config, &data_dir, cx.printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway, printer).await;
+            local::settle(gateway, cx.printer).await;
             let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
-            let mut toolsets = json!(gateway.snapshot().toolsets(&operator));
             let snapshot = gateway.snapshot();
-            for (shown, toolset) in
-                toolsets.as_array_mut().into_iter().flatten().zip(snapshot.catalog.toolsets())
-            {
+            let mut toolsets = snapshot.toolsets(&operator);
+            let mut references = BTreeMap::new();
+            for (shown, toolset) in toolsets.iter_mut().zip(snapshot.catalog.toolsets()) {
                 // The operator can read the configuration, so this shows all of its references.
-                if let Some(shown) = shown.as_object_mut() {
-                    shown.insert("tools".to_owned(), json!(toolset.len()));
-                    shown.insert("references".to_owned(), json!(toolset.unresolved));
-                }
+                shown.tools = toolset.len();
+                references.insert(shown.name.clone(), toolset.unresolved.clone());
             }
-            let lines = last_lines(gateway);
-            Ok(json!({ "sources": gateway.supply().reports(), "toolsets": toolsets, "lines": lines }))
+            let sources = gateway.supply().reports();
+            let stderr = Some(last_lines(gateway, &sources));
+            Ok(Status { sources, toolsets, quota: None, references, stderr })
         })
         .await
 }
 
-fn print(sources: &[SourceStatus], printer: Printer) -> anyhow::Result<()> {
-    if printer.wants_json() {
-        return printer.json(&sources);
-    }
-    if sources.is_empty() {
-        printer.note("there are no sources");
-        return Ok(());
-    }
-    let rows = sources.iter().map(|source| {
-        [
-            source.id.clone(),
-            source.kind.clone(),
-            source.state.clone(),
-            source.tools.to_string(),
-            source.quarantined.to_string(),
-            format!("{}/{}", source.load.running, source.load.max_concurrency),
-            source.load.refused().to_string(),
-            source.breaker.words(),
-            source.problems.len().to_string(),
-            source.restarts.to_string(),
-            source.since.clone(),
-            source.detail.clone().unwrap_or_default(),
-        ]
-    });
-    let head = [
-        table::name("source"),
-        table::text("kind"),
-        table::state("state"),
-        table::name("tools"),
-        table::wide("quarantined"),
-        table::wide("running"),
-        table::wide("refused"),
-        table::state("breaker"),
-        table::name("problems"),
-        table::wide("restarts"),
-        table::wide("since"),
-        table::text("detail"),
-    ];
-    printer.table(head, rows)?;
-    for source in sources {
-        for problem in &source.problems {
-            printer.foreign(&format!("{}: {problem}", source.id))?;
+fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
+    let sources = &status.sources;
+    printer.list(SOURCE_COLUMNS, sources, "there are no sources")?;
+    if !printer.wants_json() {
+        for source in sources {
+            for problem in &source.problems {
+                printer.foreign(&format!("{}: {problem}", source.id))?;
+            }
         }
+    }
+    for SourceReport { id, .. } in
+        sources.iter().filter(|source| source.status.state == SourceState::Degraded)
+    {
+        match &status.stderr {
+            Some(lines) => {
+                for StderrLine { line, .. } in lines.get(id.as_str()).into_iter().flatten() {
+                    printer.note_foreign(&format!("{id} (stderr): {line}"));
+                }
+            }
+            None if !printer.wants_json() => {
+                printer.note(format_args!("`toolcrib sources logs {id}` shows its stderr"));
+            }
+            None => {}
+        }
+    }
+    for SourceReport { id, status, task_failures, discovered_at, .. } in sources {
+        if status.state.is_ready() && discovered_at.is_none() {
+            printer.warning(format_args!(
+                "`{id}` is ready but has not listed its tools yet; run the command again"
+            ));
+        }
+        if *task_failures > 0 {
+            printer.warning(format_args!(
+                "`{id}`: its background tasks failed {task_failures} times and were restarted; see \
+                 the log"
+            ));
+        }
+    }
+    print_toolsets(status, printer)?;
+    if let (Some(QuotaReport { used, limit, resets_at }), false) =
+        (&status.quota, printer.wants_json())
+    {
+        printer.note(format_args!(
+            "{used} of {limit} calls of this key's principal today, until {}",
+            rfc3339(*resets_at)
+        ));
     }
     Ok(())
 }
 
 /// Prints the toolsets and warnings about them; with `--json` only the warnings, on stderr.
-fn print_toolsets(toolsets: &[ToolsetStatus], printer: Printer) -> anyhow::Result<()> {
-    for ToolsetStatus { name, unresolved, references, .. } in toolsets {
+fn print_toolsets(status: &Status, printer: Printer) -> anyhow::Result<()> {
+    for ToolsetReport { name, unresolved, .. } in &status.toolsets {
+        let references = status.references.get(name).map(Vec::as_slice).unwrap_or_default();
         for reference in references {
-            printer.warning(format_args!(
-                "toolset \"{name}\": {reference} {}",
-                local::REACHES_NOTHING
-            ));
+            let problem = local::REACHES_NOTHING;
+            printer.warning(format_args!("toolset \"{name}\": {reference} {problem}"));
         }
         if references.is_empty() && *unresolved > 0 {
             printer.warning(format_args!(
@@ -341,29 +244,30 @@ fn print_toolsets(toolsets: &[ToolsetStatus], printer: Printer) -> anyhow::Resul
             ));
         }
     }
-    if printer.wants_json() || toolsets.is_empty() {
+    if printer.wants_json() || status.toolsets.is_empty() {
         return Ok(());
     }
-    let rows = toolsets.iter().map(|toolset| {
-        [
-            toolset.name.clone(),
-            toolset.tools.to_string(),
-            toolset.unresolved.to_string(),
-            toolset.title.clone().unwrap_or_default(),
-        ]
-    });
     printer.line("")?;
-    let head = [
-        table::name("toolset"),
-        table::name("tools"),
-        table::name("unresolved"),
-        table::text("title"),
-    ];
-    printer.table(head, rows)
+    printer.table(TOOLSET_COLUMNS, &status.toolsets)
+}
+
+fn refused_calls(load: &SourceLoad) -> u64 {
+    load.refused_by_rate + load.refused_by_quota + load.refused_by_breaker
+}
+
+/// Returns the state of a breaker as text.
+fn breaker(report: &BreakerReport) -> String {
+    match (report.state, report.open_to_callers) {
+        (BreakerState::Closed, callers @ 1..) => format!("closed, open to {callers}"),
+        (BreakerState::Closed, 0) => "closed".to_owned(),
+        (BreakerState::Off, _) => "off".to_owned(),
+        (BreakerState::HalfOpen, _) => "half-open".to_owned(),
+        (BreakerState::Open, _) => "open".to_owned(),
+    }
 }
 
 /// Returns the name of `state` in JSON.
-pub(crate) fn state(state: SourceState) -> &'static str {
+fn state(state: SourceState) -> &'static str {
     match state {
         SourceState::Starting => "starting",
         SourceState::Ready => "ready",

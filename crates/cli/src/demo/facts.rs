@@ -16,6 +16,17 @@ use serde::{Deserialize, Serialize};
 /// Size limit of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// The callers: name of the key and of the principal, tenant, scope.
+pub(super) const CALLERS: [(&str, &str, &str); 4] = [
+    ("admin", "demo", "*"),
+    ("reader", "demo", "demo:read"),
+    ("approver", "demo", "approvals:respond"),
+    ("other-tenant", "other", "*"),
+];
+
+/// The names in [`CALLERS`].
+pub(crate) const CALLER_NAMES: [&str; 4] = [CALLERS[0].0, CALLERS[1].0, CALLERS[2].0, CALLERS[3].0];
+
 /// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Facts {

@@ -1,27 +1,25 @@
 //! The demo's HTTP service: a small library, described by an OpenAPI document that it serves itself.
 //!
-//! It listens on loopback while the demo runs, accepts one request per connection and is stateless.
-//!
-//! Invariant: size and time limits apply to a request before it is parsed.
+//! It listens on loopback while the demo runs, and is stateless. Requests have the size and time
+//! limits of the server.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::HashMap, net::SocketAddr};
 
-use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::AbortHandle,
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, Query},
+    http::{StatusCode, header::CONTENT_TYPE},
+    routing::{get, post},
 };
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::AbortHandle};
 
-/// Path of the document.
-const DOCUMENT: &str = "/openapi.json";
-/// Size limit of a request, head and body, in bytes.
-const MAX_REQUEST: usize = 64 << 10;
-/// Time limit for a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limit of concurrent requests.
-static ROOM: Semaphore = Semaphore::const_new(64);
+/// The OpenAPI document, and its path.
+const DOCUMENT: &str = include_str!("library/openapi.json");
+const DOCUMENT_PATH: &str = "/openapi.json";
+/// Size limit of the body of a request, in bytes.
+const MAX_BODY: usize = 64 << 10;
 
 /// ISBN, title, author.
 const BOOKS: [(&str, &str, &str); 4] = [
@@ -43,27 +41,13 @@ impl Library {
     pub(super) async fn open() -> std::io::Result<Self> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let serving = tokio::spawn(async move {
-            loop {
-                let Ok(place) = ROOM.acquire().await else { return };
-                match listener.accept().await {
-                    Ok((stream, _)) => {
-                        tokio::spawn(async move {
-                            let _place = place;
-                            tokio::time::timeout(REQUEST_TIMEOUT, serve(stream)).await.ok();
-                        });
-                    }
-                    // Out of file descriptors, most likely.
-                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-                }
-            }
-        });
+        let serving = tokio::spawn(toolcrib::serve(listener, router(), std::future::pending()));
         Ok(Self { address, serving: serving.abort_handle() })
     }
 
     /// Returns the URL of its OpenAPI document.
     pub(super) fn document(&self) -> String {
-        format!("http://{}{DOCUMENT}", self.address)
+        format!("http://{}{DOCUMENT_PATH}", self.address)
     }
 }
 
@@ -73,91 +57,30 @@ impl Drop for Library {
     }
 }
 
-async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
-    let (status, answer) = match read(&mut stream).await? {
-        Some(request) => answer(&request),
-        None => (400, json!({ "error": "this is not a request that the library understands" })),
+fn router() -> Router {
+    Router::new()
+        .route(DOCUMENT_PATH, get(|| async { ([(CONTENT_TYPE, "application/json")], DOCUMENT) }))
+        .route("/books", get(find_books))
+        .route("/books/{isbn}/loans", post(borrow_book))
+        .fallback(|| async { refusal(StatusCode::NOT_FOUND, "the library has no such page") })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+}
+
+async fn find_books(Query(query): Query<HashMap<String, String>>) -> Json<Value> {
+    let author = query.get("author").map(|author| author.to_lowercase()).unwrap_or_default();
+    let found = BOOKS.iter().filter(|(.., by)| by.to_lowercase().contains(&author));
+    let books: Vec<Value> = found.map(book).collect();
+    Json(json!({ "books": books }))
+}
+
+async fn borrow_book(Path(isbn): Path<String>, body: Bytes) -> (StatusCode, Json<Value>) {
+    let Some(book) = BOOKS.iter().find(|(it, ..)| *it == isbn).map(book) else {
+        return refusal(StatusCode::NOT_FOUND, "the library does not have this book");
     };
-    let body = answer.to_string();
-    let head = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        match status {
-            200 => "OK",
-            201 => "Created",
-            404 => "Not Found",
-            _ => "Bad Request",
-        },
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
-    stream.shutdown().await
-}
-
-/// The parts of a request that the service uses.
-struct Request {
-    method: String,
-    /// The path with its query.
-    target: String,
-    body: Vec<u8>,
-}
-
-/// Reads one request; returns `None` if it is invalid or too large.
-async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Request>> {
-    let mut bytes = Vec::new();
-    loop {
-        if let Some(request) = parse(&bytes) {
-            return Ok(request);
-        }
-        if bytes.len() >= MAX_REQUEST || stream.read_buf(&mut bytes).await? == 0 {
-            return Ok(None);
-        }
-    }
-}
-
-/// Parses a request. Returns `None` if it is incomplete, and `Some(None)` if it is invalid.
-fn parse(bytes: &[u8]) -> Option<Option<Request>> {
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let (head, rest) = bytes.split_at(end);
-    let body = rest.get(4..).unwrap_or_default();
-    let Ok(head) = std::str::from_utf8(head) else { return Some(None) };
-    let mut lines = head.split("\r\n");
-    let mut words = lines.next().unwrap_or_default().split(' ');
-    let (Some(method), Some(target)) = (words.next(), words.next()) else { return Some(None) };
-    let mut length = 0_usize;
-    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-        if name.eq_ignore_ascii_case("content-length") {
-            match value.trim().parse() {
-                Ok(announced) if announced <= MAX_REQUEST => length = announced,
-                _ => return Some(None),
-            }
-        }
-        if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Some(None);
-        }
-    }
-    let body = body.get(..length)?.to_vec();
-    Some(Some(Request { method: method.to_owned(), target: target.to_owned(), body }))
-}
-
-fn answer(request: &Request) -> (u16, Value) {
-    // The base only completes the URL for parsing.
-    let Ok(url) = url::Url::parse("http://library/").and_then(|base| base.join(&request.target))
-    else {
-        return (400, json!({ "error": "no such place" }));
-    };
-    let path: Vec<&str> = url.path().split('/').skip(1).collect();
-    match (request.method.as_str(), path.as_slice()) {
-        ("GET", ["openapi.json"]) => (200, described()),
-        ("GET", ["books"]) => {
-            let author = url.query_pairs().find(|(name, _)| name == "author");
-            let author = author.map(|(_, value)| value.to_lowercase()).unwrap_or_default();
-            let found = BOOKS.iter().filter(|(.., by)| by.to_lowercase().contains(&author));
-            let books: Vec<Value> = found.map(book).collect();
-            (200, json!({ "books": books }))
-        }
-        ("POST", ["books", isbn, "loans"]) => lend(isbn, &request.body),
-        _ => (404, json!({ "error": "the library has no such page" })),
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    match request.get("days").and_then(Value::as_u64) {
+        Some(days @ 1..=60) => (StatusCode::CREATED, Json(json!({ "book": book, "days": days }))),
+        _ => refusal(StatusCode::BAD_REQUEST, "books are lent for 1 to 60 days"),
     }
 }
 
@@ -165,75 +88,6 @@ fn book((isbn, title, author): &(&str, &str, &str)) -> Value {
     json!({ "isbn": isbn, "title": title, "author": author })
 }
 
-fn lend(isbn: &str, body: &[u8]) -> (u16, Value) {
-    let Some(book) = BOOKS.iter().find(|(it, ..)| *it == isbn).map(book) else {
-        return (404, json!({ "error": "the library does not have this book" }));
-    };
-    let asked: Value = serde_json::from_slice(body).unwrap_or_default();
-    match asked.get("days").and_then(Value::as_u64) {
-        Some(days @ 1..=60) => (201, json!({ "book": book, "days": days })),
-        _ => (400, json!({ "error": "books are lent for 1 to 60 days" })),
-    }
-}
-
-/// Returns the OpenAPI document.
-fn described() -> Value {
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Library", "version": "1.0.0" },
-        "paths": {
-            "/books": { "get": {
-                "operationId": "find_books",
-                "summary": "Find books",
-                "description": "The books of a small library, all of them or those of an author",
-                "parameters": [{
-                    "name": "author", "in": "query", "description": "Part of the author's name",
-                    "schema": { "type": "string", "maxLength": 100 },
-                }],
-                "responses": { "200": { "description": "Books", "content": { "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": { "books": {
-                            "type": "array", "items": { "$ref": "#/components/schemas/Book" },
-                        } },
-                        "required": ["books"],
-                    },
-                } } } },
-            } },
-            "/books/{isbn}/loans": { "post": {
-                "operationId": "borrow_book",
-                "summary": "Borrow a book",
-                "description": "Pretends to borrow a book; nothing is kept",
-                "parameters": [{
-                    "name": "isbn", "in": "path", "required": true, "description": "Of the book",
-                    "schema": { "type": "string", "pattern": "^[0-9]{13}$" },
-                }],
-                "requestBody": { "required": true, "content": { "application/json": { "schema": {
-                    "type": "object",
-                    "properties": { "days": { "type": "integer", "minimum": 1, "maximum": 60 } },
-                    "required": ["days"],
-                    "additionalProperties": false,
-                } } } },
-                "responses": { "201": { "description": "The loan", "content": { "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {
-                            "book": { "$ref": "#/components/schemas/Book" },
-                            "days": { "type": "integer" },
-                        },
-                        "required": ["book", "days"],
-                    },
-                } } } },
-            } },
-        },
-        "components": { "schemas": { "Book": {
-            "type": "object",
-            "properties": {
-                "isbn": { "type": "string" },
-                "title": { "type": "string" },
-                "author": { "type": "string" },
-            },
-            "required": ["isbn", "title", "author"],
-        } } },
-    })
+fn refusal(status: StatusCode, message: &str) -> (StatusCode, Json<Value>) {
+    (status, Json(json!({ "error": message })))
 }

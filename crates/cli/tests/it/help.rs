@@ -44,29 +44,29 @@ const COMMANDS: [&[&str]; 33] = [
 fn the_help_lists_all_commands() {
     let help = run(dir().path(), &["-h"]).ok().stdout;
     insta::assert_snapshot!(help, @r#"
-    One catalog, one gate and one record for every tool your agents can use
+    Give your agents one catalog of tools, check every call, and record it
 
     Usage: toolcrib [OPTIONS] <COMMAND>
 
     Commands:
       serve        Serve the tools of a configuration, or a demo
-      mcp          Serve MCP over stdin and stdout, for a client that starts its servers itself
+      mcp          Serve MCP over stdin and stdout, for clients that start their servers
       demo         Print the keys of the demo
       tools        List, search, check and approve tools
-      call         Call a tool
-      explain      Explain why a principal can or cannot call a tool, or why a list is empty
-      sources      Show the status of sources
+      call         Call a tool and print its result
+      explain      Explain why a principal can or cannot call a tool, or why its list is empty
+      sources      List and check the sources, and print their logs
       keys         Create, list, rotate and revoke API keys
-      credentials  Store the credentials of sources: tokens, passwords, OAuth clients
-      packs        Install and check packs of tools
+      credentials  Manage the credentials of sources: tokens, passwords, OAuth clients
+      packs        Install, list, check and remove packs of tools
       runs         List, show and cancel workflow runs
       approvals    List and answer approvals
-      audit        Read and verify the record
+      audit        Read, export and verify the record
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
-      import       Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
-      hash         Hash JSON as the record does: redact, RFC 8785, SHA-256
-      completions  Print a completion script
+      import       Convert the MCP servers of Claude Desktop, Cursor or VS Code to a toolcrib.toml
+      hash         Hash JSON as the record does: redacted, RFC 8785, SHA-256
+      completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -74,29 +74,29 @@ fn the_help_lists_all_commands() {
       -V, --version  Print version
 
     Options of every command:
-          --json             Print JSON instead of text for people
-          --config <FILE>    The configuration file [default: ./toolcrib.toml when it exists] [env:
+          --json             Print JSON instead of text
+          --config <FILE>    Read this configuration file [default: ./toolcrib.toml if it exists] [env:
                              TOOLCRIB_CONFIG]
-          --data-dir <DIR>   Where state is kept: the store is DIR/toolcrib.db unless the file sets
-                             `[store] url` [default: .toolcrib next to the configuration file]
-          --url <URL>        Talk to the running server at this address instead of opening the store
-                             [env: TOOLCRIB_URL]
-          --key <KEY>        The API key to present; prefer the variable or --key-file, because other
-                             users of the machine can see arguments [env: TOOLCRIB_KEY]
-          --key-file <FILE>  A file with the API key; takes precedence over --key
+          --data-dir <DIR>   Keep state in this directory: the store is DIR/toolcrib.db unless the file
+                             sets `[store] url` [default: .toolcrib next to the configuration file]
+          --url <URL>        Use the running server at this address instead of the store [env:
+                             TOOLCRIB_URL]
+          --key <KEY>        Present this API key; prefer the variable or --key-file, because other users
+                             of the machine can see arguments [env: TOOLCRIB_KEY]
+          --key-file <FILE>  Read the API key from this file; takes precedence over --key
       -q, --quiet            Print fewer messages on stderr
-      -v, --verbose...       Print more messages on stderr; twice for even more
+      -v, --verbose...       Print more messages on stderr; repeat for even more
 
     Examples:
-      toolcrib serve --demo                     try it: no configuration, no network needed
+      toolcrib serve --demo                     try it without a configuration or a network
       toolcrib import claude_desktop_config.json -o toolcrib.toml
-      toolcrib config check                     what is wrong with ./toolcrib.toml
+      toolcrib config check                     report the problems of ./toolcrib.toml
       toolcrib serve                            serve ./toolcrib.toml
       toolcrib keys create --name ci --principal ci --tenant default --scope 'files:*'
       toolcrib call files__read_file '{"path": "/srv/docs/a.md"}'
-      toolcrib audit tail -f                    watch what happens
+      toolcrib audit tail -f                    watch the events
 
-    Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is printed as an object:
+    Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is an object on stdout:
     {"error": {"message": ..., "causes": [...], "hint": ...}}.
     "#);
 }

@@ -51,7 +51,7 @@ async fn a_file_that_is_replaced_is_taken_over() {
     let said = server.process.until("the refusal", |it| {
         let said = it.stderr();
         // The cause is on another line, which may be written later.
-        let whole = said.contains("not taken over") && said.contains("`gate.rate`");
+        let whole = said.contains("not applied") && said.contains("`gate.rate`");
         whole.then_some(said)
     });
     assert!(said.contains("toolcrib.toml:2: `gate.rate`"), "{said}");
@@ -115,14 +115,14 @@ async fn a_file_without_an_end_changes_nothing() {
     let (_, text) = key(dir.path(), &["--scope", "*"]);
     let caller = server.caller(Some(&text));
     eventually("the tools are there", || tools(&caller).len() == 6);
-    let refusals = |server: &Server| server.process.stderr().matches("not taken over").count();
+    let refusals = |server: &Server| server.process.stderr().matches("not applied").count();
 
     let fresh = file.with_extension("new");
     symlink("/dev/zero", &fresh).unwrap();
     fs::rename(&fresh, &file).unwrap();
     server.process.until("the refusal", |it| {
         let said = it.stderr();
-        (said.contains("not taken over") && said.contains("larger than 4 MiB")).then_some(())
+        (said.contains("not applied") && said.contains("larger than 4 MiB")).then_some(())
     });
     assert_eq!(tools(&caller).len(), 6, "the old one stays");
     replace(&file, &two_sources());

@@ -6,7 +6,7 @@ mod schema;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{HttpRequest, KEY, Reply, faults};
+use super::host::{HttpRequest, KEY, Reply, faults};
 
 /// The path of the page.
 const PREFIX: &str = "/explorer";
@@ -167,7 +167,7 @@ pub(super) struct Host {
 use ExplorerFault as F;
 use ExplorerSetup as S;
 
-impl super::Host for Host {
+impl super::host::Host for Host {
     fn answer(&self, req: &HttpRequest) -> Reply {
         if req.method == Method::HEAD && self.has(F::NoHead) {
             return Reply::json(405, &json!({ "error": "no HEAD" })).with("allow", "GET");

@@ -13,7 +13,7 @@ use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
-use super::{HttpRequest, KEY, Principal, Reply, SECOND_KEY};
+use super::host::{HttpRequest, KEY, Principal, Reply, SECOND_KEY};
 
 pub use faults::McpFault;
 use faults::McpFault as F;
@@ -52,7 +52,7 @@ const STATELESS: &str = "2026-07-28";
 const HANDSHAKE: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-impl super::Host for Host {
+impl super::host::Host for Host {
     fn answer(&self, req: &HttpRequest) -> Reply {
         let host = req.header("host").unwrap_or_default();
         if !host.starts_with("127.0.0.1") && !self.has(F::HostIgnored) {

@@ -9,7 +9,7 @@ use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{HttpRequest, KEY, Reply, faults};
+use super::host::{HttpRequest, KEY, Reply, faults};
 
 faults! {
     /// Faults of a host of Open Tool Calling or OXP.
@@ -137,7 +137,7 @@ const TOOLS: [(&str, &str, &str); 5] = [
     ("Crib.Now", "1.0.0", "now"),
 ];
 
-impl super::Host for Host {
+impl super::host::Host for Host {
     fn answer(&self, req: &HttpRequest) -> Reply {
         let mut reply = self.route(req);
         if self.dialect == Dialect::Oxp && !self.has(F::NoVersionHeader) {

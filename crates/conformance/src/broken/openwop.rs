@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use toolcrib_core::{canonical, redact::Redactor};
 
-use super::{HttpRequest, KEY, Principal, Reply, SECOND_KEY, faults};
+use super::host::{HttpRequest, KEY, Principal, Reply, SECOND_KEY, faults};
 
 faults! {
     /// Faults of an OpenWOP host.
@@ -126,7 +126,7 @@ faults! {
         ListedNotReadable = "disclosure.listed-is-readable",
         /// Every `ETag` returns 304.
         ForeignEtag = "disclosure.etag",
-        /// Test seams require no credentials.
+        /// Test routes require no credentials.
         SeamsOpen = "seams.authenticated",
         /// Events contain the arguments.
         ArgumentsShown = "hooks.content-free",
@@ -176,7 +176,7 @@ const RUN: &str = "run-of-a-session";
 const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
 const RUN_SESSION: &str = "/v1/host/sample/tools/session-run";
 
-impl super::Host for Host {
+impl super::host::Host for Host {
     fn answer(&self, req: &HttpRequest) -> Reply {
         match req.path.as_str() {
             "/.well-known/openwop" => self.discovery(req),

@@ -4,14 +4,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    expect_body, is_guarded, name_of, path, summaries,
+    common::{expect_body, is_guarded, name_of, path, summaries},
     tools::{Tool, callable},
 };
 use crate::{
     Check, CheckResult, Target, checks, fail,
     http::{Request, Response},
     skip, skip_unless,
-    value::tool_list,
 };
 
 pub(super) const CHECKS: &[Check] = checks! {
@@ -100,7 +99,10 @@ async fn visible(target: &Target) -> CheckResult<(String, Response)> {
     let list = target.send_once(target.get("/tools")).await?;
     let tools: Vec<Value> = match list.is_unauthorized() {
         true => summaries(target).await?.1,
-        false => tool_list(list.json()?, &["tools"]).cloned().unwrap_or_default(),
+        false => {
+            list.json()?;
+            list.tool_list(&["tools"]).unwrap_or_default()
+        }
     };
     match tools.first().map(name_of) {
         Some(name) => Ok((name.to_owned(), list)),

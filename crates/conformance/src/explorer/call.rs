@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    ABSENT, call_absent, expect_body, expect_not_found, path, require_execution,
-    require_no_execution,
+    common::{
+        ABSENT, call_absent, expect_body, expect_not_found, path, require_execution,
+        require_no_execution,
+    },
     tools::{call_tool, callable, failing},
 };
 use crate::{

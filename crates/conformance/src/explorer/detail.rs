@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use super::{ABSENT, SAMPLE, expect_not_found, name_of, path, summaries, tools::any_tool};
+use super::{
+    common::{ABSENT, SAMPLE, expect_not_found, name_of, path, summaries},
+    tools::any_tool,
+};
 use crate::{
     Check, CheckResult, Target, checks,
     http::Response,

@@ -4,8 +4,10 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{
-    ABSENT, auth::rejected_call, call::call_any, call_absent, is_execution_enabled, path,
-    summaries, tools::any_tool,
+    auth::rejected_call,
+    call::call_any,
+    common::{ABSENT, call_absent, is_execution_enabled, path, summaries},
+    tools::any_tool,
 };
 use crate::{Check, CheckResult, Target, checks, http::Response, value::text};
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{listed, name_of, path, require_no_execution, summaries};
+use super::common::{listed, name_of, path, require_no_execution, summaries};
 use crate::{Check, CheckResult, Target, checks, fail};
 
 pub(super) const CHECKS: &[Check] = checks! {

@@ -3,8 +3,11 @@
 use serde_json::json;
 
 use super::{
-    ABSENT, auth::rejected_call, call_absent, expect_not_found, is_execution_enabled, is_guarded,
-    path, require_execution, require_no_execution,
+    auth::rejected_call,
+    common::{
+        ABSENT, call_absent, expect_not_found, is_execution_enabled, is_guarded, path,
+        require_execution, require_no_execution,
+    },
 };
 use crate::{Check, CheckResult, Target, checks, skip_unless};
 

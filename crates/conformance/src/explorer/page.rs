@@ -1,6 +1,6 @@
 //! `GET /`, the page (F1).
 
-use super::{call_absent, flag, page, statement};
+use super::common::{call_absent, flag, page, statement};
 use crate::{Check, CheckResult, Target, checks, fail, skip, skip_unless};
 
 pub(super) const CHECKS: &[Check] = checks! {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SAMPLE, name_of, path, require_execution, summaries};
+use super::common::{SAMPLE, name_of, path, require_execution, summaries};
 use crate::{CheckResult, NamedTool, Target, http::Response, schema, skip, skip_unless};
 
 /// A tool with its schema.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    ABSENT, expect_body, expect_not_found, path, require_no_execution,
+    common::{ABSENT, expect_body, expect_not_found, path, require_no_execution},
     tools::{Tool, any_tool, failing, find_tool},
 };
 use crate::{

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    UNKNOWN_METHOD,
+    common::UNKNOWN_METHOD,
     wire::{self, Rpc, Wire},
 };
 use crate::{

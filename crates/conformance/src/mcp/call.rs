@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    ABSENT, message,
+    common::ABSENT,
+    message,
     tools::{lists, name_of, non_empty_lists},
     wire::{self, Wire},
 };

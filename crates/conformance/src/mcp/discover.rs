@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    STATELESS, UNKNOWN_VERSION, message,
+    common::{STATELESS, UNKNOWN_VERSION},
+    message,
     wire::{self, SERVER_KEY, VERSION_HEADER, VERSION_KEY},
 };
 use crate::{

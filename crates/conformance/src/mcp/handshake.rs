@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    HANDSHAKE, UNKNOWN_VERSION, WITH_VERSION_HEADER, message,
+    common::{HANDSHAKE, UNKNOWN_VERSION, WITH_VERSION_HEADER},
+    message,
     sessions::{close, open},
     wire::{self, VERSION_HEADER},
 };

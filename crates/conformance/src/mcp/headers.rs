@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::{
-    ABSENT, message,
+    common::ABSENT,
+    message,
     wire::{
         self, CAPABILITIES_KEY, CLIENT_KEY, METHOD_HEADER, NAME_HEADER, Rpc, SESSION_HEADER,
         VERSION_HEADER, VERSION_KEY, base64_value,

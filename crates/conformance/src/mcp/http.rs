@@ -4,7 +4,8 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{
-    STATELESS, message,
+    common::STATELESS,
+    message,
     wire::{self, ACCEPTED, Rpc, VERSION_HEADER},
 };
 use crate::{Check, CheckResult, Target, checks, fail, skip_unless};

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    UNKNOWN_METHOD, WITH_VERSION_HEADER,
+    common::{UNKNOWN_METHOD, WITH_VERSION_HEADER},
     discover::expect_server_info,
     message,
     wire::{self, Wire},

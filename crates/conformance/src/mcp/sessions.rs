@@ -4,7 +4,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    HANDSHAKE, auth, message,
+    auth,
+    common::HANDSHAKE,
+    message,
     wire::{self, Rpc, SESSION_HEADER, Wire},
 };
 use crate::{

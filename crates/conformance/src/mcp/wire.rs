@@ -5,7 +5,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
-use super::{HANDSHAKE, STATELESS, WITH_VERSION_HEADER, message};
+use super::{
+    common::{HANDSHAKE, STATELESS, WITH_VERSION_HEADER},
+    message,
+};
 use crate::{
     CheckResult, Target, fail,
     http::{Request, Response},

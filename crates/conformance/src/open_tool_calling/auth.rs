@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Dialect, requires_credentials};
+use super::common::{Dialect, requires_credentials};
 use crate::{CheckResult, Target, skip, skip_unless};
 
 /// `{"alg":"none","typ":"JWT"}`, `{"sub":"conformance","exp":9999999999}`, and no signature.

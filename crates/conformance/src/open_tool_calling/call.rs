@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    Callable, Dialect, call_tool, envelope,
-    errors::expect_marker,
-    expect_message, expect_success, new_call_id, post_call, post_text, result, split,
-    tool_for_call, tools,
-    tools::{callable, failing},
+    common::{
+        Dialect, call_tool, envelope, expect_marker, expect_message, expect_success, id_of,
+        listed_tools, new_call_id, post_call, post_text, result, split,
+    },
+    tools::{Callable, callable, failing, tool_for_call},
 };
 use crate::{
     CheckResult, Target, fail,
@@ -75,8 +75,8 @@ pub(crate) async fn no_version(target: &Target) -> CheckResult {
 pub(crate) async fn major_version(target: &Target) -> CheckResult {
     const SAMPLE: usize = 3;
     let tool = tool_for_call(target).await?;
-    let (_, listed) = tools(target).await?;
-    let same = listed.iter().map(super::id_of).map(split).filter(|(name, _)| *name == tool.name());
+    let (_, listed) = listed_tools(target).await?;
+    let same = listed.iter().map(id_of).map(split).filter(|(name, _)| *name == tool.name());
     let versions: BTreeSet<&str> = same.filter_map(|(_, version)| version).collect();
     let majors: BTreeSet<&str> = versions.iter().filter_map(|it| it.split('.').next()).collect();
     skip_unless(!majors.is_empty(), "the callable tool has no version in its id")?;

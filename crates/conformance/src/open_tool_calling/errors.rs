@@ -1,8 +1,11 @@
 //! Error responses.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Dialect, call, expect_message, post_call};
+use super::{
+    call,
+    common::{envelope, expect_marker, expect_message, post_call},
+};
 use crate::{CheckResult, Target, http::Response, value::text};
 
 pub(crate) async fn message(target: &Target) -> CheckResult {
@@ -29,19 +32,10 @@ pub(crate) async fn no_secrets(target: &Target) -> CheckResult {
         json!({ "tool_id": "Conformance.Absent", "input": {}, "context": context }),
         json!({ "input": {}, "context": context }),
     ] {
-        let response = post_call(target, &super::envelope(target, &request)).await?;
+        let response = post_call(target, &envelope(target, &request)).await?;
         response.expect(!response.text().contains(CANARY), "no secret", "the secret")?;
     }
     Ok(())
-}
-
-/// Fails the check unless `$schema` has the version of the dialect.
-pub(super) fn expect_marker(target: &Target, response: &Response) -> CheckResult {
-    let marker = Dialect::of(target).marker;
-    let seen = response.json()?.get("$schema");
-    let is_marker = seen.and_then(Value::as_str) == Some(marker);
-    let seen = seen.map_or_else(|| "none".to_owned(), Value::to_string);
-    response.expect(is_marker, format!("`$schema` \"{marker}\""), seen)
 }
 
 /// Returns the response to a call that is rejected before a tool runs.

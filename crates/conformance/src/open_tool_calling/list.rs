@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{
-    Dialect, errors::expect_marker, expect_message, id_of, listed, parameters, split, tools,
+use super::common::{
+    Dialect, expect_marker, expect_message, id_of, listed, listed_tools, parameters, split,
 };
 use crate::{CheckResult, Protocol, Target, require, schema, skip_unless, value::text};
 
@@ -96,7 +96,7 @@ pub(crate) async fn ids(target: &Target) -> CheckResult {
 }
 
 pub(crate) async fn unique_ids(target: &Target) -> CheckResult {
-    let (response, tools) = tools(target).await?;
+    let (response, tools) = listed_tools(target).await?;
     response.expect_unique(tools.iter().map(id_of), "unique ids")
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn versions(target: &Target) -> CheckResult {
 
 pub(crate) async fn descriptions(target: &Target) -> CheckResult {
     let properties = |tool: &Value| parameters(tool).get("properties")?.as_object().cloned();
-    let (_, tools) = tools(target).await?;
+    let (_, tools) = listed_tools(target).await?;
     let has_parameters = tools.iter().filter_map(properties).any(|all| !all.is_empty());
     skip_unless(has_parameters, "no tool has parameters")?;
     expect_no_tool(target, "a description for every parameter", |tool| {
@@ -157,7 +157,7 @@ async fn expect_no_tool(
     expected: &str,
     problem: impl Fn(&Value) -> Option<String>,
 ) -> CheckResult {
-    let (response, tools) = tools(target).await?;
+    let (response, tools) = listed_tools(target).await?;
     response.expect_no_problem(&tools, id_of, expected, problem)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{id_of, parameters, split, tools};
+use super::common::{id_of, listed_tools, parameters, split};
 use crate::{
     CheckResult, NamedTool, Target,
     schema::{arguments_for, required},
@@ -70,7 +70,7 @@ pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
     let Some(named) = &target.options().failing_tool else {
         return skip("needs a tool that fails: --failing-tool");
     };
-    let (_, tools) = tools(target).await?;
+    let (_, tools) = listed_tools(target).await?;
     let all = tools.iter().filter_map(|tool| with_arguments(tool, named.arguments.as_ref()));
     match all.into_iter().find(|tool| tool.matches(named)) {
         Some(tool) => Ok(tool),
@@ -80,7 +80,7 @@ pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
 
 /// Returns every callable tool: first the one that the user names, then the read-only ones.
 async fn all_callable(target: &Target) -> CheckResult<Vec<Callable>> {
-    let (_, tools) = tools(target).await?;
+    let (_, tools) = listed_tools(target).await?;
     let mut all = Vec::new();
     if let Some(named) = &target.options().tool {
         let own = tools.iter().filter_map(|tool| with_arguments(tool, named.arguments.as_ref()));

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{ABSENT, COMPACT, TOOLS, expect_flat_error};
+use super::common::{ABSENT, COMPACT, TOOLS, expect_flat_error};
 use crate::{
     Check, CheckResult, Target, checks,
     http::{Request, Response, UNKNOWN_TOKEN},

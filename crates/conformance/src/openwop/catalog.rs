@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{
+use super::common::{
     ABSENT, EMPTY_CATALOG, SAMPLE, SOURCES, TOOLS, catalog, expect_flat_error, family, id_of,
     listed, path_of, tools,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{
+use super::common::{
     COMPACT, EMPTY_CATALOG, SOURCES, TOOLS, advertises, catalog, id_of, ids, path_of,
     require_facet, tools,
 };

@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{ABSENT, SAMPLE, TOOLS, catalog, expect_flat_error, id_of, ids, listed, path_of};
+use super::common::{
+    ABSENT, SAMPLE, TOOLS, catalog, expect_flat_error, id_of, ids, listed, path_of,
+};
 use crate::{
     Check, CheckResult, Target, checks,
     http::{Request, Response},

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{DISCOVERY, SOURCES, discovery, id_of, tools};
+use super::common::{DISCOVERY, SOURCES, discovery, id_of, tools};
 use crate::{
     Check, CheckResult, Target, checks, fail, require, skip_unless,
     value::{kind, text},

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{ABSENT, DISCOVERY, TOOLS, expect_flat_error};
+use super::common::{ABSENT, DISCOVERY, TOOLS, expect_flat_error};
 use crate::{Check, CheckResult, Target, checks, fail, skip, value::text};
 
 pub(super) const CHECKS: &[Check] = checks! {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{expect_flat_error, require_facet};
+use super::common::{expect_flat_error, require_facet};
 use crate::{
     Check, CheckResult, Target, checks, fail,
     http::{Request, Response},

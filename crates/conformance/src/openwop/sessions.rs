@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{TOOLS, hooks::send_to_seam, ids, listed, require_facet};
+use super::{
+    common::{TOOLS, ids, listed, require_facet},
+    hooks::send_to_seam,
+};
 use crate::{
     Check, CheckResult, Target, checks, fail,
     http::{Request, Response},

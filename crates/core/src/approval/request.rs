@@ -5,10 +5,11 @@
 //!
 //! Invariant: a request changes only in this module, and a grant is used once.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::store::Fingerprint;
 use crate::{
     clock::Timestamp,
     event::{
@@ -16,9 +17,11 @@ use crate::{
         InterruptRequested, QuorumProgress,
     },
     id::{ApprovalId, CallId, EventId, KeyId, PrincipalId, RunId, TenantId, ToolId},
+    json,
     principal::{AuthMethod, Principal},
     scope::Scope,
     text::is_hidden,
+    text_types::closed_enum,
 };
 
 /// Longest comment, in bytes.
@@ -85,22 +88,36 @@ pub struct Approval {
     pub change: u64,
 }
 
-/// The state of an approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ApprovalState {
-    /// The quorum is not reached yet.
-    Pending,
-    /// The call may be made once.
-    Granted,
-    /// The call may not be made.
-    Rejected,
-    /// The request, or the grant, was not used in time.
-    Expired,
-    /// The call was made.
-    Used,
-    /// The call may be made once, although the quorum was not reached.
-    Overridden,
+/// Identifies a call: an HMAC-SHA-256, in lower hex, over everything that an approval is bound to.
+/// The key is random and belongs to the store.
+///
+/// The hash of a call in the record (`argsHash`) covers redacted arguments, so two calls that
+/// differ only in a secret share it. Their fingerprints differ, and reveal nothing without the key.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fingerprint(pub String);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(..)")
+    }
+}
+
+closed_enum! {
+    /// The state of an approval.
+    ApprovalState {
+        /// The quorum is not reached yet.
+        Pending = "pending",
+        /// The call may be made once.
+        Granted = "granted",
+        /// The call may not be made.
+        Rejected = "rejected",
+        /// The request, or the grant, was not used in time.
+        Expired = "expired",
+        /// The call was made.
+        Used = "used",
+        /// The call may be made once, although the quorum was not reached.
+        Overridden = "overridden",
+    }
 }
 
 /// One vote.
@@ -229,10 +246,7 @@ impl Approval {
 
     /// Returns whether `who` requested it.
     pub fn is_own(&self, who: &Principal) -> bool {
-        let same_key = match (&who.auth, &self.key) {
-            (AuthMethod::ApiKey(key), Some(asking)) => key == asking,
-            _ => false,
-        };
+        let same_key = self.key.is_some() && who.auth.key() == self.key.as_ref();
         self.tenant == who.tenant && (self.principal == who.id || same_key)
     }
 
@@ -248,7 +262,7 @@ impl Approval {
     /// Returns whether `who` may see it: the caller and every possible approver may.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         let holds = |scope: &Scope| who.scopes.covers(scope);
-        let overrides = Scope::parse(OVERRIDE_SCOPE).is_ok_and(|scope| holds(&scope));
+        let overrides = holds(&Scope::declared(OVERRIDE_SCOPE));
         self.tenant == who.tenant
             && who.auth != AuthMethod::Anonymous
             && (self.principal == who.id || holds(&self.scope) || overrides)
@@ -268,10 +282,7 @@ impl Approval {
         term: chrono::Duration,
     ) -> Result<EventBody, VoteRefused> {
         self.admits(who, verdict, comment.as_deref(), now)?;
-        let key = match &who.auth {
-            AuthMethod::ApiKey(key) => Some(key.clone()),
-            AuthMethod::Anonymous | AuthMethod::Operator | AuthMethod::Jwt(_) => None,
-        };
+        let key = who.auth.key().cloned();
         let (principal, makers) = (who.id.clone(), who.makers.clone());
         self.votes.push(Vote { principal, key, makers, verdict, comment, at: now });
         let (gate_id, principal) = (self.id.clone(), who.id.clone());
@@ -385,26 +396,6 @@ impl Approval {
     }
 }
 
-// === impl ApprovalState ===
-
-impl ApprovalState {
-    /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Pending, Self::Granted, Self::Rejected, Self::Expired, Self::Used, Self::Overridden];
-
-    /// Returns the state as it appears on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Granted => "granted",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Used => "used",
-            Self::Overridden => "overridden",
-        }
-    }
-}
-
 // === impl Argument ===
 
 impl Argument {
@@ -413,22 +404,10 @@ impl Argument {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {
             let visible = name.chars().filter(|c| !c.is_control() && !is_hidden(*c));
-            let mut short = String::new();
-            for character in visible {
-                if short.len() + character.len_utf8() > MAX_NAME {
-                    break;
-                }
-                short.push(character);
-            }
-            let kind = match value {
-                Value::Null => "null",
-                Value::Bool(_) => "boolean",
-                Value::Number(_) => "number",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-            };
-            Self { name: short, kind: kind.to_owned(), bytes: value.to_string().len() }
+            let mut short: String = visible.collect();
+            short.truncate(short.floor_char_boundary(MAX_NAME));
+            let kind = json::kind(value).to_owned();
+            Self { name: short, kind, bytes: value.to_string().len() }
         };
         members.map(one).collect()
     }

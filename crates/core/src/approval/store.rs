@@ -1,11 +1,8 @@
 //! The storage trait for approvals.
 
-use std::fmt;
-
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
-use super::request::{Approval, ApprovalState};
+use super::request::{Approval, ApprovalState, Fingerprint};
 use crate::{
     clock::Timestamp,
     event::NewEvent,
@@ -16,29 +13,15 @@ use crate::{
 /// The most approvals that one principal may have pending.
 pub const MAX_PENDING: usize = 100;
 
-/// Identifies a call: an HMAC-SHA-256, in lower hex, over everything that an approval is bound to.
-/// The key is random and belongs to the store.
-///
-/// The hash of a call in the record (`argsHash`) covers redacted arguments, so two calls that
-/// differ only in a secret share it. Their fingerprints differ, and reveal nothing without the key.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Fingerprint(pub String);
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fingerprint(..)")
-    }
-}
-
 /// The result of opening an approval.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Opened {
+pub enum OpenOutcome {
     /// The request and its event are stored.
-    PendingApproval(Box<Approval>),
+    Opened(Box<Approval>),
     /// The same call has an approval already that is still in force.
-    Known(Box<Approval>),
+    Existing(Box<Approval>),
     /// This principal has too many pending approvals.
-    Full,
+    LimitReached,
 }
 
 /// Which approvals to list, newest first. Lists omit the arguments.
@@ -82,7 +65,7 @@ pub trait ApprovalStore: Send + Sync + 'static {
         approval: Approval,
         arguments: Option<String>,
         event: NewEvent,
-    ) -> Result<Opened, StoreError>;
+    ) -> Result<OpenOutcome, StoreError>;
 
     /// Replaces the approval with the same id and stores `events`, both or neither. Returns `false`
     /// when the stored revision differs from that of `approval`. The displayable arguments are

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::SchemaError;
+use crate::pointer::percent_decoded;
 
 /// The most JSON values in a schema document. The largest tool schemas seen in practice have some 5
 /// 000.
@@ -30,6 +30,13 @@ const MAX_FRAMES: u32 = 640;
 const MAX_EXPLAINED: u64 = 4_000_000;
 /// The most evaluations for explaining a refused call at all.
 const MAX_REPEATED: u64 = 1 << 16;
+
+type Members = Map<String, Value>;
+
+/// Why a schema cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaError(pub String);
 
 /// The cost of one evaluation of a schema.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +102,7 @@ pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
         path: Vec::new(),
         weight: Tally::default(),
     };
-    walk.visit(schema, schema, 0, 0)?;
+    walk.visit(schema, At { base: schema, depth: 0, in_place: 0 })?;
     let tally = walk.weight;
     let repeats = if tally.anywhere {
         tally.returns.values().sum()
@@ -140,11 +147,7 @@ impl<'s> Index<'s> {
         }
     }
 
-    fn name(
-        &mut self,
-        value: &'s Value,
-        members: &'s Map<String, Value>,
-    ) -> Result<(), SchemaError> {
+    fn name(&mut self, value: &'s Value, members: &'s Members) -> Result<(), SchemaError> {
         let text = |key: &str| members.get(key).and_then(Value::as_str);
         if let Some(pattern) = text("pattern") {
             self.patterns.insert(pattern);
@@ -202,6 +205,17 @@ struct Walk<'s> {
     weight: Tally<'s>,
 }
 
+/// The place of a subschema in the walk.
+#[derive(Clone, Copy)]
+struct At<'s> {
+    /// The document that its references are relative to.
+    base: &'s Value,
+    /// Subschemas around it.
+    depth: u32,
+    /// Those of them that apply to the same value.
+    in_place: u32,
+}
+
 /// Subschemas for the same value; the keywords' values are schemas, lists of schemas, or maps of
 /// schemas.
 const ONE_IN_PLACE: &[&str] = &["not", "if", "then", "else"];
@@ -210,54 +224,42 @@ const MAP_IN_PLACE: &[&str] = &["dependentSchemas", "dependencies"];
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'s> Walk<'s> {
-    fn visit(
-        &mut self,
-        schema: &'s Value,
-        base: &'s Value,
-        depth: u32,
-        in_place: u32,
-    ) -> Result<(), SchemaError> {
+    fn visit(&mut self, schema: &'s Value, at: At<'s>) -> Result<(), SchemaError> {
         self.weight.evaluations += 1;
-        self.weight.in_place = self.weight.in_place.max(in_place);
+        self.weight.in_place = self.weight.in_place.max(at.in_place);
         if self.weight.evaluations > MAX_EVALUATIONS {
             return Err(refuse(
                 "with its references written out it has more than 50000 subschemas",
             ));
         }
-        if depth > MAX_DEPTH || in_place > MAX_IN_PLACE {
+        if at.depth > MAX_DEPTH || at.in_place > MAX_IN_PLACE {
             return Err(refuse("its subschemas refer to each other in too long a chain"));
         }
         let Value::Object(members) = schema else { return Ok(()) };
-        let base = if members.get("$id").is_some_and(|id| id.is_string()) { schema } else { base };
+        let is_document = members.get("$id").is_some_and(Value::is_string);
+        let base = if is_document { schema } else { at.base };
+        let inner = At { base, depth: at.depth + 1, in_place: at.in_place + 1 };
         // To find the unevaluated members, the validator evaluates the other subschemas once more.
         let rounds = if members.keys().any(|key| key.starts_with("unevaluated")) { 2 } else { 1 };
         for _ in 0..rounds {
-            self.visit_in_place(members, base, depth + 1, in_place + 1)?;
+            self.visit_in_place(members, inner)?;
         }
-        self.visit_members(members, base, depth + 1)?;
-        self.visit_items(members, base, depth + 1)
+        self.visit_members(members, inner)?;
+        self.visit_items(members, inner)
     }
 
-    fn visit_in_place(
-        &mut self,
-        members: &'s Map<String, Value>,
-        base: &'s Value,
-        depth: u32,
-        in_place: u32,
-    ) -> Result<(), SchemaError> {
+    fn visit_in_place(&mut self, members: &'s Members, at: At<'s>) -> Result<(), SchemaError> {
         for (key, value) in members {
             match (key.as_str(), value) {
                 (key, Value::String(reference)) if REFERENCES.contains(&key) => {
-                    self.follow(reference, base, depth, in_place)?;
+                    self.follow(reference, at)?;
                 }
-                (key, _) if ONE_IN_PLACE.contains(&key) => {
-                    self.visit(value, base, depth, in_place)?
-                }
+                (key, _) if ONE_IN_PLACE.contains(&key) => self.visit(value, at)?,
                 (key, Value::Array(list)) if LIST_IN_PLACE.contains(&key) => {
-                    list.iter().try_for_each(|each| self.visit(each, base, depth, in_place))?;
+                    list.iter().try_for_each(|each| self.visit(each, at))?;
                 }
                 (key, Value::Object(map)) if MAP_IN_PLACE.contains(&key) => {
-                    map.values().try_for_each(|each| self.visit(each, base, depth, in_place))?;
+                    map.values().try_for_each(|each| self.visit(each, at))?;
                 }
                 _ => {}
             }
@@ -265,45 +267,28 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn visit_members(
-        &mut self,
-        members: &'s Map<String, Value>,
-        base: &'s Value,
-        depth: u32,
-    ) -> Result<(), SchemaError> {
+    fn visit_members(&mut self, members: &'s Members, at: At<'s>) -> Result<(), SchemaError> {
         if let Some(Value::Object(properties)) = members.get("properties") {
             for (name, schema) in properties {
-                self.descend(Step::Member(name), schema, base, depth)?;
+                self.descend(Step::Member(name), schema, at)?;
             }
         }
         if let Some(Value::Object(patterns)) = members.get("patternProperties") {
-            for schema in patterns.values() {
-                self.descend(Step::AnyMember, schema, base, depth)?;
-            }
+            patterns.values().try_for_each(|each| self.descend(Step::AnyMember, each, at))?;
         }
-        for key in ["additionalProperties", "unevaluatedProperties", "propertyNames"] {
-            if let Some(schema) = members.get(key) {
-                self.descend(Step::AnyMember, schema, base, depth)?;
-            }
-        }
-        Ok(())
+        let any = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
+        let mut any = any.into_iter().filter_map(|key| members.get(key));
+        any.try_for_each(|schema| self.descend(Step::AnyMember, schema, at))
     }
 
-    fn visit_items(
-        &mut self,
-        members: &'s Map<String, Value>,
-        base: &'s Value,
-        depth: u32,
-    ) -> Result<(), SchemaError> {
+    fn visit_items(&mut self, members: &'s Members, at: At<'s>) -> Result<(), SchemaError> {
         for key in ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"] {
             match members.get(key) {
                 // One item matches one of these, and which one is unknown here.
                 Some(Value::Array(list)) => {
-                    for schema in list {
-                        self.descend(Step::Item, schema, base, depth)?;
-                    }
+                    list.iter().try_for_each(|each| self.descend(Step::Item, each, at))?;
                 }
-                Some(schema) => self.descend(Step::Item, schema, base, depth)?,
+                Some(schema) => self.descend(Step::Item, schema, at)?,
                 None => {}
             }
         }
@@ -314,23 +299,16 @@ impl<'s> Walk<'s> {
         &mut self,
         step: Step<'s>,
         schema: &'s Value,
-        base: &'s Value,
-        depth: u32,
+        at: At<'s>,
     ) -> Result<(), SchemaError> {
         self.path.push(step);
-        let visited = self.visit(schema, base, depth, 0);
+        let visited = self.visit(schema, At { in_place: 0, ..at });
         self.path.pop();
         visited
     }
 
-    fn follow(
-        &mut self,
-        reference: &str,
-        base: &'s Value,
-        depth: u32,
-        in_place: u32,
-    ) -> Result<(), SchemaError> {
-        let (target, base) = self.resolve(reference, base).ok_or_else(|| {
+    fn follow(&mut self, reference: &str, at: At<'s>) -> Result<(), SchemaError> {
+        let (target, base) = self.resolve(reference, at.base).ok_or_else(|| {
             refuse("it refers to something outside itself; references are never fetched")
         })?;
         if let Some((_, from)) = self.open.iter().find(|(open, _)| std::ptr::eq(*open, target)) {
@@ -342,7 +320,7 @@ impl<'s> Walk<'s> {
             return Ok(());
         }
         self.open.push((target, self.path.len()));
-        let visited = self.visit(target, base, depth, in_place);
+        let visited = self.visit(target, At { base, ..at });
         self.open.pop();
         visited
     }
@@ -364,21 +342,4 @@ impl<'s> Walk<'s> {
             anchor => Some((self.index.anchors.get(anchor).copied()?, document)),
         }
     }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
-            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

@@ -1,4 +1,4 @@
-//! Name lookup for the tools of a snapshot.
+//! The names of the tools of a snapshot.
 //!
 //! Invariant (I-16): among the tools that exist for one tenant each name is unique. Tools that
 //! would share one are removed for the tenants that would see more than one of them. They are
@@ -13,8 +13,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{Catalog, Entry, Tenants};
-use crate::id::{TenantId, ToolId};
+use super::entry::Entry;
+use crate::{
+    id::{TenantId, ToolId},
+    tenants::Tenants,
+};
 
 /// Tools that would share a name, and the tenants for which they are removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -54,20 +57,20 @@ impl fmt::Display for For<'_> {
 
 /// Every name of every tool.
 pub(super) struct NameIndex {
-    ids: HashMap<String, Holders>,
-    wires: HashMap<String, Holders>,
+    pub(super) ids: HashMap<String, Holders>,
+    pub(super) wires: HashMap<String, Holders>,
     /// All versions of a name, highest first, of all tenants. A name begins with its source's id,
     /// so only sources whose ids differ in `-` and `_` can share one.
-    otc: HashMap<String, Vec<usize>>,
+    pub(super) otc: HashMap<String, Vec<usize>>,
 }
 
 /// The tools of one name.
-enum Holders {
+pub(super) enum Holders {
     One(usize),
     Several(Box<Several>),
 }
 
-struct Several {
+pub(super) struct Several {
     /// The tool of every tenant, or of all but some.
     every: Option<usize>,
     /// The tools of single tenants.
@@ -118,7 +121,7 @@ impl Holders {
         Some(Self::Several(Box::new(several)))
     }
 
-    fn of_tenant(&self, tenant: &TenantId) -> usize {
+    pub(super) fn of_tenant(&self, tenant: &TenantId) -> usize {
         match self {
             Self::One(i) => *i,
             Self::Several(several) => {
@@ -128,91 +131,13 @@ impl Holders {
         }
     }
 
-    fn all(&self) -> Vec<usize> {
+    pub(super) fn all(&self) -> Vec<usize> {
         match self {
             Self::One(i) => vec![*i],
             Self::Several(several) => {
                 several.every.iter().chain(several.single.values()).copied().collect()
             }
         }
-    }
-}
-
-/// A lookup returns the tenant's own tool. Without one it returns another tenant's, which no
-/// decision permits; the denial is then recorded.
-impl Catalog {
-    /// Finds a tool by tool id.
-    pub fn by_id(&self, tenant: &TenantId, id: &str) -> Option<&Arc<Entry>> {
-        self.entries.get(self.names.ids.get(id)?.of_tenant(tenant))
-    }
-
-    /// Finds a tool by wire name.
-    pub fn by_wire(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
-        self.entries.get(self.names.wires.get(name)?.of_tenant(tenant))
-    }
-
-    /// Finds the highest version of `Toolkit.Tool`.
-    pub fn by_otc(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
-        let first = self.otc_versions(tenant, name).next();
-        first.or_else(|| self.entries.get(*self.names.otc.get(name)?.first()?))
-    }
-
-    /// Finds one version of `Toolkit.Tool`.
-    pub fn by_otc_version(
-        &self,
-        tenant: &TenantId,
-        name: &str,
-        version: [u64; 3],
-    ) -> Option<&Arc<Entry>> {
-        let all = || self.names.otc.get(name).into_iter().flatten();
-        let of_version = all().filter_map(|&i| self.entries.get(i));
-        let of_version = of_version.filter(|entry| entry.names.is_version(version));
-        let own = of_version.clone().find(|entry| entry.tenants.admits(tenant));
-        own.or_else(|| of_version.clone().next())
-    }
-
-    /// Returns every version of `Toolkit.Tool` that exists for `tenant`, highest first.
-    pub fn otc_versions(&self, tenant: &TenantId, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
-        let versions = self.names.otc.get(name).into_iter().flatten();
-        let versions = versions.filter_map(|&i| self.entries.get(i));
-        versions.filter(|entry| entry.tenants.admits(tenant))
-    }
-
-    /// Finds a tool by any name: tool id, wire name, or `Toolkit.Tool` with or without a version.
-    pub fn find(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
-        let versioned = || {
-            let (bare, _) = name.split_once('@')?;
-            let all = self.names.otc.get(bare).into_iter().flatten();
-            let all = all.filter_map(|&i| self.entries.get(i));
-            let mut same = all.filter(|entry| entry.names.otc_id() == name);
-            let own = same.clone().find(|entry| entry.tenants.admits(tenant));
-            own.or_else(|| same.next())
-        };
-        let found = [self.by_id(tenant, name), self.by_wire(tenant, name)];
-        let found = || found.into_iter().chain([self.by_otc(tenant, name), versioned()]).flatten();
-        found().find(|entry| entry.tenants.admits(tenant)).or_else(|| found().next())
-    }
-
-    /// Returns every tool that [`find`](Self::find) could return for `name`, of all tenants. For
-    /// operators.
-    pub fn find_all(&self, name: &str) -> Vec<&Arc<Entry>> {
-        let otc = name.split_once('@').map_or(name, |(bare, _)| bare);
-        let is = |i: &usize| {
-            let entry = self.entries.get(*i);
-            entry.is_some_and(|entry| entry.names.otc == name || entry.names.otc_id() == name)
-        };
-        let held = [self.names.ids.get(name), self.names.wires.get(name)];
-        let held = held.into_iter().flatten().flat_map(Holders::all);
-        let otc = self.names.otc.get(otc).into_iter().flatten().copied().filter(is);
-        let all: BTreeSet<usize> = held.chain(otc).collect();
-        all.into_iter().filter_map(|i| self.entries.get(i)).collect()
-    }
-
-    /// Returns every tool with id `id`, of all tenants.
-    pub fn all_by_id(&self, id: &str) -> Vec<&Arc<Entry>> {
-        let held: BTreeSet<usize> =
-            self.names.ids.get(id).into_iter().flat_map(Holders::all).collect();
-        held.into_iter().filter_map(|i| self.entries.get(i)).collect()
     }
 }
 
@@ -255,7 +180,7 @@ pub(super) fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, 
         None => Some(Arc::clone(entry)),
         Some(loss) => {
             let tenants = loss.left_of(&entry.tenants);
-            (!tenants.is_empty()).then(|| Arc::new(entry.narrowed(tenants)))
+            (!tenants.is_empty()).then(|| Arc::new(Entry { tenants, ..entry.as_ref().clone() }))
         }
     });
     (kept.collect(), collisions.into_iter().collect())

@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{ListFormat, View};
+use super::entry::ListFormat;
 use crate::canonical::Digest;
 
 /// A list in pages of the same size, of which the last may be shorter. There is at least one page.
@@ -45,38 +45,19 @@ impl Pages {
         let pages = starts.map(|start| {
             let end = start.saturating_add(size_of);
             let next = (end < written.len()).then_some(end);
-            let mut page = open(format, &digest, next).into_bytes();
             let tools = written.get(start..end.min(written.len())).unwrap_or_default();
-            for (i, json) in tools.iter().enumerate() {
-                if i > 0 {
-                    page.push(b',');
-                }
-                page.extend_from_slice(json);
-            }
-            page.extend_from_slice(format.close.as_bytes());
-            Bytes::from(page)
+            Bytes::from(format.list(&open(format, &digest, next), tools))
         });
         Self { digest, size, pages: pages.collect() }
+    }
+
+    /// Returns the size of all pages.
+    pub(super) fn bytes(&self) -> usize {
+        self.pages.iter().map(Bytes::len).sum()
     }
 
     /// Returns the number of pages.
     pub fn count(&self) -> usize {
         self.pages.len()
-    }
-}
-
-impl View {
-    /// Returns the whole list in `format`, in pages of `size`, each opened by `open` in place of
-    /// the format's own start. Built once and kept.
-    pub fn pages(&self, format: &ListFormat, size: NonZeroUsize, open: OpenPage) -> Arc<Pages> {
-        let key = (format.key, size.get());
-        if let Some(pages) = self.pages.read().get(&key) {
-            return Arc::clone(pages);
-        }
-        let entries = self.entries.iter();
-        let written: Vec<_> = entries.map(|entry| entry.wire.get(entry, format)).collect();
-        let pages = Arc::new(Pages::of(&written, format, size, open));
-        let length = pages.pages.iter().map(Bytes::len).sum();
-        self.keep(&self.pages, key, pages, length)
     }
 }

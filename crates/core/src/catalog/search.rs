@@ -12,18 +12,8 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
-
-use super::{Entry, View};
-use crate::{descriptor::SourceKind, id::SourceId};
-
-/// How often a tool has each word, weighted by the place of the word.
-#[derive(Debug, Default)]
-pub(super) struct Words {
-    counts: Vec<(Arc<str>, u16)>,
-    /// The sum of all counts.
-    length: u32,
-}
+use super::{entry::Entry, words::words};
+use crate::id::SourceId;
 
 /// The tools of a view by word.
 #[derive(Debug)]
@@ -33,7 +23,7 @@ pub(super) struct Index {
     lengths: Vec<u32>,
     mean: f64,
     /// The sources of the tools.
-    sources: Vec<SourceId>,
+    pub(super) sources: Vec<SourceId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -42,19 +32,6 @@ struct Posting {
     count: u16,
 }
 
-/// The weight of a word by its place.
-const NAME: u16 = 5;
-const TITLE: u16 = 3;
-const PROSE: u16 = 1;
-
-/// The most bytes read of a description; its beginning says the most.
-const MAX_PROSE: usize = 4_096;
-/// The most different words kept per tool.
-const MAX_WORDS: usize = 512;
-/// The most parameters whose names and descriptions are read.
-const MAX_PARAMETERS: usize = 64;
-/// The longest word, in characters; longer runs are ignored.
-const MAX_WORD: usize = 40;
 /// The most words used of a query.
 const MAX_QUERY: usize = 24;
 /// Common words without meaning for a search; used only when a query has no others.
@@ -70,89 +47,17 @@ const MAX_LONGER: usize = 16;
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
-impl View {
-    /// Returns at most `most` tools that match `query`, best first, of one kind of source or of
-    /// all.
-    pub fn search(&self, query: &str, source: Option<SourceKind>, most: usize) -> Vec<Arc<Entry>> {
-        let found =
-            self.index().ranked(query).into_iter().filter_map(|tool| self.entries.get(tool));
-        let wanted = found.filter(|entry| source.is_none_or(|kind| entry.tool.source == kind));
-        wanted.take(most).map(Arc::clone).collect()
-    }
-
-    /// Returns the sources of the visible tools, sorted.
-    pub fn sources(&self) -> &[SourceId] {
-        &self.index().sources
-    }
-
-    fn index(&self) -> &Index {
-        self.index.get_or_init(|| Index::of(&self.entries))
-    }
-}
-
-// === impl Words ===
-
-impl Words {
-    pub(super) fn of(entry: &Entry) -> Self {
-        let mut counter = Counter::default();
-        let tool = &entry.tool;
-        counter.read(&entry.names.wire, NAME);
-        counter.read(entry.source.as_str(), TITLE);
-        counter.read(tool.title.as_deref().unwrap_or_default(), TITLE);
-        counter.read(beginning(tool.description.as_deref().unwrap_or_default()), PROSE);
-        if let Some(Value::Object(parameters)) =
-            tool.input_schema.as_ref().and_then(|schema| schema.get("properties"))
-        {
-            for (name, schema) in parameters.iter().take(MAX_PARAMETERS) {
-                counter.read(name, PROSE);
-                let text = schema.get("description").and_then(Value::as_str);
-                counter.read(beginning(text.unwrap_or_default()), PROSE);
-            }
-        }
-        let counts: Vec<_> = counter.0.into_iter().map(|(word, n)| (word.into(), n)).collect();
-        let length = counts.iter().map(|(_, count)| u32::from(*count)).sum();
-        Self { counts, length }
-    }
-}
-
-#[derive(Default)]
-struct Counter(HashMap<String, u16>);
-
-impl Counter {
-    fn read(&mut self, text: &str, weight: u16) {
-        for word in words(text) {
-            let known = self.0.len();
-            match self.0.get_mut(&word) {
-                Some(count) => *count = count.saturating_add(weight),
-                None if known < MAX_WORDS => {
-                    self.0.insert(word, weight);
-                }
-                None => {}
-            }
-        }
-    }
-}
-
-fn beginning(text: &str) -> &str {
-    text.get(..text.floor_char_boundary(MAX_PROSE)).unwrap_or_default()
-}
-
 // === impl Index ===
 
 impl Index {
-    fn of(entries: &[Arc<Entry>]) -> Self {
+    pub(super) fn of(entries: &[Arc<Entry>]) -> Self {
         let mut postings: BTreeMap<Arc<str>, Vec<Posting>> = BTreeMap::new();
         let mut lengths = Vec::with_capacity(entries.len());
         for (tool, entry) in (0_u32..).zip(entries) {
             let words = entry.wire.words(entry);
             for (word, count) in &words.counts {
                 let posting = Posting { tool, count: *count };
-                match postings.get_mut(word) {
-                    Some(held) => held.push(posting),
-                    None => {
-                        postings.insert(Arc::clone(word), vec![posting]);
-                    }
-                }
+                postings.entry(Arc::clone(word)).or_default().push(posting);
             }
             lengths.push(words.length);
         }
@@ -163,7 +68,7 @@ impl Index {
     }
 
     /// Returns the positions of tools that match `query`, best first; equal scores in view order.
-    fn ranked(&self, query: &str) -> Vec<usize> {
+    pub(super) fn ranked(&self, query: &str) -> Vec<usize> {
         let mut scores: HashMap<u32, f64> = HashMap::new();
         let mut wanted_words: Vec<String> = words(query).take(MAX_QUERY).collect();
         // In a small catalog these words are rare enough to count, without meaning anything.
@@ -207,42 +112,6 @@ impl Index {
     }
 }
 
-/// Splits `text` into words: runs of letters and digits, with `camelCase` split, in lower case and
-/// without the ending of a plural.
-fn words(text: &str) -> impl Iterator<Item = String> + '_ {
-    text.split(|character: char| !character.is_alphanumeric())
-        .flat_map(humps)
-        .filter(|word| !word.is_empty() && word.chars().count() <= MAX_WORD)
-        .map(|word| singular(word.to_lowercase()))
-}
-
-fn humps(word: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let (mut rest, mut lower) = (word, false);
-    let mut start = 0;
-    for (at, character) in word.char_indices() {
-        if character.is_uppercase() && lower {
-            let (part, after) = rest.split_at(at - start);
-            parts.push(part);
-            (rest, start) = (after, at);
-        }
-        lower = character.is_lowercase();
-    }
-    parts.push(rest);
-    parts
-}
-
-fn singular(mut word: String) -> String {
-    if word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us") {
-        word.pop();
-        if word.len() > 3 && word.ends_with("ie") {
-            word.truncate(word.len() - 2);
-            word.push('y');
-        }
-    }
-    word
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -254,6 +123,7 @@ mod tests {
             Catalog, Generation,
             tests::{caller, catalog, ids, tool},
         },
+        descriptor::SourceKind,
     };
 
     fn named(name: &str, description: &str, scope: &str) -> Entry {

@@ -8,9 +8,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    authorize::{CallContext, Denied, Permit, ScopeAuthorizer},
-    descriptor::Auth,
-    id::PrincipalId,
+    authorize::{CallContext, Denied, Resource, ScopeAuthorizer},
+    canonical::Digest,
+    descriptor::{Auth, SafetyTier, SourceKind},
+    id::{SourceId, ToolId},
     principal::{AuthMethod, Principal},
     scope::{Grant, Scope},
 };
@@ -130,7 +131,8 @@ fn a_tool_without_a_label_is_invisible_to_every_caller() {
     assert_eq!(view(&["*"]).len(), 4);
     assert_eq!(view(&["files:*"]), ["mcp:files.read", "mcp:files.write", "mcp:time.now"]);
     assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list requires nothing");
-    let denied = ScopeAuthorizer.authorize(caller("acme", &["*"]).subject(), &catalog.entries()[4]);
+    let denied = ScopeAuthorizer
+        .authorize(caller("acme", &["*"]).subject(), catalog.entries()[4].resource());
     assert_eq!(denied, Err(Denied::Unlabelled));
 }
 
@@ -143,7 +145,7 @@ fn a_tool_of_other_tenants_is_denied_as_such_whatever_is_held() {
     for grants in [&[][..], &["*"]] {
         let other = caller("other", grants);
         assert!(catalog.view(&ScopeAuthorizer, other.subject()).entries().is_empty());
-        let denied = ScopeAuthorizer.authorize(other.subject(), &catalog.entries()[0]);
+        let denied = ScopeAuthorizer.authorize(other.subject(), catalog.entries()[0].resource());
         assert_eq!(denied, Err(Denied::Tenant));
     }
     let own = caller("acme", &["files:*"]);
@@ -157,7 +159,7 @@ const CALL: CallContext<'_> = CallContext { surface: "mcp", arguments: &serde_js
 fn a_decision_that_fails_is_a_denial() {
     struct Broken;
     impl Authorizer for Broken {
-        fn authorize(&self, _: Subject<'_>, _: &Entry) -> Result<(), Denied> {
+        fn authorize(&self, _: Subject<'_>, _: Resource<'_>) -> Result<(), Denied> {
             Err(Denied::Undecided("the policy engine is down".to_owned()))
         }
     }
@@ -174,7 +176,7 @@ fn a_decision_that_fails_is_a_denial() {
 fn a_view_is_shared_unless_the_authorizer_is_principal_specific() {
     struct Named(bool);
     impl Authorizer for Named {
-        fn authorize(&self, subject: Subject<'_>, _: &Entry) -> Result<(), Denied> {
+        fn authorize(&self, subject: Subject<'_>, _: Resource<'_>) -> Result<(), Denied> {
             match subject.principal.as_str() {
                 "bob" if self.0 => Err(Denied::Policy),
                 _ => Ok(()),
@@ -273,11 +275,11 @@ fn an_entity_tag_is_quoted_hex_and_differs_between_bodies() {
 // I-27
 #[test]
 fn lists_are_kept_as_long_as_there_is_room() {
-    let small = Arc::new(Room::new(3 * 34));
+    let small = ByteBudget::new(3 * 34);
     let views: Vec<View> = (0..4)
         .map(|i| {
             let entry = Arc::new(tool(SourceKind::Mcp, "s", &format!("t{i}"), None));
-            View::within(vec![entry; 3], Arc::clone(&small))
+            View::new(vec![entry; 3], &small)
         })
         .collect();
     let kept = |view: &View| {
@@ -288,7 +290,7 @@ fn lists_are_kept_as_long_as_there_is_room() {
     let kept: Vec<bool> = views.iter().map(kept).collect();
     assert_eq!(kept, [true, true, true, false], "34 bytes each");
     drop(views);
-    assert_eq!(small.0.load(Ordering::SeqCst), 3 * 34, "dropped views release their bytes");
+    assert_eq!(small.held(), 0, "dropped views release their bytes");
 }
 
 // I-16
@@ -342,7 +344,10 @@ fn tools_of_different_tenants_may_share_a_name() {
     assert_eq!([found("acme"), found("other"), found("third")], ["a", "b", "b"]);
     let stranger = caller("nobody", &["*"]);
     let denied = catalog.by_wire(&stranger.tenant, "search").unwrap();
-    assert_eq!(ScopeAuthorizer.authorize(stranger.subject(), denied), Err(Denied::Tenant));
+    assert_eq!(
+        ScopeAuthorizer.authorize(stranger.subject(), denied.resource()),
+        Err(Denied::Tenant)
+    );
     assert_eq!(catalog.find_all("search").len(), 2);
 }
 
@@ -601,7 +606,7 @@ proptest! {
                 ];
                 found.map(|entry| {
                     let entry = entry?;
-                    let usable = ScopeAuthorizer.authorize(who.subject(), entry).is_ok();
+                    let usable = ScopeAuthorizer.authorize(who.subject(), entry.resource()).is_ok();
                     usable.then(|| entry.id.to_string())
                 })
             };

@@ -5,11 +5,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{Catalog, Entry, View};
-use crate::{
-    authorize::{Authorizer, Subject},
-    id::{SourceId, ToolId},
-};
+use super::entry::Entry;
+use crate::id::{SourceId, ToolId};
 
 /// A named part of one snapshot.
 #[derive(Debug)]
@@ -70,39 +67,5 @@ impl Toolset {
     /// Returns whether it contains no tool.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
-    }
-}
-
-impl Catalog {
-    /// Returns the same snapshot with `toolsets`, which must be of its entries. Of two with one
-    /// name the last is used.
-    #[must_use]
-    pub fn with_toolsets(mut self, toolsets: impl IntoIterator<Item = Toolset>) -> Self {
-        self.toolsets = toolsets
-            .into_iter()
-            .map(|toolset| (Arc::clone(&toolset.name), Arc::new(toolset)))
-            .collect();
-        self
-    }
-
-    /// Returns every toolset, by name.
-    pub fn toolsets(&self) -> impl Iterator<Item = &Arc<Toolset>> {
-        self.toolsets.values()
-    }
-
-    /// Returns the toolset called `name`.
-    pub fn toolset(&self, name: &str) -> Option<&Arc<Toolset>> {
-        self.toolsets.get(name)
-    }
-
-    /// Returns the view of `subject` within `toolset`, which must belong to this snapshot: exactly
-    /// its tools that `subject` may call.
-    pub fn view_within(
-        &self,
-        authorizer: &dyn Authorizer,
-        subject: Subject<'_>,
-        toolset: &Toolset,
-    ) -> Arc<View> {
-        self.view_of(authorizer, subject, Some(toolset))
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{MAX_DEPTH, reduce::Irreducible};
+use super::{MAX_DEPTH, irreducible::Irreducible};
 use crate::descriptor::SchemaObject;
 
 /// Keywords that have a meaning only together: taken from one schema, or equal in both.
@@ -24,7 +24,7 @@ pub(super) fn merge(
         if has(&one) && has(&two) {
             for keyword in group {
                 if one.get(*keyword) != two.get(*keyword) {
-                    return Err(conflict(keyword));
+                    return Err(Irreducible::conflict(keyword));
                 }
             }
         }
@@ -40,8 +40,10 @@ pub(super) fn merge(
         match keyword.as_str() {
             // The outer schema is nearer to the place of use.
             "description" | "default" => {}
-            "type" => *ours = types(ours, &theirs).ok_or_else(|| conflict("type"))?,
-            "required" => *ours = union(ours, &theirs).ok_or_else(|| conflict("required"))?,
+            "type" => *ours = types(ours, &theirs).ok_or_else(|| Irreducible::conflict("type"))?,
+            "required" => {
+                *ours = union(ours, &theirs).ok_or_else(|| Irreducible::conflict("required"))?
+            }
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
                 keep_tighter(ours, theirs, &keyword, std::cmp::Ordering::Greater)?;
             }
@@ -52,7 +54,7 @@ pub(super) fn merge(
                 *ours = both(std::mem::take(ours), theirs, depth)?;
             }
             "uniqueItems" => *ours = Value::Bool(true),
-            _ => return Err(conflict(&keyword)),
+            _ => return Err(Irreducible::conflict(&keyword)),
         }
     }
     Ok(one)
@@ -114,7 +116,7 @@ fn objects(
     let theirs = taken(two, "properties")?;
     let same = ours.len() == theirs.len() && theirs.keys().all(|name| ours.contains_key(name));
     if any_closed && !same {
-        return Err(conflict("additionalProperties"));
+        return Err(Irreducible::conflict("additionalProperties"));
     }
     for (name, schema) in theirs {
         let merged = match ours.remove(&name) {
@@ -140,7 +142,7 @@ fn taken(schema: &mut SchemaObject, keyword: &str) -> Result<Map<String, Value>,
     match schema.shift_remove(keyword) {
         None => Ok(Map::new()),
         Some(Value::Object(members)) => Ok(members),
-        Some(_) => Err(conflict(keyword)),
+        Some(_) => Err(Irreducible::conflict(keyword)),
     }
 }
 
@@ -149,7 +151,7 @@ fn both(one: Value, two: Value, depth: usize) -> Result<Value, Irreducible> {
         (Value::Bool(false), _) | (_, Value::Bool(false)) => Ok(Value::Bool(false)),
         (Value::Bool(true), other) | (other, Value::Bool(true)) => Ok(other),
         (Value::Object(one), Value::Object(two)) => merge(one, two, depth + 1).map(Value::Object),
-        _ => Err(conflict("properties")),
+        _ => Err(Irreducible::conflict("properties")),
     }
 }
 
@@ -203,14 +205,10 @@ fn keep_tighter(
     // Only integers are compared: two doubles could be equal where the numbers are not.
     let order = match (ours.as_i64(), theirs.as_i64()) {
         (Some(ours), Some(theirs)) => theirs.cmp(&ours),
-        _ => return Err(conflict(keyword)),
+        _ => return Err(Irreducible::conflict(keyword)),
     };
     if order == tighter {
         *ours = theirs;
     }
     Ok(())
-}
-
-fn conflict(keyword: &str) -> Irreducible {
-    Irreducible::Conflict { keyword: keyword.to_owned() }
 }

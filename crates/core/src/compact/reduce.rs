@@ -4,41 +4,10 @@ use serde_json::{Map, Value};
 
 use super::{
     BANNED, MAX_BYTES, MAX_DEPTH, MAX_NODES,
+    irreducible::Irreducible,
     merge::{merge, nullable},
 };
-use crate::descriptor::SchemaObject;
-
-/// Why a schema has no compact form. Positions are JSON pointers into the schema.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Irreducible {
-    /// A keyword that has no equivalent without combining schemas.
-    #[error("`{keyword}` cannot be expressed without combining schemas")]
-    Keyword {
-        /// The keyword.
-        keyword: String,
-    },
-    /// A reference that is part of a cycle.
-    #[error("a reference leads back to itself")]
-    Recursive,
-    /// A reference without a target in the document.
-    #[error("a reference leads out of the schema or nowhere")]
-    Unresolved,
-    /// Two schemas that both apply and that one schema cannot express.
-    #[error("`{keyword}` of two schemas that both apply cannot be merged")]
-    Conflict {
-        /// The keyword.
-        keyword: String,
-    },
-    /// The arguments are not an object.
-    #[error("the arguments are not described as an object")]
-    NotAnObject,
-    /// A draft whose keywords have another meaning.
-    #[error("the `$schema` is of an old or unknown draft")]
-    Draft,
-    /// Past [`MAX_NODES`], [`MAX_DEPTH`] or [`MAX_BYTES`].
-    #[error("the schema is too large or too deep")]
-    TooLarge,
-}
+use crate::{descriptor::SchemaObject, pointer::percent_decoded};
 
 /// The meaning of a declared `$schema`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -223,131 +192,102 @@ impl<'a> Work<'a> {
         let mut kept = Map::new();
         let mut also = Vec::new();
         for (keyword, value) in schema {
-            let keyword_text = keyword.as_str();
-            match keyword_text {
-                "$ref" => continue,
+            match keyword.as_str() {
+                "$ref" => {}
                 "allOf" => {
                     for part in value.as_array().ok_or(Irreducible::NotAnObject)? {
                         match self.schema(part, depth)? {
                             Value::Object(part) => also.push(part),
                             Value::Bool(true) => {}
-                            _ => return Err(banned("allOf")),
+                            _ => return Err(Irreducible::keyword("allOf")),
                         }
                     }
-                    continue;
                 }
-                "anyOf" | "oneOf" => {
-                    let either = value.as_array().ok_or(Irreducible::NotAnObject)?;
-                    also.push(self.either(keyword_text, either, depth)?);
-                    continue;
-                }
-                "properties" => {
-                    let members = value.as_object().ok_or(Irreducible::NotAnObject)?;
-                    let mut reduced = Map::new();
-                    for (name, member) in members {
-                        reduced.insert(name.clone(), self.schema(member, depth)?);
+                "anyOf" | "oneOf" => also.push(self.either(keyword, value, depth)?),
+                _ => {
+                    if let Some(value) = self.value(keyword, value, depth)? {
+                        kept.insert(keyword.clone(), value);
                     }
-                    kept.insert(keyword.clone(), Value::Object(reduced));
-                    continue;
                 }
-                "items" if value.is_array() && self.draft == Draft::Seven => {
-                    self.sensitive = true;
-                    kept.insert(keyword.clone(), self.list(value, depth)?);
-                    continue;
-                }
-                "prefixItems" => {
-                    self.sensitive = true;
-                    // Without meaning in draft 7, but it would have one where the draft is not
-                    // declared.
-                    if self.draft == Draft::Modern {
-                        kept.insert(keyword.clone(), self.list(value, depth)?);
-                    }
-                    continue;
-                }
-                "additionalItems" if self.draft == Draft::Modern => continue,
-                "additionalProperties"
-                | "items"
-                | "contains"
-                | "propertyNames"
-                | "additionalItems" => {
-                    self.sensitive |= keyword_text == "additionalItems";
-                    let reduced = self.schema(value, depth)?;
-                    kept.insert(keyword.clone(), reduced);
-                    continue;
-                }
-                _ => {}
             }
-            if PLAIN.contains(&keyword_text) {
-                self.sensitive |= DRAFT_SENSITIVE.contains(&keyword_text);
+        }
+        also.into_iter().try_fold(kept, |kept, part| merge(kept, part, 0))
+    }
+
+    /// Returns the value of `keyword` in the reduced schema; `None` when the keyword is dropped.
+    fn value(
+        &mut self,
+        keyword: &str,
+        value: &'a Value,
+        depth: usize,
+    ) -> Result<Option<Value>, Irreducible> {
+        self.sensitive |= DRAFT_SENSITIVE.contains(&keyword);
+        let reduced = match keyword {
+            "properties" => {
+                let members = value.as_object().ok_or(Irreducible::NotAnObject)?.iter();
+                let reduced =
+                    members.map(|(name, member)| Ok((name.clone(), self.schema(member, depth)?)));
+                Value::Object(reduced.collect::<Result<_, Irreducible>>()?)
+            }
+            "items" if value.is_array() && self.draft == Draft::Seven => {
+                self.sensitive = true;
+                self.list(value, depth)?
+            }
+            // Without meaning in draft 7, but it would have one where the draft is not declared.
+            "prefixItems" if self.draft == Draft::Seven => return Ok(None),
+            "prefixItems" => self.list(value, depth)?,
+            "additionalItems" if self.draft == Draft::Modern => return Ok(None),
+            "additionalProperties" | "items" | "contains" | "propertyNames" | "additionalItems" => {
+                self.schema(value, depth)?
+            }
+            _ if PLAIN.contains(&keyword) => {
                 self.bytes += weight(value);
                 if self.bytes > MAX_BYTES {
                     return Err(Irreducible::TooLarge);
                 }
-                kept.insert(keyword.clone(), value.clone());
-            } else if BANNED.contains(&keyword_text) || IN_THE_WAY.contains(&keyword_text) {
-                // `then` and `else` have no meaning without `if`.
-                if !matches!(keyword_text, "then" | "else") {
-                    return Err(banned(keyword_text));
-                }
-            } else if depth > 0 && keyword_text == "$id" {
-                // Changes the meaning of references below it.
-                return Err(banned(keyword_text));
-            } else {
-                debug_assert!(
-                    ANNOTATIONS.contains(&keyword_text) || !is_assertion(keyword_text),
-                    "{keyword_text} asserts something"
-                );
+                value.clone()
             }
-        }
-        for part in also {
-            kept = merge(kept, part, 0)?;
-        }
-        Ok(kept)
+            // Changes the meaning of references below it.
+            "$id" if depth > 0 => return Err(Irreducible::keyword(keyword)),
+            _ if BANNED.contains(&keyword) || IN_THE_WAY.contains(&keyword) => {
+                return Err(Irreducible::keyword(keyword));
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(reduced))
     }
 
     fn list(&mut self, list: &'a Value, depth: usize) -> Result<Value, Irreducible> {
-        let items = list.as_array().ok_or(Irreducible::NotAnObject)?;
-        items
-            .iter()
-            .map(|item| self.schema(item, depth))
-            .collect::<Result<Vec<_>, _>>()
-            .map(Value::Array)
+        let items = list.as_array().ok_or(Irreducible::NotAnObject)?.iter();
+        items.map(|item| self.schema(item, depth)).collect()
     }
 
     /// Returns one schema for "one of these": a single schema, or one and `null`.
     fn either(
         &mut self,
         keyword: &str,
-        either: &'a [Value],
+        either: &'a Value,
         depth: usize,
     ) -> Result<SchemaObject, Irreducible> {
-        let chosen = match either {
-            [only] => return self.part(keyword, only, depth),
-            [one, null] if is_null(null) => one,
-            [null, one] if is_null(null) => one,
-            _ => return Err(banned(keyword)),
+        let no_single = || Irreducible::keyword(keyword);
+        let either = either.as_array().ok_or(Irreducible::NotAnObject)?;
+        let (chosen, or_null) = match either.as_slice() {
+            [only] => (only, false),
+            [one, null] | [null, one] if is_null(null) => (one, true),
+            _ => return Err(no_single()),
         };
-        nullable(self.part(keyword, chosen, depth)?).ok_or_else(|| banned(keyword))
-    }
-
-    fn part(
-        &mut self,
-        keyword: &str,
-        part: &'a Value,
-        depth: usize,
-    ) -> Result<SchemaObject, Irreducible> {
-        match self.schema(part, depth)? {
+        match self.schema(chosen, depth)? {
+            Value::Object(part) if or_null => nullable(part).ok_or_else(no_single),
             Value::Object(part) => Ok(part),
-            _ => Err(banned(keyword)),
+            _ => Err(no_single()),
         }
     }
 }
 
-/// Keywords other than [`BANNED`] whose assertions have no equivalent.
-const IN_THE_WAY: [&str; 10] = [
+/// Keywords other than [`BANNED`] whose assertions have no equivalent. (`then` and `else` have no
+/// meaning without `if`.)
+const IN_THE_WAY: [&str; 8] = [
     "if",
-    "then",
-    "else",
     "dependencies",
     "unevaluatedProperties",
     "unevaluatedItems",
@@ -357,12 +297,10 @@ const IN_THE_WAY: [&str; 10] = [
     "$recursiveAnchor",
 ];
 
-fn is_assertion(keyword: &str) -> bool {
-    PLAIN.contains(&keyword) || BANNED.contains(&keyword) || IN_THE_WAY.contains(&keyword)
-}
-
-fn banned(keyword: &str) -> Irreducible {
-    Irreducible::Keyword { keyword: keyword.to_owned() }
+/// Returns whether `keyword` belongs to JSON Schema and is not one whose value is schemas.
+pub(crate) fn is_plain_keyword(keyword: &str) -> bool {
+    let lists: [&[&str]; 4] = [&PLAIN, &BANNED, &IN_THE_WAY, &ANNOTATIONS];
+    lists.iter().any(|list| list.contains(&keyword))
 }
 
 /// Returns whether `schema` plainly accepts `null` and nothing else.
@@ -400,31 +338,7 @@ fn weight(value: &Value) -> usize {
 }
 
 fn lookup<'a>(root: &'a SchemaObject, pointer: &str) -> Option<&'a Value> {
-    let mut tokens =
-        pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~"));
-    let mut at = root.get(&tokens.next()?)?;
-    for token in tokens {
-        at = match at {
-            Value::Object(members) => members.get(&token)?,
-            Value::Array(items) => items.get(token.parse::<usize>().ok()?)?,
-            _ => return None,
-        };
-    }
-    Some(at)
-}
-
-/// Decodes `%XX` in `text`; returns `None` when the result is invalid.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let digits = [bytes.next()?, bytes.next()?];
-        let digits = std::str::from_utf8(&digits).ok()?;
-        out.push(u8::from_str_radix(digits, 16).ok()?);
-    }
-    String::from_utf8(out).ok()
+    let path = pointer.strip_prefix('/')?;
+    let (first, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    root.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
 }

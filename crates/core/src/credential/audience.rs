@@ -3,15 +3,17 @@
 //! Invariant: matching is pure and compares whole labels of canonical hosts. Only an exact match
 //! counts.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::text_types::checked_text;
 
 /// Longest host name (RFC 1035).
 const MAX_HOST: usize = 253;
 
 /// An exact host, or `*.domain` for the hosts below a domain, without the domain itself (RFC 0079).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Audience(Arc<str>);
 
@@ -60,11 +62,6 @@ impl Audience {
             None => *self.0 == *host,
         }
     }
-
-    /// Returns the audience as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 fn check_host(host: &str) -> Result<(), InvalidAudience> {
@@ -104,31 +101,7 @@ fn is_number(label: &str) -> bool {
         || hex.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-impl fmt::Display for Audience {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Audience {
-    type Err = InvalidAudience;
-    fn from_str(text: &str) -> Result<Self, InvalidAudience> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for Audience {
-    type Error = InvalidAudience;
-    fn try_from(text: String) -> Result<Self, InvalidAudience> {
-        Self::parse(&text)
-    }
-}
-
-impl From<Audience> for String {
-    fn from(audience: Audience) -> Self {
-        audience.0.as_ref().to_owned()
-    }
-}
+checked_text!(Audience, InvalidAudience);
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use crate::{
 
 /// A credential with its values.
 #[derive(Debug, Clone)]
-pub struct Opened {
+pub struct UnsealedCredential {
     /// Everything except its values.
     pub credential: Credential,
     /// Its values.
@@ -52,7 +52,7 @@ pub trait CredentialStore: Send + Sync + 'static {
         &self,
         owner: &Owner,
         name: &CredentialName,
-    ) -> Result<Option<Opened>, CredentialStoreError>;
+    ) -> Result<Option<UnsealedCredential>, CredentialStoreError>;
 
     /// Stores a new credential. Fails with [`StoreError::Conflict`] when its owner has one with
     /// that name, or the id exists.

@@ -12,7 +12,6 @@ pub struct InterruptRequested {
     /// The kind of interrupt.
     pub kind: InterruptKind,
     /// Names the interrupt: the id of the approval.
-    #[schemars(with = "String")]
     pub key: ApprovalId,
     /// How long the approval can be decided.
     pub timeout_ms: u64,
@@ -33,10 +32,8 @@ pub enum InterruptKind {
 #[serde(rename_all = "camelCase")]
 pub struct GateData {
     /// The approval.
-    #[schemars(with = "String")]
     pub gate_id: ApprovalId,
     /// The tool.
-    #[schemars(with = "String")]
     pub artifact_id: ToolId,
     /// Always `tool-call`.
     pub artifact_type: String,
@@ -58,10 +55,8 @@ pub struct GateData {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalGranted {
     /// The approval.
-    #[schemars(with = "String")]
     pub gate_id: ApprovalId,
     /// The approver.
-    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// The progress towards the quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,10 +77,8 @@ pub struct QuorumProgress {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRejected {
     /// The approval.
-    #[schemars(with = "String")]
     pub gate_id: ApprovalId,
     /// The rejecting principal; `core.system` when the approval expired.
-    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// `rejected` or `timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,10 +90,8 @@ pub struct ApprovalRejected {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalOverridden {
     /// The approval.
-    #[schemars(with = "String")]
     pub gate_id: ApprovalId,
     /// The overriding principal.
-    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// A code; the comment is stored with the approval.
     pub reason: String,

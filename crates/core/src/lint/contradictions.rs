@@ -1,6 +1,6 @@
 //! Contradictions in the operator's settings of a tool (RFC 0078 §C, RFC 0069).
 
-use super::{Findings, Severity};
+use super::finding::{Findings, Severity};
 use crate::{
     descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
     names,

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Findings, Severity};
+use super::finding::{Findings, Severity};
 use crate::{pointer::step, source::DiscoveredTool, text::is_hidden};
 
 /// The most texts checked in one tool.

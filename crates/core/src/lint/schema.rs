@@ -3,8 +3,13 @@
 
 use serde_json::{Map, Value};
 
-use super::{Findings, Severity, text};
-use crate::{descriptor::SchemaObject, pointer::step, redact::is_secret_key};
+use super::{
+    finding::{Findings, Severity},
+    text,
+};
+use crate::{
+    compact::is_plain_keyword, descriptor::SchemaObject, pointer::step, redact::is_secret_key,
+};
 
 /// The most schemas visited in one schema.
 const MAX_NODES: usize = 2_000;
@@ -189,41 +194,7 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
 /// Returns whether `keyword` belongs to JSON Schema and may be named: others are the tool's own
 /// text.
 fn is_standard(keyword: &str) -> bool {
-    const OTHERS: [&str; 32] = [
-        "$ref",
-        "$id",
-        "$anchor",
-        "$comment",
-        "$dynamicRef",
-        "$dynamicAnchor",
-        "multipleOf",
-        "maximum",
-        "exclusiveMaximum",
-        "minimum",
-        "exclusiveMinimum",
-        "maxLength",
-        "minLength",
-        "pattern",
-        "format",
-        "maxItems",
-        "minItems",
-        "uniqueItems",
-        "maxContains",
-        "minContains",
-        "maxProperties",
-        "minProperties",
-        "dependentRequired",
-        "dependencies",
-        "examples",
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "contentEncoding",
-        "contentMediaType",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    ];
-    PORTABLE.contains(&keyword) || SCHEMAS.contains(&keyword) || OTHERS.contains(&keyword)
+    PORTABLE.contains(&keyword) || SCHEMAS.contains(&keyword) || is_plain_keyword(keyword)
 }
 
 /// Visits every object schema in `schema`, itself first, with its pointer and level.

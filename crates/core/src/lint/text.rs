@@ -1,6 +1,9 @@
 //! Lint rules for texts that models and people read: hidden characters, instructions and secrets.
 
-use super::{Findings, Severity, poison};
+use super::{
+    finding::{Findings, Severity},
+    poison,
+};
 use crate::{descriptor::ToolDescriptor, redact::Redactor};
 
 pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {

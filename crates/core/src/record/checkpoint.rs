@@ -6,11 +6,16 @@
 //! digest of the previous checkpoint (32 bytes; zero bytes for the first). The digest of a
 //! checkpoint is SHA-256 over the signed bytes and the signature.
 
-use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{canonical::Digest, clock::Timestamp, id::TenantId};
+use crate::{
+    canonical::Digest,
+    clock::{Timestamp, millis},
+    hex,
+    id::TenantId,
+    text_types::closed_enum,
+};
 
 const DOMAIN: &str = "toolcrib checkpoint 1";
 
@@ -20,31 +25,16 @@ pub const NO_CHECKPOINT: Digest = Digest([0; 32]);
 /// An Ed25519 signature.
 pub type Signature = [u8; 64];
 
-/// The statement of a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckpointKind {
-    /// The event at this position has this hash.
-    Head,
-    /// Like `Head`, and: the signer removed the events up to this position.
-    Pruned,
-    /// Like `Head`, and: the operator accepted the log as it is, although it does not continue the
-    /// earlier checkpoints.
-    Accepted,
-}
-
-impl CheckpointKind {
-    /// Returns the kind as stored and signed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Head => "head",
-            Self::Pruned => "pruned",
-            Self::Accepted => "accepted",
-        }
-    }
-
-    /// Parses the output of [`as_str`](Self::as_str).
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Head, Self::Pruned, Self::Accepted].into_iter().find(|kind| kind.as_str() == text)
+closed_enum! {
+    /// The statement of a checkpoint.
+    CheckpointKind {
+        /// The event at this position has this hash.
+        Head = "head",
+        /// Like `Head`, and: the signer removed the events up to this position.
+        Pruned = "pruned",
+        /// Like `Head`, and: the operator accepted the log as it is, although it does not continue
+        /// the earlier checkpoints.
+        Accepted = "accepted",
     }
 }
 
@@ -84,23 +74,26 @@ pub fn key_id(public_key: &[u8; 32]) -> String {
     text
 }
 
+/// Appends `part`, preceded by its length, to the bytes that are signed.
+pub(super) fn push_part(bytes: &mut Vec<u8>, part: &[u8]) {
+    bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+    bytes.extend_from_slice(part);
+}
+
 // === impl Checkpoint ===
 
 impl Checkpoint {
     /// Returns the bytes that are signed.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(320);
-        let mut part = |part: &[u8]| {
-            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            bytes.extend_from_slice(part);
-        };
+        let mut part = |part: &[u8]| push_part(&mut bytes, part);
         part(DOMAIN.as_bytes());
         part(self.kind.as_str().as_bytes());
         part(self.tenant.as_str().as_bytes());
         part(&self.number.to_be_bytes());
         part(&self.position.to_be_bytes());
         part(&self.hash.0);
-        part(time_text(self.at).as_bytes());
+        part(millis::text(&self.at).as_bytes());
         part(key_id(&self.public_key).as_bytes());
         part(&self.prev.0);
         bytes
@@ -113,55 +106,38 @@ impl Checkpoint {
     }
 }
 
-fn time_text(at: Timestamp) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
-}
-
 /// The form in anchors and responses: bytes as hexadecimal digits.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wire {
-    kind: String,
+    kind: CheckpointKind,
     tenant: TenantId,
     number: u64,
     position: u64,
-    hash: String,
-    time: String,
+    hash: Digest,
+    #[serde(with = "millis")]
+    time: Timestamp,
     key_id: String,
-    public_key: String,
-    prev: String,
-    signature: String,
-}
-
-/// Formats a signature as hexadecimal digits.
-pub(super) fn signature_text(signature: &Signature) -> String {
-    let (first, second) = signature.split_at(32);
-    let half = |bytes: &[u8]| {
-        bytes.try_into().map(Digest).map_or_else(|_| String::new(), |d| d.to_string())
-    };
-    half(first) + &half(second)
-}
-
-/// Parses the output of [`signature_text`].
-pub(super) fn parse_signature(text: &str) -> Option<Signature> {
-    let (first, second) = text.split_at_checked(64)?;
-    let halves = [Digest::parse(first)?.0, Digest::parse(second)?.0];
-    halves.concat().try_into().ok()
+    #[serde(with = "hex")]
+    public_key: [u8; 32],
+    prev: Digest,
+    #[serde(with = "hex")]
+    signature: Signature,
 }
 
 impl From<Checkpoint> for Wire {
     fn from(it: Checkpoint) -> Self {
         Self {
-            kind: it.kind.as_str().to_owned(),
-            tenant: it.tenant.clone(),
+            key_id: key_id(&it.public_key),
+            kind: it.kind,
+            tenant: it.tenant,
             number: it.number,
             position: it.position,
-            hash: it.hash.to_string(),
-            time: time_text(it.at),
-            key_id: key_id(&it.public_key),
-            public_key: Digest(it.public_key).to_string(),
-            prev: it.prev.to_string(),
-            signature: signature_text(&it.signature),
+            hash: it.hash,
+            time: it.at,
+            public_key: it.public_key,
+            prev: it.prev,
+            signature: it.signature,
         }
     }
 }
@@ -170,24 +146,19 @@ impl TryFrom<Wire> for Checkpoint {
     type Error = InvalidCheckpoint;
 
     fn try_from(wire: Wire) -> Result<Self, InvalidCheckpoint> {
-        let digest = |text: &str| Digest::parse(text).ok_or(InvalidCheckpoint);
-        let signature = parse_signature(&wire.signature).ok_or(InvalidCheckpoint)?;
-        let at = chrono::DateTime::parse_from_rfc3339(&wire.time).map_err(|_| InvalidCheckpoint)?;
         let checkpoint = Self {
-            kind: CheckpointKind::parse(&wire.kind).ok_or(InvalidCheckpoint)?,
+            kind: wire.kind,
             tenant: wire.tenant,
             number: wire.number,
             position: wire.position,
-            hash: digest(&wire.hash)?,
-            at: at.to_utc(),
-            public_key: digest(&wire.public_key)?.0,
-            prev: digest(&wire.prev)?,
-            signature,
+            hash: wire.hash,
+            at: wire.time,
+            public_key: wire.public_key,
+            prev: wire.prev,
+            signature: wire.signature,
         };
-        match key_id(&checkpoint.public_key) == wire.key_id {
-            true => Ok(checkpoint),
-            false => Err(InvalidCheckpoint),
-        }
+        let is_own_key = key_id(&checkpoint.public_key) == wire.key_id;
+        is_own_key.then_some(checkpoint).ok_or(InvalidCheckpoint)
     }
 }
 

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Checkpoint, CheckpointKind, Signature,
-    checkpoint::{key_id, parse_signature, signature_text},
+    checkpoint::{key_id, push_part},
     genesis,
 };
-use crate::{canonical::Digest, id::TenantId};
+use crate::{canonical::Digest, hex, id::TenantId};
 
 const DOMAIN: &str = "toolcrib witness 1";
 
@@ -28,12 +28,12 @@ pub struct Witness {
     /// Position of the last event of the whole log when this was signed.
     pub position: u64,
     /// Each tenant that has a checkpoint.
-    pub tenants: BTreeMap<TenantId, Witnessed>,
+    pub tenants: BTreeMap<TenantId, WitnessEntry>,
 }
 
 /// The last checkpoint of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Witnessed {
+pub struct WitnessEntry {
     /// Its number.
     pub number: u64,
     /// Its digest.
@@ -48,10 +48,12 @@ pub struct Witnessed {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wire {
     key_id: String,
-    public_key: String,
+    #[serde(with = "hex")]
+    public_key: [u8; 32],
     position: u64,
     tenants: Vec<WireTenant>,
-    signature: String,
+    #[serde(with = "hex")]
+    signature: Signature,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,9 +61,9 @@ struct Wire {
 struct WireTenant {
     tenant: TenantId,
     number: u64,
-    digest: String,
+    digest: Digest,
     position: u64,
-    hash: String,
+    hash: Digest,
 }
 
 // === impl Witness ===
@@ -75,7 +77,7 @@ impl Witness {
     /// Adds a stored checkpoint.
     pub fn add(&mut self, checkpoint: &Checkpoint) {
         let entry = self.tenants.entry(checkpoint.tenant.clone());
-        let place = Witnessed { number: 0, digest: genesis(), position: 0, hash: genesis() };
+        let place = WitnessEntry { number: 0, digest: genesis(), position: 0, hash: genesis() };
         let place = entry.or_insert(place);
         (place.number, place.digest) = (checkpoint.number, checkpoint.digest());
         if checkpoint.kind != CheckpointKind::Pruned {
@@ -86,10 +88,7 @@ impl Witness {
     /// Returns the bytes that are signed.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128 + 160 * self.tenants.len());
-        let mut part = |part: &[u8]| {
-            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            bytes.extend_from_slice(part);
-        };
+        let mut part = |part: &[u8]| push_part(&mut bytes, part);
         part(DOMAIN.as_bytes());
         part(&self.public_key);
         part(&self.position.to_be_bytes());
@@ -108,16 +107,16 @@ impl Witness {
         let tenants = self.tenants.iter().map(|(tenant, last)| WireTenant {
             tenant: tenant.clone(),
             number: last.number,
-            digest: last.digest.to_string(),
+            digest: last.digest,
             position: last.position,
-            hash: last.hash.to_string(),
+            hash: last.hash,
         });
         let wire = Wire {
             key_id: key_id(&self.public_key),
-            public_key: Digest(self.public_key).to_string(),
+            public_key: self.public_key,
             position: self.position,
             tenants: tenants.collect(),
-            signature: signature_text(signature),
+            signature: *signature,
         };
         // Strings and numbers always have a JSON form.
         serde_json::to_string(&wire).unwrap_or_default() + "\n"
@@ -126,18 +125,13 @@ impl Witness {
     /// Parses the output of [`text`](Self::text), without checking the signature.
     pub fn parse(text: &str) -> Option<(Self, Signature)> {
         let wire: Wire = serde_json::from_str(text).ok()?;
-        let mut tenants = BTreeMap::new();
-        for it in wire.tenants {
-            let (digest, hash) = (Digest::parse(&it.digest)?, Digest::parse(&it.hash)?);
-            let last = Witnessed { number: it.number, digest, position: it.position, hash };
-            tenants.insert(it.tenant, last);
-        }
-        let public_key = Digest::parse(&wire.public_key)?.0;
-        let witness = Self { public_key, position: wire.position, tenants };
-        (key_id(&public_key) == wire.key_id)
-            .then(|| parse_signature(&wire.signature))
-            .flatten()
-            .map(|signature| (witness, signature))
+        let tenants = wire.tenants.into_iter().map(|it| {
+            let WireTenant { tenant, number, digest, position, hash } = it;
+            (tenant, WitnessEntry { number, digest, position, hash })
+        });
+        let (public_key, position) = (wire.public_key, wire.position);
+        let witness = Self { public_key, position, tenants: tenants.collect() };
+        (key_id(&public_key) == wire.key_id).then_some((witness, wire.signature))
     }
 }
 
@@ -149,7 +143,7 @@ mod tests {
     fn a_witness_is_read_as_it_was_written_and_everything_in_it_is_signed() {
         let mut witness = Witness::new([7; 32]);
         witness.position = 12;
-        let last = Witnessed {
+        let last = WitnessEntry {
             number: 3,
             digest: Digest([0xab; 32]),
             position: 9,

@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::MIN_SECRET_CHARS;
+use super::{longest_first, replace};
 use crate::{
     call::{Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind, input::Ask, raw},
     credential::Secret,
@@ -18,7 +18,7 @@ use crate::{
 /// Replaces each credential value by `[REDACTED:<its id>]`. Clones share the values.
 #[derive(Debug, Clone, Default)]
 pub struct Echoes {
-    /// Longest first, so that of two overlapping values the longer one is replaced whole.
+    /// Longest first.
     values: Arc<[(Secret, String)]>,
     /// Whether JSON always escapes one of the values.
     escaped: bool,
@@ -38,17 +38,8 @@ struct CleanProgress {
 impl Echoes {
     /// Creates a filter for these values (those of 8 or more characters).
     pub fn new(values: impl IntoIterator<Item = (Secret, CredentialId)>) -> Self {
-        let long = |value: &Secret| value.expose().chars().count() >= MIN_SECRET_CHARS;
-        let mut values: Vec<_> = values
-            .into_iter()
-            .filter(|(value, _)| long(value))
-            .map(|(value, id)| (value, format!("[REDACTED:{id}]")))
-            .collect();
-        values.sort_by(|(a, _), (b, _)| {
-            let (a, b) = (a.expose(), b.expose());
-            b.len().cmp(&a.len()).then_with(|| a.cmp(b))
-        });
-        values.dedup_by(|(a, _), (b, _)| a.expose() == b.expose());
+        let labelled = values.into_iter().map(|(value, id)| (value, format!("[REDACTED:{id}]")));
+        let values = longest_first(labelled);
         let plain = |c: char| c != '"' && c != '\\' && !c.is_control();
         let escaped = values.iter().any(|(value, _)| !value.expose().chars().all(plain));
         Self { values: values.into(), escaped }
@@ -60,7 +51,7 @@ impl Echoes {
             false => Cow::Borrowed(text),
             true => {
                 let mut clean = String::with_capacity(text.len());
-                replace(text, &self.values, &mut clean);
+                replace(text, &self.values, |between, out| out.push_str(between), &mut clean);
                 Cow::Owned(clean)
             }
         }
@@ -208,20 +199,6 @@ impl ProgressSink for CleanProgress {
     fn report(&self, progress: Progress) {
         let message = progress.message.map(|message| self.echoes.text(&message).into_owned());
         self.sink.report(Progress { message, ..progress });
-    }
-}
-
-fn replace(text: &str, values: &[(Secret, String)], out: &mut String) {
-    let Some(((value, label), shorter)) = values.split_first() else {
-        return out.push_str(text);
-    };
-    let mut pieces = text.split(value.expose());
-    if let Some(first) = pieces.next() {
-        replace(first, shorter, out);
-    }
-    for piece in pieces {
-        out.push_str(label);
-        replace(piece, shorter, out);
     }
 }
 

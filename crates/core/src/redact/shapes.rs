@@ -1,6 +1,7 @@
 //! Strings with the shape of secrets, found in one pass without backtracking.
 
-use super::PLACEHOLDER;
+/// The replacement of a secret.
+pub const PLACEHOLDER: &str = "[redacted]";
 
 /// Appends `text` to `out` with every secret-shaped part replaced.
 pub(super) fn redact(text: &str, out: &mut String) {

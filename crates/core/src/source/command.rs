@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::SecretValue;
+use crate::credential::SecretValue;
 
 /// The most bytes of one argument; Linux accepts 128 KiB with the closing zero.
 pub const MAX_ARGUMENT: usize = (128 << 10) - 1;
@@ -26,9 +26,20 @@ pub const MAX_ARGUMENTS: usize = 512 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandsSpec {
     /// The destination of the stderr of the commands.
-    pub stderr: super::StderrMode,
+    pub stderr: StderrMode,
     /// In the order of the file.
     pub commands: Vec<CommandSpec>,
+}
+
+/// The destination of the stderr of children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StderrMode {
+    /// Keeps the last lines in memory.
+    #[default]
+    Keep,
+    /// Also logs the lines.
+    Log,
 }
 
 /// One command.
@@ -79,7 +90,7 @@ pub enum OutputKind {
 }
 
 /// The files and ports that a program may access; everything else is denied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Whether the confinement is enforced.
     pub mode: ConfinementMode,
@@ -94,7 +105,7 @@ pub struct Confinement {
 }
 
 /// The TCP ports that a program may connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Connect {
     /// These ports of any host; an empty set means no connections. The program cannot listen.
     Ports(BTreeSet<u16>),
@@ -103,7 +114,7 @@ pub enum Connect {
 }
 
 /// Files and directories of the server that no confined program may access.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Protected {
     /// Neither readable nor writable: the data directory, keys, and files with secrets.
     pub secret: BTreeSet<PathBuf>,
@@ -125,7 +136,7 @@ pub enum ConfinementMode {
 }
 
 /// The resource limits of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// Bytes of address space of each of its processes.
     pub memory: u64,

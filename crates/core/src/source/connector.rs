@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::SecretValue;
-use crate::egress::AllowList;
+use crate::{credential::SecretValue, egress::AllowList};
 
 /// A connector: the operations of an OpenAPI document as tools.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -156,9 +156,8 @@ impl Approvals {
     /// Whether `reader` could answer requests that follow the default rule.
     fn is_approver(&self, reader: &Principal) -> bool {
         let config = self.services.config();
-        let overrides =
-            Scope::parse(OVERRIDE_SCOPE).is_ok_and(|scope| reader.scopes.covers(&scope));
-        overrides || reader.scopes.covers(&config.approvals.respond_scope)
+        let scopes = [&Scope::declared(OVERRIDE_SCOPE), &config.approvals.respond_scope];
+        scopes.iter().any(|scope| reader.scopes.covers(scope))
     }
 
     /// Records an answer that its approver may not give as a denial.

@@ -36,18 +36,8 @@ struct Counts {
 }
 
 impl Listeners {
-    pub(super) fn add(&self, principal: &Principal) -> Result<(), TooManyListeners> {
-        self.0.lock().add(principal)
-    }
-
-    pub(super) fn remove(&self, principal: &Principal) {
-        self.0.lock().remove(principal);
-    }
-}
-
-impl Counts {
-    fn add(&mut self, who: &Principal) -> Result<(), TooManyListeners> {
-        let Self { all, tenants } = self;
+    pub(super) fn add(&self, who: &Principal) -> Result<(), TooManyListeners> {
+        let Counts { all, tenants } = &mut *self.0.lock();
         let tenant = tenants.get(&who.tenant);
         let of_tenant: usize = tenant.map_or(0, |tenant| tenant.values().sum());
         let own = tenant.and_then(|tenant| tenant.get(&who.id)).copied().unwrap_or_default();
@@ -61,16 +51,17 @@ impl Counts {
         Ok(())
     }
 
-    fn remove(&mut self, who: &Principal) {
-        let Some(tenant) = self.tenants.get_mut(&who.tenant) else { return };
+    pub(super) fn remove(&self, who: &Principal) {
+        let Counts { all, tenants } = &mut *self.0.lock();
+        let Some(tenant) = tenants.get_mut(&who.tenant) else { return };
         let Some(own) = tenant.get_mut(&who.id) else { return };
-        self.all = self.all.saturating_sub(1);
+        *all = all.saturating_sub(1);
         *own = own.saturating_sub(1);
         if *own == 0 {
             tenant.remove(&who.id);
         }
         if tenant.is_empty() {
-            self.tenants.remove(&who.tenant);
+            tenants.remove(&who.tenant);
         }
     }
 }
@@ -93,32 +84,38 @@ mod tests {
     }
 
     /// How many listeners `tenant` gets with as many principals as it likes.
-    fn take(counts: &mut Counts, tenant: usize) -> usize {
-        (0..MAX_LISTENERS * 2).filter(|name| counts.add(&who(tenant, *name)).is_ok()).count()
+    fn take(listeners: &Listeners, tenant: usize) -> usize {
+        (0..MAX_LISTENERS * 2).filter(|name| listeners.add(&who(tenant, *name)).is_ok()).count()
     }
 
     // I-34
     #[test]
     fn no_tenant_takes_the_listeners_of_another() {
-        let mut counts = Counts::default();
+        let listeners = Listeners::default();
         for tenant in 0..4 {
-            assert_eq!(take(&mut counts, tenant), MAX_LISTENERS_OF_TENANT);
+            assert_eq!(take(&listeners, tenant), MAX_LISTENERS_OF_TENANT);
         }
         for tenant in 4..8 {
-            assert_eq!(take(&mut counts, tenant), SHARE_OF_TENANT);
+            assert_eq!(take(&listeners, tenant), SHARE_OF_TENANT);
         }
-        counts.remove(&who(0, 0));
-        counts.remove(&who(0, 0));
-        assert_eq!(counts.add(&who(4, 0)), Err(TooManyListeners), "others are within their share");
-        assert_eq!(take(&mut counts, 8), SHARE_OF_TENANT);
+        listeners.remove(&who(0, 0));
+        listeners.remove(&who(0, 0));
+        assert_eq!(
+            listeners.add(&who(4, 0)),
+            Err(TooManyListeners),
+            "others are within their share"
+        );
+        assert_eq!(take(&listeners, 8), SHARE_OF_TENANT);
         for name in 0..MAX_LISTENERS * 2 {
             for tenant in 0..9 {
-                counts.remove(&who(tenant, name));
+                listeners.remove(&who(tenant, name));
             }
         }
+        let counts = listeners.0.lock();
         assert_eq!((counts.all, counts.tenants.len()), (0, 0));
+        drop(counts);
         for number in 0..20 {
-            let admitted = counts.add(&who(0, 0)).is_ok();
+            let admitted = listeners.add(&who(0, 0)).is_ok();
             assert_eq!(admitted, number < MAX_LISTENERS_OF_ONE, "{number}");
         }
     }

@@ -17,10 +17,10 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The pauses of running calls that make calls of their own.
 #[derive(Default)]
-pub(crate) struct Pauses(Mutex<HashMap<CallId, Waits>>);
+pub(crate) struct Pauses(Mutex<HashMap<CallId, PauseState>>);
 
 #[derive(Default)]
-struct Waits {
+struct PauseState {
     parent: Option<CallId>,
     /// The deadlines of the call.
     users: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Deadline<'a> {
 }
 
 /// Pauses the deadlines of the calls around until it is dropped.
-pub(crate) struct Paused<'a> {
+pub(crate) struct PauseGuard<'a> {
     pauses: &'a Pauses,
     calls: Vec<CallId>,
 }
@@ -58,7 +58,7 @@ impl Pauses {
     }
 
     /// A call that `parent` made waits from now on.
-    pub(crate) fn enter(&self, parent: &CallId) -> Paused<'_> {
+    pub(crate) fn enter(&self, parent: &CallId) -> PauseGuard<'_> {
         let mut entered = Vec::new();
         let mut calls = self.0.lock();
         let mut next = Some(parent.clone());
@@ -69,7 +69,7 @@ impl Pauses {
             next.clone_from(&waits.parent);
             entered.push(call);
         }
-        Paused { pauses: self, calls: entered }
+        PauseGuard { pauses: self, calls: entered }
     }
 }
 
@@ -117,7 +117,7 @@ impl Drop for Deadline<'_> {
     }
 }
 
-impl Drop for Paused<'_> {
+impl Drop for PauseGuard<'_> {
     fn drop(&mut self) {
         let mut calls = self.pauses.0.lock();
         for call in &self.calls {

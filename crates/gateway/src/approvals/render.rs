@@ -16,7 +16,8 @@ pub fn to_json(
     now: Timestamp,
 ) -> Value {
     let may = |verdict| approval.admits(reader, verdict, Some("-"), now).is_ok();
-    let mut json = json!({
+    let shown: Option<Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
+    present(json!({
         "approvalId": approval.id,
         "state": approval.state,
         "toolId": approval.tool_id,
@@ -31,22 +32,19 @@ pub fn to_json(
         "expiresAt": approval.expires_at,
         "mayRespond": may(Verdict::Grant),
         "mayOverride": may(Verdict::Override),
-    });
+        "toolDigest": approval.tool_digest,
+        "keyId": approval.key,
+        "requiredRole": approval.role,
+        "redactedArguments": shown,
+        "decidedAt": approval.decided_at,
+        "usedBy": approval.used_by,
+    }))
+}
+
+/// Removes the members of `json` that have no value.
+pub(super) fn present(mut json: Value) -> Value {
     if let Some(members) = json.as_object_mut() {
-        let shown = arguments.and_then(|text| serde_json::from_str(text).ok());
-        let more = [
-            ("toolDigest", approval.tool_digest.as_ref().map(|it| json!(it))),
-            ("keyId", approval.key.as_ref().map(|it| json!(it))),
-            ("requiredRole", approval.role.as_ref().map(|it| json!(it))),
-            ("redactedArguments", shown),
-            ("decidedAt", approval.decided_at.map(|it| json!(it))),
-            ("usedBy", approval.used_by.as_ref().map(|it| json!(it))),
-        ];
-        for (name, value) in more {
-            if let Some(value) = value {
-                members.insert(name.to_owned(), value);
-            }
-        }
+        members.retain(|_, value| !value.is_null());
     }
     json
 }

@@ -5,18 +5,18 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, Opened},
+    approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
     authorize::{Authorizer as _, CallContext},
     call::{CallError, PendingApproval},
     clock::Timestamp,
     id::CallId,
-    principal::{AuthMethod, Principal},
+    principal::Principal,
 };
 
 use super::{ApprovalGate, Approvals, link, unavailable};
 use crate::{
-    audit::CallIdentity, config::ApprovalsConfig, ids::new_id, pipeline::arguments::CallArguments,
-    snapshot::Snapshot,
+    audit::CallIdentity, clock::after, config::ApprovalsConfig, ids::new_id,
+    pipeline::arguments::CallArguments, snapshot::Snapshot,
 };
 
 /// When the caller of a call that was not approved in time should retry.
@@ -55,14 +55,14 @@ impl Approvals {
             let tool = call.entry.id.clone();
             return Err(CallError::ApprovalRequired { tool, pending: None });
         };
-        let waiting = Waiting { approvals: self, store, principal, fingerprint, input, parent };
+        let waiting = WaitingCall { approvals: self, store, principal, fingerprint, input, parent };
         let paid = grant.is_none();
         waiting.pass(call, grant, paid, hang_up).await
     }
 }
 
 /// One call that requires an approval.
-struct Waiting<'a> {
+struct WaitingCall<'a> {
     approvals: &'a Approvals,
     store: &'a dyn ApprovalStore,
     principal: &'a Principal,
@@ -71,7 +71,7 @@ struct Waiting<'a> {
     parent: Option<&'a CallId>,
 }
 
-impl Waiting<'_> {
+impl WaitingCall<'_> {
     async fn pass(
         &self,
         call: &mut CallIdentity,
@@ -94,7 +94,7 @@ impl Waiting<'_> {
             match approval.state {
                 _ if approval.is_over(now) => {
                     let ended = self.approvals.expire(self.store, *approval).await;
-                    ended.map_err(|error| unavailable(&error))?;
+                    ended.map_err(unavailable)?;
                 }
                 ApprovalState::Granted | ApprovalState::Overridden => {
                     if waited {
@@ -130,7 +130,7 @@ impl Waiting<'_> {
                         return Err(required(call, &approval, &config.approvals));
                     }
                     let again = self.store.find(&self.principal.tenant, &approval.id).await;
-                    let again = again.map_err(|error| unavailable(&error))?;
+                    let again = again.map_err(unavailable)?;
                     found = again.map(|(approval, _)| Box::new(approval));
                 }
                 ApprovalState::Used | ApprovalState::Expired => {}
@@ -153,7 +153,7 @@ impl Waiting<'_> {
         let is_same = principal.id == before.id && principal.tenant == before.tenant;
         let context =
             CallContext { surface: self.input.surface, arguments: self.input.arguments.value() };
-        match snapshot.decider.authorize_call(principal.subject(), entry, context) {
+        match snapshot.decider.authorize_call(principal.subject(), entry.resource(), context) {
             Ok(_) if is_same => Ok(snapshot),
             _ => Err(CallError::NoSuchTool),
         }
@@ -173,16 +173,16 @@ impl Waiting<'_> {
         event.event_id = approval.event_id.clone();
         let shown = config.show_arguments.then(|| self.shown()).flatten();
         match self.store.open(approval, shown, event).await {
-            Ok(Opened::PendingApproval(approval)) => {
+            Ok(OpenOutcome::Opened(approval)) => {
                 self.approvals.announce();
                 Ok(approval)
             }
-            Ok(Opened::Known(approval)) => Ok(approval),
-            Ok(Opened::Full) => {
+            Ok(OpenOutcome::Existing(approval)) => Ok(approval),
+            Ok(OpenOutcome::LimitReached) => {
                 tracing::warn!(tenant = %call.tenant, "too many approvals of one principal are pending");
                 Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
             }
-            Err(error) => Err(unavailable(&error)),
+            Err(error) => Err(unavailable(error)),
         }
     }
 
@@ -193,10 +193,7 @@ impl Waiting<'_> {
             id: new_id(),
             tenant: call.tenant.clone(),
             principal: call.principal.clone(),
-            key: match &self.principal.auth {
-                AuthMethod::ApiKey(key) => Some(key.clone()),
-                AuthMethod::Anonymous | AuthMethod::Operator | AuthMethod::Jwt(_) => None,
-            },
+            key: self.principal.auth.key().cloned(),
             makers: self.principal.makers.clone(),
             tool_id: call.entry.id.clone(),
             tool_digest: call.entry.digest.as_ref().map(ToString::to_string),
@@ -239,7 +236,7 @@ impl Waiting<'_> {
             return Ok(false);
         }
         let spent = self.store.change(approval, Vec::new()).await;
-        if !spent.map_err(|error| unavailable(&error))? {
+        if !spent.map_err(unavailable)? {
             return Ok(false);
         }
         self.approvals.announce();
@@ -248,11 +245,6 @@ impl Waiting<'_> {
         }
         Ok(true)
     }
-}
-
-fn after(now: Timestamp, time: Duration) -> Timestamp {
-    let time = chrono::Duration::from_std(time).unwrap_or(chrono::Duration::days(1));
-    now.checked_add_signed(time).unwrap_or(now)
 }
 
 fn required(call: &CallIdentity, approval: &Approval, config: &ApprovalsConfig) -> CallError {

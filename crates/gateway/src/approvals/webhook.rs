@@ -13,7 +13,7 @@ use aws_lc_rs::hmac;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     approval::{Approval, ApprovalQuery, ApprovalStore},
     record::{Delivery, DeliveryFactory, Destination},
@@ -21,7 +21,7 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::Policy;
 
-use super::Approvals;
+use super::{Approvals, render::present};
 use crate::{audit::DELIVERY_RETRY, config::WebhookConfig};
 
 /// Approvals in one page.
@@ -39,7 +39,7 @@ impl Approvals {
     pub fn send_webhooks(self: &Arc<Self>, deliveries: Arc<dyn DeliveryFactory>) {
         let Some(store) = self.store.clone() else { return };
         let approvals = Arc::clone(self);
-        let running: Arc<Mutex<Vec<(WebhookConfig, Receiver)>>> = Arc::default();
+        let running: Arc<Mutex<Vec<(WebhookConfig, DropGuard)>>> = Arc::default();
         self.services.background.every("webhooks", CONFIG_INTERVAL, move || {
             let (approvals, store) = (Arc::clone(&approvals), Arc::clone(&store));
             approvals.configure_receivers(&store, deliveries.as_ref(), &mut running.lock());
@@ -52,7 +52,7 @@ impl Approvals {
         self: &Arc<Self>,
         store: &Arc<dyn ApprovalStore>,
         deliveries: &dyn DeliveryFactory,
-        running: &mut Vec<(WebhookConfig, Receiver)>,
+        running: &mut Vec<(WebhookConfig, DropGuard)>,
     ) {
         let wanted = self.services.config().approvals.webhooks.clone();
         running.retain(|(config, _)| wanted.contains(config));
@@ -62,7 +62,7 @@ impl Approvals {
             }
             match deliveries.build(&Destination::Http(config.http.clone())) {
                 Ok(delivery) => {
-                    let receiver = Receiver::start(self, store, config.clone(), delivery);
+                    let receiver = start(self, store, config.clone(), delivery);
                     running.push((config, receiver));
                 }
                 Err(problem) => tracing::error!(problem, "a webhook cannot be used"),
@@ -71,49 +71,37 @@ impl Approvals {
     }
 }
 
-/// A running receiver; ends when dropped.
-struct Receiver {
-    end: CancellationToken,
-}
-
-impl Receiver {
-    fn start(
-        approvals: &Arc<Approvals>,
-        store: &Arc<dyn ApprovalStore>,
-        config: WebhookConfig,
-        delivery: Arc<dyn Delivery>,
-    ) -> Self {
-        let background = &approvals.services.background;
-        let end = background.ended().child_token();
-        let hook = Arc::new(Hook {
-            reader: config.reader(),
-            config,
-            delivery,
-            approvals: Arc::clone(approvals),
-            store: Arc::clone(store),
-        });
-        let cancelled = end.clone();
-        let run = move || {
-            let (hook, cancelled) = (Arc::clone(&hook), cancelled.clone());
-            async move {
-                tokio::select! {
-                    () = hook.run() => {}
-                    () = cancelled.cancelled() => {}
-                }
+/// Starts a receiver, which ends when the returned guard is dropped.
+fn start(
+    approvals: &Arc<Approvals>,
+    store: &Arc<dyn ApprovalStore>,
+    config: WebhookConfig,
+    delivery: Arc<dyn Delivery>,
+) -> DropGuard {
+    let background = &approvals.services.background;
+    let end = background.ended().child_token();
+    let webhook = Arc::new(Webhook {
+        reader: config.reader(),
+        config,
+        delivery,
+        approvals: Arc::clone(approvals),
+        store: Arc::clone(store),
+    });
+    let cancelled = end.clone();
+    let run = move || {
+        let (webhook, cancelled) = (Arc::clone(&webhook), cancelled.clone());
+        async move {
+            tokio::select! {
+                () = webhook.run() => {}
+                () = cancelled.cancelled() => {}
             }
-        };
-        background.tasks().spawn("webhook", Policy::Forever, end.clone(), run);
-        Self { end }
-    }
+        }
+    };
+    background.tasks().spawn("webhook", Policy::Forever, end.clone(), run);
+    end.drop_guard()
 }
 
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.end.cancel();
-    }
-}
-
-struct Hook {
+struct Webhook {
     /// The name of its cursor in the store.
     reader: String,
     config: WebhookConfig,
@@ -122,7 +110,7 @@ struct Hook {
     store: Arc<dyn ApprovalStore>,
 }
 
-impl Hook {
+impl Webhook {
     async fn run(&self) {
         let mut changes = self.approvals.changes();
         let mut failures = 0_u64;
@@ -207,7 +195,7 @@ impl Hook {
 
 /// The body of a delivery.
 fn message(approval: &Approval, base: Option<&str>) -> Value {
-    let mut data = json!({
+    let data = present(json!({
         "approvalId": approval.id,
         "tenant": approval.tenant,
         "state": approval.state,
@@ -219,15 +207,9 @@ fn message(approval: &Approval, base: Option<&str>) -> Value {
         "requiredScope": approval.scope,
         "createdAt": approval.created_at,
         "expiresAt": approval.expires_at,
-    });
-    if let Some(data) = data.as_object_mut() {
-        if let Some(role) = &approval.role {
-            data.insert("requiredRole".to_owned(), json!(role));
-        }
-        if let Some(base) = base {
-            data.insert("url".to_owned(), json!(super::link(base, &approval.id)));
-        }
-    }
+        "requiredRole": approval.role,
+        "url": base.map(|base| super::link(base, &approval.id)),
+    }));
     let at = approval.votes.last().map_or(approval.created_at, |vote| vote.at);
     let at = approval.decided_at.map_or(at, |decided| decided.max(at));
     json!({ "type": format!("approval.{}", approval.state.as_str()), "timestamp": at, "data": data })

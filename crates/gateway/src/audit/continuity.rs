@@ -10,7 +10,7 @@ use toolcrib_core::{
     id::TenantId,
     record::{
         Checkpoint, CheckpointKind, CheckpointSigner, Head, NO_CHECKPOINT, RecordStore,
-        StoredQuery, Witness, Witnessed, genesis,
+        StoredQuery, Witness, WitnessEntry, genesis,
     },
     store::StoreError,
 };
@@ -88,7 +88,7 @@ pub(super) async fn base(
     store: &dyn RecordStore,
     signer: &dyn CheckpointSigner,
     tenant: &TenantId,
-    known: Option<&Witnessed>,
+    known: Option<&WitnessEntry>,
 ) -> Result<Base, Failure> {
     let mut after = known.map_or(0, |known| known.number.saturating_sub(1));
     let mut rows = Vec::new();
@@ -174,7 +174,7 @@ pub(super) async fn head(
             }
             if event.hash != Some(event.hash_after(&hash)) {
                 return altered(format!(
-                    "the event at position {at}, or the one before it, is not what was written"
+                    "the event at position {at}, or the one before it, was changed"
                 ));
             }
             (position, hash) = (at, event.hash_after(&hash));

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use toolcrib_core::{
     clock::Clock,
     json,
-    key_set::{KeySetSource, Wanted},
+    key_set::{DocumentRequest, KeySetSource},
 };
 use url::Url;
 
@@ -201,7 +201,7 @@ impl Issuer {
             }
         };
         let named = config.jwks_url.as_ref().unwrap_or(&config.issuer);
-        let wanted = Wanted { url, named, allow: &config.allow };
+        let wanted = DocumentRequest { url, named, allow: &config.allow };
         let document = source.fetch(wanted).await.map_err(|error| error.to_string())?;
         KeySet::read(&document, &config.algorithms)
             .map_err(|error| format!("the key set cannot be used: {error}"))
@@ -212,7 +212,7 @@ impl Issuer {
         let config = &self.config;
         let base = config.issuer.trim_end_matches('/');
         let url = format!("{base}/.well-known/openid-configuration");
-        let wanted = Wanted { url: &url, named: &config.issuer, allow: &config.allow };
+        let wanted = DocumentRequest { url: &url, named: &config.issuer, allow: &config.allow };
         let document = source.fetch(wanted).await.map_err(|error| error.to_string())?;
         let document = json::parse_strict(&document)
             .map_err(|_| "the discovery document is not JSON".to_owned())?;

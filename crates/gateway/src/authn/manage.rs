@@ -274,26 +274,19 @@ impl Authenticator {
         let wanted = |known: &&Known| {
             known.principal.tenant == *tenant
                 && known.principal.id == *principal
-                && key.is_none_or(|key| known.principal.auth == AuthMethod::ApiKey(key.clone()))
+                && key.is_none_or(|key| known.principal.auth.key() == Some(key))
         };
         let mut found: Vec<&Arc<Principal>> =
             table.by_digest.values().filter(valid).filter(wanted).map(|it| &it.principal).collect();
-        found.sort_by_key(|holder| key_id(holder).map(KeyId::as_str));
+        found.sort_by_key(|holder| holder.auth.key().map(KeyId::as_str));
         let first = found.first().ok_or(UnknownHolder::NoKey)?;
         let same = |it: &&Arc<Principal>| it.scopes == first.scopes && it.roles == first.roles;
         match found.iter().all(same) {
             true => Ok(Arc::clone(first)),
             false => Err(UnknownHolder::Several(
-                found.iter().filter_map(|holder| key_id(holder).cloned()).collect(),
+                found.iter().filter_map(|holder| holder.auth.key().cloned()).collect(),
             )),
         }
-    }
-}
-
-fn key_id(holder: &Principal) -> Option<&KeyId> {
-    match &holder.auth {
-        AuthMethod::ApiKey(key) => Some(key),
-        AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
     }
 }
 

@@ -132,10 +132,10 @@ pub(super) fn policy(
     call: Option<CallContext<'_>>,
     to: To,
 ) -> Step {
-    let any = policies.judge(who.subject(), entry, None);
+    let any = policies.judge(who.subject(), entry.resource(), None);
     let said = match call {
         Some(call) if any.allowed != Some(false) => {
-            policies.judge(who.subject(), entry, Some(call))
+            policies.judge(who.subject(), entry.resource(), Some(call))
         }
         _ => any.clone(),
     };

@@ -22,7 +22,7 @@ use toolcrib_core::{
     source::{Source, SourceState},
 };
 
-use self::circuit::{Changes, Circuit, Entered, State, Terms, Verdict};
+use self::circuit::{Admission, Changes, Circuit, State, Terms, Verdict};
 pub use self::report::{BreakerReport, BreakerState};
 use crate::{
     config::BreakerConfig,
@@ -60,7 +60,7 @@ struct Inner {
 pub(crate) struct BreakerGuard {
     breaker: Arc<Breaker>,
     caller: String,
-    entered: Option<Entered>,
+    entered: Option<Admission>,
 }
 
 impl BreakerConfig {
@@ -163,7 +163,7 @@ impl Breaker {
         }
     }
 
-    fn leave(&self, caller: &str, entered: Entered, verdict: Verdict) {
+    fn leave(&self, caller: &str, entered: Admission, verdict: Verdict) {
         let mut inner = self.inner.lock();
         let Some(config) = inner.config else { return };
         let now = self.clock.monotonic_nanos();

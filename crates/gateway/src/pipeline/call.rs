@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
-    authorize::{CallContext, Denied, Permit},
+    authorize::{CallContext, Denied},
     call::{CallError, CallerInput, Invocation, ProgressSink},
     canonical::CanonicalError,
-    catalog::Entry,
+    catalog::{Entry, Permit},
     descriptor::SourceKind,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
@@ -31,7 +31,7 @@ use super::{
     arguments::CallArguments,
     dispatch::{self, Execution, StopConditions},
     miss,
-    quota::Counted,
+    quota::QuotaCharge,
     session::InteractionGuard,
     target::Target,
 };
@@ -63,25 +63,25 @@ pub(super) struct Call {
 }
 
 /// The tool that a call names.
-pub(super) struct Wanted<'a> {
+pub(super) struct NamedTool<'a> {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) tool: ToolRef<'a>,
     pub(super) scope: CatalogScope,
 }
 
 /// A call that its caller may make: steps 1 and 2.
-pub(super) struct Authorized {
+pub(super) struct AuthorizedCall {
     pub(super) target: Target,
     permit: Permit,
     identity: CallIdentity,
 }
 
 /// A call that may start: steps 1 to 5.
-struct Admitted {
+struct AdmittedCall {
     /// The target, in the snapshot in which the call runs.
     target: Target,
     /// The quotas that count it; given back unless it starts.
-    counted: Counted,
+    counted: QuotaCharge,
     hang_up: CancellationToken,
 }
 
@@ -111,10 +111,10 @@ impl Pipeline {
     pub(super) async fn authorize(
         &self,
         principal: &Principal,
-        wanted: Wanted<'_>,
+        wanted: NamedTool<'_>,
         call: &Call,
-    ) -> Result<Authorized, CallError> {
-        let Wanted { snapshot, tool, scope } = wanted;
+    ) -> Result<AuthorizedCall, CallError> {
+        let NamedTool { snapshot, tool, scope } = wanted;
         // 1. resolve
         let target = match Target::resolve(snapshot, principal, tool, &scope) {
             Ok(target) => target,
@@ -127,7 +127,7 @@ impl Pipeline {
         let snapshot = &target.snapshot;
         let generation = snapshot.catalog.generation();
         match Permit::new(&snapshot.decider, principal, &target.entry, generation, context) {
-            Ok(permit) => Ok(Authorized { target, permit, identity }),
+            Ok(permit) => Ok(AuthorizedCall { target, permit, identity }),
             Err(denied) => {
                 let error = match denied {
                     // Lists show the tool, so a denial of the call reveals nothing.
@@ -146,18 +146,15 @@ impl Pipeline {
     pub(super) async fn proceed(
         &self,
         principal: &Principal,
-        authorized: Authorized,
+        authorized: AuthorizedCall,
         call: Call,
     ) -> CallReport {
-        let Authorized { target, permit, mut identity } = authorized;
+        let AuthorizedCall { target, permit, mut identity } = authorized;
         let entry = Some(Arc::clone(&target.entry));
         let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
         let execution = match self.admit(principal, target, &mut identity, &call).await {
             Ok(admitted) => self.run(admitted, permit, identity, call).await,
-            Err(error) => {
-                let error = self.refuse(identity, &call, None, error).await;
-                Execution { result: Err(error), duration: None }
-            }
+            Err(error) => Execution::not_started(self.refuse(identity, &call, None, error).await),
         };
         self.finished(run, id, surface, entry, execution)
     }
@@ -170,7 +167,7 @@ impl Pipeline {
         mut target: Target,
         identity: &mut CallIdentity,
         call: &Call,
-    ) -> Result<Admitted, CallError> {
+    ) -> Result<AdmittedCall, CallError> {
         // 3. limit, unless the call that requested the approval has taken the token
         let gate = self.approvals.gate(principal, &target.entry, &call.arguments).await?;
         if !gate.is_paid() {
@@ -203,18 +200,18 @@ impl Pipeline {
             // The grant is spent, so the call is counted even over the quota.
             None => self.quotas.count(&target.entry, &target.quotas, true).await?,
         };
-        Ok(Admitted { target, counted, hang_up })
+        Ok(AdmittedCall { target, counted, hang_up })
     }
 
     /// Steps 6 to 9: record, run, record, answer.
     async fn run(
         &self,
-        admitted: Admitted,
+        admitted: AdmittedCall,
         permit: Permit,
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
-        let Admitted { target, counted, hang_up } = admitted;
+        let AdmittedCall { target, counted, hang_up } = admitted;
         let Call { arguments, progress, meta, input, charge, guard, step, .. } = call;
         let invocation = Invocation {
             call_id: identity.call.clone(),
@@ -270,17 +267,16 @@ impl Pipeline {
 
         // 9. answer
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
-        let failed = |error| Execution { result: Err(error), duration: None };
         match detached.await {
             Ok(Ok(execution)) => execution,
-            Ok(Err(not_recorded)) => failed(not_recorded),
-            Err(_panicked) => failed(CallError::Internal),
+            Ok(Err(not_recorded)) => Execution::not_started(not_recorded),
+            Err(_panicked) => Execution::not_started(CallError::Internal),
         }
     }
 
     /// The report of a call that was refused in steps 1 and 2.
     pub(super) fn refused(&self, call: &Call, error: CallError) -> CallReport {
-        let execution = Execution { result: Err(error), duration: None };
+        let execution = Execution::not_started(error);
         self.finished(call.run.clone(), call.id.clone(), call.surface, None, execution)
     }
 
@@ -359,7 +355,7 @@ impl Call {
         guard: Option<InteractionGuard>,
         request: CallRequest<'a>,
         step: Option<StepContext>,
-    ) -> (Wanted<'a>, Self) {
+    ) -> (NamedTool<'a>, Self) {
         let CallRequest {
             snapshot,
             surface,
@@ -374,7 +370,7 @@ impl Call {
         let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
         let arguments = arguments.into();
         let call = Self { run, id, surface, arguments, progress, meta, input, charge, guard, step };
-        (Wanted { snapshot, tool, scope }, call)
+        (NamedTool { snapshot, tool, scope }, call)
     }
 
     fn identity(&self, principal: &Principal, entry: &Arc<Entry>) -> CallIdentity {

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     source::Source,
     text,
@@ -21,6 +21,13 @@ pub(crate) struct Execution {
     pub(crate) result: Result<Outcome, CallError>,
     /// How long the tool ran; `None` when it never started.
     pub(crate) duration: Option<Duration>,
+}
+
+impl Execution {
+    /// The end of a call that never started.
+    pub(super) fn not_started(error: CallError) -> Self {
+        Self { result: Err(error), duration: None }
+    }
 }
 
 /// The conditions that stop a call early.
@@ -45,18 +52,17 @@ pub(crate) async fn run(
     let StopConditions { deadline: counted, cancelled, clock } = stop;
     let Some(source) = source else {
         let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
-        return Execution { result: Err(CallError::Upstream(error)), duration: None };
+        return Execution::not_started(CallError::Upstream(error));
     };
     if cancelled.is_cancelled() {
-        return Execution { result: Err(CallError::Cancelled), duration: None };
+        return Execution::not_started(CallError::Cancelled);
     }
     let passage = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
         Ok(passage) => passage,
         Err(wait) => {
             let detail = "not sent: the source failed again and again";
             let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
-            let error = CallError::Upstream(error.retry_after(wait));
-            return Execution { result: Err(error), duration: None };
+            return Execution::not_started(CallError::Upstream(error.retry_after(wait)));
         }
     };
     let (deadline, max_bytes) = (call.timeout, call.max_result_bytes);

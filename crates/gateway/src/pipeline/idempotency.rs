@@ -35,9 +35,9 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-pub(super) use self::table::Holder;
-pub use self::table::Kept;
-use self::table::{Busy, Found, Limits, Table};
+pub(super) use self::table::Owner;
+pub use self::table::StoredAnswer;
+use self::table::{Busy, Limits, Lookup, Table};
 use super::request::CallReport;
 use crate::background::Services;
 
@@ -61,7 +61,7 @@ pub enum IdempotentOutcome {
     /// It ran, or was refused, for this request or for an equal one that came just before.
     Report(Arc<CallReport>),
     /// It ran earlier.
-    Kept(Kept),
+    Kept(StoredAnswer),
 }
 
 /// Why a call under a key was not made. Nothing ran.
@@ -95,28 +95,28 @@ const STORING: usize = 64 << 20;
 pub(crate) struct Idempotency {
     store: Option<Arc<dyn IdempotencyStore>>,
     services: Services,
-    table: Mutex<Table<Waiting>>,
+    table: Mutex<Table<ResultReceiver>>,
     /// The bytes of answers that wait to be stored.
     pub(super) storing: ByteBudget,
 }
 
 /// The end of an idempotent call.
-pub(super) type Ended = Result<IdempotentOutcome, IdempotencyError>;
+pub(super) type IdempotentResult = Result<IdempotentOutcome, IdempotencyError>;
 
 /// Receives the end of a running call.
-pub(super) type Waiting = watch::Receiver<Option<Ended>>;
+pub(super) type ResultReceiver = watch::Receiver<Option<IdempotentResult>>;
 
 /// The state of a key.
-pub(super) enum Taken {
-    Kept(Kept),
-    Running(Waiting),
-    Free(watch::Sender<Option<Ended>>, Waiting),
+pub(super) enum KeyState {
+    Kept(StoredAnswer),
+    Running(ResultReceiver),
+    Free(watch::Sender<Option<IdempotentResult>>, ResultReceiver),
 }
 
 /// The place of a running call in the table. Dropped without an end, the key is free again.
 pub(super) struct Ticket {
     idempotency: Arc<Idempotency>,
-    holder: Holder,
+    owner: Owner,
     key: String,
 }
 
@@ -154,24 +154,24 @@ impl Idempotency {
     /// Looks up `key` for the call with the digest `call`, and takes the key if it is free.
     pub(super) fn take(
         &self,
-        holder: &Holder,
+        owner: &Owner,
         key: &str,
         call: Digest,
-    ) -> Result<Taken, IdempotencyError> {
+    ) -> Result<KeyState, IdempotencyError> {
         let now = self.services.clock.monotonic_nanos();
         let mut table = self.table.lock();
-        match table.find(holder, key, call, now) {
-            Found::Kept(kept) => Ok(Taken::Kept(kept)),
-            Found::Running(waiting) => Ok(Taken::Running(waiting)),
-            Found::OtherCall => Err(IdempotencyError::Conflict),
-            Found::Spent => Err(IdempotencyError::Spent),
-            Found::Nothing => {
+        match table.find(owner, key, call, now) {
+            Lookup::Kept(kept) => Ok(KeyState::Kept(kept)),
+            Lookup::Running(waiting) => Ok(KeyState::Running(waiting)),
+            Lookup::OtherCall => Err(IdempotencyError::Conflict),
+            Lookup::Spent => Err(IdempotencyError::Spent),
+            Lookup::Nothing => {
                 if self.storing.held() >= self.storing.size() {
                     return Err(IdempotencyError::Busy);
                 }
                 let (ended, waiting) = watch::channel(None);
-                match table.begin(holder, key, call, waiting.clone()) {
-                    Ok(()) => Ok(Taken::Free(ended, waiting)),
+                match table.begin(owner, key, call, waiting.clone()) {
+                    Ok(()) => Ok(KeyState::Free(ended, waiting)),
                     Err(Busy) => Err(IdempotencyError::Busy),
                 }
             }
@@ -180,24 +180,24 @@ impl Idempotency {
 }
 
 impl Ticket {
-    pub(super) fn new(idempotency: &Arc<Idempotency>, holder: Holder, key: String) -> Self {
-        Self { idempotency: Arc::clone(idempotency), holder, key }
+    pub(super) fn new(idempotency: &Arc<Idempotency>, owner: Owner, key: String) -> Self {
+        Self { idempotency: Arc::clone(idempotency), owner, key }
     }
 
     /// Ends the call and holds its answer for `ttl`.
-    pub(super) fn end(self, kept: Option<Kept>, ttl: Duration) {
+    pub(super) fn end(self, kept: Option<StoredAnswer>, ttl: Duration) {
         if let Some(kept) = kept {
             let now = self.idempotency.services.clock.monotonic_nanos();
             let until = now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
             let mut table = self.idempotency.table.lock();
-            table.keep(&self.holder, &self.key, kept, now, until);
+            table.keep(&self.owner, &self.key, kept, now, until);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.idempotency.table.lock().release(&self.holder, &self.key);
+        self.idempotency.table.lock().release(&self.owner, &self.key);
     }
 }
 
@@ -230,12 +230,8 @@ pub fn is_final(called: &CallReport) -> bool {
 /// Whether a call without an answer may be repeated. It may have taken effect, so only where the
 /// operator says that the tool may be repeated.
 pub fn may_repeat(error: &CallError, entry: Option<&Entry>) -> bool {
-    let lost = match error {
-        CallError::Upstream(error) => {
-            matches!(error.kind, UpstreamErrorKind::Died | UpstreamErrorKind::Timeout)
-        }
-        _ => false,
-    };
+    use UpstreamErrorKind::{Died, Timeout};
+    let lost = matches!(error, CallError::Upstream(error) if matches!(error.kind, Died | Timeout));
     lost && entry.is_some_and(is_repeatable)
 }
 
@@ -249,19 +245,9 @@ pub fn is_repeatable(entry: &Entry) -> bool {
         )
 }
 
-pub(super) fn after(now: Timestamp, time: Duration) -> Timestamp {
-    chrono::Duration::from_std(time).map_or(Timestamp::MAX_UTC, |time| {
-        now.checked_add_signed(time).unwrap_or(Timestamp::MAX_UTC)
-    })
-}
-
 /// Whether the tool requested input instead of ending.
 pub(super) fn requests_input(called: &CallReport) -> bool {
     use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};
-    match &called.result {
-        Err(CallError::Upstream(error)) => {
-            matches!(error.kind, InputRequired | CapabilityRequired | InputRejected)
-        }
-        _ => false,
-    }
+    let Err(CallError::Upstream(error)) = &called.result else { return false };
+    matches!(error.kind, InputRequired | CapabilityRequired | InputRejected)
 }

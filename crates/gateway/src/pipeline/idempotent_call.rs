@@ -8,19 +8,19 @@ use toolcrib_core::{
     call::{CallError, UpstreamError, UpstreamErrorKind},
     canonical::{self, Digest},
     catalog::Entry,
-    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey},
+    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey},
     principal::Principal,
 };
 
 use super::{
     CallReport, CallRequest, Pipeline,
-    call::{Authorized, Call},
+    call::{AuthorizedCall, Call},
     idempotency::{
-        self, ClientKey, Ended, Holder, IdempotencyError, IdempotentOutcome, Kept, MAX_KEY, Taken,
-        Ticket,
+        self, ClientKey, IdempotencyError, IdempotentOutcome, IdempotentResult, KeyState, MAX_KEY,
+        Owner, StoredAnswer, Ticket,
     },
 };
-use crate::ids::new_id;
+use crate::{clock::after, ids::new_id};
 
 /// A call that has taken its key in this process.
 struct Claim {
@@ -58,18 +58,18 @@ impl Pipeline {
             let report = self.proceed(principal, authorized, call).await;
             return Ok(IdempotentOutcome::Report(Arc::new(report)));
         };
-        let holder: Holder = (principal.tenant.clone(), principal.id.clone());
+        let owner: Owner = (principal.tenant.clone(), principal.id.clone());
         let text = format!("{}:{}", key.space, key.text);
-        let mut waiting = match self.idempotency.take(&holder, &text, digest)? {
-            Taken::Kept(kept) => return Ok(IdempotentOutcome::Kept(kept)),
-            Taken::Running(waiting) => waiting,
-            Taken::Free(sender, waiting) => {
+        let mut waiting = match self.idempotency.take(&owner, &text, digest)? {
+            KeyState::Kept(kept) => return Ok(IdempotentOutcome::Kept(kept)),
+            KeyState::Running(waiting) => waiting,
+            KeyState::Free(sender, waiting) => {
                 let key = IdempotencyKey {
                     tenant: principal.tenant.clone(),
                     principal: principal.id.clone(),
                     key: Digest::of(text.as_bytes()),
                 };
-                let ticket = Ticket::new(&self.idempotency, holder, text);
+                let ticket = Ticket::new(&self.idempotency, owner, text);
                 let claim = Claim { key, digest, ticket };
                 let (pipeline, principal) = (Arc::clone(self), Arc::clone(principal));
                 self.services.background.spawn(async move {
@@ -93,11 +93,11 @@ impl Pipeline {
     async fn run_claimed(
         &self,
         principal: &Principal,
-        authorized: Authorized,
+        authorized: AuthorizedCall,
         call: Call,
         claim: Claim,
         keep: impl FnOnce(&CallReport) -> Option<Bytes>,
-    ) -> Ended {
+    ) -> IdempotentResult {
         let Claim { key, digest, ticket } = claim;
         let (run, entry) = (call.run.clone(), Arc::clone(&authorized.target.entry));
         let ttl = authorized.target.snapshot.gate.idempotency_ttl;
@@ -118,20 +118,20 @@ impl Pipeline {
                 call_id: call.id.clone(),
                 repeatable: idempotency::is_repeatable(&entry),
                 now,
-                until: idempotency::after(now, ttl),
+                until: after(now, ttl),
             };
             match store.claim(claim).await {
-                Ok(Claimed::Taken) => {}
-                Ok(Claimed::OtherCall) => return Err(IdempotencyError::Conflict),
-                Ok(Claimed::Running) => return Err(IdempotencyError::Running),
-                Ok(Claimed::Spent) => return Err(IdempotencyError::Spent),
-                Ok(Claimed::Ended(answer)) => {
-                    let kept = Kept { body: Bytes::from(answer.body), run_id: answer.run };
+                Ok(ClaimOutcome::Taken) => {}
+                Ok(ClaimOutcome::OtherCall) => return Err(IdempotencyError::Conflict),
+                Ok(ClaimOutcome::Running) => return Err(IdempotencyError::Running),
+                Ok(ClaimOutcome::Spent) => return Err(IdempotencyError::Spent),
+                Ok(ClaimOutcome::Ended(answer)) => {
+                    let kept = StoredAnswer { body: Bytes::from(answer.body), run_id: answer.run };
                     let left = (answer.until - now).to_std().unwrap_or_default();
                     ticket.end(Some(kept.clone()), left);
                     return Ok(IdempotentOutcome::Kept(kept));
                 }
-                Ok(Claimed::Lost { run, call_id }) => {
+                Ok(ClaimOutcome::Lost { run, call_id }) => {
                     let detail = "the process that ran it ended";
                     let error = UpstreamError::new(UpstreamErrorKind::Interrupted, detail);
                     return failed(run, call_id, CallError::Upstream(error));
@@ -149,14 +149,14 @@ impl Pipeline {
         if let Some(store) = store {
             let mut waiting = self.idempotency.storing.reservation();
             waiting.add(body.as_ref().map_or(0, Bytes::len));
-            let until = idempotency::after(self.services.now(), ttl);
+            let until = after(self.services.now(), ttl);
             let stored = idempotency::settle(store, &key, &run, body.as_ref(), until).await;
             if let Err(error) = stored {
                 tracing::error!(%error, call = %report.call_id, "the answer of an idempotent call could not be stored");
             }
         }
         // The table comes before the waiting callers, so that an answered call is also a stored one.
-        ticket.end(body.map(|body| Kept { body, run_id: report.run_id.clone() }), ttl);
+        ticket.end(body.map(|body| StoredAnswer { body, run_id: report.run_id.clone() }), ttl);
         Ok(IdempotentOutcome::Report(report))
     }
 }

@@ -14,7 +14,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
@@ -37,7 +37,7 @@ const MAX_COUNTS: usize = 100_000;
 const BATCH: usize = 1_000;
 
 /// The calls of a principal under its quota.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaReport {
     /// Calls that it may make on a day.
@@ -49,12 +49,14 @@ pub struct QuotaReport {
 }
 
 /// Why a call does not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum QuotaError {
     /// Too many calls today.
+    #[error("the quota of this day is used up")]
     Exceeded { limit: u32, retry_after: Duration },
     /// It could not be counted, which is a refusal.
-    Unavailable(StoreError),
+    #[error(transparent)]
+    Unavailable(#[from] StoreError),
 }
 
 /// Counts of calls.
@@ -87,7 +89,7 @@ struct Count {
 
 /// A call that was counted. Dropped without [`keep`](Self::keep), it is taken back.
 #[must_use]
-pub(crate) struct Counted {
+pub(crate) struct QuotaCharge {
     quotas: Arc<Quotas>,
     day: Day,
     keys: Vec<QuotaKey>,
@@ -171,7 +173,7 @@ impl Quotas {
         entry: &Entry,
         quotas: &[(QuotaKey, Quota)],
         is_granted: bool,
-    ) -> Result<Counted, CallError> {
+    ) -> Result<QuotaCharge, CallError> {
         let counted = self.take(quotas, !is_granted).await;
         counted.map_err(|error| self.refused(entry, error))
     }
@@ -212,15 +214,9 @@ impl Quotas {
     ) -> Result<Option<QuotaReport>, StoreError> {
         let Some(quota) = gate.quota_of(principal) else { return Ok(None) };
         let now = self.services.now();
-        match self.used(&key(principal, None)).await {
-            Ok(used) => Ok(Some(QuotaReport {
-                limit: quota.calls(),
-                used,
-                resets_at: now + Day::of(now).left(now),
-            })),
-            Err(QuotaError::Unavailable(error)) => Err(error),
-            Err(QuotaError::Exceeded { .. }) => Ok(None),
-        }
+        let used = self.used(&key(principal, None)).await?;
+        let resets_at = now + Day::of(now).left(now);
+        Ok(Some(QuotaReport { limit: quota.calls(), used, resets_at }))
     }
 
     /// Counts a call under all of `quotas`, or under none; beyond them unless `within`.
@@ -228,11 +224,11 @@ impl Quotas {
         self: &Arc<Self>,
         quotas: &[(QuotaKey, Quota)],
         within: bool,
-    ) -> Result<Counted, QuotaError> {
+    ) -> Result<QuotaCharge, QuotaError> {
         if quotas.is_empty() {
             // Most calls have no quota, and take no lock.
             let day = Day::of(self.services.now());
-            return Ok(Counted { quotas: Arc::clone(self), day, keys: Vec::new() });
+            return Ok(QuotaCharge { quotas: Arc::clone(self), day, keys: Vec::new() });
         }
         for (key, _) in quotas {
             self.know(key).await?;
@@ -255,9 +251,9 @@ impl Quotas {
             (day, many)
         };
         let keys = quotas.iter().map(|(key, _)| key.clone()).collect();
-        let counted = Counted { quotas: Arc::clone(self), day, keys };
+        let counted = QuotaCharge { quotas: Arc::clone(self), day, keys };
         if many && self.store.is_some() {
-            self.settle().await.map_err(QuotaError::Unavailable)?;
+            self.settle().await?;
         }
         Ok(counted)
     }
@@ -272,7 +268,7 @@ impl Quotas {
         Ok(())
     }
 
-    async fn used(&self, key: &QuotaKey) -> Result<u64, QuotaError> {
+    async fn used(&self, key: &QuotaKey) -> Result<u64, StoreError> {
         self.know(key).await?;
         let mut counts = self.counts.lock();
         counts.turn(Day::of(self.services.now()));
@@ -280,7 +276,7 @@ impl Quotas {
     }
 
     /// Loads the count of `key` from the store, unless it is in memory.
-    async fn know(&self, key: &QuotaKey) -> Result<(), QuotaError> {
+    async fn know(&self, key: &QuotaKey) -> Result<(), StoreError> {
         let day = {
             let mut counts = self.counts.lock();
             counts.turn(Day::of(self.services.now()));
@@ -292,15 +288,15 @@ impl Quotas {
             }
             if counts.of.len() >= MAX_COUNTS {
                 let reason = "too many principals are being counted at once".to_owned();
-                return Err(QuotaError::Unavailable(StoreError::Unavailable(reason)));
+                return Err(StoreError::Unavailable(reason));
             }
             counts.day
         };
         let known = match &self.store {
             None => 0,
             Some(store) => {
-                let stored = store.add(day, vec![(key.clone(), 0)]).await;
-                stored.map_err(QuotaError::Unavailable)?.first().copied().unwrap_or(0)
+                let stored = store.add(day, vec![(key.clone(), 0)]).await?;
+                stored.first().copied().unwrap_or(0)
             }
         };
         let mut counts = self.counts.lock();
@@ -407,14 +403,14 @@ impl Counts {
     }
 }
 
-impl Counted {
+impl QuotaCharge {
     /// The call started.
     pub(crate) fn keep(mut self) {
         self.keys.clear();
     }
 }
 
-impl Drop for Counted {
+impl Drop for QuotaCharge {
     fn drop(&mut self) {
         if !self.keys.is_empty() {
             self.quotas.give_back(self.day, &self.keys);

@@ -17,17 +17,17 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, OnceCell},
-    time::Instant,
+use tokio::{sync::OnceCell, time::Instant};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
 };
-use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     call::CallError,
     event::{EventBody, NewEvent, SessionOutcome, ToolSessionClosed, ToolSessionOpened},
@@ -72,8 +72,8 @@ pub(crate) struct InteractionState {
     /// Cancels the calls in flight.
     hang_up: CancellationToken,
     state: Mutex<State>,
-    /// Changed only while `state` is locked.
-    in_flight: InFlight,
+    /// Its calls in flight.
+    in_flight: TaskTracker,
 }
 
 struct State {
@@ -87,7 +87,7 @@ struct State {
 struct ToolSessions {
     id: SessionId,
     state: Mutex<SessionsState>,
-    in_flight: InFlight,
+    in_flight: TaskTracker,
 }
 
 #[derive(Default)]
@@ -95,14 +95,6 @@ struct SessionsState {
     tools: HashMap<ToolId, Arc<Opening>>,
     /// When the first of them was opened.
     opened: Option<Instant>,
-}
-
-/// The number of calls in flight.
-#[derive(Default)]
-struct InFlight {
-    calls: AtomicUsize,
-    /// Notified when there is none any more.
-    none: Notify,
 }
 
 /// The start of one tool's session.
@@ -123,6 +115,7 @@ pub(crate) struct Interactions {
 pub(crate) struct InteractionGuard {
     interaction: Arc<InteractionState>,
     sessions: Arc<ToolSessions>,
+    _in_flight: [TaskTrackerToken; 2],
 }
 
 // === impl Interactions ===
@@ -156,7 +149,7 @@ impl Interactions {
                 over: false,
                 watched: false,
             }),
-            in_flight: InFlight::default(),
+            in_flight: TaskTracker::new(),
         });
         let mut all = self.all.lock();
         if all.len() >= MAX_INTERACTIONS || self.services.background.ended().is_cancelled() {
@@ -226,9 +219,8 @@ impl InteractionState {
         }
         state.used = Instant::now();
         let sessions = choose(&state);
-        self.in_flight.enter();
-        sessions.in_flight.enter();
-        Some(InteractionGuard { interaction: Arc::clone(self), sessions })
+        let in_flight = [self.in_flight.token(), sessions.in_flight.token()];
+        Some(InteractionGuard { interaction: Arc::clone(self), sessions, _in_flight: in_flight })
     }
 
     /// The session of `tool` among `sessions`, new or not; `None` when there are too many.
@@ -266,7 +258,7 @@ impl InteractionState {
     /// Ends an interaction of which nothing is recorded.
     fn end_when_unused(&self) -> bool {
         let mut state = self.state.lock();
-        let unused = self.in_flight.is_none() && state.sessions.state.lock().tools.is_empty();
+        let unused = self.in_flight.is_empty() && state.sessions.state.lock().tools.is_empty();
         if unused {
             state.over = true;
             drop(state);
@@ -282,7 +274,7 @@ impl InteractionState {
             return;
         }
         self.hang_up.cancel();
-        if tokio::time::timeout(CLOSING_TIME, self.in_flight.wait_until_none()).await.is_err() {
+        if tokio::time::timeout(CLOSING_TIME, wait_until_idle(&self.in_flight)).await.is_err() {
             tracing::warn!(run = %self.run, "a tool session was closed before the last of its calls");
         }
         let sessions = Arc::clone(&self.state.lock().sessions);
@@ -303,7 +295,7 @@ impl InteractionState {
         let pause = LONGEST_PAUSE.min(max_age);
         let Some(opened) = state.sessions.state.lock().opened else { return Some(now + pause) };
         let mut due = opened + max_age;
-        if self.in_flight.is_none() {
+        if self.in_flight.is_empty() {
             due = due.min(state.used + IDLE);
         }
         if due > now {
@@ -313,7 +305,7 @@ impl InteractionState {
         drop(state);
         let this = Arc::clone(self);
         self.interactions.services.background.spawn(async move {
-            sessions.in_flight.wait_until_none().await;
+            wait_until_idle(&sessions.in_flight).await;
             this.record_closed(&sessions, SessionOutcome::Failed).await;
         });
         Some(now + pause)
@@ -358,36 +350,14 @@ async fn watch(this: Weak<InteractionState>, ended: CancellationToken) {
 impl ToolSessions {
     fn new() -> Arc<Self> {
         let (id, state) = (new_id(), Mutex::default());
-        Arc::new(Self { id, state, in_flight: InFlight::default() })
+        Arc::new(Self { id, state, in_flight: TaskTracker::new() })
     }
 }
 
-// === impl InFlight ===
-
-impl InFlight {
-    fn enter(&self) {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn leave(&self) {
-        if self.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.none.notify_waiters();
-        }
-    }
-
-    fn is_none(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) == 0
-    }
-
-    async fn wait_until_none(&self) {
-        loop {
-            let none = self.none.notified();
-            if self.is_none() {
-                return;
-            }
-            none.await;
-        }
-    }
+/// Waits until no call of `calls` is in flight.
+async fn wait_until_idle(calls: &TaskTracker) {
+    calls.close();
+    calls.wait().await;
 }
 
 // === impl InteractionGuard ===
@@ -424,9 +394,6 @@ impl InteractionGuard {
 
 impl Drop for InteractionGuard {
     fn drop(&mut self) {
-        let mut state = self.interaction.state.lock();
-        state.used = Instant::now();
-        self.sessions.in_flight.leave();
-        self.interaction.in_flight.leave();
+        self.interaction.state.lock().used = Instant::now();
     }
 }

@@ -10,7 +10,7 @@ use cedar_policy::{
 };
 use miette::Diagnostic;
 use toolcrib_core::{
-    authorize::{CallContext, Subject},
+    authorize::{CallContext, Resource, Subject},
     catalog::Entry,
 };
 
@@ -66,7 +66,8 @@ impl PolicySet {
         files: &[PolicyFile],
         schema: Option<&PolicyFile>,
     ) -> Result<Self, Vec<PolicyProblem>> {
-        let types = Types::new().ok_or_else(|| vec![ours("its types have no names")])?;
+        let types = Types::new()
+            .ok_or_else(|| vec![PolicyProblem::new("schema", None, "its types have no names")])?;
         let usual = PolicyFile { name: "schema".to_owned(), text: SCHEMA.to_owned() };
         let checked = read_schema(schema.unwrap_or(&usual)).map_err(|problem| vec![problem])?;
         if let Some(file) = schema {
@@ -75,7 +76,7 @@ impl PolicySet {
                     "does not describe what policies are given here ({why}); start from the schema \
                      in the documentation of policies"
                 );
-                vec![PolicyProblem { file: file.name.clone(), line: None, message }]
+                vec![PolicyProblem::new(&file.name, None, message)]
             })?;
         }
         let validator = Validator::new(checked);
@@ -85,12 +86,7 @@ impl PolicySet {
             match read(file, &validator) {
                 Ok(read) => {
                     if !read.into_iter().all(|policy| policies.add(policy).is_ok()) {
-                        let message = "is named twice".to_owned();
-                        problems.push(PolicyProblem {
-                            file: file.name.clone(),
-                            line: None,
-                            message,
-                        });
+                        problems.push(PolicyProblem::new(&file.name, None, "is named twice"));
                     }
                 }
                 Err(found) => problems.extend(found),
@@ -98,8 +94,8 @@ impl PolicySet {
         }
         if policies.num_of_policies() > MAX_POLICIES {
             let message = format!("there are more than {MAX_POLICIES} policies in all");
-            let file = files.last().map(|file| file.name.clone()).unwrap_or_default();
-            problems.push(PolicyProblem { file, line: None, message });
+            let file = files.last().map_or("", |file| &file.name);
+            problems.push(PolicyProblem::new(file, None, message));
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -122,10 +118,10 @@ impl PolicySet {
     pub(crate) fn judge(
         &self,
         subject: Subject<'_>,
-        entry: &Entry,
+        resource: Resource<'_>,
         call: Option<CallContext<'_>>,
     ) -> Judgement {
-        self.evaluate(subject, entry, call).unwrap_or_else(|error| Judgement {
+        self.evaluate(subject, resource, call).unwrap_or_else(|error| Judgement {
             allowed: Some(false),
             by: Vec::new(),
             errors: vec![error.to_string()],
@@ -140,13 +136,13 @@ impl PolicySet {
     fn evaluate(
         &self,
         subject: Subject<'_>,
-        entry: &Entry,
+        resource: Resource<'_>,
         call: Option<CallContext<'_>>,
     ) -> Result<Judgement, NotEvaluated> {
         let types = &self.types;
         let principal = types.principal(subject);
-        let tool = uid(&types.tool, entry.id.as_str());
-        let mut entities = types.entities(subject, entry)?;
+        let tool = uid(&types.tool, resource.id.as_str());
+        let mut entities = types.entities(subject, resource)?;
         let Some(call) = call else {
             let entities = collected(entities)?;
             let request = Request::builder()
@@ -208,22 +204,26 @@ impl Types {
         uid(&self.principal, &format!("{}/{}", subject.tenant, subject.principal))
     }
 
-    fn entities(&self, subject: Subject<'_>, entry: &Entry) -> Result<Vec<Entity>, NotEvaluated> {
+    fn entities(
+        &self,
+        subject: Subject<'_>,
+        resource: Resource<'_>,
+    ) -> Result<Vec<Entity>, NotEvaluated> {
         let tenant = uid(&self.tenant, subject.tenant.as_str());
-        let source = uid(&self.source, entry.source.as_str());
+        let source = uid(&self.source, resource.source.as_str());
         let scopes = subject.scopes.iter().map(|grant| text(grant.as_str()));
         let of_principal = [
             ("id", text(subject.principal.as_str())),
             ("tenant", text(subject.tenant.as_str())),
             ("scopes", Value::new_set(scopes)),
         ];
-        let tool = &entry.tool;
+        let tool = resource.tool;
         let required = tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
         let required = required.unwrap_or_default().iter().map(|scope| text(scope.as_str()));
         let of_tool = [
-            ("toolId", text(entry.id.as_str())),
-            ("name", text(&entry.names.wire)),
-            ("source", text(entry.source.as_str())),
+            ("toolId", text(resource.id.as_str())),
+            ("name", text(resource.name)),
+            ("source", text(resource.source.as_str())),
             ("kind", text(tool.source.as_str())),
             ("tier", text(&tool.safety_tier.to_string())),
             ("egress", text(&tool.egress.map(|it| it.to_string()).unwrap_or_default())),
@@ -233,7 +233,7 @@ impl Types {
         Ok(vec![
             entity(self.principal(subject), of_principal, [tenant.clone()])?,
             entity(tenant, [], [])?,
-            entity(uid(&self.tool, entry.id.as_str()), of_tool, [source.clone()])?,
+            entity(uid(&self.tool, resource.id.as_str()), of_tool, [source.clone()])?,
             entity(source, [], [])?,
         ])
     }
@@ -277,7 +277,7 @@ impl Types {
         let tier = toolcrib_core::descriptor::SafetyTier::Read;
         let entry = Entry::new(kind, &source, "read", tier).map_err(|error| error.to_string())?;
         let shape = Shape::of(&serde_json::json!({ "path": "x" })).map_err(|e| e.to_string())?;
-        let mut entities = self.entities(subject, &entry).map_err(unspeakable)?;
+        let mut entities = self.entities(subject, entry.resource()).map_err(unspeakable)?;
         entities.push(self.sizes(&shape).map_err(unspeakable)?);
         Entities::from_entities(entities, Some(schema)).map_err(|e| first_line(&e.to_string()))?;
         let context = self.context("mcp", &shape).map_err(unspeakable)?;
@@ -293,17 +293,15 @@ impl Types {
 fn read_schema(file: &PolicyFile) -> Result<Schema, PolicyProblem> {
     let (schema, _warnings) = Schema::from_cedarschema_str(&file.text).map_err(|error| {
         let line = line_of(&error, &file.text);
-        PolicyProblem { file: file.name.clone(), line, message: first_line(&error.to_string()) }
+        PolicyProblem::new(&file.name, line, first_line(&error.to_string()))
     })?;
     Ok(schema)
 }
 
 /// The policies of one file under their names.
 fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<PolicyProblem>> {
-    let problem = |line: Option<usize>, message: &str| PolicyProblem {
-        file: file.name.clone(),
-        line,
-        message: first_line(message),
+    let problem = |line: Option<usize>, message: &str| {
+        PolicyProblem::new(&file.name, line, first_line(message))
     };
     let parsed: cedar_policy::PolicySet =
         file.text.parse().map_err(|errors: cedar_policy::ParseErrors| {
@@ -396,10 +394,6 @@ fn plain(message: &str) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(400).collect()
-}
-
-fn ours(message: &str) -> PolicyProblem {
-    PolicyProblem { file: "schema".to_owned(), line: None, message: message.to_owned() }
 }
 
 // === values ===

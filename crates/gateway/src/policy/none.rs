@@ -1,9 +1,6 @@
 //! Policies in a build that has none.
 
-use toolcrib_core::{
-    authorize::{CallContext, Subject},
-    catalog::Entry,
-};
+use toolcrib_core::authorize::{CallContext, Resource, Subject};
 
 use super::{Judgement, PolicyFile, PolicyProblem};
 
@@ -18,11 +15,8 @@ impl PolicySet {
     /// Always.
     pub fn parse(files: &[PolicyFile], _: Option<&PolicyFile>) -> Result<Self, Vec<PolicyProblem>> {
         let message = "this program was built without policies (feature `cedar`)";
-        Err(vec![PolicyProblem {
-            file: files.first().map(|file| file.name.clone()).unwrap_or_default(),
-            line: None,
-            message: message.to_owned(),
-        }])
+        let file = files.first().map_or("", |file| &file.name);
+        Err(vec![PolicyProblem::new(file, None, message)])
     }
 
     /// How many there are.
@@ -35,7 +29,12 @@ impl PolicySet {
         match *self {}
     }
 
-    pub(crate) fn judge(&self, _: Subject<'_>, _: &Entry, _: Option<CallContext<'_>>) -> Judgement {
+    pub(crate) fn judge(
+        &self,
+        _: Subject<'_>,
+        _: Resource<'_>,
+        _: Option<CallContext<'_>>,
+    ) -> Judgement {
         match *self {}
     }
 

@@ -5,6 +5,7 @@
 use std::io;
 
 use serde_json::Value;
+use toolcrib_core::json;
 
 /// Most arguments of one shape. A call with more has no shape, and is denied.
 pub(super) const MAX_ARGUMENTS: usize = 1_000;
@@ -54,7 +55,7 @@ impl Shape {
             bytes: 0,
             depth: depth(arguments),
         };
-        let mut counted = Counted(0);
+        let mut counted = ByteCounter(0);
         // Cannot fail: the writer only counts, and every JSON value can be serialised.
         if serde_json::to_writer(&mut counted, arguments).is_err() {
             return Err(Shapeless);
@@ -78,13 +79,8 @@ impl Shape {
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
         Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        other => json::kind(other),
     }
 }
 
@@ -109,9 +105,9 @@ fn depth(value: &Value) -> u32 {
 }
 
 /// Counts written bytes.
-struct Counted(u64);
+struct ByteCounter(u64);
 
-impl io::Write for Counted {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         Ok(bytes.len())

@@ -29,7 +29,7 @@ fn judged(policies: &str, arguments: Option<&serde_json::Value>) -> super::Judge
     let scopes = ScopeSet::parse(["files:*"]).unwrap();
     let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
     let call = arguments.map(|arguments| CallContext { surface: "otc", arguments });
-    policies.judge(subject, &entry(), call)
+    policies.judge(subject, entry().resource(), call)
 }
 
 #[test]

@@ -7,9 +7,8 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    catalog::Tenants,
+    catalog::{Permit, Tenants},
     clock::{Clock, Timestamp},
     descriptor::{SafetyTier, SourceKind},
     id::{InvalidId, SourceId, TenantId},

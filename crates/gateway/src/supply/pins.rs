@@ -16,7 +16,7 @@ use toolcrib_core::{
     event::{EventBody, NewEvent, ToolPinApproved, ToolPinDrifted},
     id::{PrincipalId, TenantId, ToolId},
     names,
-    pin::{PinBook, PinForm, PinStore, Pinned},
+    pin::{PinBook, PinDigests, PinForm, PinStore},
     source::Discovered,
     store::StoreError,
 };
@@ -157,12 +157,12 @@ fn sort(source: &SourceConfig, discovered: &Discovered, book: &PinBook) -> Sorte
         let form = PinForm::of(tool);
         match book.tools.get(&tool.name) {
             None => sorted.new.push((tool.name.clone(), form)),
-            Some(Pinned { approved, seen }) if *approved == Some(form.digest) => {
+            Some(PinDigests { approved, seen }) if *approved == Some(form.digest) => {
                 if seen.is_some() {
                     sorted.back.push(tool.name.clone());
                 }
             }
-            Some(Pinned { seen, .. }) if *seen == Some(form.digest) => {}
+            Some(PinDigests { seen, .. }) if *seen == Some(form.digest) => {}
             Some(_) => sorted.different.push((tool.name.clone(), form)),
         }
     }
@@ -196,7 +196,7 @@ fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -
 fn drifted(
     source: &SourceConfig,
     tool: &str,
-    before: Pinned,
+    before: PinDigests,
     seen: Digest,
     now: Timestamp,
 ) -> Vec<NewEvent> {

@@ -325,7 +325,7 @@ impl Supply {
             }
         };
         match serde_json::from_str::<LastGood<Discovered>>(&json) {
-            Ok(last) => (last.upstream == spec.upstream_identity()).then_some(last.discovered),
+            Ok(last) => (last.upstream == spec.upstream.identity()).then_some(last.discovered),
             Err(error) => {
                 tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
                 None
@@ -334,7 +334,7 @@ impl Supply {
     }
 
     async fn store_last_good(&self, spec: &SourceSpec, discovered: &Discovered) {
-        let (id, upstream) = (&spec.id, spec.upstream_identity());
+        let (id, upstream) = (&spec.id, spec.upstream.identity());
         let json = match serde_json::to_string(&LastGood { upstream, discovered }) {
             Ok(json) => json,
             Err(error) => {

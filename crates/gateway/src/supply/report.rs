@@ -1,6 +1,6 @@
 //! The state of sources, for operators.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     catalog::Tenants, clock::Timestamp, descriptor::SourceKind, id::SourceId, source::SourceStatus,
 };
@@ -8,7 +8,7 @@ use toolcrib_core::{
 use crate::pipeline::breaker::BreakerReport;
 
 /// The state of one source, as `sources list` shows it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceReport {
     /// Its id.
@@ -16,7 +16,7 @@ pub struct SourceReport {
     /// Which surface.
     pub kind: SourceKind,
     /// For whom it exists.
-    #[serde(skip)]
+    #[serde(skip, default = "no_tenants")]
     pub tenants: Tenants,
     /// Its state.
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub struct SourceReport {
 }
 
 /// The calls and limits of a source.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceLoad {
     /// Calls that run now, those that wait for their turn included.
@@ -53,6 +53,11 @@ pub struct SourceLoad {
     pub refused_by_quota: u64,
     /// Calls refused in this process because the breaker was open.
     pub refused_by_breaker: u64,
+}
+
+/// Returns the tenants of a report that was read from JSON, which does not contain them.
+fn no_tenants() -> Tenants {
+    Tenants::Only(Vec::new())
 }
 
 /// Why lines of a source are not shown.

@@ -287,14 +287,7 @@ impl Types {
     }
 
     fn of_value(value: &Value) -> Self {
-        Self::of(match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Object(_) => "object",
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-        })
+        Self::of(toolcrib_core::json::kind(value))
     }
 
     fn of_schema(schema: &Value) -> Self {

@@ -199,7 +199,7 @@ fn prepare(
         .renew(&principal)
         .map_err(|error| failed("unauthenticated", &error.to_string()))?;
     let same = principal.id == record.principal && principal.tenant == record.tenant;
-    if !same || snapshot.decider.authorize(principal.subject(), entry).is_err() {
+    if !same || snapshot.decider.authorize(principal.subject(), entry.resource()).is_err() {
         return Err(failed("forbidden", "the caller may not use this tool any more"));
     }
     let cause = history.calls.get(&record.call_id).ok_or_else(unreadable)?.opened.clone();

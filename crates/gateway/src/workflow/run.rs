@@ -10,9 +10,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{self, CallError, Invocation, Outcome, ProgressSink, UpstreamError, UpstreamErrorKind},
-    catalog::Entry,
+    catalog::{Entry, Permit},
     clock::Timestamp,
     event::SessionOutcome,
     id::{CallId, EventId, TenantId},
@@ -169,10 +168,7 @@ fn record(
         tool_id: entry.id.clone(),
         digest: entry.digest.as_ref().map(ToString::to_string).unwrap_or_default(),
         principal: principal.id.clone(),
-        key: match &principal.auth {
-            AuthMethod::ApiKey(key) => Some(key.clone()),
-            AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
-        },
+        key: principal.auth.key().cloned(),
         parent: called.parent.clone(),
         state: RunState::Running,
         code: None,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, SourceId},
-    pin::{Pin, PinAnswer, PinBook, PinChoice, PinForm, PinStore},
+    pin::{Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore},
     source::{Discovered, SourceFactory},
     store::StoreError,
 };
@@ -69,7 +69,7 @@ impl PinStore for Flaky {
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalId>,
-    ) -> Result<PinAnswer, StoreError> {
+    ) -> Result<PinApproval, StoreError> {
         self.check()?.approve(choices, at, by).await
     }
     async fn epoch(&self) -> Result<u64, StoreError> {

@@ -14,8 +14,8 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::{Clock, Timestamp},
     credential::Secret,
     descriptor::SourceKind,
@@ -168,7 +168,7 @@ impl Source for Running {
 
 impl SourceFactory for Factory {
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
-        match spec.upstream_identity().contains("impossible") {
+        match spec.upstream.identity().contains("impossible") {
             false => Ok(()),
             true => Err(InvalidSource {
                 source_id: spec.id.clone(),

@@ -9,28 +9,25 @@
 
 mod exchange;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use http::Method;
 use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
     credential::{
-        CredentialKind, CredentialProblem, CredentialStore, Material, OAuth2, Opened, Secret,
+        CredentialKind, CredentialProblem, CredentialStore, Material, UnsealedCredential,
     },
     egress::EgressTrail,
     id::CredentialId,
 };
-use url::Url;
 
-use self::exchange::{Denied, Granted};
-use super::{Cause, Refusal, held::is_loopback};
-use crate::egress::{Egress, Guard, Network, Outgoing};
+use self::exchange::{TokenDenial, TokenGrant};
+use super::{
+    refusal::{Cause, Refusal},
+    token::{AccessToken, Slot, State},
+};
+use crate::egress::{EgressError, Guard, Network};
 
 /// Time limit of one request to a token endpoint.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -59,38 +56,13 @@ pub(super) struct Tokens {
     running: TaskTracker,
 }
 
-/// A token that can be sent now.
-pub(super) struct AccessToken {
-    pub(super) value: Secret,
-    slot: Weak<Slot>,
-}
-
-/// The token of one credential.
-#[derive(Default)]
-struct Slot {
-    state: Mutex<State>,
-    turn: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Revision of the credential that the other fields belong to.
-    revision: u64,
-    token: Option<Arc<AccessToken>>,
-    /// In nanoseconds of the clock: when the token, or the cached failure, expires.
-    until: u64,
-    failed: Option<Cause>,
-    /// The successor of the stored refresh token, when it could not be stored.
-    unstored: Option<Material>,
-}
-
 /// The data a task needs to get a token after its caller has gone.
 struct TokenRequest {
     clock: Arc<dyn Clock>,
     store: Arc<dyn CredentialStore>,
     network: Arc<Network>,
     slot: Arc<Slot>,
-    opened: Opened,
+    opened: UnsealedCredential,
 }
 
 // === impl Tokens ===
@@ -103,14 +75,14 @@ impl Tokens {
     }
 
     /// Waits until no token request is in flight; none takes longer than a few [`TIMEOUT`]s.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_for_requests(&self) {
         self.running.wait().await;
     }
 
     /// Returns the access token of an OAuth credential, from the cache if possible.
     pub(super) async fn token(
         &self,
-        opened: Opened,
+        opened: UnsealedCredential,
         store: &Arc<dyn CredentialStore>,
         network: &Arc<Network>,
     ) -> Result<Arc<AccessToken>, Refusal> {
@@ -147,38 +119,6 @@ impl Tokens {
     }
 }
 
-// === impl AccessToken ===
-
-impl AccessToken {
-    /// Discards this token if it is the cached one, so that the next call requests a new one.
-    pub(super) fn forget(&self) {
-        let Some(slot) = self.slot.upgrade() else { return };
-        let mut state = slot.state.lock();
-        if state.token.as_ref().is_some_and(|token| token.value.expose() == self.value.expose()) {
-            state.token = None;
-        }
-    }
-}
-
-// === impl State ===
-
-impl State {
-    /// Returns the cached token or failure for a credential of this revision, if it is still valid
-    /// at `now`.
-    fn known(&self, revision: u64, now: u64) -> Option<Result<Arc<AccessToken>, Cause>> {
-        // A credential that the operator rotated needs a new token. A lower revision was read
-        // before this process rotated the credential, so the cached state is newer.
-        if revision > self.revision || now >= self.until {
-            return None;
-        }
-        match (&self.token, &self.failed) {
-            (Some(token), _) => Some(Ok(Arc::clone(token))),
-            (None, Some(cause)) => Some(Err(cause.clone())),
-            (None, None) => None,
-        }
-    }
-}
-
 // === impl TokenRequest ===
 
 impl TokenRequest {
@@ -192,9 +132,9 @@ impl TokenRequest {
         // Another process, or the previous holder of the lock, may have exchanged the refresh
         // token.
         self.read_again().await?;
-        let mut granted = self.ask().await;
-        if matches!(granted, Err(Denied::Final(_))) && self.was_followed().await? {
-            granted = self.ask().await;
+        let mut granted = self.exchange().await;
+        if matches!(granted, Err(TokenDenial::Permanent(_))) && self.was_rotated().await? {
+            granted = self.exchange().await;
         }
         match granted {
             Ok(granted) => Ok(self.keep(granted).await),
@@ -204,7 +144,7 @@ impl TokenRequest {
 
     /// Returns whether the rejected values have been replaced in the store. Another process may
     /// have exchanged the refresh token and be about to store its successor.
-    async fn was_followed(&mut self) -> Result<bool, Cause> {
+    async fn was_rotated(&mut self) -> Result<bool, Cause> {
         let before = self.opened.credential.revision;
         let refreshes = matches!(self.opened.credential.kind, CredentialKind::RefreshToken(_));
         for _ in 0..if refreshes { LOOKS } else { 1 } {
@@ -237,38 +177,29 @@ impl TokenRequest {
         current.unwrap_or(&self.opened.material).clone()
     }
 
-    async fn ask(&self) -> Result<Granted, Denied> {
-        let kind = &self.opened.credential.kind;
-        let Some(oauth2) = kind.oauth2() else {
-            return Err(Denied::Final("it is not an OAuth credential"));
-        };
-        let url = endpoint(oauth2)?;
-        let request = exchange::request(kind, oauth2, &self.material())?;
-        let mut outgoing = Outgoing::new(Method::POST, url);
-        outgoing.headers = request.headers;
-        outgoing.body = Some(request.body.into());
-        let egress = self.egress(&outgoing.url).map_err(Denied::Silent)?;
+    async fn exchange(&self) -> Result<TokenGrant, TokenDenial> {
+        let request = exchange::request(&self.opened.credential.kind, &self.material())?;
+        let guard = Guard::new(Default::default(), Some(&request.url));
+        let egress = self.network.egress(guard).map_err(TokenDenial::Temporary)?;
         let answered = async {
             // Belongs to no single call: the endpoint is the operator's, and the token serves all
             // callers.
-            let answer = egress.send(outgoing, &EgressTrail::default()).await?;
+            let answer = egress.send(request, &EgressTrail::default()).await?;
             let status = answer.status();
-            Ok::<_, crate::egress::EgressError>((status, answer.collect(MAX_ANSWER).await?))
+            Ok::<_, EgressError>((status, answer.collect(MAX_ANSWER).await?))
         };
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok((status, body))) => exchange::read(status, &body),
             // The cause of a failed connection contains addresses and nothing that was sent.
-            Ok(Err(error)) => Err(Denied::Silent(format!("the token endpoint: {error}"))),
-            Err(_) => Err(Denied::Silent("the token endpoint did not answer in time".to_owned())),
+            Ok(Err(error)) => Err(TokenDenial::Temporary(format!("the token endpoint: {error}"))),
+            Err(_) => {
+                Err(TokenDenial::Temporary("the token endpoint did not answer in time".to_owned()))
+            }
         }
     }
 
-    fn egress(&self, url: &Url) -> Result<Egress, String> {
-        self.network.egress(Guard::new(Default::default(), Some(url)))
-    }
-
     /// Stores a new refresh token, and caches the access token.
-    async fn keep(&self, granted: Granted) -> Arc<AccessToken> {
+    async fn keep(&self, granted: TokenGrant) -> Arc<AccessToken> {
         let credential = &self.opened.credential;
         let mut revision = credential.revision;
         let mut unstored = None;
@@ -302,12 +233,14 @@ impl TokenRequest {
         token
     }
 
-    fn failed(&self, denied: &Denied) -> Cause {
+    fn failed(&self, denied: &TokenDenial) -> Cause {
         let id = &self.opened.credential.id;
         tracing::warn!(credential = %id, %denied, "no access token was issued");
         let (cause, pause) = match denied {
-            Denied::Final(_) => (Cause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED),
-            Denied::Silent(why) => (Cause::Unavailable(why.clone()), PAUSE_SILENT),
+            TokenDenial::Permanent(_) => {
+                (Cause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED)
+            }
+            TokenDenial::Temporary(why) => (Cause::Unavailable(why.clone()), PAUSE_SILENT),
         };
         let mut state = self.slot.state.lock();
         state.revision = self.opened.credential.revision;
@@ -315,17 +248,6 @@ impl TokenRequest {
         state.failed = Some(cause.clone());
         state.until = self.clock.monotonic_nanos().saturating_add(nanos(pause));
         cause
-    }
-}
-
-/// Returns the token endpoint. It receives secrets, so it requires TLS or a loopback address.
-fn endpoint(oauth2: &OAuth2) -> Result<Url, Denied> {
-    let unusable = Denied::Final("its token endpoint is not an https URL");
-    let Ok(url) = Url::parse(&oauth2.token_url) else { return Err(unusable) };
-    match url.scheme() {
-        "https" => Ok(url),
-        "http" if is_loopback(&url) => Ok(url),
-        _ => Err(unusable),
     }
 }
 

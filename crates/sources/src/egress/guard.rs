@@ -49,7 +49,7 @@ pub(crate) enum Trust {
     "the destination is not a public address; if it is meant, list its host or network in the \
      source's `allow`"
 )]
-pub(crate) struct Refused;
+pub(crate) struct GuardRefusal;
 
 impl Guard {
     /// Creates a guard for a source that is configured with `urls` and `allow`.
@@ -61,30 +61,27 @@ impl Guard {
 
     /// Returns how far the addresses of `url` are trusted, before it is resolved. Fails when its
     /// host is an address or local name that must not be reached.
-    pub(crate) fn judge(&self, url: &Url) -> Result<Trust, Refused> {
-        let host = url.host().ok_or(Refused)?;
-        let port = url.port_or_known_default().ok_or(Refused)?;
+    pub(crate) fn judge(&self, url: &Url) -> Result<Trust, GuardRefusal> {
+        let host = url.host().ok_or(GuardRefusal)?;
+        let port = url.port_or_known_default().ok_or(GuardRefusal)?;
         let named = self.named.iter().any(|(named, at)| *named == host && *at == port);
-        let (trust, address) = match host {
+        let address = match host {
             Host::Domain(name) => {
                 let name = bare(name);
                 let meant = self.allow.has_host(&name) || (named && is_private_name(&name));
                 if is_local(&name) && !meant && !self.allow_loopback() {
-                    return Err(Refused);
+                    return Err(GuardRefusal);
                 }
-                (if meant { Trust::Private } else { Trust::Public }, None)
+                return Ok(trust_of(meant));
             }
-            Host::Ipv4(v4) => (trust_of(named), Some(IpAddr::V4(v4))),
-            Host::Ipv6(v6) => (trust_of(named), Some(IpAddr::V6(v6))),
+            Host::Ipv4(v4) => IpAddr::V4(v4),
+            Host::Ipv6(v6) => IpAddr::V6(v6),
         };
-        match address {
-            Some(address) => self.check(trust, &[address]).map(|()| trust),
-            None => Ok(trust),
-        }
+        self.check(trust_of(named), &[address]).map(|()| trust_of(named))
     }
 
     /// Fails unless all of `addresses` may be reached.
-    pub(crate) fn check(&self, trust: Trust, addresses: &[IpAddr]) -> Result<(), Refused> {
+    pub(crate) fn check(&self, trust: Trust, addresses: &[IpAddr]) -> Result<(), GuardRefusal> {
         let may = |address: &IpAddr| {
             let listed = self.allow.has_address(*address)
                 || self.allow.has_address(address::unwrapped(*address));
@@ -95,7 +92,7 @@ impl Guard {
                     Reach::Never => false,
                 }
         };
-        if addresses.iter().all(may) { Ok(()) } else { Err(Refused) }
+        if addresses.iter().all(may) { Ok(()) } else { Err(GuardRefusal) }
     }
 
     fn allow_loopback(&self) -> bool {
@@ -104,8 +101,8 @@ impl Guard {
     }
 }
 
-fn trust_of(named: bool) -> Trust {
-    if named { Trust::Private } else { Trust::Public }
+fn trust_of(is_configured: bool) -> Trust {
+    if is_configured { Trust::Private } else { Trust::Public }
 }
 
 /// Returns a name in lower case without its trailing dot.
@@ -134,7 +131,7 @@ mod tests {
         Guard::new(allow.iter().map(|a| a.parse().unwrap()).collect(), url.as_ref())
     }
 
-    fn judged(guard: &Guard, url: &str) -> Result<Trust, Refused> {
+    fn judged(guard: &Guard, url: &str) -> Result<Trust, GuardRefusal> {
         guard.judge(&Url::parse(url).unwrap())
     }
 
@@ -178,7 +175,7 @@ mod tests {
         ] {
             for scheme in ["http", "https"] {
                 let url = format!("{scheme}://{host}:8080/x");
-                assert_eq!(judged(&guard, &url), Err(Refused), "{url}");
+                assert_eq!(judged(&guard, &url), Err(GuardRefusal), "{url}");
             }
         }
         assert_eq!(judged(&guard, "http://1.1.1.1/"), Ok(Trust::Public));
@@ -192,7 +189,7 @@ mod tests {
         assert_eq!(judged(&local, "http://0x7f.1:9000/"), Ok(Trust::Private), "the same address");
         for other in ["http://127.0.0.1:9001/", "http://127.0.0.2:9000/", "http://localhost:9000/"]
         {
-            assert_eq!(judged(&local, other), Err(Refused), "{other}");
+            assert_eq!(judged(&local, other), Err(GuardRefusal), "{other}");
         }
         // A private name may have private addresses; any other name only when it is listed.
         for (url, trust) in [
@@ -205,7 +202,7 @@ mod tests {
             assert_eq!(judged(&guard(Some(url), &[]), url), Ok(trust), "{url}");
         }
         let link_local = "http://169.254.169.254/";
-        assert_eq!(judged(&guard(Some(link_local), &[]), link_local), Err(Refused));
+        assert_eq!(judged(&guard(Some(link_local), &[]), link_local), Err(GuardRefusal));
     }
 
     #[test]
@@ -214,14 +211,22 @@ mod tests {
         let listed = guard(None, &["10.1.0.0/16", "build.corp.example", "169.254.169.254"]);
         assert_eq!(judged(&listed, "http://10.1.2.3/"), Ok(Trust::Public));
         assert_eq!(judged(&listed, "http://[::ffff:10.1.2.3]/"), Ok(Trust::Public));
-        assert_eq!(judged(&listed, "http://10.2.0.1/"), Err(Refused));
+        assert_eq!(judged(&listed, "http://10.2.0.1/"), Err(GuardRefusal));
         assert_eq!(judged(&listed, "http://169.254.169.254/"), Ok(Trust::Public));
         let trust = judged(&listed, "http://build.corp.example/").unwrap();
         assert_eq!(trust, Trust::Private);
         assert_eq!(listed.check(trust, &ip("192.168.3.4")), Ok(()));
-        assert_eq!(listed.check(trust, &ip("169.254.1.1")), Err(Refused), "a name opens no link");
-        assert_eq!(listed.check(Trust::Public, &ip("192.168.3.4")), Err(Refused));
+        assert_eq!(
+            listed.check(trust, &ip("169.254.1.1")),
+            Err(GuardRefusal),
+            "a name opens no link"
+        );
+        assert_eq!(listed.check(Trust::Public, &ip("192.168.3.4")), Err(GuardRefusal));
         let both = ["1.1.1.1".parse().unwrap(), "10.9.9.9".parse().unwrap()];
-        assert_eq!(listed.check(Trust::Public, &both), Err(Refused), "one bad address is enough");
+        assert_eq!(
+            listed.check(Trust::Public, &both),
+            Err(GuardRefusal),
+            "one bad address is enough"
+        );
     }
 }

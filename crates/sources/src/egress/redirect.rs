@@ -4,12 +4,11 @@
 //! arguments) is never sent to another origin. No redirect leads from `https` to `http`.
 
 use http::{HeaderMap, Method, StatusCode, header};
-use url::Url;
 
-use super::{EgressError, Outgoing};
-
-/// Largest number of redirects that one request follows.
-pub(crate) const MAX_HOPS: usize = 5;
+use super::{
+    error::EgressError,
+    outgoing::{Outgoing, has_userinfo},
+};
 
 /// Returns the next request when `status` and `headers` are a redirect of `sent`, otherwise `None`.
 pub(super) fn next(
@@ -23,18 +22,12 @@ pub(super) fn next(
         return Ok(None);
     }
     let Some(location) = headers.get(header::LOCATION) else { return Ok(None) };
-    let broken = |what: &str| EgressError::Broken(what.to_owned());
-    let location =
-        location.to_str().map_err(|_| broken("the target of a redirect is not a URL"))?;
+    let url = location.to_str().ok().and_then(|location| sent.url.join(location).ok());
     let url =
-        sent.url.join(location).map_err(|_| broken("the target of a redirect is not a URL"))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(EgressError::Refused { sent: true });
-    }
-    if sent.url.scheme() == "https" && url.scheme() != "https" {
-        return Err(EgressError::Refused { sent: true });
-    }
-    if has_userinfo(&url) {
+        url.ok_or_else(|| EgressError::Broken("the target of a redirect is not a URL".to_owned()))?;
+    let is_http = matches!(url.scheme(), "http" | "https");
+    let loses_tls = sent.url.scheme() == "https" && url.scheme() != "https";
+    if !is_http || loses_tls || has_userinfo(&url) {
         return Err(EgressError::Refused { sent: true });
     }
     let mut next = Outgoing { url, ..sent.clone() };
@@ -55,15 +48,11 @@ pub(super) fn next(
     Ok(Some(next))
 }
 
-/// Returns whether a URL contains a user name or password.
-pub(super) fn has_userinfo(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
     use http::HeaderValue;
+    use url::Url;
 
     use super::*;
 

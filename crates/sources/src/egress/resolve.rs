@@ -34,13 +34,13 @@ impl Resolver for SystemResolver {
 
 /// The resolver of the HTTP client, called once per connection. It returns checked addresses only,
 /// so the client cannot connect to any other.
-pub(super) struct Checked {
+pub(super) struct GuardedResolver {
     pub(super) resolver: Arc<dyn Resolver>,
     pub(super) guard: Arc<Guard>,
     pub(super) trust: Trust,
 }
 
-impl Resolve for Checked {
+impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (resolver, guard) = (Arc::clone(&self.resolver), Arc::clone(&self.guard));
         let trust = self.trust;

@@ -2,73 +2,20 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
-use toolcrib_core::{
-    call::{Invocation, UpstreamError, UpstreamErrorKind},
-    egress::EgressTrail,
-};
+use toolcrib_core::call::{Invocation, UpstreamError};
 use toolcrib_mcp::{message, method, param_header};
 
 use super::{
-    era::{self, Era, Session},
-    http::Http,
+    call::{Call, Failure},
     message::{CallParams, ListParams, Reply},
+    negotiation::{Session, initialize},
     peer::Interest,
-    stdio::Stdio,
+    wire::Wire,
 };
-use crate::process::stderr::Probe;
-
-/// One request, before it has an id.
-pub(crate) struct Call<'a> {
-    pub(crate) method: &'static str,
-    pub(crate) era: &'a Era,
-    /// The tool of the request, for routers between this client and the upstream.
-    pub(crate) name: Option<&'a str>,
-    pub(crate) headers: HeaderMap,
-    pub(crate) interest: Interest,
-    /// Whether a dropped request is cancelled at the upstream.
-    pub(crate) cancellable: bool,
-    /// Records which host was reached.
-    pub(crate) egress: EgressTrail,
-    pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
-}
-
-impl<'a> Call<'a> {
-    /// Creates a request without a name, headers or progress.
-    pub(crate) fn plain(
-        method: &'static str,
-        era: &'a Era,
-        encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
-    ) -> Self {
-        let (headers, interest) = (HeaderMap::new(), Interest::default());
-        let egress = EgressTrail::default();
-        Self { method, era, name: None, headers, interest, cancellable: false, egress, encode }
-    }
-}
-
-/// The transport of a connection.
-pub(crate) enum Wire {
-    Stdio(Stdio),
-    Http(Arc<Http>),
-}
-
-/// Why a request has no reply.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Upstream(UpstreamError),
-    /// The upstream does not know the session; it did not read the request.
-    SessionExpired,
-    /// HTTP 401 or 403.
-    Credentials(StatusCode),
-}
-
-/// Why there is no connection, in a line for the operator.
-#[derive(Debug)]
-pub(crate) struct ConnectError {
-    pub(crate) reason: String,
-}
+use crate::error::unavailable;
 
 /// A connection that requests can be sent on.
 pub(crate) struct Connection {
@@ -76,38 +23,6 @@ pub(crate) struct Connection {
     pub(crate) session: Session,
     pub(crate) list_changed: Arc<Notify>,
     renewing: tokio::sync::Mutex<()>,
-}
-
-// === impl Wire ===
-
-impl Wire {
-    pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, Failure> {
-        match self {
-            Self::Stdio(stdio) => Ok(stdio.request(call).await?),
-            Self::Http(http) => http.request(call).await,
-        }
-    }
-
-    pub(crate) async fn notify(&self, era: &Era, message: Vec<u8>) -> Result<(), Failure> {
-        match self {
-            Self::Stdio(stdio) => Ok(stdio.notify(message).await?),
-            Self::Http(http) => http.notify(era, message).await,
-        }
-    }
-
-    /// Ends the probe of the era: the stderr of a child during the probe is kept or dropped.
-    pub(crate) fn probe_ended(&self, end: Probe) {
-        if let Self::Stdio(stdio) = self {
-            stdio.probe_ended(end);
-        }
-    }
-
-    /// Uses the result of the handshake from now on.
-    pub(crate) fn enter(&self, era: &Era) {
-        if let (Self::Http(http), Era::Legacy(version)) = (self, era) {
-            http.set_version(version);
-        }
-    }
 }
 
 // === impl Connection ===
@@ -184,72 +99,16 @@ impl Connection {
         };
         let one_at_a_time = self.renewing.lock().await;
         if http.session() == expired {
-            if let Err(error) = era::initialize(&self.wire).await {
-                http.end(&error.reason);
-                let detail =
-                    format!("the session expired and no new one could be had: {}", error.reason);
-                return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail));
+            if let Err(reason) = initialize(&self.wire).await {
+                http.end.set(reason.clone()).ok();
+                return Err(unavailable(format!(
+                    "the session expired and no new one could be had: {reason}"
+                )));
             }
             // An upstream that lost the session may have other tools, too.
             self.list_changed.notify_one();
         }
         drop(one_at_a_time);
         Ok(self.wire.request(call).await?)
-    }
-}
-
-// === impl Failure ===
-
-impl Failure {
-    /// Whether another era would fail as well.
-    pub(crate) fn is_final(&self) -> bool {
-        match self {
-            Self::Upstream(error) => matches!(
-                error.kind,
-                UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
-            ),
-            Self::Credentials(_) => true,
-            Self::SessionExpired => false,
-        }
-    }
-}
-
-impl From<UpstreamError> for Failure {
-    fn from(error: UpstreamError) -> Self {
-        Self::Upstream(error)
-    }
-}
-
-impl From<Failure> for UpstreamError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Upstream(error) => error,
-            Failure::SessionExpired => {
-                Self::new(UpstreamErrorKind::Refused, "the session expired again at once")
-            }
-            Failure::Credentials(status) => {
-                Self::new(UpstreamErrorKind::Refused, credentials_refused(status))
-            }
-        }
-    }
-}
-
-/// Describes 401 or 403 for the operator.
-pub(crate) fn credentials_refused(status: StatusCode) -> String {
-    format!("upstream refused our credentials ({})", status.as_u16())
-}
-
-// === impl ConnectError ===
-
-impl ConnectError {
-    pub(crate) fn new(reason: &str) -> Self {
-        Self { reason: reason.to_owned() }
-    }
-}
-
-impl From<Failure> for ConnectError {
-    fn from(failure: Failure) -> Self {
-        // The details of failures are made here, not quoted from the upstream.
-        Self { reason: UpstreamError::from(failure).detail }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use toolcrib_core::{
-    call::{UpstreamError, UpstreamErrorKind},
+    call::UpstreamError,
     json::parse_strict,
     source::{Discovered, DiscoveredTool, SourceLimits},
 };
@@ -18,7 +18,11 @@ use toolcrib_mcp::{
 };
 
 use super::{connection::Connection, message::Reply};
-use crate::text::tidy;
+use crate::{
+    error::{protocol, refused},
+    problems::Problems,
+    text::tidy,
+};
 
 /// Reports kept; further ones are counted.
 const MAX_PROBLEMS: usize = 100;
@@ -31,7 +35,8 @@ pub(crate) async fn discover(
     connection: &Connection,
     limits: &SourceLimits,
 ) -> Result<Discovered, UpstreamError> {
-    let mut list = List::new(limits, connection.repeats_arguments_in_headers());
+    let check_headers = connection.repeats_arguments_in_headers();
+    let mut list = List { limits: limits.clone(), check_headers, ..List::default() };
     let mut cursor: Option<String> = None;
     loop {
         let page = match connection.list_tools(cursor.as_deref()).await? {
@@ -42,9 +47,8 @@ pub(crate) async fn discover(
                 break;
             }
             Reply::Error(error) => {
-                let detail =
-                    format!("tools/list: error {}: {}", error.code, tidy(&error.message, 200));
-                return Err(UpstreamError::new(UpstreamErrorKind::Refused, detail));
+                let message = tidy(&error.message, 200);
+                return Err(refused(format!("tools/list: error {}: {message}", error.code)));
             }
         };
         match list.page(&page)? {
@@ -56,8 +60,9 @@ pub(crate) async fn discover(
 }
 
 /// A list that is being read.
-struct List<'a> {
-    limits: &'a SourceLimits,
+#[derive(Default)]
+struct List {
+    limits: SourceLimits,
     check_headers: bool,
     tools: Vec<DiscoveredTool>,
     names: HashSet<String>,
@@ -65,8 +70,7 @@ struct List<'a> {
     pages: usize,
     seen: usize,
     bytes: usize,
-    problems: Vec<String>,
-    more_problems: usize,
+    problems: Problems<MAX_PROBLEMS>,
 }
 
 #[derive(Deserialize)]
@@ -78,29 +82,12 @@ struct Page<'a> {
     next_cursor: Option<&'a RawValue>,
 }
 
-impl<'a> List<'a> {
-    fn new(limits: &'a SourceLimits, check_headers: bool) -> Self {
-        Self {
-            limits,
-            check_headers,
-            tools: Vec::new(),
-            names: HashSet::new(),
-            cursors: HashSet::new(),
-            pages: 0,
-            seen: 0,
-            bytes: 0,
-            problems: Vec::new(),
-            more_problems: 0,
-        }
-    }
-
+impl List {
     /// Takes a page; the cursor of the next one, if there is to be one.
     fn page(&mut self, page: &RawValue) -> Result<Option<String>, UpstreamError> {
         let page_bytes = page.get().len();
-        let page: Page<'_> = serde_json::from_str(page.get()).map_err(|_| {
-            let detail = "tools/list answered something that is not a list of tools";
-            UpstreamError::new(UpstreamErrorKind::Protocol, detail)
-        })?;
+        let page: Page<'_> = serde_json::from_str(page.get())
+            .map_err(|_| protocol("tools/list answered something that is not a list of tools"))?;
         self.pages += 1;
         self.bytes += page_bytes;
         if self.bytes > self.limits.max_list_bytes {
@@ -126,13 +113,11 @@ impl<'a> List<'a> {
     /// An empty cursor is one, too; only its absence ends a list.
     fn cursor(&mut self, cursor: &RawValue) -> Option<String> {
         let Ok(cursor) = serde_json::from_str::<String>(cursor.get()) else {
-            self.problem(
-                "the cursor of the next page is not a string; the rest is left out".to_owned(),
-            );
+            self.problem("the cursor of the next page is not a string; the rest is left out");
             return None;
         };
         if !self.cursors.insert(cursor.clone()) {
-            self.problem("the tool list repeats a cursor; the rest is left out".to_owned());
+            self.problem("the tool list repeats a cursor; the rest is left out");
             return None;
         }
         if self.pages >= self.limits.max_pages {
@@ -181,8 +166,8 @@ impl<'a> List<'a> {
             }
         };
         let (title, description) = (text("title", &mut notes), text("description", &mut notes));
-        let input_schema = schema(members, "inputSchema", true, &mut notes);
-        let output_schema = schema(members, "outputSchema", false, &mut notes);
+        let input_schema = schema(members, "inputSchema", &mut notes);
+        let output_schema = schema(members, "outputSchema", &mut notes);
         let annotations = annotations(members, &mut notes);
         let marked =
             input_schema.as_ref().and_then(Value::as_object).filter(|_| !self.check_headers);
@@ -213,19 +198,13 @@ impl<'a> List<'a> {
         schema.filter(|_| self.check_headers).and_then(header_problem)
     }
 
-    fn problem(&mut self, problem: String) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(problem);
-        } else {
-            self.more_problems += 1;
-        }
+    fn problem(&mut self, problem: impl Into<String>) {
+        self.problems.add(problem);
     }
 
-    fn finish(mut self, version: Option<String>) -> Discovered {
-        if self.more_problems > 0 {
-            self.problems.push(format!("and {} more", self.more_problems));
-        }
-        Discovered { version, tools: self.tools, problems: self.problems, ..Discovered::default() }
+    fn finish(self, version: Option<String>) -> Discovered {
+        let problems = self.problems.finish(|more| format!("and {more} more"));
+        Discovered { version, tools: self.tools, problems, ..Discovered::default() }
     }
 }
 
@@ -236,21 +215,15 @@ fn header_problem(schema: &Map<String, Value>) -> Option<&'static str> {
 fn schema(
     members: &Map<String, Value>,
     key: &'static str,
-    required: bool,
     notes: &mut Vec<String>,
 ) -> Option<Value> {
     match members.get(key) {
-        Some(schema @ Value::Object(_)) => Some(schema.clone()),
-        None if required => {
-            notes.push(format!("{key} is missing"));
-            None
-        }
-        None => None,
-        Some(_) => {
-            notes.push(format!("{key} is not an object"));
-            None
-        }
+        Some(schema @ Value::Object(_)) => return Some(schema.clone()),
+        Some(_) => notes.push(format!("{key} is not an object")),
+        None if key == "inputSchema" => notes.push(format!("{key} is missing")),
+        None => {}
     }
+    None
 }
 
 /// The hints that have the type they must have.
@@ -263,29 +236,23 @@ fn annotations(members: &Map<String, Value>, notes: &mut Vec<String>) -> Option<
             return None;
         }
     };
-    let mut kept = Map::new();
-    for (key, value) in claimed {
-        match (key.as_str(), value) {
-            ("title", Value::String(_)) => {}
-            (hint, Value::Bool(_)) if HINTS.contains(&hint) => {}
-            (_, Value::Null) => continue,
-            (known, _) if known == "title" || HINTS.contains(&known) => {
-                notes.push(format!("annotation {known} has the wrong type"));
-                continue;
-            }
-            _ => continue,
+    let mut kept = claimed.clone();
+    kept.retain(|key, value| {
+        let is_known = key == "title" || HINTS.contains(&key.as_str());
+        let fits = if key == "title" { value.is_string() } else { value.is_boolean() };
+        if is_known && !fits && !value.is_null() {
+            notes.push(format!("annotation {key} has the wrong type"));
         }
-        kept.insert(key.clone(), value.clone());
-    }
-    Some(Value::Object(kept)).filter(|kept| kept.as_object().is_some_and(|kept| !kept.is_empty()))
+        is_known && fits
+    });
+    (!kept.is_empty()).then_some(Value::Object(kept))
 }
 
 /// Reads `page` as one page of a list.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(page: &RawValue) {
-    let limits = SourceLimits::default();
     for check_headers in [false, true] {
-        let mut list = List::new(&limits, check_headers);
+        let mut list = List { check_headers, ..List::default() };
         list.page(page).ok();
         list.finish(None);
     }

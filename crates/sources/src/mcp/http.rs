@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Semaphore, SetOnce},
 };
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
@@ -27,15 +27,16 @@ use toolcrib_mcp::{
 };
 
 use super::{
-    connection::{Call, Failure},
-    ending::Ending,
+    call::{Call, Failure, credentials_refused},
     era::Era,
     message::Reply,
-    peer::{OnCancel, Peer, Waiter},
+    peer::{OnCancel, Peer, ReplyHandle},
 };
 use crate::{
-    credential::{Asks, SourceCredential},
-    egress::{Answer, Egress, EgressError, Endpoint, Outgoing},
+    context::SourceContext,
+    credential::{RequestOrigin, SourceCredential},
+    egress::{Answer, Egress, EgressError, Endpoint},
+    error::{died, protocol, refused, too_large},
 };
 
 /// How long a message that expects no answer (a notification, the end of a session) may take.
@@ -48,16 +49,23 @@ const MAX_REPLIES: usize = 8;
 /// are dropped.
 const MAX_CANCELLATIONS: usize = 64;
 
+/// A URL to post to.
+#[derive(Clone)]
+pub(crate) struct HttpTarget {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) egress: Egress,
+    /// The credential of every request, for all callers alike.
+    pub(crate) credential: Option<Arc<SourceCredential>>,
+}
+
 /// One upstream endpoint.
 pub(crate) struct Http {
-    egress: Egress,
-    endpoint: Endpoint,
-    /// The credential of every request, for all callers alike.
-    credential: Option<Arc<SourceCredential>>,
+    target: HttpTarget,
     peer: Arc<Peer>,
     max_message_bytes: usize,
     session: Mutex<LegacySession>,
-    ending: Arc<Ending>,
+    /// Why the connection ended; the supervisor then makes another.
+    pub(crate) end: SetOnce<String>,
     runtime: Handle,
     /// Permits for answers to the upstream's own requests.
     replies: Arc<Semaphore>,
@@ -75,29 +83,16 @@ pub(crate) struct LegacySession {
 // === impl Http ===
 
 impl Http {
-    pub(crate) fn new(
-        egress: Egress,
-        endpoint: Endpoint,
-        credential: Option<Arc<SourceCredential>>,
-        peer: Arc<Peer>,
-        max_message_bytes: usize,
-        ending: Arc<Ending>,
-        runtime: Handle,
-    ) -> Arc<Self> {
-        let session = Mutex::default();
-        let replies = Arc::new(Semaphore::new(MAX_REPLIES));
-        let cancellations = Arc::new(Semaphore::new(MAX_CANCELLATIONS));
+    pub(crate) fn new(target: HttpTarget, context: &SourceContext, peer: Arc<Peer>) -> Arc<Self> {
         Arc::new(Self {
-            egress,
-            endpoint,
-            credential,
+            target,
             peer,
-            max_message_bytes,
-            session,
-            ending,
-            runtime,
-            replies,
-            cancellations,
+            max_message_bytes: context.limits.max_message_bytes,
+            session: Mutex::default(),
+            end: SetOnce::new(),
+            runtime: context.runtime.clone(),
+            replies: Arc::new(Semaphore::new(MAX_REPLIES)),
+            cancellations: Arc::new(Semaphore::new(MAX_CANCELLATIONS)),
         })
     }
 
@@ -108,11 +103,6 @@ impl Http {
     /// Sets the version in later requests of the handshake era.
     pub(crate) fn set_version(&self, version: &str) {
         self.session.lock().version = HeaderValue::from_str(version).ok();
-    }
-
-    /// Ends the connection, so that the supervisor makes another.
-    pub(crate) fn end(&self, reason: &str) {
-        self.ending.end(reason);
     }
 
     pub(crate) async fn request(self: &Arc<Self>, call: &Call<'_>) -> Result<Reply, Failure> {
@@ -128,7 +118,7 @@ impl Http {
     async fn exchange(
         self: &Arc<Self>,
         call: &Call<'_>,
-        waiter: &mut Waiter,
+        waiter: &mut ReplyHandle,
     ) -> Result<Reply, Failure> {
         // A handshake begins without the session of an earlier one.
         let handshake = *call.era == Era::Handshake;
@@ -142,8 +132,8 @@ impl Http {
             headers.extend(call.headers.clone());
         }
         let body = (call.encode)(waiter.id());
-        self.peer.sending(waiter.id());
-        let answer = self.post(headers, body, &call.egress).await?;
+        self.peer.mark_sent(waiter.id());
+        let answer = self.send(Method::POST, headers, Some(body), &call.egress).await?;
         if answer.status() == StatusCode::FORBIDDEN && call.method == method::CALL_TOOL {
             // Only this tool is forbidden; calls of others continue.
             return Err(Failure::Credentials(StatusCode::FORBIDDEN));
@@ -163,10 +153,10 @@ impl Http {
     pub(crate) async fn notify(&self, era: &Era, message: Vec<u8>) -> Result<(), Failure> {
         let session = self.session();
         let headers = self.headers(era, &session);
-        let answer = self.post(headers, message, &EgressTrail::default()).await?;
+        let unrecorded = EgressTrail::default();
+        let answer = self.send(Method::POST, headers, Some(message), &unrecorded).await?;
         self.check_status(answer.status(), &session)?;
-        answer.collect(self.max_message_bytes).await.map_err(|error| self.failed(error))?;
-        Ok(())
+        self.body(answer).await.map(drop)
     }
 
     /// Opens the stream for notifications of the handshake era that belong to no request.
@@ -175,22 +165,18 @@ impl Http {
         let mut headers = self.headers(era, &session);
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.remove(header::CONTENT_TYPE);
-        let request = self.endpoint.request(Method::GET, headers, None);
-        let answer = self.send(request, &EgressTrail::default()).await?;
+        let answer = self.send(Method::GET, headers, None, &EgressTrail::default()).await?;
         self.check_status(answer.status(), &session)?;
         if answer.status().is_success() && answer.media_type() == "text/event-stream" {
             return Ok(answer);
         }
-        Err(UpstreamError::new(UpstreamErrorKind::Refused, "no event stream").into())
+        Err(refused("no event stream").into())
     }
 
     /// Routes the messages of a stream until it ends.
     pub(crate) async fn follow(self: &Arc<Self>, mut stream: Answer) -> Result<(), Failure> {
         let mut parser = SseParser::new(self.max_message_bytes);
-        while let Some(chunk) = stream.chunk().await.map_err(|error| self.failed(error))? {
-            self.route(&mut parser, &chunk)?;
-            stream.keep(parser.kept()).map_err(|error| self.failed(error))?;
-        }
+        while self.route_next(&mut stream, &mut parser).await? {}
         Ok(())
     }
 
@@ -201,30 +187,35 @@ impl Http {
         if session.id.is_none() {
             return;
         }
-        let headers = self.headers(era, &session);
+        self.send_aside(Method::DELETE, self.headers(era, &session), None).await;
+    }
+
+    /// Sends a message whose answer does not matter.
+    async fn send_aside(&self, method: Method, headers: HeaderMap, body: Option<Vec<u8>>) {
         let unrecorded = EgressTrail::default();
-        let request = self.endpoint.request(Method::DELETE, headers, None);
-        let delete = self.send(request, &unrecorded);
-        if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, delete).await, Ok(Ok(_))) {
-            tracing::debug!("an upstream session could not be ended");
+        let send = self.send(method, headers, body, &unrecorded);
+        if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, send).await, Ok(Ok(_))) {
+            tracing::debug!("a cancellation, an answer or the end of a session was not delivered");
         }
     }
 
-    async fn post(
+    async fn send(
         &self,
+        method: Method,
         headers: HeaderMap,
-        body: Vec<u8>,
+        body: Option<Vec<u8>>,
         trail: &EgressTrail,
     ) -> Result<Answer, Failure> {
-        let request = self.endpoint.request(Method::POST, headers, Some(body));
-        self.send(request, trail).await
+        let HttpTarget { endpoint, egress, credential } = &self.target;
+        let mut request = endpoint.request(method, headers, body);
+        if let Some(credential) = credential {
+            credential.authorize(RequestOrigin::Connection, &mut request, trail).await?;
+        }
+        egress.send(request, trail).await.map_err(|error| self.failed(error))
     }
 
-    async fn send(&self, mut request: Outgoing, trail: &EgressTrail) -> Result<Answer, Failure> {
-        if let Some(credential) = &self.credential {
-            credential.authorize(Asks::Connection, &mut request, trail).await?;
-        }
-        self.egress.send(request, trail).await.map_err(|error| self.failed(error))
+    async fn body(&self, answer: Answer) -> Result<Vec<u8>, Failure> {
+        answer.collect(self.max_message_bytes).await.map_err(|error| self.failed(error))
     }
 
     fn headers(&self, era: &Era, session: &LegacySession) -> HeaderMap {
@@ -247,7 +238,7 @@ impl Http {
     fn check_status(&self, status: StatusCode, session: &LegacySession) -> Result<(), Failure> {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                self.end(&super::connection::credentials_refused(status));
+                self.end.set(credentials_refused(status)).ok();
                 Err(Failure::Credentials(status))
             }
             StatusCode::NOT_FOUND if session.id.is_some() => Err(Failure::SessionExpired),
@@ -258,11 +249,10 @@ impl Http {
     async fn read_document(
         self: &Arc<Self>,
         answer: Answer,
-        waiter: &mut Waiter,
+        waiter: &mut ReplyHandle,
     ) -> Result<Reply, Failure> {
         let status = answer.status();
-        let body =
-            answer.collect(self.max_message_bytes).await.map_err(|error| self.failed(error))?;
+        let body = self.body(answer).await?;
         self.peer.accept(&body, &mut |message| self.reply(message));
         if let Some(reply) = waiter.take() {
             return Ok(reply?);
@@ -271,39 +261,41 @@ impl Http {
         if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_slice(&body) {
             return Ok(Reply::Error(RpcError::read(error)));
         }
-        let (kind, detail) = if status.is_success() {
-            (UpstreamErrorKind::Protocol, "an answer that is not JSON-RPC".to_owned())
-        } else {
-            (UpstreamErrorKind::Refused, format!("HTTP status {}", status.as_u16()))
-        };
-        Err(UpstreamError::new(kind, detail).into())
+        Err(Failure::Upstream(match status.is_success() {
+            true => protocol("an answer that is not JSON-RPC"),
+            false => refused(format!("HTTP status {}", status.as_u16())),
+        }))
     }
 
     async fn read_stream(
         self: &Arc<Self>,
         mut answer: Answer,
-        waiter: &mut Waiter,
+        waiter: &mut ReplyHandle,
     ) -> Result<Reply, Failure> {
         let mut parser = SseParser::new(self.max_message_bytes);
-        while let Some(chunk) = answer.chunk().await.map_err(|error| self.failed(error))? {
-            self.route(&mut parser, &chunk)?;
-            answer.keep(parser.kept()).map_err(|error| self.failed(error))?;
+        while self.route_next(&mut answer, &mut parser).await? {
             if let Some(reply) = waiter.take() {
                 self.read_rest(answer);
                 return Ok(reply?);
             }
         }
-        let detail = "the event stream ended without the answer";
-        Err(UpstreamError::new(UpstreamErrorKind::Died, detail).into())
+        Err(died("the event stream ended without the answer").into())
     }
 
-    fn route(self: &Arc<Self>, parser: &mut SseParser, chunk: &[u8]) -> Result<(), UpstreamError> {
-        let routed = parser.push(chunk, &mut |event| {
+    /// Routes the messages of the next chunk of `stream`; returns false at its end.
+    async fn route_next(
+        self: &Arc<Self>,
+        stream: &mut Answer,
+        parser: &mut SseParser,
+    ) -> Result<bool, Failure> {
+        let chunk = stream.chunk().await.map_err(|error| self.failed(error))?;
+        let Some(chunk) = chunk else { return Ok(false) };
+        let routed = parser.push(&chunk, &mut |event| {
             self.peer.accept(event, &mut |message| self.reply(message));
         });
-        routed.map_err(|_| {
-            UpstreamError::new(UpstreamErrorKind::TooLarge, "an event over the message limit")
-        })
+        routed.map_err(|_| too_large("an event over the message limit"))?;
+        stream.keep(parser.kept()).map_err(|error| self.failed(error))?;
+        Ok(true)
     }
 
     /// Reads the rest of an answer, so that its connection can be used again. Usually the end has
@@ -323,22 +315,17 @@ impl Http {
 
     /// Answers a request of the upstream. The 2026-07-28 era has none.
     fn reply(self: &Arc<Self>, message: Vec<u8>) {
-        if let Ok(turn) = Arc::clone(&self.replies).try_acquire_owned() {
-            self.post_aside(message, turn);
-        }
+        self.post_aside(message, &self.replies);
     }
 
     fn post_cancellation(self: &Arc<Self>) -> OnCancel {
         let http = Arc::clone(self);
-        Box::new(move |id| {
-            if let Ok(turn) = Arc::clone(&http.cancellations).try_acquire_owned() {
-                http.post_aside(message::cancelled(id), turn);
-            }
-        })
+        Box::new(move |id| http.post_aside(message::cancelled(id), &http.cancellations))
     }
 
-    /// Posts a message in the background; `turn` is released afterwards.
-    fn post_aside(self: &Arc<Self>, message: Vec<u8>, turn: OwnedSemaphorePermit) {
+    /// Posts a message in the background, unless all of `permits` are in use.
+    fn post_aside(self: &Arc<Self>, message: Vec<u8>, permits: &Arc<Semaphore>) {
+        let Ok(permit) = Arc::clone(permits).try_acquire_owned() else { return };
         let session = self.session();
         if session.version.is_none() {
             return;
@@ -346,19 +333,14 @@ impl Http {
         let headers = self.headers(&Era::Handshake, &session);
         let http = Arc::clone(self);
         self.runtime.spawn(async move {
-            let unrecorded = EgressTrail::default();
-            let request = http.endpoint.request(Method::POST, headers, Some(message));
-            let post = http.send(request, &unrecorded);
-            if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, post).await, Ok(Ok(_))) {
-                tracing::debug!("a message to an upstream could not be posted");
-            }
-            drop(turn);
+            http.send_aside(Method::POST, headers, Some(message)).await;
+            drop(permit);
         });
     }
 
     fn failed(&self, error: EgressError) -> Failure {
         if matches!(error, EgressError::Connect(_) | EgressError::Refused { .. }) {
-            self.end(&error.to_string());
+            self.end.set(error.to_string()).ok();
         }
         UpstreamError::from(error).into()
     }

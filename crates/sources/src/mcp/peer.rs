@@ -24,6 +24,7 @@ use toolcrib_mcp::{
 };
 
 use super::message::{Reply, encode_answer};
+use crate::error::{died, protocol, unavailable};
 
 /// Requests of one connection that wait for an answer.
 pub(crate) struct Peer {
@@ -34,11 +35,11 @@ pub(crate) struct Peer {
 
 #[derive(Default)]
 struct Table {
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, PendingRequest>,
     closed: bool,
 }
 
-struct Waiting {
+struct PendingRequest {
     answer: oneshot::Sender<Result<Reply, UpstreamError>>,
     interest: Interest,
     sent: bool,
@@ -59,7 +60,7 @@ const MAX_ID: usize = 256;
 pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
 
 /// A registered request. Dropping it before its answer came cancels it.
-pub(crate) struct Waiter {
+pub(crate) struct ReplyHandle {
     peer: Arc<Peer>,
     id: u64,
     answer: oneshot::Receiver<Result<Reply, UpstreamError>>,
@@ -79,27 +80,22 @@ impl Peer {
         self: &Arc<Self>,
         interest: Interest,
         on_cancel: Option<OnCancel>,
-    ) -> Result<Waiter, UpstreamError> {
+    ) -> Result<ReplyHandle, UpstreamError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         let mut table = self.table.lock();
         if table.closed {
-            return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected"));
+            return Err(unavailable("not connected"));
         }
-        table.waiting.insert(id, Waiting { answer: sender, interest, sent: false });
+        table.waiting.insert(id, PendingRequest { answer: sender, interest, sent: false });
         drop(table);
-        Ok(Waiter { peer: Arc::clone(self), id, answer, on_cancel })
+        Ok(ReplyHandle { peer: Arc::clone(self), id, answer, on_cancel })
     }
 
     /// Marks request `id` as sent; returns false if it was dropped.
-    pub(crate) fn sending(&self, id: u64) -> bool {
-        match self.table.lock().waiting.get_mut(&id) {
-            Some(waiting) => {
-                waiting.sent = true;
-                true
-            }
-            None => false,
-        }
+    pub(crate) fn mark_sent(&self, id: u64) -> bool {
+        let mut table = self.table.lock();
+        table.waiting.get_mut(&id).map(|request| request.sent = true).is_some()
     }
 
     /// Routes one message; `reply` sends an answer to a request of the upstream's own. Returns false if
@@ -112,11 +108,7 @@ impl Peer {
         }
         // The handshake era allowed several messages in one array.
         if let Ok(batch) = serde_json::from_slice::<Vec<Incoming<'_>>>(message) {
-            let mut any = false;
-            for incoming in &batch {
-                any |= self.route(incoming, reply);
-            }
-            return any;
+            return batch.iter().fold(false, |any, incoming| self.route(incoming, reply) || any);
         }
         self.accept_malformed(message)
     }
@@ -145,10 +137,7 @@ impl Peer {
         let answer = match (incoming.result, incoming.error) {
             (_, Some(error)) => Ok(Reply::Error(RpcError::read(error))),
             (Some(result), None) => Ok(Reply::Result(result.to_owned())),
-            (None, None) => Err(UpstreamError::new(
-                UpstreamErrorKind::Protocol,
-                "an answer with neither a result nor an error",
-            )),
+            (None, None) => Err(protocol("an answer with neither a result nor an error")),
         };
         self.settle(id, answer);
     }
@@ -160,8 +149,7 @@ impl Peer {
         scan.feed(message);
         match scan.finish() {
             Scanned { id: Some(id), has_method: false } => {
-                let detail = "an answer that is not valid JSON-RPC";
-                self.settle(id, Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail)));
+                self.settle(id, Err(protocol("an answer that is not valid JSON-RPC")));
                 true
             }
             Scanned { .. } => false,
@@ -193,7 +181,7 @@ impl Peer {
     pub(crate) fn settle(&self, id: u64, answer: Result<Reply, UpstreamError>) {
         let waiting = self.table.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
-            // The receiver is gone only when its `Waiter` is, which then also has no more interest.
+            // The receiver is gone only when its `ReplyHandle` is, which then also has no more interest.
             drop(waiting.answer.send(answer));
         }
     }
@@ -212,19 +200,16 @@ impl Peer {
     }
 }
 
-// === impl Waiter ===
+// === impl ReplyHandle ===
 
-impl Waiter {
+impl ReplyHandle {
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     /// Waits for the answer.
     pub(crate) async fn answer(&mut self) -> Result<Reply, UpstreamError> {
-        match (&mut self.answer).await {
-            Ok(answer) => answer,
-            Err(_) => Err(UpstreamError::new(UpstreamErrorKind::Died, "the connection is gone")),
-        }
+        (&mut self.answer).await.unwrap_or_else(|_| Err(died("the connection is gone")))
     }
 
     /// Marks the request as over: dropping it cancels nothing.
@@ -238,7 +223,7 @@ impl Waiter {
     }
 }
 
-impl Drop for Waiter {
+impl Drop for ReplyHandle {
     fn drop(&mut self) {
         let waiting = self.peer.table.lock().waiting.remove(&self.id);
         if waiting.is_some_and(|waiting| waiting.sent)
@@ -330,11 +315,11 @@ mod tests {
                 .unwrap()
         };
         let (queued, sent, answered) = (register(), register(), register());
-        assert!(peer.sending(sent.id()) && peer.sending(answered.id()));
+        assert!(peer.mark_sent(sent.id()) && peer.mark_sent(answered.id()));
         accept(&peer, r#"{"id":3,"result":{}}"#);
         drop((queued, sent, answered));
         assert_eq!(*cancelled.lock(), [2]);
-        assert!(!peer.sending(1), "a dropped request must not be written any more");
+        assert!(!peer.mark_sent(1), "a dropped request must not be written any more");
     }
 
     #[test]
@@ -344,7 +329,7 @@ mod tests {
             peer.register(Interest::default(), None).unwrap(),
             peer.register(Interest::default(), None).unwrap(),
         );
-        peer.sending(sent.id());
+        peer.mark_sent(sent.id());
         peer.fail_all(UpstreamErrorKind::Died, "gone");
         assert_eq!(queued.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Unavailable);
         assert_eq!(sent.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Died);

@@ -15,7 +15,10 @@ use toolcrib_core::{
 use toolcrib_mcp::{code, message::RpcError};
 
 use super::message::Reply;
-use crate::text::{fit_for_callers, tidy, tidy_lines};
+use crate::{
+    error::{protocol, too_large},
+    text::{fit_for_callers, tidy, tidy_lines},
+};
 
 /// Longest text of an upstream's error that is passed on.
 const MAX_ERROR_TEXT: usize = 2048;
@@ -33,10 +36,7 @@ pub(crate) struct ReplyContext<'a> {
 impl ReplyContext<'_> {
     /// Reads a reply to `tools/call`.
     pub(crate) fn outcome(self, reply: &Reply, max_bytes: usize) -> Result<Outcome, UpstreamError> {
-        let too_large = |size: usize| {
-            let detail = format!("the result has {size} bytes");
-            UpstreamError::new(UpstreamErrorKind::TooLarge, detail)
-        };
+        let too_large = |size: usize| too_large(format!("the result has {size} bytes"));
         let read = match reply {
             Reply::Result(result) => self.read(result),
             Reply::Error(error) => self.refused(error),
@@ -55,8 +55,8 @@ impl ReplyContext<'_> {
     /// about the caller's capabilities and answers.
     fn refused(self, error: &RpcError) -> Result<Outcome, UpstreamError> {
         if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) {
-            let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
-            return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
+            let message = tidy(&error.message, 200);
+            return Err(protocol(format!("error {}: {message}", error.code)));
         }
         if error.code == code::MISSING_CAPABILITY && self.modern {
             let wanted = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
@@ -85,9 +85,7 @@ struct CallResult<'a> {
     content: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     structured_content: Option<&'a RawValue>,
-    #[serde(default)]
     is_error: Option<Value>,
-    #[serde(default)]
     result_type: Option<Value>,
     #[serde(borrow, default)]
     task: Option<&'a RawValue>,
@@ -104,27 +102,19 @@ fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'de RawValu
 
 impl ReplyContext<'_> {
     fn read(self, result: &RawValue) -> Result<Outcome, UpstreamError> {
-        let Self { source, modern, .. } = self;
+        let source = self.source;
         let unusable =
             |problem: &str| Ok(Outcome::text(&format!("source `{source}` {problem}"), true));
+        // Checked first, because serde reads structs from arrays, too.
         let is_object = result.get().starts_with('{');
-        let Some(result) = is_object.then(|| serde_json::from_str(result.get()).ok()).flatten()
-        else {
+        let result = is_object.then(|| serde_json::from_str::<CallResult<'_>>(result.get()).ok());
+        let Some(result) = result.flatten() else {
             return unusable("answered something that is not a tool result");
         };
-        let CallResult {
-            content,
-            structured_content,
-            is_error,
-            result_type,
-            task,
-            input_requests,
-            request_state,
-        } = result;
-        match result_type.as_ref().map(Value::as_str) {
-            None | Some(Some("complete")) if task.is_none() || content.is_some() => {}
+        match result.result_type.as_ref().map(Value::as_str) {
+            None | Some(Some("complete")) if result.task.is_none() || result.content.is_some() => {}
             Some(Some("input_required")) => {
-                return Err(self.input_required(input_requests, request_state));
+                return Err(self.input_required(result.input_requests, result.request_state));
             }
             None | Some(Some("complete" | "task")) => {
                 return unusable("answered with a task, which is not supported here");
@@ -132,62 +122,62 @@ impl ReplyContext<'_> {
             Some(_) => return unusable("answered with a kind of result that is not known here"),
         }
         // A server of the handshake era that writes `null` for every absent member means absent.
-        let structured = structured_content.filter(|value| modern || value.get() != "null");
-        if content.is_none() && structured.is_none() {
+        let present = |value: &&RawValue| self.modern || value.get() != "null";
+        let structured = result.structured_content.filter(present);
+        if result.content.is_none() && structured.is_none() {
             return unusable("answered without any content");
         }
-        let mut problems = Vec::new();
-        let structured = structured.filter(|value| {
-            let readable = serde_json::from_str::<Value>(value.get()).is_ok();
-            if !readable {
-                problems.push(format!("[source `{source}`: the structured content is not valid]"));
-            }
-            readable
-        });
-        let blocks: Vec<&RawValue> = match content
-            .map(|content| serde_json::from_str(content.get()))
-        {
-            None => Vec::new(),
-            Some(Ok(blocks)) => blocks,
-            Some(Err(_)) => {
-                problems.push(format!("[source `{source}`: the content is not a list of blocks]"));
-                Vec::new()
-            }
-        };
-        let mut checked = Vec::with_capacity(blocks.len());
-        for (index, block) in blocks.iter().enumerate() {
-            match check_block(block) {
-                Ok(()) => checked.push((*block).to_owned()),
-                Err(problem) => checked.push(note(&format!(
-                    "[source `{source}`: content block {} is left out: {problem}]",
-                    index + 1
-                ))),
-            }
-        }
-        let all_good = blocks.iter().zip(&checked).all(|(block, kept)| block.get() == kept.get());
-        let is_error = match is_error {
+        let is_error = match result.is_error {
             None | Some(Value::Null) => false,
             Some(Value::Bool(is_error)) => is_error,
             // An invalid value does not count as success.
             Some(_) => true,
         };
-        Ok(match content {
-            Some(content) if all_good && problems.is_empty() => Outcome {
-                content: content.to_owned(),
-                structured: structured.map(ToOwned::to_owned),
-                is_error,
-            },
-            _ => {
-                let failed = !all_good || !problems.is_empty();
-                checked.extend(problems.iter().map(|problem| note(problem)));
-                let content = serde_json::value::to_raw_value(&checked);
-                Outcome {
-                    content: content.unwrap_or_else(|_| raw(&json!([]))),
-                    structured: structured.map(ToOwned::to_owned),
-                    is_error: is_error || failed,
-                }
+        Ok(self.checked(result.content, structured, is_error))
+    }
+
+    /// Replaces each malformed part of a result by a note, which makes the result an error.
+    fn checked(
+        self,
+        content: Option<&RawValue>,
+        structured: Option<&RawValue>,
+        is_error: bool,
+    ) -> Outcome {
+        let note = |problem: &str| {
+            let text = format!("[source `{}`: {problem}]", self.source);
+            raw(&json!({ "type": "text", "text": text }))
+        };
+        let mut notes = Vec::new();
+        let structured = structured.filter(|value| {
+            let is_valid = serde_json::from_str::<Value>(value.get()).is_ok();
+            if !is_valid {
+                notes.push(note("the structured content is not valid"));
             }
-        })
+            is_valid
+        });
+        let blocks = content.map(|content| serde_json::from_str::<Vec<&RawValue>>(content.get()));
+        let blocks = blocks.transpose().unwrap_or_else(|_| {
+            notes.push(note("the content is not a list of blocks"));
+            None
+        });
+        let mut failed = !notes.is_empty();
+        let mut checked = Vec::new();
+        for (index, block) in blocks.unwrap_or_default().into_iter().enumerate() {
+            checked.push(match check_block(block) {
+                Ok(()) => block.to_owned(),
+                Err(problem) => {
+                    failed = true;
+                    note(&format!("content block {} is left out: {problem}", index + 1))
+                }
+            });
+        }
+        checked.extend(notes);
+        let content = match content {
+            Some(content) if !failed => content.to_owned(),
+            _ => serde_json::value::to_raw_value(&checked).unwrap_or_else(|_| raw(&json!([]))),
+        };
+        let structured = structured.map(ToOwned::to_owned);
+        Outcome { content, structured, is_error: is_error || failed }
     }
 
     fn input_required(
@@ -196,15 +186,12 @@ impl ReplyContext<'_> {
         state: Option<&RawValue>,
     ) -> UpstreamError {
         if !self.modern {
-            let detail = "an upstream of the handshake era asked for input in its result";
-            return UpstreamError::new(UpstreamErrorKind::Protocol, detail);
+            return protocol("an upstream of the handshake era asked for input in its result");
         }
         match InputRequired::read(requests, state, self.input) {
             Ok(input) => UpstreamError::asking(Ask::Input(input)),
             Err(NotAsked::Malformed(problem)) => {
-                let detail =
-                    format!("asked for input in a form that is not the protocol's: {problem}");
-                UpstreamError::new(UpstreamErrorKind::Protocol, detail)
+                protocol(format!("asked for input in a form that is not the protocol's: {problem}"))
             }
             Err(NotAsked::Undeclared) => {
                 let detail = "asked for input that the caller did not declare it could give";
@@ -212,10 +199,6 @@ impl ReplyContext<'_> {
             }
         }
     }
-}
-
-fn note(text: &str) -> Box<RawValue> {
-    raw(&json!({ "type": "text", "text": text }))
 }
 
 /// Whether a block is one of MCP's, with everything that its type requires.

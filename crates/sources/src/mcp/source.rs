@@ -5,105 +5,57 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parking_lot::RwLock;
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, Semaphore},
-};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    clock::Clock,
+    call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
-    redact::Echoes,
-    source::{
-        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus, StderrLine,
-        StderrMode,
-    },
+    source::{Discovered, Source, SourceState, SourceStatus, StderrLine},
 };
-use toolcrib_tasks::{Policy, Task, TaskName, Tasks};
-use url::Url;
+use toolcrib_tasks::{Policy, Task};
 
 use super::{
-    Target,
     connection::Connection,
     discover, result,
-    supervise::{Shared, Supervisor},
+    supervise::{Supervisor, Target},
 };
 use crate::{
-    SUPERVISOR, credential::SourceCredential, process::stderr::Lines, status::StatusBoard,
+    context::SourceContext,
+    credential,
+    error::{timeout, unavailable},
 };
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
-    shared: Arc<Shared>,
-    supervisor: Task,
-    /// The credential of its requests, and their address.
-    credential: Option<(Arc<SourceCredential>, Url)>,
+    supervisor: Arc<Supervisor>,
+    task: Task,
+    /// Closes the source when it is dropped.
+    _close: DropGuard,
 }
 
 // === impl McpSource ===
 
 impl McpSource {
     /// A source that connects in a task of its own.
-    pub(crate) fn start(
-        id: SourceId,
-        target: Target,
-        limits: SourceLimits,
-        listener: Arc<dyn SourceListener>,
-        clock: Arc<dyn Clock>,
-        runtime: &Handle,
-        tasks: &Tasks,
-    ) -> Self {
-        let credential = match &target {
-            Target::Http { endpoint, credential: Some(credential), .. } => {
-                Some((Arc::clone(credential), endpoint.url().clone()))
-            }
-            Target::Http { .. } | Target::Stdio(..) => None,
-        };
-        let mode = match &target {
-            Target::Stdio(spec, _) => spec.stderr,
-            Target::Http { .. } => StderrMode::Keep,
-        };
-        let stderr = Arc::new(Lines::new(id.clone(), mode, Arc::clone(&clock)));
-        let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
-        let shared = Arc::new(Shared {
-            id,
-            limits,
-            status: StatusBoard::new(clock),
-            stderr,
-            connection: RwLock::new(None),
-            slots: Semaphore::new(slots),
-            stop: CancellationToken::new(),
-            list_changed: Arc::new(Notify::new()),
+    pub(crate) fn start(context: SourceContext, target: Target) -> Self {
+        let (tasks, name) = (context.tasks.clone(), context.task_name());
+        let supervisor = Arc::new(Supervisor::new(context, target));
+        let (running, closed) = (Arc::clone(&supervisor), supervisor.calls.closed.clone());
+        let task = tasks.spawn(name, Policy::Forever, closed, move || {
+            let running = Arc::clone(&running);
+            async move { running.run().await }
         });
-        let supervisor = Arc::new(Supervisor {
-            shared: Arc::clone(&shared),
-            target,
-            listener,
-            runtime: runtime.clone(),
-        });
-        let name = TaskName::of(SUPERVISOR, shared.id.as_str());
-        let supervisor = tasks.spawn(name, Policy::Forever, shared.stop.clone(), move || {
-            let supervisor = Arc::clone(&supervisor);
-            async move { supervisor.run().await }
-        });
-        Self { shared, supervisor, credential }
+        let _close = supervisor.calls.closed.clone().drop_guard();
+        Self { supervisor, task, _close }
     }
 
     fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
-        let connection = self.shared.connection.read().clone();
+        let connection = self.supervisor.connection.read().clone();
         connection.ok_or_else(|| {
-            let detail = self.shared.status.get().detail.unwrap_or_default();
-            UpstreamError::new(UpstreamErrorKind::Unavailable, format!("not connected: {detail}"))
+            let detail = self.supervisor.status.get().detail.unwrap_or_default();
+            unavailable(format!("not connected: {detail}"))
         })
-    }
-
-    /// Returns the filter for echoes of the credential.
-    fn echoes(&self) -> Echoes {
-        self.credential.as_ref().map(|(credential, _)| credential.echoes()).unwrap_or_default()
     }
 
     /// Calls the upstream's tool `name` for a tool that may have another name here.
@@ -113,15 +65,13 @@ impl McpSource {
         permit: &Permit,
         mut call: Invocation,
     ) -> Result<Outcome, UpstreamError> {
-        if let Some((credential, url)) = &self.credential {
+        if let Some((endpoint, credential)) = self.supervisor.credential() {
             // Without it there may be no connection; this says why.
-            let echoes = credential.check(permit, url, &call.egress).await?;
+            let echoes = credential.check(permit, endpoint.url(), &call.egress).await?;
             call.progress = call.progress.map(|sink| echoes.progress(sink));
         }
         self.connection()?;
-        let slot = self.shared.slots.acquire().await.map_err(|_| {
-            UpstreamError::new(UpstreamErrorKind::Unavailable, "no calls are taken any more")
-        })?;
+        let slot = self.supervisor.calls.slot().await?;
         // Looked up again: the connection may have ended while this waited for a slot.
         let connection = self.connection()?;
         let schema = permit.entry().tool.input_schema.as_ref();
@@ -129,7 +79,7 @@ impl McpSource {
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
-        let context = result::ReplyContext { source: &self.shared.id, modern, input };
+        let context = result::ReplyContext { source: &self.supervisor.context.id, modern, input };
         context.outcome(&reply, call.max_result_bytes)
     }
 }
@@ -137,7 +87,7 @@ impl McpSource {
 #[async_trait]
 impl Source for McpSource {
     fn id(&self) -> &SourceId {
-        &self.shared.id
+        &self.supervisor.context.id
     }
 
     fn kind(&self) -> SourceKind {
@@ -146,53 +96,40 @@ impl Source for McpSource {
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let connection = self.connection()?;
-        let limits = &self.shared.limits;
+        let limits = &self.supervisor.context.limits;
         let discovery = discover::discover(&connection, limits);
-        match tokio::time::timeout(limits.connect_timeout, discovery).await {
-            Ok(Ok(discovered)) => Ok(self.echoes().discovered(discovered)),
-            Ok(Err(error)) => Err(self.echoes().error(error)),
-            Err(_) => {
-                let detail = "the tool list was not complete in time";
-                Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
-            }
+        let discovered = tokio::time::timeout(limits.connect_timeout, discovery)
+            .await
+            .map_err(|_| timeout("the tool list was not complete in time"))?;
+        let echoes = self.supervisor.echoes();
+        match discovered {
+            Ok(discovered) => Ok(echoes.discovered(discovered)),
+            Err(error) => Err(echoes.error(error)),
         }
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        let closed = |kind| Err(UpstreamError::new(kind, "the source is closed"));
-        if self.shared.stop.is_cancelled() {
-            return closed(UpstreamErrorKind::Unavailable);
-        }
-        tokio::select! {
-            biased;
-            outcome = self.call_as(&permit.entry().upstream_name, permit, call) => match outcome {
-                Ok(outcome) => Ok(self.echoes().outcome(outcome)),
-                Err(error) => Err(self.echoes().error(error)),
-            },
-            () = self.shared.stop.cancelled() => closed(UpstreamErrorKind::Died),
-        }
+        let call = async {
+            let outcome = self.call_as(&permit.entry().upstream_name, permit, call).await;
+            credential::clean(&self.supervisor.echoes(), outcome)
+        };
+        self.supervisor.calls.run(call).await
     }
 
     fn status(&self) -> SourceStatus {
-        self.shared.status.get()
+        self.supervisor.status.get()
     }
 
     fn stderr(&self) -> Vec<StderrLine> {
-        self.shared.stderr.kept()
+        self.supervisor.stderr.kept()
     }
 
     async fn close(&self) {
-        self.shared.stop.cancel();
-        self.supervisor.ended().await;
-        self.shared.status.set(SourceState::Stopped, "closed");
-        if let Some((credential, _)) = &self.credential {
-            credential.settled().await;
+        self.supervisor.calls.closed.cancel();
+        self.task.ended().await;
+        self.supervisor.status.set(SourceState::Stopped, "closed");
+        if let Some((_, credential)) = self.supervisor.credential() {
+            credential.wait_for_requests().await;
         }
-    }
-}
-
-impl Drop for McpSource {
-    fn drop(&mut self) {
-        self.shared.stop.cancel();
     }
 }

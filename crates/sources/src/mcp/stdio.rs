@@ -10,13 +10,13 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
     process::{ChildStdin, ChildStdout},
-    sync::mpsc,
+    sync::{SetOnce, mpsc},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     id::SourceId,
-    source::{SourceLimits, StdioSpec},
+    source::StdioSpec,
 };
 use toolcrib_mcp::{
     line::{Line, Lines},
@@ -24,15 +24,16 @@ use toolcrib_mcp::{
 };
 
 use super::{
-    connection::Call,
-    ending::Ending,
+    call::Call,
     message::Reply,
     peer::{OnCancel, Peer},
 };
 use crate::{
-    exec::Launcher,
+    context::SourceContext,
+    error::{too_large, unavailable},
     process::{
         self, Child, Pipes,
+        launch::Launcher,
         stderr::{self, Probe, ProbeEnd},
     },
 };
@@ -64,7 +65,7 @@ pub(crate) struct StdioDriver {
     reader: AbortOnDropHandle<()>,
     writer: AbortOnDropHandle<()>,
     /// Which pipe ended first.
-    pipes: Arc<Ending>,
+    pipes: Arc<SetOnce<&'static str>>,
     stop_writing: CancellationToken,
     peer: Arc<Peer>,
     /// Why it ended, once that is known: it is found out once and returned any number of times.
@@ -78,43 +79,35 @@ enum Outgoing {
 
 /// Starts the child.
 pub(crate) async fn start(
+    context: &SourceContext,
     spec: &StdioSpec,
     launcher: Option<&Launcher>,
-    source: &SourceId,
-    limits: &SourceLimits,
     peer: Arc<Peer>,
     stderr: &Arc<stderr::Lines>,
 ) -> Result<(Stdio, StdioDriver), String> {
-    let (child, pipes) = process::spawn(spec, launcher, stderr).await?;
-    let Pipes { stdin, stdout, probe_end } = pipes;
+    let (child, Pipes { stdin, stdout, probe_end }) =
+        process::spawn(spec, launcher, stderr).await?;
     let (outgoing, queue) = mpsc::channel(QUEUE);
     // Eight bytes for each call in flight that was written: a child that does not read is given up.
     let (cancels, cancelled) = mpsc::unbounded_channel();
     let stop_writing = CancellationToken::new();
-    let pipes = Arc::new(Ending::default());
+    let pipes = Arc::new(SetOnce::new());
     let writer = Writer { stdin, queue, cancelled, peer: Arc::clone(&peer) };
-    let (read_end, write_end) = (Arc::clone(&pipes), Arc::clone(&pipes));
-    let stop = stop_writing.clone();
-    let writer = async move {
-        let _lost = EndOnDrop(&write_end);
-        write_end.end(writer.run(stop).await);
-    };
+    let writer = ending(&pipes, writer.run(stop_writing.clone()));
+    let max = context.limits.max_message_bytes;
     let reader = Reader {
-        lines: Lines::new(BufReader::with_capacity(READ_BUFFER, stdout), limits.max_message_bytes)
-            .give_up_after(limits.max_message_bytes.saturating_mul(HOPELESS)),
-        source: source.clone(),
+        lines: Lines::new(BufReader::with_capacity(READ_BUFFER, stdout), max)
+            .give_up_after(max.saturating_mul(HOPELESS)),
+        source: context.id.clone(),
         peer: Arc::clone(&peer),
         replies: outgoing.clone(),
         noise: 0,
     };
-    let reader = async move {
-        let _lost = EndOnDrop(&read_end);
-        read_end.end(reader.run().await);
-    };
+    let reader = ending(&pipes, reader.run());
     let driver = StdioDriver {
         child,
-        reader: AbortOnDropHandle::new(tokio::spawn(reader)),
-        writer: AbortOnDropHandle::new(tokio::spawn(writer)),
+        reader,
+        writer,
         pipes,
         stop_writing,
         peer: Arc::clone(&peer),
@@ -150,9 +143,8 @@ impl Stdio {
     }
 
     async fn send(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
-        let gone =
-            |_| UpstreamError::new(UpstreamErrorKind::Unavailable, "the child's input is closed");
-        self.outgoing.send(outgoing).await.map_err(gone)
+        let sent = self.outgoing.send(outgoing).await;
+        sent.map_err(|_| unavailable("the child's input is closed"))
     }
 }
 
@@ -179,23 +171,23 @@ impl StdioDriver {
             exit = self.child.exited() => {
                 // What the child wrote before it ended is still read.
                 if !self.reader.is_finished()
-                    && tokio::time::timeout(SETTLE, self.pipes.ended()).await.is_err()
+                    && tokio::time::timeout(SETTLE, self.pipes.wait()).await.is_err()
                 {
                     tracing::debug!("stdout was still open after its process group was gone");
                 }
                 self.finish(&exit).await
             }
-            pipe = self.pipes.ended() => {
+            pipe = self.pipes.wait() => {
                 // A pipe usually ends because the child does; its exit status says more.
                 let exit = tokio::time::timeout(SETTLE, self.child.exited()).await;
-                self.finish(&exit.unwrap_or(pipe)).await
+                self.finish(exit.as_deref().unwrap_or(*pipe)).await
             }
         }
     }
 
     /// Whether [`Self::ended`] returns without waiting for the child to go on.
     pub(crate) fn has_ended(&self) -> bool {
-        self.end.is_some() || self.pipes.has_ended()
+        self.end.is_some() || self.pipes.initialized()
     }
 
     async fn finish(&mut self, reason: &str) -> String {
@@ -228,13 +220,25 @@ impl Drop for StdioDriver {
 
 // === The two tasks ===
 
+/// Spawns a task whose result, or loss, ends the connection.
+fn ending(
+    end: &Arc<SetOnce<&'static str>>,
+    task: impl Future<Output = &'static str> + Send + 'static,
+) -> AbortOnDropHandle<()> {
+    let end = Arc::clone(end);
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let _lost = EndOnDrop(&end);
+        end.set(task.await).ok();
+    }))
+}
+
 /// Ends the connection when the task that holds this is gone, however that happened.
-struct EndOnDrop<'a>(&'a Ending);
+struct EndOnDrop<'a>(&'a SetOnce<&'static str>);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         // The first reason counts, so this is the reason only where there is no other.
-        self.0.end("lost its connection");
+        self.0.set("lost its connection").ok();
     }
 }
 
@@ -254,7 +258,7 @@ impl Writer {
                 Some(id) = self.cancelled.recv() => line(message::cancelled(id)),
                 Some(outgoing) = self.queue.recv() => match outgoing {
                     Outgoing::Message(line) => line,
-                    Outgoing::Request { id, line } if self.peer.sending(id) => line,
+                    Outgoing::Request { id, line } if self.peer.mark_sent(id) => line,
                     Outgoing::Request { .. } => continue,
                 },
                 else => return "was closed",
@@ -309,13 +313,10 @@ impl Reader {
                 Ok(Some(Line::TooLong(found))) => {
                     tracing::warn!(source = %self.source, "an upstream message over the size limit was skipped");
                     match (found.id, found.has_method) {
-                        (Some(id), false) => peer.settle(
-                            id,
-                            Err(UpstreamError::new(
-                                UpstreamErrorKind::TooLarge,
-                                "the answer is larger than the message limit",
-                            )),
-                        ),
+                        (Some(id), false) => {
+                            let error = too_large("the answer is larger than the message limit");
+                            peer.settle(id, Err(error));
+                        }
                         // A notification or request: no caller waits for it.
                         (_, true) => {}
                         (None, false) => return "sent a message over the size limit",

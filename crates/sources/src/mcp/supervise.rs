@@ -8,30 +8,31 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, Semaphore},
-    time::Instant,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::{sync::Notify, time::Instant};
 use toolcrib_core::{
-    id::SourceId,
     redact::Echoes,
-    source::{SourceLimits, SourceListener, SourceState},
+    source::{SourceState, StderrMode, StdioSpec},
 };
 use toolcrib_tasks::Backoff;
 
 use super::{
-    Target,
-    connection::{Connection, Wire},
-    ending::Ending,
-    era::{self, Approach, Era, Session},
-    http::Http,
+    connection::Connection,
+    era::Era,
+    http::{Http, HttpTarget},
+    negotiation::{Approach, negotiate},
     peer::Peer,
     stdio::{self, StdioDriver},
     watch,
+    wire::Wire,
 };
-use crate::{process::stderr::Lines, status::StatusBoard};
+use crate::{
+    calls::Calls,
+    context::SourceContext,
+    credential::SourceCredential,
+    egress::Endpoint,
+    process::{launch::Launcher, stderr::Lines},
+    status::StatusBoard,
+};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A program that ends all the time costs a start every time.
@@ -41,32 +42,29 @@ const LONGEST_PAUSE_HTTP: Duration = Duration::from_secs(15);
 /// A connection that held for this long was a good one.
 const STABLE: Duration = Duration::from_secs(60);
 
-/// What a source and its supervisor share.
-pub(crate) struct Shared {
-    pub(crate) id: SourceId,
-    pub(crate) limits: SourceLimits,
+/// Where a source's upstream is.
+pub(crate) enum Target {
+    /// A program to start, and what starts it.
+    Stdio(StdioSpec, Option<Launcher>),
+    Http(HttpTarget),
+}
+
+/// A source and the task behind it.
+pub(crate) struct Supervisor {
+    pub(crate) context: SourceContext,
+    pub(crate) target: Target,
     pub(crate) status: StatusBoard,
     /// What its children say.
     pub(crate) stderr: Arc<Lines>,
     pub(crate) connection: RwLock<Option<Arc<Connection>>>,
-    /// Calls that may be in flight at once.
-    pub(crate) slots: Semaphore,
-    pub(crate) stop: CancellationToken,
-    pub(crate) list_changed: Arc<Notify>,
-}
-
-/// The task behind a source.
-pub(crate) struct Supervisor {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) target: Target,
-    pub(crate) listener: Arc<dyn SourceListener>,
-    pub(crate) runtime: Handle,
+    pub(crate) calls: Calls,
+    list_changed: Arc<Notify>,
 }
 
 /// What keeps a wire alive, and knows when it ends.
 enum Driver {
     Stdio(Box<StdioDriver>),
-    Http { http: Arc<Http>, ending: Arc<Ending> },
+    Http(Arc<Http>),
 }
 
 enum Attempt {
@@ -82,28 +80,43 @@ enum Attempt {
 // === impl Supervisor ===
 
 impl Supervisor {
+    pub(crate) fn new(context: SourceContext, target: Target) -> Self {
+        let mode = match &target {
+            Target::Stdio(spec, _) => spec.stderr,
+            Target::Http(_) => StderrMode::Keep,
+        };
+        Self {
+            target,
+            status: StatusBoard::new(Arc::clone(&context.clock)),
+            stderr: Arc::new(Lines::new(context.id.clone(), mode, Arc::clone(&context.clock))),
+            connection: RwLock::new(None),
+            calls: Calls::new(&context.limits),
+            list_changed: Arc::new(Notify::new()),
+            context,
+        }
+    }
+
     /// Runs until the source is closed. Called again when an earlier run panicked.
     pub(crate) async fn run(&self) {
-        let shared = &self.shared;
         let changed = || {
             // Without a connection there is nothing to read, and the next one is announced itself.
-            if shared.connection.read().is_some() {
-                self.listener.changed(&shared.id);
+            if self.connection.read().is_some() {
+                self.context.changed();
             }
         };
-        let _lost = ClearOnDrop(shared);
+        let _lost = ClearOnDrop(self);
         tokio::select! {
             () = self.keep_connected() => {}
-            () = watch::debounce(&shared.list_changed, changed) => {}
+            () = watch::debounce(&self.list_changed, changed) => {}
         }
     }
 
     async fn keep_connected(&self) {
-        let stop = &self.shared.stop;
+        let closed = &self.calls.closed;
         let mut approach = Approach::Probe;
         let longest = match self.target {
             Target::Stdio(..) => LONGEST_PAUSE_STDIO,
-            Target::Http { .. } => LONGEST_PAUSE_HTTP,
+            Target::Http(_) => LONGEST_PAUSE_HTTP,
         };
         let (backoff, mut failures) = (Backoff::new(FIRST_PAUSE, longest), 0);
         loop {
@@ -112,7 +125,7 @@ impl Supervisor {
                 Attempt::Failed { ended: true, .. } if approach == Approach::Probe => {
                     // Some old servers end when the first message is not the handshake.
                     approach = Approach::Handshake;
-                    self.shared.status.count_restart();
+                    self.status.count_restart();
                     continue;
                 }
                 Attempt::Failed { reason, .. } => {
@@ -132,45 +145,53 @@ impl Supervisor {
             }
             failures += 1;
             tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(backoff.jittered(failures)) => self.shared.status.count_restart(),
+                () = closed.cancelled() => return,
+                () = tokio::time::sleep(backoff.jittered(failures)) => self.status.count_restart(),
             }
         }
     }
 
     fn degrade(&self, reason: &str) {
-        // Whoever refuses a credential may say which.
-        let echoes = match &self.target {
-            Target::Http { credential: Some(credential), .. } => credential.echoes(),
-            Target::Http { .. } | Target::Stdio(..) => Echoes::default(),
-        };
+        // The upstream may quote a credential that it refuses.
+        let echoes = self.echoes();
         let reason = &*echoes.text(reason);
-        tracing::warn!(source = %self.shared.id, reason, "source is not connected");
-        self.shared.status.set(SourceState::Degraded, reason);
+        tracing::warn!(source = %self.context.id, reason, "source is not connected");
+        self.status.set(SourceState::Degraded, reason);
+    }
+
+    /// Returns the endpoint and its credential, if there is one.
+    pub(crate) fn credential(&self) -> Option<(&Endpoint, &Arc<SourceCredential>)> {
+        match &self.target {
+            Target::Http(target) => Some((&target.endpoint, target.credential.as_ref()?)),
+            Target::Stdio(..) => None,
+        }
+    }
+
+    /// Returns the filter for echoes of the credential.
+    pub(crate) fn echoes(&self) -> Echoes {
+        self.credential().map(|(_, credential)| credential.echoes()).unwrap_or_default()
     }
 
     /// Starts and negotiates, within the time that connecting may take.
     async fn connect(&self, approach: Approach) -> Attempt {
-        let shared = &self.shared;
+        let closed = &self.calls.closed;
         let started = tokio::select! {
             biased;
-            () = shared.stop.cancelled() => return Attempt::Stopped,
+            () = closed.cancelled() => return Attempt::Stopped,
             started = self.start() => started,
         };
         let (wire, mut driver) = match started {
             Ok(started) => started,
             Err(reason) => return Attempt::Failed { reason, ended: false },
         };
-        let negotiation = era::negotiate(&wire, approach);
-        let negotiation = tokio::time::timeout(shared.limits.connect_timeout, negotiation);
+        let negotiation = negotiate(&wire, approach);
+        let negotiation = tokio::time::timeout(self.context.limits.connect_timeout, negotiation);
         let negotiated = tokio::select! {
             biased;
-            () = shared.stop.cancelled() => None,
-            negotiated = negotiation => Some(match negotiated {
-                Ok(Ok(session)) => Ok(session),
-                Ok(Err(error)) => Err(error.reason),
-                Err(_) => Err("the upstream did not answer in time".to_owned()),
-            }),
+            () = closed.cancelled() => None,
+            negotiated = negotiation => Some(negotiated.unwrap_or_else(|_| {
+                Err("the upstream did not answer in time".to_owned())
+            })),
             reason = driver.ended() => Some(Err(reason)),
         };
         match negotiated {
@@ -179,53 +200,38 @@ impl Supervisor {
                 Attempt::Stopped
             }
             Some(Ok(session)) => {
-                Attempt::Connected(Box::new(self.connection(wire, session)), driver)
+                let list_changed = Arc::clone(&self.list_changed);
+                Attempt::Connected(Box::new(Connection::new(wire, session, list_changed)), driver)
             }
             Some(Err(reason)) => driver.failed(reason).await,
         }
     }
 
     async fn start(&self) -> Result<(Wire, Driver), String> {
-        let shared = &self.shared;
-        let peer = Peer::new(Arc::clone(&shared.list_changed));
+        let peer = Peer::new(Arc::clone(&self.list_changed));
         match &self.target {
             Target::Stdio(spec, launcher) => {
-                let (launcher, limits, stderr) =
-                    (launcher.as_ref(), &shared.limits, &shared.stderr);
+                let (launcher, stderr) = (launcher.as_ref(), &self.stderr);
                 let (stdio, driver) =
-                    stdio::start(spec, launcher, &shared.id, limits, peer, stderr).await?;
+                    stdio::start(&self.context, spec, launcher, peer, stderr).await?;
                 Ok((Wire::Stdio(stdio), Driver::Stdio(Box::new(driver))))
             }
-            Target::Http { endpoint, egress, credential } => {
-                let ending = Arc::new(Ending::default());
-                let http = Http::new(
-                    egress.clone(),
-                    endpoint.clone(),
-                    credential.clone(),
-                    peer,
-                    shared.limits.max_message_bytes,
-                    Arc::clone(&ending),
-                    self.runtime.clone(),
-                );
-                Ok((Wire::Http(Arc::clone(&http)), Driver::Http { http, ending }))
+            Target::Http(target) => {
+                let http = Http::new(target.clone(), &self.context, peer);
+                Ok((Wire::Http(Arc::clone(&http)), Driver::Http(http)))
             }
         }
     }
 
-    fn connection(&self, wire: Wire, session: Session) -> Connection {
-        Connection::new(wire, session, Arc::clone(&self.shared.list_changed))
-    }
-
     /// Offers the connection until it ends, and says why it did; `None` when the source is closed.
     async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<String> {
-        let shared = &self.shared;
         let era = connection.session.era.clone();
         let connection = Arc::new(connection);
-        *shared.connection.write() = Some(Arc::clone(&connection));
+        *self.connection.write() = Some(Arc::clone(&connection));
         let detail = format!("connected, MCP {}", era.version());
-        shared.status.set(SourceState::Ready, &detail);
-        tracing::info!(source = %shared.id, protocol = era.version(), "source is ready");
-        self.listener.changed(&shared.id);
+        self.status.set(SourceState::Ready, &detail);
+        tracing::info!(source = %self.context.id, protocol = era.version(), "source is ready");
+        self.context.changed();
         let watching = async {
             watch::watch(connection).await;
             // The upstream has no stream of changes; the connection works without one.
@@ -233,11 +239,11 @@ impl Supervisor {
         };
         let reason = tokio::select! {
             biased;
-            () = shared.stop.cancelled() => None,
+            () = self.calls.closed.cancelled() => None,
             reason = driver.ended() => Some(reason),
             () = watching => None,
         };
-        *shared.connection.write() = None;
+        *self.connection.write() = None;
         if reason.is_none() {
             driver.close(&era).await;
         }
@@ -252,7 +258,7 @@ impl Driver {
     async fn ended(&mut self) -> String {
         match self {
             Self::Stdio(driver) => driver.ended().await,
-            Self::Http { ending, .. } => ending.ended().await,
+            Self::Http(http) => http.end.wait().await.clone(),
         }
     }
 
@@ -260,14 +266,14 @@ impl Driver {
     async fn close(&mut self, era: &Era) {
         match self {
             Self::Stdio(driver) => driver.close().await,
-            Self::Http { http, .. } => http.close(era).await,
+            Self::Http(http) => http.close(era).await,
         }
     }
 
     /// Cleans up after a negotiation that failed for `reason`, unless the driver knows better.
     async fn failed(mut self, reason: String) -> Attempt {
         match &mut self {
-            Self::Http { .. } => Attempt::Failed { reason, ended: false },
+            Self::Http(_) => Attempt::Failed { reason, ended: false },
             Self::Stdio(driver) if driver.has_ended() => {
                 Attempt::Failed { reason: driver.ended().await, ended: true }
             }
@@ -280,7 +286,7 @@ impl Driver {
 }
 
 /// Leaves no connection behind when a run ends, however it ends.
-struct ClearOnDrop<'a>(&'a Shared);
+struct ClearOnDrop<'a>(&'a Supervisor);
 
 impl Drop for ClearOnDrop<'_> {
     fn drop(&mut self) {

@@ -12,9 +12,11 @@ use toolcrib_core::call::UpstreamError;
 use toolcrib_mcp::{message, method};
 
 use super::{
-    connection::{Call, Connection, Failure, Wire},
+    call::{Call, Failure},
+    connection::Connection,
     message::Reply,
     peer::Interest,
+    wire::Wire,
 };
 
 /// Waits for further notifications of the same change: servers often send one per tool.

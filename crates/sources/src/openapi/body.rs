@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    document::Document,
-    operation::{Style, Unusable, is_json},
+    document::{Document, Unusable, flag, text},
+    encode::Style,
 };
 
 /// A request body in its preferred media type.
@@ -60,7 +60,7 @@ impl Body {
             one => one,
         };
         if http::HeaderValue::from_str(media_type).is_err() {
-            return Err(Unusable::Other("its body has no usable media type".to_owned()));
+            return Err(Unusable::new("its body has no usable media type"));
         }
         let described = media.get("schema");
         let mut fields = Vec::new();
@@ -84,8 +84,8 @@ impl Body {
         Ok(Some(Self {
             kind,
             media_type: media_type.to_owned(),
-            required: body.get("required").and_then(Value::as_bool).unwrap_or(false),
-            description: body.get("description").and_then(Value::as_str).map(str::to_owned),
+            required: flag(body, "required").unwrap_or(false),
+            description: text(body, "description").map(str::to_owned),
             schema,
             fields,
         }))
@@ -103,20 +103,17 @@ fn read_fields(
         return Ok(fields);
     };
     for (name, property) in properties {
-        let said = encoding.and_then(|encoding| encoding.get(name));
-        let text = |key: &str| said.and_then(|said| said.get(key)).and_then(Value::as_str);
-        let explode = said.and_then(|said| said.get("explode")).and_then(Value::as_bool);
-        let style = match (text("style"), explode) {
+        let encoding = encoding.and_then(|encoding| encoding.get(name)).unwrap_or(&Value::Null);
+        let explode = flag(encoding, "explode");
+        let style = match (text(encoding, "style"), explode) {
             (None, None) => None,
             (None | Some("form"), _) => Some((Style::Form, explode.unwrap_or(true))),
             (Some("spaceDelimited"), _) => Some((Style::Spaces, explode.unwrap_or(false))),
             (Some("pipeDelimited"), _) => Some((Style::Pipes, explode.unwrap_or(false))),
             (Some("deepObject"), _) => Some((Style::Deep, true)),
-            (Some(_), _) => {
-                return Err(Unusable::Other("a field of its form has an unknown style".to_owned()));
-            }
+            (Some(_), _) => return Err(Unusable::new("a field of its form has an unknown style")),
         };
-        let media_type = text("contentType").and_then(|types| types.split(',').next());
+        let media_type = text(encoding, "contentType").and_then(|types| types.split(',').next());
         let media_type = media_type.map(str::trim).filter(|kind| !kind.contains('*'));
         let followed = document.follow(property)?;
         let each = followed.get("items").filter(|_| followed.get("type") == Some(&json!("array")));
@@ -146,10 +143,9 @@ fn describe_base64(property: &mut Map<String, Value>) {
 /// Returns whether a schema is for bytes: `format: binary` in 3.0, a content media type without
 /// text in 3.1.
 fn is_binary(schema: &Value) -> bool {
-    let is = |key: &str, value: &str| schema.get(key).and_then(Value::as_str) == Some(value);
-    is("format", "binary")
-        || is("contentMediaType", "application/octet-stream")
-        || is("contentEncoding", "base64")
+    text(schema, "format") == Some("binary")
+        || text(schema, "contentMediaType") == Some("application/octet-stream")
+        || text(schema, "contentEncoding") == Some("base64")
 }
 
 fn kind(media_type: &str) -> BodyKind {
@@ -176,4 +172,10 @@ fn rank(media_type: &str) -> u8 {
         BodyKind::Text => 4,
         BodyKind::Binary => 5,
     }
+}
+
+/// Returns whether a media type is JSON.
+pub(super) fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
 }

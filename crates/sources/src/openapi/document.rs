@@ -45,6 +45,36 @@ pub(super) enum ReferenceError {
     Circle,
 }
 
+/// Why an operation cannot become a tool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unusable {
+    #[error("{0}")]
+    Reference(#[from] ReferenceError),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Unusable {
+    pub(super) fn new(problem: impl Into<String>) -> Self {
+        Self::Other(problem.into())
+    }
+}
+
+/// Returns the member `key` of `value` if it is a string.
+pub(super) fn text<'v>(value: &'v Value, key: &str) -> Option<&'v str> {
+    value.get(key).and_then(Value::as_str)
+}
+
+/// Returns the member `key` of `value` if it is a boolean.
+pub(super) fn flag(value: &Value, key: &str) -> Option<bool> {
+    value.get(key).and_then(Value::as_bool)
+}
+
+/// Returns the items of a list; any other value has none.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 impl Document {
     /// Parses a document: as JSON when it begins with an object, otherwise as YAML.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DocumentError> {
@@ -61,7 +91,7 @@ impl Document {
             let problem = format!("usable: it is nested deeper than {MAX_DEPTH} levels");
             return Err(DocumentError::Malformed(problem));
         }
-        let version = root.get("openapi").and_then(Value::as_str).unwrap_or_default();
+        let version = text(&root, "openapi").unwrap_or_default();
         let old = match version.split('.').collect::<Vec<_>>().as_slice() {
             ["3", "0", ..] => true,
             ["3", "1" | "2", ..] => false,
@@ -85,7 +115,7 @@ impl Document {
     pub(super) fn follow<'d>(&'d self, value: &'d Value) -> Result<&'d Value, ReferenceError> {
         let mut value = value;
         for _ in 0..MAX_REFERENCES {
-            match value.get("$ref").and_then(Value::as_str) {
+            match text(value, "$ref") {
                 Some(reference) => value = self.at(reference)?,
                 None => return Ok(value),
             }

@@ -8,8 +8,6 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::operation::Style;
-
 /// Escapes all characters except the unreserved ones of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Like `STRICT`, but keeps reserved characters that have no meaning inside a query value.
@@ -26,6 +24,20 @@ const RESERVED: &AsciiSet = &STRICT
     .remove(b'*')
     .remove(b',')
     .remove(b';');
+
+/// The serialization style of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Simple,
+    Label,
+    Matrix,
+    Form,
+    Spaces,
+    Pipes,
+    Deep,
+    /// The value as JSON (`content`).
+    Json,
+}
 
 /// How characters are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,12 +87,15 @@ pub(super) fn single(
     let name = escape.apply(name);
     match (style, value) {
         (Style::Json, value) => escape.apply(&value.to_string()).into_owned(),
-        (Style::Label, Value::Array(items)) if explode => format!(".{}", list(items, ".")),
-        (Style::Label, Value::Array(items)) => format!(".{}", list(items, ",")),
-        (Style::Label, Value::Object(members)) if explode => {
-            format!(".{}", pairs(members, ".", "="))
+        (Style::Label, Value::Array(items)) => {
+            format!(".{}", list(items, if explode { "." } else { "," }))
         }
-        (Style::Label, Value::Object(members)) => format!(".{}", pairs(members, ",", ",")),
+        (Style::Label, Value::Object(members)) => {
+            format!(
+                ".{}",
+                if explode { pairs(members, ".", "=") } else { pairs(members, ",", ",") }
+            )
+        }
         (Style::Label, value) => format!(".{}", text(value)),
         (Style::Matrix, Value::Array(items)) if explode => {
             items.iter().map(|item| format!(";{name}={}", text(item))).collect()
@@ -92,60 +107,52 @@ pub(super) fn single(
         (Style::Matrix, Value::Object(members)) => format!(";{name}={}", pairs(members, ",", ",")),
         (Style::Matrix, value) => format!(";{name}={}", text(value)),
         (_, Value::Array(items)) => list(items, ","),
-        (_, Value::Object(members)) if explode => pairs(members, ",", "="),
-        (_, Value::Object(members)) => pairs(members, ",", ","),
+        (_, Value::Object(members)) => pairs(members, ",", if explode { "=" } else { "," }),
         (_, value) => text(value),
     }
 }
 
 /// Returns the `name=value` pairs of a query, a form or a cookie. They are unescaped, except for the
-/// separators of a [`Joined`] value.
+/// separators of a [`DelimitedValue`] value.
 pub(super) fn pairs(
     name: &str,
     value: &Value,
     style: Style,
     explode: bool,
-) -> Vec<(String, Joined)> {
-    let one = |value: &Value| vec![(name.to_owned(), Joined::one(plain(value)))];
+) -> Vec<(String, DelimitedValue)> {
+    let one = |value: &Value| (name.to_owned(), DelimitedValue::one(plain(value)));
+    let delimited = |pieces: Vec<String>| {
+        let separator = match style {
+            Style::Spaces => "%20",
+            Style::Pipes => "%7C",
+            _ => ",",
+        };
+        vec![(name.to_owned(), DelimitedValue { pieces, separator })]
+    };
     match (style, value) {
-        (Style::Json, value) => vec![(name.to_owned(), Joined::one(value.to_string()))],
+        (Style::Json, value) => vec![(name.to_owned(), DelimitedValue::one(value.to_string()))],
         (Style::Deep, value) => {
             let mut pairs = Vec::new();
             deep(name.to_owned(), value, &mut pairs);
             pairs
         }
         (_, Value::Array(items)) if items.is_empty() => Vec::new(),
-        (_, Value::Array(items)) if explode => {
-            items.iter().map(|item| (name.to_owned(), Joined::one(plain(item)))).collect()
-        }
-        (_, Value::Array(items)) => {
-            let separator = match style {
-                Style::Spaces => "%20",
-                Style::Pipes => "%7C",
-                _ => ",",
-            };
-            let pieces = items.iter().map(plain).collect();
-            vec![(name.to_owned(), Joined { pieces, separator })]
-        }
+        (_, Value::Array(items)) if explode => items.iter().map(one).collect(),
+        (_, Value::Array(items)) => delimited(items.iter().map(plain).collect()),
         (_, Value::Object(members)) if explode => {
-            members.iter().map(|(key, value)| (key.clone(), Joined::one(plain(value)))).collect()
+            let pair =
+                |(key, value): (&String, _)| (key.clone(), DelimitedValue::one(plain(value)));
+            members.iter().map(pair).collect()
         }
         (_, Value::Object(members)) => {
-            let pieces =
-                members.iter().flat_map(|(key, value)| [key.clone(), plain(value)]).collect();
-            let separator = match style {
-                Style::Spaces => "%20",
-                Style::Pipes => "%7C",
-                _ => ",",
-            };
-            vec![(name.to_owned(), Joined { pieces, separator })]
+            delimited(members.iter().flat_map(|(key, value)| [key.clone(), plain(value)]).collect())
         }
-        (_, value) => one(value),
+        (_, value) => vec![one(value)],
     }
 }
 
 /// Serializes nested values as `a[b][0]=c`.
-fn deep(name: String, value: &Value, pairs: &mut Vec<(String, Joined)>) {
+fn deep(name: String, value: &Value, pairs: &mut Vec<(String, DelimitedValue)>) {
     match value {
         Value::Object(members) => {
             for (key, value) in members {
@@ -157,18 +164,18 @@ fn deep(name: String, value: &Value, pairs: &mut Vec<(String, Joined)>) {
                 deep(format!("{name}[{index}]"), value, pairs);
             }
         }
-        value => pairs.push((name, Joined::one(plain(value)))),
+        value => pairs.push((name, DelimitedValue::one(plain(value)))),
     }
 }
 
 /// A value whose separators are not escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Joined {
+pub(super) struct DelimitedValue {
     pieces: Vec<String>,
     separator: &'static str,
 }
 
-impl Joined {
+impl DelimitedValue {
     fn one(text: String) -> Self {
         Self { pieces: vec![text], separator: "" }
     }
@@ -194,7 +201,7 @@ mod tests {
 
     fn query(value: Value, style: Style, explode: bool) -> String {
         let pairs = pairs("color", &value, style, explode);
-        let pair = |(name, value): &(String, Joined)| {
+        let pair = |(name, value): &(String, DelimitedValue)| {
             format!("{}={}", URL.apply(name), value.escaped(URL))
         };
         pairs.iter().map(pair).collect::<Vec<_>>().join("&")

@@ -12,10 +12,12 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::{
-    body::Body,
-    document::{Document, ReferenceError},
+    body::{Body, is_json},
+    document::{Document, ReferenceError, Unusable, flag, list, text},
+    encode::Style,
     resolve::{Bundle, size},
 };
+use crate::egress::CONNECTION_HEADERS;
 
 /// The methods of a path, in the order of the specification.
 pub(super) const METHODS: &[&str] =
@@ -26,25 +28,9 @@ const MAX_PARAMETERS: usize = 200;
 /// Characters of a name that is derived from method and path.
 const MAX_NAME: usize = 160;
 
-/// Headers set by the connection or by us. The specification says that a document cannot describe
-/// the first three.
-const OURS: &[&str] = &[
-    "accept",
-    "content-type",
-    "authorization",
-    "connection",
-    "content-length",
-    "cookie",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Headers that no argument sets, in addition to those of the connection. The specification says that a
+/// document cannot describe the first two.
+const OURS: [&str; 5] = ["accept", "content-type", "keep-alive", "proxy-connection", "trailer"];
 
 /// An operation that can be called.
 #[derive(Debug, Clone)]
@@ -62,6 +48,15 @@ pub(super) struct Operation {
     pub(super) description: Option<String>,
     pub(super) input: Value,
     pub(super) output: Option<Value>,
+}
+
+/// An operation of the document that has not been read.
+pub(super) struct Candidate<'d> {
+    pub(super) name: String,
+    pub(super) method: &'static str,
+    pub(super) path: &'d str,
+    pub(super) item: &'d Value,
+    pub(super) described: &'d Value,
 }
 
 /// A parameter and its serialization.
@@ -87,31 +82,15 @@ pub(super) enum Place {
     Cookie,
 }
 
-/// The serialization style of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    Simple,
-    Label,
-    Matrix,
-    Form,
-    Spaces,
-    Pipes,
-    Deep,
-    /// The value as JSON (`content`).
-    Json,
-}
-
-/// Why an operation cannot become a tool.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unusable {
-    #[error("{0}")]
-    Reference(#[from] ReferenceError),
-    #[error("{0}")]
-    Other(String),
-}
+const PLACES: [(&str, Place); 4] = [
+    ("path", Place::Path),
+    ("query", Place::Query),
+    ("header", Place::Header),
+    ("cookie", Place::Cookie),
+];
 
 /// The settings shared by all operations of a source.
-pub(super) struct Reading<'d> {
+pub(super) struct ReadingContext<'d> {
     pub(super) document: &'d Document,
     /// Byte limit for the schemas of one tool; the input schema takes precedence.
     pub(super) share: usize,
@@ -132,15 +111,11 @@ pub(super) fn derived_name(method: &str, path: &str) -> String {
 }
 
 impl Operation {
-    /// Reads the operation object `described` under `path`; `item` is its path item.
     pub(super) fn read(
-        reading: &Reading<'_>,
-        name: String,
-        method: &str,
-        path: &str,
-        item: &Value,
-        described: &Value,
+        reading: &ReadingContext<'_>,
+        candidate: &Candidate<'_>,
     ) -> Result<Self, Unusable> {
+        let Candidate { name, method, path, item, described } = candidate;
         check_path(path)?;
         let document = reading.document;
         let body = match described.get("requestBody") {
@@ -169,8 +144,7 @@ impl Operation {
         for placeholder in placeholders(path) {
             let fills = |p: &Parameter| p.place == Place::Path && p.name == placeholder;
             if !parameters.iter().any(fills) {
-                let problem = "its path has a placeholder that no parameter fills".to_owned();
-                return Err(Unusable::Other(problem));
+                return Err(Unusable::new("its path has a placeholder that no parameter fills"));
             }
         }
         if let Some(body) = &body {
@@ -187,26 +161,22 @@ impl Operation {
             input.insert("required".to_owned(), Value::Array(required));
         }
         input.insert("additionalProperties".to_owned(), Value::Bool(false));
-        let definitions = bundle.finish()?;
-        if !definitions.is_empty() {
-            input.insert("$defs".to_owned(), Value::Object(definitions));
-        }
-        let text = |key: &str| {
-            let text = described.get(key).and_then(Value::as_str).map(str::trim);
+        let input = Value::Object(bundle.add_definitions(input)?);
+        let trimmed = |key: &str| {
+            let text = text(described, key).map(str::trim);
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
-        let title = text("summary");
+        let title = trimmed("summary");
         let servers = described.get("servers").or_else(|| item.get("servers"));
-        let input = Value::Object(input);
         let left = reading.share.saturating_sub(size(&input));
         Ok(Self {
-            name,
+            name: name.clone(),
             method: method.to_ascii_uppercase(),
-            path: path.to_owned(),
-            servers: servers.filter(|servers| has_items(servers)).cloned(),
+            path: (*path).to_owned(),
+            servers: servers.filter(|servers| !list(servers).is_empty()).cloned(),
             parameters,
             body,
-            description: text("description").or_else(|| title.clone()),
+            description: trimmed("description").or_else(|| title.clone()),
             title,
             input,
             // The output schema is optional: a call does not need it.
@@ -230,14 +200,13 @@ struct ParameterEntry<'d> {
 /// Returns the parameters that arguments fill: those of the operation, then those of the path item
 /// that it does not override. They are sorted by location, in document order.
 fn parameters<'d>(
-    reading: &Reading<'d>,
+    reading: &ReadingContext<'d>,
     item: &'d Value,
     described: &'d Value,
 ) -> Result<Vec<ParameterEntry<'d>>, Unusable> {
     let mut found: Vec<ParameterEntry<'d>> = Vec::new();
     for holder in [described, item] {
-        let Some(list) = holder.get("parameters").and_then(Value::as_array) else { continue };
-        for parameter in list {
+        for parameter in holder.get("parameters").map(list).unwrap_or_default() {
             let Some(read) = parameter_of(reading, parameter)? else { continue };
             let same = |other: &ParameterEntry<'_>| {
                 other.parameter.name == read.parameter.name
@@ -247,9 +216,7 @@ fn parameters<'d>(
                 continue;
             }
             if found.len() == MAX_PARAMETERS {
-                return Err(Unusable::Other(format!(
-                    "it has more than {MAX_PARAMETERS} parameters"
-                )));
+                return Err(Unusable::new(format!("it has more than {MAX_PARAMETERS} parameters")));
             }
             found.push(read);
         }
@@ -260,53 +227,54 @@ fn parameters<'d>(
 
 /// Reads a parameter. Returns `None` when arguments cannot set it.
 fn parameter_of<'d>(
-    reading: &Reading<'d>,
+    reading: &ReadingContext<'d>,
     parameter: &'d Value,
 ) -> Result<Option<ParameterEntry<'d>>, Unusable> {
     const ANY: &Value = &Value::Bool(true);
     let described = reading.document.follow(parameter)?;
-    let text = |key: &str| described.get(key).and_then(Value::as_str);
-    let flag = |key: &str| described.get(key).and_then(Value::as_bool);
-    let unusable = |problem: &str| Unusable::Other(problem.to_owned());
-    let name = text("name").filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| unusable("a parameter has no name"))?;
-    let place = match text("in") {
-        Some("path") => Place::Path,
-        Some("query") => Place::Query,
-        Some("header") => Place::Header,
-        Some("cookie") => Place::Cookie,
-        _ => return Err(unusable("a parameter has an unknown location")),
+    let name = text(described, "name").filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| Unusable::new("a parameter has no name"))?;
+    let place = PLACES.iter().find(|(name, _)| text(described, "in") == Some(name));
+    let Some(&(_, place)) = place else {
+        return Err(Unusable::new("a parameter has an unknown location"));
     };
     if place == Place::Header {
         let lower = name.to_ascii_lowercase();
-        if OURS.contains(&lower.as_str()) || reading.configured.contains(&lower) {
+        let is_ours = [&OURS[..], &CONNECTION_HEADERS].concat().contains(&lower.as_str());
+        if is_ours || reading.configured.contains(&lower) {
             return Ok(None);
         }
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return Err(unusable("the name of a header parameter contains invalid characters"));
+            let problem = "the name of a header parameter contains invalid characters";
+            return Err(Unusable::new(problem));
         }
     }
     let content = described.get("content").and_then(Value::as_object);
     let (schema, style) = match content.and_then(|content| content.iter().next()) {
         Some((_, media)) => (media.get("schema").unwrap_or(ANY), Style::Json),
         None => {
-            let style = style(place, text("style")).ok_or_else(|| {
-                unusable("a parameter has a style that is invalid at its location")
+            let style = style(place, text(described, "style")).ok_or_else(|| {
+                Unusable::new("a parameter has a style that is invalid at its location")
             })?;
             (described.get("schema").unwrap_or(ANY), style)
         }
     };
-    let explode = flag("explode").unwrap_or(style == Style::Form);
+    let explode = flag(described, "explode").unwrap_or(style == Style::Form);
     let parameter = Parameter {
         argument: String::new(),
         name: name.to_owned(),
         place,
         style,
         explode,
-        reserved: flag("allowReserved").unwrap_or(false),
+        reserved: flag(described, "allowReserved").unwrap_or(false),
     };
-    let required = place == Place::Path || flag("required").unwrap_or(false);
-    Ok(Some(ParameterEntry { parameter, required, schema, description: text("description") }))
+    let required = place == Place::Path || flag(described, "required").unwrap_or(false);
+    Ok(Some(ParameterEntry {
+        parameter,
+        required,
+        schema,
+        description: text(described, "description"),
+    }))
 }
 
 fn style(place: Place, name: Option<&str>) -> Option<Style> {
@@ -327,12 +295,8 @@ fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
     if !taken.contains(&parameter.name) {
         return parameter.name.clone();
     }
-    let place = match parameter.place {
-        Place::Path => "path",
-        Place::Query => "query",
-        Place::Header => "header",
-        Place::Cookie => "cookie",
-    };
+    let place = PLACES.iter().find(|(_, place)| *place == parameter.place);
+    let place = place.map_or("", |(name, _)| name);
     let mut name = format!("{}_{place}", parameter.name);
     while taken.contains(&name) {
         name.push('_');
@@ -391,27 +355,13 @@ fn output(
     }
     let Some(schema) = only else { return Ok(None) };
     let mut bundle = Bundle::new(document, share);
-    let Value::Object(mut root) = bundle.schema(schema)? else { return Ok(None) };
-    let definitions = bundle.finish()?;
-    if !definitions.is_empty() {
-        root.insert("$defs".to_owned(), Value::Object(definitions));
-    }
-    Ok(Some(Value::Object(root)))
-}
-
-/// Returns whether a media type is JSON.
-pub(super) fn is_json(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json")
+    let Value::Object(root) = bundle.schema(schema)? else { return Ok(None) };
+    Ok(Some(Value::Object(bundle.add_definitions(root)?)))
 }
 
 /// Returns the placeholders of a path.
 pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
-}
-
-fn has_items(servers: &Value) -> bool {
-    servers.as_array().is_some_and(|servers| !servers.is_empty())
 }
 
 fn check_path(path: &str) -> Result<(), Unusable> {
@@ -425,5 +375,5 @@ fn check_path(path: &str) -> Result<(), Unusable> {
     } else {
         return Ok(());
     };
-    Err(Unusable::Other(problem.to_owned()))
+    Err(Unusable::new(problem))
 }

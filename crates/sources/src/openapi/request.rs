@@ -3,8 +3,6 @@
 //! Invariant (I-46): arguments fill only the places that the document defines; a request never
 //! leaves the origin and the path of its operation.
 
-use std::fmt::Write as _;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -13,18 +11,16 @@ use url::Url;
 
 use super::{
     body::{Body, BodyKind, Field},
-    encode::{self, Escape},
-    operation::{Operation, Parameter, Place, Style},
+    encode::{self, DelimitedValue, Escape, Style},
+    operation::{Operation, Parameter, Place},
 };
 use crate::egress::{MAX_HOPS, Outgoing};
 
-/// Arguments that do not fit the operation. The message names the argument and contains no value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Unfit(String);
+const STRICT: Escape = Escape::Url { reserved: false };
 
-fn unfit(argument: &str, problem: &str) -> Unfit {
-    Unfit(format!("the argument `{argument}` {problem}"))
+/// Describes an argument that does not fit the operation. The message contains no value.
+fn unfit(argument: &str, problem: &str) -> String {
+    format!("the argument `{argument}` {problem}")
 }
 
 /// Creates the request for `arguments` to `operation` of the service at `base`.
@@ -32,9 +28,9 @@ pub(super) fn build(
     operation: &Operation,
     base: &Url,
     arguments: &Map<String, Value>,
-) -> Result<Outgoing, Unfit> {
+) -> Result<Outgoing, String> {
     let method = Method::from_bytes(operation.method.as_bytes())
-        .map_err(|_| Unfit("the operation has no usable method".to_owned()))?;
+        .map_err(|_| "the operation has no usable method".to_owned())?;
     let mut request = Outgoing::new(method, url(operation, base, arguments)?);
     request.hops = MAX_HOPS;
     let accept = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8");
@@ -50,7 +46,7 @@ pub(super) fn build(
     Ok(request)
 }
 
-fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Result<Url, Unfit> {
+fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Result<Url, String> {
     let (path, fixed) = match operation.path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (operation.path.as_str(), None),
@@ -69,7 +65,7 @@ fn fill(
     operation: &Operation,
     path: &str,
     arguments: &Map<String, Value>,
-) -> Result<String, Unfit> {
+) -> Result<String, String> {
     let mut filled = String::with_capacity(path.len());
     for segment in path.split_inclusive('/') {
         let (segment, slash) = match segment.strip_suffix('/') {
@@ -88,9 +84,8 @@ fn fill(
             let argument = parameter.argument.as_str();
             let value = arguments.get(argument).filter(|value| !value.is_null());
             let value = value.ok_or_else(|| unfit(argument, "is missing"))?;
-            let escape = Escape::Url { reserved: false };
-            let text =
-                encode::single(&parameter.name, value, parameter.style, parameter.explode, escape);
+            let Parameter { name, style, explode, .. } = parameter;
+            let text = encode::single(name, value, *style, *explode, STRICT);
             if text.is_empty() {
                 return Err(unfit(argument, "must not be empty: it is part of a path"));
             }
@@ -111,48 +106,49 @@ fn fill(
 fn query(operation: &Operation, fixed: Option<&str>, arguments: &Map<String, Value>) -> String {
     let mut query = fixed.unwrap_or_default().to_owned();
     for (parameter, value) in given(operation, Place::Query, arguments) {
-        let escape = Escape::Url { reserved: parameter.reserved };
-        for (name, value) in
-            encode::pairs(&parameter.name, value, parameter.style, parameter.explode)
-        {
-            if !query.is_empty() {
-                query.push('&');
-            }
-            let name = Escape::Url { reserved: false }.apply(&name).into_owned();
-            write!(query, "{name}={}", value.escaped(escape)).ok();
-        }
+        let Parameter { name, style, explode, reserved, .. } = parameter;
+        let pairs = encode::pairs(name, value, *style, *explode);
+        append(&mut query, "&", pairs, Escape::Url { reserved: *reserved });
     }
     query
+}
+
+/// Appends `name=value` pairs to a query, a form or a cookie.
+fn append(
+    text: &mut String,
+    separator: &str,
+    pairs: Vec<(String, DelimitedValue)>,
+    escape: Escape,
+) {
+    for (name, value) in pairs {
+        if !text.is_empty() {
+            text.push_str(separator);
+        }
+        text.push_str(&STRICT.apply(&name));
+        text.push('=');
+        text.push_str(&value.escaped(escape));
+    }
 }
 
 fn headers(
     operation: &Operation,
     arguments: &Map<String, Value>,
     headers: &mut HeaderMap,
-) -> Result<(), Unfit> {
+) -> Result<(), String> {
     for (parameter, value) in given(operation, Place::Header, arguments) {
-        let text = encode::single(
-            &parameter.name,
-            value,
-            parameter.style,
-            parameter.explode,
-            Escape::None,
-        );
-        let bad = || unfit(&parameter.argument, "contains characters that are invalid in a header");
-        let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| bad())?;
+        let Parameter { name, argument, style, explode, .. } = parameter;
+        let text = encode::single(name, value, *style, *explode, Escape::None);
+        let bad = || unfit(argument, "contains characters that are invalid in a header");
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
     }
-    let mut cookies = Vec::new();
+    let mut cookies = String::new();
     for (parameter, value) in given(operation, Place::Cookie, arguments) {
-        let escape = Escape::Url { reserved: false };
-        for (name, value) in
-            encode::pairs(&parameter.name, value, parameter.style, parameter.explode)
-        {
-            cookies.push(format!("{}={}", escape.apply(&name), value.escaped(escape)));
-        }
+        let pairs = encode::pairs(&parameter.name, value, parameter.style, parameter.explode);
+        append(&mut cookies, "; ", pairs, STRICT);
     }
     if !cookies.is_empty()
-        && let Ok(value) = HeaderValue::from_str(&cookies.join("; "))
+        && let Ok(value) = HeaderValue::from_str(&cookies)
     {
         headers.insert(header::COOKIE, value);
     }
@@ -165,15 +161,14 @@ fn given<'a>(
     place: Place,
     arguments: &'a Map<String, Value>,
 ) -> impl Iterator<Item = (&'a Parameter, &'a Value)> {
-    operation.parameters.iter().filter(move |parameter| parameter.place == place).filter_map(
-        |parameter| {
-            let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
-            Some((parameter, value))
-        },
-    )
+    let parameters = operation.parameters.iter().filter(move |it| it.place == place);
+    parameters.filter_map(|parameter| {
+        let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
+        Some((parameter, value))
+    })
 }
 
-fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), Unfit> {
+fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String> {
     let mut media_type = body.media_type.clone();
     let bytes = match body.kind {
         BodyKind::Json => value.to_string().into_bytes(),
@@ -190,11 +185,11 @@ fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), Unfit>
         }
     };
     let media_type = HeaderValue::from_str(&media_type)
-        .map_err(|_| Unfit("the operation's body has no usable media type".to_owned()))?;
+        .map_err(|_| "the operation's body has no usable media type".to_owned())?;
     Ok((media_type, Bytes::from(bytes)))
 }
 
-fn members(value: &Value) -> Result<&Map<String, Value>, Unfit> {
+fn members(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| unfit("body", "must be an object: it is a form"))
 }
 
@@ -204,7 +199,7 @@ fn field<'b>(body: &'b Body, name: &str) -> Option<&'b Field> {
 
 /// Encodes `application/x-www-form-urlencoded`. A field without a style is written as it is, a list
 /// of plain values is repeated, and any deeper value becomes JSON.
-fn form(body: &Body, value: &Value) -> Result<String, Unfit> {
+fn form(body: &Body, value: &Value) -> Result<String, String> {
     let mut form = String::new();
     for (name, value) in members(value)? {
         let style = field(body, name).and_then(|field| field.style);
@@ -217,14 +212,7 @@ fn form(body: &Body, value: &Value) -> Result<String, Unfit> {
             (None, value) if is_plain(value) => encode::pairs(name, value, Style::Form, true),
             (None, value) => encode::pairs(name, value, Style::Json, false),
         };
-        for (name, value) in pairs {
-            if !form.is_empty() {
-                form.push('&');
-            }
-            let escape = Escape::Url { reserved: false };
-            // The separators of a list are part of the value here.
-            write!(form, "{}={}", escape.apply(&name), value.escaped(escape)).ok();
-        }
+        append(&mut form, "&", pairs, STRICT);
     }
     Ok(form.replace("%20", "+"))
 }
@@ -234,7 +222,7 @@ fn is_plain(value: &Value) -> bool {
 }
 
 /// Encodes `multipart/form-data`: one part per field, or per item of a list.
-fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, Unfit> {
+fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, String> {
     let mut parts = Vec::new();
     for (name, value) in members(value)? {
         let field = field(body, name);
@@ -285,15 +273,15 @@ fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, Unfit> {
+fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, String> {
     let bytes = value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok());
     bytes.ok_or_else(|| unfit(argument, "must be base64"))
 }
 
 /// Returns a boundary of 128 random bits, which no part contains.
-fn boundary() -> Result<String, Unfit> {
+fn boundary() -> Result<String, String> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random)
-        .map_err(|_| Unfit("no random number could be generated; try again".to_owned()))?;
-    Ok(random.iter().fold("----toolcrib".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+        .map_err(|_| "no random number could be generated; try again".to_owned())?;
+    Ok(format!("----toolcrib{:032x}", u128::from_be_bytes(random)))
 }

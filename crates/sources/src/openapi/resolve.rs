@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde_json::{Map, Value, json};
 
 use super::document::{Document, ReferenceError};
+use crate::text::tidy_lines;
 
 /// Longest text kept in an open definition, in bytes.
 const MAX_KEPT_TEXT: usize = 400;
@@ -71,31 +72,37 @@ impl<'d> Bundle<'d> {
         self.rewritten(schema)
     }
 
-    /// Returns the definitions that the rewritten schemas refer to.
-    pub(super) fn finish(mut self) -> Result<Map<String, Value>, ReferenceError> {
+    /// Adds the definitions that the rewritten schemas refer to.
+    pub(super) fn add_definitions(
+        mut self,
+        mut schema: Map<String, Value>,
+    ) -> Result<Map<String, Value>, ReferenceError> {
         let mut definitions = Map::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
             let schema = self.schema(schema)?;
             definitions.insert(name, schema);
         }
-        Ok(definitions)
+        if !definitions.is_empty() {
+            schema.insert("$defs".to_owned(), Value::Object(definitions));
+        }
+        Ok(schema)
     }
 
     fn rewritten(&mut self, schema: &Value) -> Result<Value, ReferenceError> {
         let Value::Object(members) = schema else { return Ok(schema.clone()) };
-        if let Some(Value::String(reference)) = members.get("$ref") {
-            let reference = self.reference(reference)?;
-            if self.document.old {
-                // In 3.0, siblings of a reference are ignored.
-                return Ok(json!({ "$ref": reference }));
-            }
-            let mut kept = self.members(members)?;
-            kept.insert("$ref".to_owned(), Value::String(reference));
-            return Ok(Value::Object(kept));
+        let reference = match members.get("$ref") {
+            Some(Value::String(reference)) => Some(Value::String(self.reference(reference)?)),
+            _ => None,
+        };
+        if let (Some(reference), true) = (&reference, self.document.old) {
+            // In 3.0, siblings of a reference are ignored.
+            return Ok(json!({ "$ref": reference }));
         }
         let mut kept = self.members(members)?;
-        if self.document.old {
-            modernise(&mut kept);
+        match reference {
+            Some(reference) => drop(kept.insert("$ref".to_owned(), reference)),
+            None if self.document.old => modernise(&mut kept),
+            None => {}
         }
         Ok(Value::Object(kept))
     }
@@ -110,18 +117,14 @@ impl<'d> Bundle<'d> {
                 // These would change how references are resolved.
                 _ if keyword == "$id" || keyword == "$schema" => continue,
                 Value::Object(_) if ONE.contains(&keyword.as_str()) => self.rewritten(value)?,
-                Value::Array(schemas) if LIST.contains(&keyword.as_str()) => Value::Array(
-                    schemas
-                        .iter()
-                        .map(|schema| self.rewritten(schema))
-                        .collect::<Result<_, _>>()?,
-                ),
+                Value::Array(schemas) if LIST.contains(&keyword.as_str()) => {
+                    schemas.iter().map(|schema| self.rewritten(schema)).collect::<Result<_, _>>()?
+                }
                 Value::Object(schemas) if MAP.contains(&keyword.as_str()) => {
-                    let mut map = Map::with_capacity(schemas.len());
-                    for (name, schema) in schemas {
-                        map.insert(name.clone(), self.rewritten(schema)?);
-                    }
-                    Value::Object(map)
+                    let rewritten = schemas
+                        .iter()
+                        .map(|(name, schema)| Ok((name.clone(), self.rewritten(schema)?)));
+                    Value::Object(rewritten.collect::<Result<_, ReferenceError>>()?)
                 }
                 _ => value.clone(),
             };
@@ -136,8 +139,7 @@ impl<'d> Bundle<'d> {
         }
         let target = self.document.at(reference)?;
         let last = reference.rsplit('/').next().unwrap_or_default();
-        let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-        let plain: String = last.chars().take(120).map(legal).collect();
+        let plain: String = plain_name(last).chars().take(120).collect();
         let plain = if plain.is_empty() { "schema".to_owned() } else { plain };
         let mut name = plain.clone();
         let mut count = 1_usize;
@@ -151,21 +153,21 @@ impl<'d> Bundle<'d> {
     }
 }
 
+/// Returns `name` with characters that are invalid in names replaced.
+pub(super) fn plain_name(name: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    name.chars().map(legal).collect()
+}
+
 /// Converts a schema of OpenAPI 3.0 to JSON Schema 2020-12.
 fn modernise(schema: &mut Map<String, Value>) {
     for (bound, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         match schema.get(bound) {
-            Some(Value::Bool(true)) => match schema.shift_remove(limit) {
-                Some(value) => {
-                    schema.insert(bound.to_owned(), value);
-                }
-                None => {
-                    schema.shift_remove(bound);
-                }
-            },
-            Some(Value::Bool(false)) => {
-                schema.shift_remove(bound);
+            Some(Value::Bool(true)) if schema.contains_key(limit) => {
+                let value = schema.shift_remove(limit).unwrap_or_default();
+                schema.insert(bound.to_owned(), value);
             }
+            Some(Value::Bool(_)) => drop(schema.shift_remove(bound)),
             _ => {}
         }
     }
@@ -208,10 +210,7 @@ fn open(schema: &Value) -> Value {
     let mut kept = Map::new();
     for word in ["title", "description"] {
         if let Some(text) = schema.get(word).and_then(Value::as_str) {
-            kept.insert(
-                word.to_owned(),
-                Value::String(crate::text::tidy_lines(text, MAX_KEPT_TEXT)),
-            );
+            kept.insert(word.to_owned(), json!(tidy_lines(text, MAX_KEPT_TEXT)));
         }
     }
     let nullable = schema.get("nullable") == Some(&Value::Bool(true));
@@ -313,7 +312,8 @@ mod tests {
         let mut bundle = Bundle::new(&document, 1 << 20);
         let root = bundle.schema(&json!({ "$ref": "#/components/schemas/Node" })).unwrap();
         assert_eq!(root, json!({ "$ref": "#/$defs/Node" }));
-        let definitions = bundle.finish().unwrap();
+        let schema = bundle.add_definitions(Map::new()).unwrap();
+        let definitions = schema["$defs"].as_object().unwrap();
         assert_eq!(definitions.keys().collect::<Vec<_>>(), ["Node", "a_1b", "items"]);
         assert_eq!(definitions["Node"]["properties"]["next"]["$ref"], "#/$defs/Node");
         assert_eq!(definitions["items"], json!({ "type": "string" }));
@@ -331,7 +331,7 @@ mod tests {
             { "$ref": "#/components/schemas/Wide" }, { "$ref": "#/components/schemas/Small" },
         ] });
         bundle.schema(&schema).unwrap();
-        let definitions = bundle.finish().unwrap();
+        let definitions = &bundle.add_definitions(Map::new()).unwrap()["$defs"];
         assert_eq!(definitions["Small"], json!({ "type": "integer" }));
         assert_eq!(definitions["Wide"]["type"], "object");
         assert!(definitions["Wide"].get("properties").is_none());

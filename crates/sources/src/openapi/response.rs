@@ -4,12 +4,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::StatusCode;
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
-    call::{Outcome, UpstreamError, UpstreamErrorKind, raw},
+    call::{Outcome, UpstreamError, raw},
     json::parse_strict,
 };
 
-use super::operation::is_json;
-use crate::egress::Answer;
+use super::body::is_json;
+use crate::{egress::Answer, error::protocol};
 
 /// Bytes of an error response's body that are passed on.
 const MAX_FAILURE: usize = 8 << 10;
@@ -51,28 +51,20 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Result<Outcom
         return Ok(Outcome::text(&format!("done (HTTP {})", status.as_u16()), false));
     }
     if is_json(media_type) {
-        let malformed = |_| {
-            UpstreamError::new(
-                UpstreamErrorKind::Protocol,
-                "the response is declared as JSON but is not valid JSON",
-            )
-        };
-        parse_strict(&body).map_err(|error| malformed(error.problem.len()))?;
-        let text = String::from_utf8(body).map_err(|_| malformed(0))?;
-        let structured = RawValue::from_string(text).map_err(|_| malformed(0))?;
-        let block = json!([{ "type": "text", "text": structured.get() }]);
-        return Ok(Outcome { content: raw(&block), structured: Some(structured), is_error: false });
+        let malformed = || protocol("the response is declared as JSON but is not valid JSON");
+        parse_strict(&body).map_err(|_| malformed())?;
+        let text = String::from_utf8(body).map_err(|_| malformed())?;
+        let structured = RawValue::from_string(text).map_err(|_| malformed())?;
+        let outcome = Outcome::text(structured.get(), false);
+        return Ok(Outcome { structured: Some(structured), ..outcome });
     }
     if is_text(media_type)
         && let Ok(text) = std::str::from_utf8(&body)
     {
         return Ok(Outcome::text(text, false));
     }
-    Ok(Outcome {
-        content: raw(&json!([block(media_type, &body)])),
-        structured: None,
-        is_error: false,
-    })
+    let content = raw(&json!([block(media_type, &body)]));
+    Ok(Outcome { content, structured: None, is_error: false })
 }
 
 /// Returns bytes as a content block of the matching type.
@@ -96,13 +88,17 @@ fn is_text(media_type: &str) -> bool {
         || media_type.ends_with("+xml")
         || matches!(
             media_type,
-            "application/yaml" | "application/javascript" | "application/x-ndjson"
+            "application/yaml"
+                | "application/javascript"
+                | "application/x-ndjson"
+                | "application/x-www-form-urlencoded"
         )
-        || media_type == "application/x-www-form-urlencoded"
 }
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_core::call::UpstreamErrorKind;
+
     use super::*;
 
     fn ok(media_type: &str, body: &[u8]) -> Outcome {

@@ -11,11 +11,11 @@ pub(super) struct Selection {
 }
 
 #[derive(Debug, Clone)]
-enum Pattern {
-    /// Matches the tool's name.
-    Name(GlobMatcher),
-    /// Matches `METHOD /path`; `*` stays within one segment, `**` does not.
-    Path(GlobMatcher),
+struct Pattern {
+    glob: GlobMatcher,
+    /// Matches `METHOD /path`, where `*` stays within one segment and `**` does not; otherwise the
+    /// tool's name.
+    is_path: bool,
 }
 
 impl Selection {
@@ -34,10 +34,7 @@ impl Selection {
     pub(super) fn takes(&self, name: &str, method: &str, path: &str) -> bool {
         let line = format!("{} {path}", method.to_ascii_uppercase());
         let matches = |patterns: &[Pattern]| {
-            patterns.iter().any(|pattern| match pattern {
-                Pattern::Name(glob) => glob.is_match(name),
-                Pattern::Path(glob) => glob.is_match(&line),
-            })
+            patterns.iter().any(|it| it.glob.is_match(if it.is_path { &line } else { name }))
         };
         (self.taken.is_empty() || matches(&self.taken)) && !matches(&self.refused)
     }
@@ -45,22 +42,19 @@ impl Selection {
 
 impl Pattern {
     fn read(pattern: &str) -> Result<Self, String> {
-        let build = |text: &str, path: bool| {
-            GlobBuilder::new(text)
-                .literal_separator(path)
-                .build()
-                .map(|glob| glob.compile_matcher())
-                .map_err(|error| format!("an operation's pattern is not a glob: {}", error.kind()))
-        };
-        match pattern.split_once(' ') {
-            None => Ok(Self::Name(build(pattern, false)?)),
+        let (text, is_path) = match pattern.split_once(' ') {
+            None => (pattern.to_owned(), false),
             Some((method, path)) => {
                 // Braces such as `{id}` are literal here.
                 let path = path.trim_start().replace('{', "\u{0}").replace('}', "[}]");
                 let path = path.replace('\u{0}', "[{]");
-                Ok(Self::Path(build(&format!("{} {path}", method.to_ascii_uppercase()), true)?))
+                (format!("{} {path}", method.to_ascii_uppercase()), true)
             }
-        }
+        };
+        let glob = GlobBuilder::new(&text).literal_separator(is_path).build();
+        let glob = glob
+            .map_err(|error| format!("an operation's pattern is not a glob: {}", error.kind()))?;
+        Ok(Self { glob: glob.compile_matcher(), is_path })
     }
 }
 

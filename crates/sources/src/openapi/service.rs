@@ -13,11 +13,13 @@ use toolcrib_core::{
 use url::Url;
 
 use super::{
-    document::{Document, DocumentError},
-    operation::{METHODS, Operation, Reading, Unusable, derived_name},
+    document::{Document, DocumentError, Unusable, list, text},
+    operation::{Candidate, METHODS, Operation, ReadingContext, derived_name},
+    resolve::plain_name,
     select::Selection,
     server::Servers,
 };
+use crate::{problems::Problems, text::tidy};
 
 /// Largest number of operations that are read.
 const MAX_OPERATIONS: usize = 20_000;
@@ -42,30 +44,21 @@ pub(super) struct Callable {
 }
 
 /// The settings for reading a document.
-pub(super) struct Wanted<'a> {
+pub(super) struct ReadSettings<'a> {
     pub(super) selection: &'a Selection,
     pub(super) servers: Servers<'a>,
     pub(super) configured: &'a HashSet<String>,
     pub(super) limits: &'a SourceLimits,
 }
 
-/// An operation of the document that has not been read.
-struct Candidate<'d> {
-    name: String,
-    method: &'static str,
-    path: &'d str,
-    item: &'d Value,
-    described: &'d Value,
-}
-
 impl Service {
-    pub(super) fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<Self, DocumentError> {
+    pub(super) fn read(bytes: &[u8], settings: &ReadSettings<'_>) -> Result<Self, DocumentError> {
         let document = Document::read(bytes)?;
         let mut problems = Problems::default();
         let mut chosen = candidates(&document, &mut problems);
-        chosen.retain(|it| wanted.selection.takes(&it.name, it.method, it.path));
-        if chosen.len() > wanted.limits.max_tools {
-            let (all, most) = (chosen.len(), wanted.limits.max_tools);
+        chosen.retain(|it| settings.selection.takes(&it.name, it.method, it.path));
+        if chosen.len() > settings.limits.max_tools {
+            let (all, most) = (chosen.len(), settings.limits.max_tools);
             problems.add(format!(
                 "the document has {all} operations, of which the first {most} are read; choose with `operations`"
             ));
@@ -75,15 +68,13 @@ impl Service {
             discovered: Discovered { version: document.version(), ..Discovered::default() },
             operations: HashMap::with_capacity(chosen.len()),
         };
-        let everywhere = document
-            .root
-            .get("servers")
-            .filter(|servers| servers.as_array().is_some_and(|servers| !servers.is_empty()));
-        let limit = wanted.limits.max_list_bytes;
-        let reading = |share| Reading { document: &document, share, configured: wanted.configured };
+        let everywhere = document.root.get("servers").filter(|servers| !list(servers).is_empty());
+        let limit = settings.limits.max_list_bytes;
+        let reading =
+            |share| ReadingContext { document: &document, share, configured: settings.configured };
         for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
             let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
-                let base = wanted.servers.find(operation.servers.as_ref().or(everywhere))?;
+                let base = settings.servers.find(operation.servers.as_ref().or(everywhere))?;
                 Ok(Callable { operation, base })
             });
             match placed {
@@ -95,7 +86,8 @@ impl Service {
                 )),
             }
         }
-        service.discovered.problems = problems.messages();
+        let rest = |more| format!("{more} more operations are left out");
+        service.discovered.problems = problems.finish(rest);
         Ok(service)
     }
 
@@ -135,12 +127,12 @@ impl Service {
 fn read_all<'d>(
     chosen: &[Candidate<'d>],
     limit: usize,
-    reading: impl Fn(usize) -> Reading<'d>,
+    reading: impl Fn(usize) -> ReadingContext<'d>,
 ) -> Vec<Result<Operation, Unusable>> {
     let (whole, mut sizes, mut total) = (reading(MAX_SHARE), Vec::new(), 0_usize);
     let mut all = Vec::new();
     for candidate in chosen {
-        let read = candidate.read(&whole);
+        let read = Operation::read(&whole, candidate);
         let taken = read.as_ref().map_or(0, Operation::schema_bytes);
         total = total.saturating_add(taken);
         sizes.push(taken);
@@ -153,7 +145,7 @@ fn read_all<'d>(
         return all;
     }
     let narrow = reading(fair_share(sizes, limit));
-    chosen.iter().map(|candidate| candidate.read(&narrow)).collect()
+    chosen.iter().map(|candidate| Operation::read(&narrow, candidate)).collect()
 }
 
 /// Returns the largest share per operation so that the total stays within `limit`. Operations in
@@ -172,22 +164,14 @@ fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
     MAX_SHARE
 }
 
-impl Candidate<'_> {
-    fn read(&self, reading: &Reading<'_>) -> Result<Operation, Unusable> {
-        let name = self.name.clone();
-        Operation::read(reading, name, self.method, self.path, self.item, self.described)
-    }
-}
-
 /// Returns all operations with their names, in document order.
-fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candidate<'d>> {
-    let nothing = || "the document has no operations".to_owned();
-    let Some(paths) = document.root.get("paths").and_then(Value::as_object) else {
-        problems.add(nothing());
-        return Vec::new();
-    };
+fn candidates<'d>(
+    document: &'d Document,
+    problems: &mut Problems<MAX_PROBLEMS>,
+) -> Vec<Candidate<'d>> {
     let mut found = Vec::new();
-    for (path, item) in paths {
+    let paths = document.root.get("paths").and_then(Value::as_object);
+    for (path, item) in paths.into_iter().flatten() {
         if path.starts_with("x-") {
             continue;
         }
@@ -208,7 +192,7 @@ fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candid
         }
     }
     if found.is_empty() {
-        problems.add(nothing());
+        problems.add("the document has no operations");
     }
     named(found)
 }
@@ -216,8 +200,8 @@ fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candid
 /// Assigns a name to each candidate.
 fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     let own = |it: &Candidate<'_>| {
-        let id = it.described.get("operationId").and_then(Value::as_str).map(str::trim);
-        id.filter(|id| !id.is_empty()).map(plain)
+        let id = text(it.described, "operationId").map(str::trim);
+        id.filter(|id| !id.is_empty()).map(plain_name)
     };
     let mut counts: HashMap<String, usize> = HashMap::new();
     for it in &found {
@@ -246,44 +230,14 @@ fn digest(schema: &Value) -> String {
     canonical::digest(schema).unwrap_or_else(text).to_string()
 }
 
-/// Returns an `operationId` with invalid characters replaced.
-fn plain(id: &str) -> String {
-    let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-    id.chars().map(legal).collect()
-}
-
 /// Returns text of a document, cleaned for display to the operator.
 fn quoted(text: &str) -> String {
-    crate::text::tidy(text, 120)
+    tidy(text, 120)
 }
 
-/// Problems for the operator, bounded in number.
-#[derive(Default)]
-struct Problems {
-    messages: Vec<String>,
-    more: usize,
-}
-
-impl Problems {
-    fn add(&mut self, problem: String) {
-        if self.messages.len() < MAX_PROBLEMS {
-            self.messages.push(problem);
-        } else {
-            self.more += 1;
-        }
-    }
-
-    fn messages(mut self) -> Vec<String> {
-        if self.more > 0 {
-            self.messages.push(format!("{} more operations are left out", self.more));
-        }
-        self.messages
-    }
-}
-
-/// See [`super::fuzz`].
+/// Parses `bytes` as a document and creates requests for its operations.
 #[cfg(fuzzing)]
-pub(super) fn fuzz(bytes: &[u8]) {
+pub(crate) fn fuzz(bytes: &[u8]) {
     use std::collections::BTreeMap;
 
     use serde_json::Map;
@@ -292,9 +246,9 @@ pub(super) fn fuzz(bytes: &[u8]) {
     let (selection, variables) = (Selection::default(), BTreeMap::new());
     let base = Url::parse("http://service.example/api").expect("it is a URL");
     let servers = Servers { base: Some(&base), document: None, variables: &variables };
-    let wanted =
-        Wanted { selection: &selection, servers, configured: &configured, limits: &limits };
-    let Ok(service) = Service::read(bytes, &wanted) else { return };
+    let settings =
+        ReadSettings { selection: &selection, servers, configured: &configured, limits: &limits };
+    let Ok(service) = Service::read(bytes, &settings) else { return };
     assert_eq!(service.discovered.tools.len(), service.operations.len());
     let hostile = json!("../../\u{0}?#&=\r\n%2e");
     for tool in &service.discovered.tools {

@@ -13,22 +13,21 @@ use std::{
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::RwLock;
-use tokio::{io::AsyncReadExt as _, sync::Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio::io::AsyncReadExt as _;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    clock::Clock,
+    call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     descriptor::SourceKind,
     egress::EgressTrail,
     id::SourceId,
     source::{
-        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus,
+        Discovered, Source, SourceLimits, SourceState, SourceStatus,
         connector::{ConnectorSpec, DocumentAt},
     },
     text::io_reason,
 };
-use toolcrib_tasks::{Policy, TaskName, Tasks};
+use toolcrib_tasks::{Backoff, Policy};
 use url::Url;
 
 use super::{
@@ -36,12 +35,14 @@ use super::{
     request, response,
     select::Selection,
     server::Servers,
-    service::{Operations, Service, Wanted},
+    service::{Operations, ReadSettings, Service},
 };
 use crate::{
-    SUPERVISOR,
-    credential::{Asks, SourceCredential},
+    calls::Calls,
+    context::SourceContext,
+    credential::{self, SourceCredential},
     egress::{Egress, Guard, MAX_HOPS, Network, Outgoing, parse_headers, parse_url},
+    error::{protocol, timeout, unavailable},
     status::StatusBoard,
 };
 
@@ -51,7 +52,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A validated description of a source.
 pub(crate) struct Plan {
-    document: At,
+    document: DocumentLocation,
     base: Option<Url>,
     selection: Selection,
     variables: BTreeMap<String, String>,
@@ -62,27 +63,28 @@ pub(crate) struct Plan {
     credential: Option<Arc<SourceCredential>>,
 }
 
-enum At {
+enum DocumentLocation {
     File(PathBuf),
     Url(Url),
 }
 
-/// The source of one service.
-pub(crate) struct ConnectorSource(Arc<Shared>);
+/// The source of one service, which closes when it is dropped.
+pub(crate) struct ConnectorSource {
+    shared: Arc<Shared>,
+    _close: DropGuard,
+}
 
 /// The state that a source shares with the task that first reads its document.
 struct Shared {
-    id: SourceId,
+    context: SourceContext,
     plan: Arc<Plan>,
-    limits: SourceLimits,
-    known: RwLock<Option<Known>>,
-    slots: Semaphore,
+    read: RwLock<Option<LastRead>>,
+    calls: Calls,
     status: StatusBoard,
-    closed: CancellationToken,
 }
 
 /// The result of the last read.
-struct Known {
+struct LastRead {
     operations: Arc<Operations>,
     /// The first discovery, until it is fetched. It is dropped then, because the schemas of a large
     /// document take most of its memory and the catalog has a copy.
@@ -98,24 +100,18 @@ impl Plan {
         credential: Option<Arc<SourceCredential>>,
     ) -> Result<Self, String> {
         let document = match &spec.document {
-            DocumentAt::File(path) => At::File(path.clone()),
-            DocumentAt::Url(url) => At::Url(parse_url("the document's address", url)?),
+            DocumentAt::File(path) => DocumentLocation::File(path.clone()),
+            DocumentAt::Url(url) => {
+                DocumentLocation::Url(parse_url("the document's address", url)?)
+            }
         };
         let base = spec.base_url.as_deref().map(|url| parse_url("`base_url`", url)).transpose()?;
-        let home = match (&base, &document) {
-            (Some(base), _) => Some(base.clone()),
-            (None, At::Url(url)) => Some(url.clone()),
-            (None, At::File(_)) => None,
-        };
+        let home = base.as_ref().or(document.url()).cloned();
         let headers = parse_headers(&spec.headers)?;
         if home.is_none() && !headers.is_empty() {
             return Err("headers require a `base_url`; set it".to_owned());
         }
-        let from = match &document {
-            At::Url(url) => Some(url),
-            At::File(_) => None,
-        };
-        let guard = Guard::new(spec.allow.clone(), from.into_iter().chain(&base));
+        let guard = Guard::new(spec.allow.clone(), document.url().into_iter().chain(&base));
         Ok(Self {
             selection: Selection::new(&spec.operations)?,
             variables: spec.variables.clone(),
@@ -141,8 +137,8 @@ impl Plan {
     /// Returns the bytes of the document.
     async fn fetch(&self) -> Result<Vec<u8>, UpstreamError> {
         match &self.document {
-            At::File(path) => read_file(path).await,
-            At::Url(url) => {
+            DocumentLocation::File(path) => read_file(path).await,
+            DocumentLocation::Url(url) => {
                 let mut request = Outgoing::new(Method::GET, url.clone());
                 request.hops = MAX_HOPS;
                 let accept =
@@ -152,11 +148,10 @@ impl Plan {
                 let answer = self.egress.send(request, &EgressTrail::default()).await?;
                 let status = answer.status();
                 if !status.is_success() {
-                    let detail = format!(
+                    return Err(unavailable(format!(
                         "the request for the OpenAPI document returned HTTP {}",
                         status.as_u16()
-                    );
-                    return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail));
+                    )));
                 }
                 Ok(answer.collect(MAX_DOCUMENT).await?)
             }
@@ -164,20 +159,20 @@ impl Plan {
     }
 
     fn read(&self, bytes: &[u8], limits: &SourceLimits) -> Result<Service, UpstreamError> {
-        let document = match &self.document {
-            At::Url(url) => Some(url),
-            At::File(_) => None,
-        };
         let configured: HashSet<String> =
             self.headers.keys().map(|name| name.as_str().to_owned()).collect();
-        let wanted = Wanted {
+        let settings = ReadSettings {
             selection: &self.selection,
-            servers: Servers { base: self.base.as_ref(), document, variables: &self.variables },
+            servers: Servers {
+                base: self.base.as_ref(),
+                document: self.document.url(),
+                variables: &self.variables,
+            },
             configured: &configured,
             limits,
         };
-        let mut service = Service::read(bytes, &wanted)
-            .map_err(|error| UpstreamError::new(UpstreamErrorKind::Protocol, error.to_string()))?;
+        let mut service =
+            Service::read(bytes, &settings).map_err(|error| protocol(error.to_string()))?;
         let abroad =
             |url: &Url| self.home.as_ref().is_some_and(|home| home.origin() != url.origin());
         let away = service.operations.values().filter(|it| abroad(&it.base)).count();
@@ -190,10 +185,18 @@ impl Plan {
     }
 }
 
+impl DocumentLocation {
+    fn url(&self) -> Option<&Url> {
+        match self {
+            Self::Url(url) => Some(url),
+            Self::File(_) => None,
+        }
+    }
+}
+
 async fn read_file(path: &Path) -> Result<Vec<u8>, UpstreamError> {
     let unreadable = |error: std::io::Error| {
-        let detail = format!("{} cannot be read: {}", path.display(), io_reason(error.kind()));
-        UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
+        unavailable(format!("{} cannot be read: {}", path.display(), io_reason(error.kind())))
     };
     let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
     let mut bytes = Vec::new();
@@ -206,53 +209,47 @@ async fn read_file(path: &Path) -> Result<Vec<u8>, UpstreamError> {
 
 impl Shared {
     /// Retries until the document was read once. Only then is the source ready.
-    async fn begin(&self, listener: &dyn SourceListener) {
-        let mut pause = FIRST_PAUSE;
-        loop {
+    async fn begin(&self) {
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        for failures in 1.. {
             match self.load().await {
                 Ok(service) => {
-                    self.know(service.operations, Some(service.discovered));
+                    self.keep(service.operations, Some(service.discovered));
                     self.status.set(SourceState::Ready, "");
-                    listener.changed(&self.id);
-                    return;
+                    return self.context.changed();
                 }
                 Err(error) => self.status.set(SourceState::Starting, &error.detail),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(backoff.after(failures)).await;
         }
     }
 
     async fn load(&self) -> Result<Service, UpstreamError> {
-        match tokio::time::timeout(self.limits.connect_timeout, self.read()).await {
-            Ok(loaded) => loaded,
-            Err(_) => {
-                let detail = "the document was not loaded in time";
-                Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
-            }
-        }
+        tokio::time::timeout(self.context.limits.connect_timeout, self.read())
+            .await
+            .unwrap_or_else(|_| Err(timeout("the document was not loaded in time")))
     }
 
     async fn read(&self) -> Result<Service, UpstreamError> {
         let bytes = self.plan.fetch().await?;
-        let (plan, limits) = (Arc::clone(&self.plan), self.limits.clone());
+        let (plan, limits) = (Arc::clone(&self.plan), self.context.limits.clone());
         // Parsing a large document takes a second of CPU time.
         let read = tokio::task::spawn_blocking(move || plan.read(&bytes, &limits)).await;
         read.map_err(|_| unavailable("reading the document was interrupted"))?
     }
 
-    fn know(&self, operations: Operations, news: Option<Discovered>) {
-        *self.known.write() = Some(Known { operations: Arc::new(operations), news });
+    fn keep(&self, operations: Operations, news: Option<Discovered>) {
+        *self.read.write() = Some(LastRead { operations: Arc::new(operations), news });
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let known = self.known.read().as_ref().map(|known| Arc::clone(&known.operations));
-        let operations = known.ok_or_else(|| unavailable("its document has not been read yet"))?;
+        let operations = self.read.read().as_ref().map(|read| Arc::clone(&read.operations));
+        let operations =
+            operations.ok_or_else(|| unavailable("its document has not been read yet"))?;
         let Some(callable) = operations.get(&permit.entry().upstream_name) else {
             return Err(unavailable("this operation no longer exists"));
         };
-        let closing = |_| unavailable("the source is closed");
-        let _slot = self.slots.acquire().await.map_err(closing)?;
+        let _slot = self.calls.slot().await?;
         let built = request::build(&callable.operation, &callable.base, &call.arguments);
         let mut request = match built {
             Ok(request) => request,
@@ -260,71 +257,46 @@ impl Shared {
                 return Ok(Outcome::text(&format!("nothing was sent: {problem}"), true));
             }
         };
+        let Plan { egress, credential, .. } = &*self.plan;
         self.plan.authorize(&mut request);
-        let Some(credential) = &self.plan.credential else {
-            return self.send(request, call).await;
+        let echoes =
+            SourceCredential::attach(credential.as_ref(), permit, &mut request, call).await?;
+        let answer = async {
+            let answer = egress.send(request, &call.egress).await?;
+            response::outcome(answer, call.max_result_bytes).await
         };
-        let echoes = credential.authorize(Asks::Caller(permit), &mut request, &call.egress).await?;
-        match self.send(request, call).await {
-            Ok(outcome) => Ok(echoes.outcome(outcome)),
-            Err(error) => Err(echoes.error(error)),
-        }
-    }
-
-    async fn send(&self, request: Outgoing, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let answer = self.plan.egress.send(request, &call.egress).await?;
-        response::outcome(answer, call.max_result_bytes).await
+        credential::clean(&echoes, answer.await)
     }
 }
 
 // === impl ConnectorSource ===
 
 impl ConnectorSource {
-    pub(crate) fn start(
-        id: SourceId,
-        plan: Arc<Plan>,
-        limits: SourceLimits,
-        listener: Arc<dyn SourceListener>,
-        clock: Arc<dyn Clock>,
-        tasks: &Tasks,
-    ) -> Self {
-        let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
+    pub(crate) fn start(context: SourceContext, plan: Plan) -> Self {
         let shared = Arc::new(Shared {
-            id,
-            plan,
-            limits,
-            known: RwLock::new(None),
-            slots: Semaphore::new(slots),
-            status: StatusBoard::new(clock),
-            closed: CancellationToken::new(),
+            plan: Arc::new(plan),
+            read: RwLock::new(None),
+            calls: Calls::new(&context.limits),
+            status: StatusBoard::new(Arc::clone(&context.clock)),
+            context,
         });
-        let beginner = Arc::clone(&shared);
-        let name = TaskName::of(SUPERVISOR, shared.id.as_str());
-        tasks.spawn(name, Policy::UntilDone, shared.closed.clone(), move || {
-            let (beginner, listener) = (Arc::clone(&beginner), Arc::clone(&listener));
+        let (beginner, closed) = (Arc::clone(&shared), shared.calls.closed.clone());
+        let name = shared.context.task_name();
+        shared.context.tasks.spawn(name, Policy::UntilDone, closed, move || {
+            let beginner = Arc::clone(&beginner);
             async move {
-                let closed = beginner.closed.clone();
-                closed.run_until_cancelled(beginner.begin(&*listener)).await;
+                beginner.calls.closed.run_until_cancelled(beginner.begin()).await;
             }
         });
-        Self(shared)
+        let _close = shared.calls.closed.clone().drop_guard();
+        Self { shared, _close }
     }
-}
-
-impl Drop for ConnectorSource {
-    fn drop(&mut self) {
-        self.0.closed.cancel();
-    }
-}
-
-fn unavailable(detail: &str) -> UpstreamError {
-    UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
 }
 
 #[async_trait]
 impl Source for ConnectorSource {
     fn id(&self) -> &SourceId {
-        &self.0.id
+        &self.shared.context.id
     }
 
     fn kind(&self) -> SourceKind {
@@ -332,39 +304,29 @@ impl Source for ConnectorSource {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        if self.0.closed.is_cancelled() {
-            return Err(unavailable("the source is closed"));
-        }
-        let news = self.0.known.write().as_mut().and_then(|known| known.news.take());
+        self.shared.calls.check_open()?;
+        let news = self.shared.read.write().as_mut().and_then(|read| read.news.take());
         if let Some(news) = news {
             return Ok(news);
         }
-        let service = self.0.load().await?;
-        self.0.know(service.operations, None);
+        let service = self.shared.load().await?;
+        self.shared.keep(service.operations, None);
         Ok(service.discovered)
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        let closed = |kind| Err(UpstreamError::new(kind, "the source is closed"));
-        if self.0.closed.is_cancelled() {
-            return closed(UpstreamErrorKind::Unavailable);
-        }
-        tokio::select! {
-            biased;
-            outcome = self.0.call(permit, &call) => outcome,
-            () = self.0.closed.cancelled() => closed(UpstreamErrorKind::Died),
-        }
+        self.shared.calls.run(self.shared.call(permit, &call)).await
     }
 
     fn status(&self) -> SourceStatus {
-        self.0.status.get()
+        self.shared.status.get()
     }
 
     async fn close(&self) {
-        self.0.closed.cancel();
-        self.0.status.set(SourceState::Stopped, "");
-        if let Some(credential) = &self.0.plan.credential {
-            credential.settled().await;
+        self.shared.calls.closed.cancel();
+        self.shared.status.set(SourceState::Stopped, "");
+        if let Some(credential) = &self.shared.plan.credential {
+            credential.wait_for_requests().await;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! An action is a node under another title, optionally with a rate limit. Calls are never repeated
 //! here, so `idempotent` is only shown as a hint.
 
-use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
 use serde_json::json;
 use toolcrib_core::limit::Rate;
@@ -26,22 +26,19 @@ pub(super) fn offer(pack: &mut Pack, has_credential: bool) -> Result<(), PackErr
         pack.problems.push(hint.to_owned());
     }
     let nodes = std::mem::take(&mut pack.nodes);
-    let (mut offered, mut rates) = (Vec::<PackNode>::new(), BTreeMap::new());
     for action in &connector.actions {
         let name = name(&pack.manifest.name, &action.type_id);
         // Nodes that were left out have already been reported.
         let Some(node) = nodes.iter().find(|node| node.type_id == action.type_id) else { continue };
-        if offered.iter().any(|known| known.tool.name == name) {
+        if pack.nodes.iter().any(|known| known.tool.name == name) {
             pack.problems.push(format!("action `{name}` is listed twice; the first one is used"));
             continue;
         }
         if let Some(rate) = action.rate_limit.and_then(RateLimit::rate) {
-            rates.insert(name.to_owned(), rate);
+            pack.rates.insert(name.to_owned(), rate);
         }
-        offered.push(node.clone().into_action(name, connector, action));
+        pack.nodes.push(node.clone().into_action(name, connector, action));
     }
-    pack.nodes = offered;
-    pack.rates = rates;
     Ok(())
 }
 

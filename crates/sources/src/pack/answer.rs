@@ -1,23 +1,16 @@
 //! Converts the result of a node to an outcome.
 
 use serde_json::value::RawValue;
-use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind, raw};
+use toolcrib_core::call::{Outcome, UpstreamError};
+
+use crate::error::too_large;
 
 /// Returns an outcome with `output` as structured result and as text.
 pub(super) fn completed(output: &RawValue, max: usize) -> Result<Outcome, UpstreamError> {
-    let text = match serde_json::from_str::<String>(output.get()) {
-        Ok(text) => text,
-        Err(_) => output.get().to_owned(),
-    };
-    let content = raw(&serde_json::json!([{ "type": "text", "text": text }]));
-    let outcome = Outcome { content, structured: Some(output.to_owned()), is_error: false };
+    let text = serde_json::from_str(output.get()).unwrap_or_else(|_| output.get().to_owned());
+    let outcome = Outcome { structured: Some(output.to_owned()), ..Outcome::text(&text, false) };
     match outcome.len() > max {
-        true => Err(too_large(outcome.len())),
+        true => Err(too_large(format!("the result has {} bytes", outcome.len()))),
         false => Ok(outcome),
     }
-}
-
-/// The result exceeds the caller's limit.
-pub(super) fn too_large(bytes: usize) -> UpstreamError {
-    UpstreamError::new(UpstreamErrorKind::TooLarge, format!("the result has {bytes} bytes"))
 }

@@ -11,17 +11,12 @@ use std::{
 
 use toolcrib_core::text::io_reason;
 
-use super::{
-    archive,
-    error::{PackCode, PackError},
-};
+use super::error::{PackCode, PackError};
 
 /// Largest number of files and directories in a pack.
 pub(super) const MAX_ENTRIES: usize = 1_000;
 /// Largest total size of all files, in bytes.
 pub(super) const MAX_TOTAL: usize = 64 << 20;
-/// Largest size of a compressed archive, in bytes.
-pub(super) const MAX_ARCHIVE: usize = 64 << 20;
 /// Largest number of directories above a file.
 const MAX_DEPTH: usize = 8;
 /// Longest path in bytes.
@@ -33,23 +28,6 @@ pub(super) struct Files {
     files: BTreeMap<String, Vec<u8>>,
     entries: usize,
     total: usize,
-}
-
-/// The files of a pack, and the archive that contained them.
-pub(super) struct Opened {
-    pub(super) files: Files,
-    /// The bytes of the archive; `None` for a directory.
-    pub(super) archive: Option<Vec<u8>>,
-}
-
-/// Reads the pack at `path`, a directory or an archive.
-pub(super) fn open(path: &Path) -> Result<Opened, PackError> {
-    let metadata = std::fs::metadata(path).map_err(|error| unreadable("the pack", &error))?;
-    if metadata.is_dir() {
-        return Ok(Opened { files: directory(path)?, archive: None });
-    }
-    let bytes = read(path, MAX_ARCHIVE)?;
-    Ok(Opened { files: archive::read(&bytes)?, archive: Some(bytes) })
 }
 
 /// Reads the file at `path`. Fails when it has more than `max` bytes.
@@ -65,11 +43,12 @@ pub(super) fn read(path: &Path, max: usize) -> Result<Vec<u8>, PackError> {
     }
 }
 
-fn unreadable(what: &str, error: &std::io::Error) -> PackError {
+pub(super) fn unreadable(what: &str, error: &std::io::Error) -> PackError {
     PackCode::Unreadable.error(format!("{what} cannot be read: {}", io_reason(error.kind())))
 }
 
-fn directory(root: &Path) -> Result<Files, PackError> {
+/// Reads the pack in the directory `root`.
+pub(super) fn directory(root: &Path) -> Result<Files, PackError> {
     let mut files = Files::default();
     let mut waiting: Vec<(PathBuf, String)> = vec![(root.to_path_buf(), String::new())];
     while let Some((directory, prefix)) = waiting.pop() {
@@ -197,9 +176,9 @@ mod tests {
     fn a_link_in_a_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("pack.json"), "{}").unwrap();
-        assert!(open(dir.path()).unwrap().files.get("./pack.json").is_some());
+        assert!(directory(dir.path()).unwrap().get("./pack.json").is_some());
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("key.pem")).unwrap();
-        let error = open(dir.path()).err().unwrap();
+        let error = directory(dir.path()).err().unwrap();
         assert_eq!(error.code, PackCode::Unreadable);
         assert!(error.problem.contains("link"), "{error}");
     }

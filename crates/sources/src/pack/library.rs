@@ -10,14 +10,14 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
-    source::pack::{PackGrant, PackVerification},
+    source::pack::{PackGrant, PackLocation, PackSpec, PackVerification},
     text::io_reason,
 };
 
 use super::{
     error::{PackCode, PackError},
     files::{self, Files},
-    load::{self, Found, Pack},
+    load::{Pack, PackFiles, patterns},
     manifest::{MANIFEST, Manifest},
     verify,
 };
@@ -83,36 +83,55 @@ struct LockFile {
     packs: Vec<InstalledPack>,
 }
 
-/// Reads and checks the pack at `path`, with everything granted. Runs none of its code.
-pub fn inspect(path: &Path, verification: &PackVerification) -> Result<PackReport, PackError> {
-    report(load::at(path)?, verification)
+/// The library while its lock is held: only here are files written and removed.
+struct LockedLibrary<'a> {
+    library: &'a Library,
+    packs: Vec<InstalledPack>,
+    _file: std::fs::File,
 }
 
-fn report(found: Found, verification: &PackVerification) -> Result<PackReport, PackError> {
+/// Checks a description without reading the pack.
+pub(crate) fn check(spec: &PackSpec, library: Option<&Library>) -> Result<(), String> {
+    patterns(&spec.nodes).map_err(|error| error.problem)?;
+    if matches!(spec.location, PackLocation::Installed { .. }) && library.is_none() {
+        return Err("there is no directory of installed packs; name a directory or a .tgz".into());
+    }
+    Ok(())
+}
+
+/// Reads the files of the pack that `spec` names.
+pub(crate) fn find(spec: &PackSpec, library: Option<&Library>) -> Result<PackFiles, PackError> {
+    match (&spec.location, library) {
+        (PackLocation::Path(path), _) => PackFiles::open(path),
+        (PackLocation::Installed { name, version }, Some(library)) => {
+            library.open(name, version.as_deref())
+        }
+        (PackLocation::Installed { .. }, None) => {
+            PackCode::LockfileIncomplete.refuse("there is no directory of installed packs")
+        }
+    }
+}
+
+/// Reads and checks the pack at `path`, with everything granted. Runs none of its code.
+pub fn inspect(path: &Path, verification: &PackVerification) -> Result<PackReport, PackError> {
+    report(PackFiles::open(path)?, verification)
+}
+
+fn report(files: PackFiles, verification: &PackVerification) -> Result<PackReport, PackError> {
     let grants = PackGrant::ALL.into_iter().collect();
-    let Pack { manifest, nodes, problems, artifact, .. } =
-        found.assemble(verification, &[], &grants)?;
-    compiles(&manifest, &artifact)?;
+    let pack = files.assemble(verification, &[], &grants)?;
+    #[cfg(feature = "wasm")]
+    super::wasm::check(&pack)?;
+    let Pack { manifest, nodes, problems, .. } = pack;
     Ok(PackReport {
         name: manifest.name,
-        version: manifest.version.to_string(),
+        version: manifest.version,
         description: manifest.description,
         language: manifest.runtime.language,
-        integrity: verify::integrity(&found.into_archive()?),
+        integrity: verify::integrity(&files.into_archive()?),
         nodes: nodes.into_iter().map(|node| node.tool.name).collect(),
         problems,
     })
-}
-
-/// Checks that the code compiles for the declared language.
-#[cfg(feature = "wasm")]
-fn compiles(manifest: &Manifest, artifact: &[u8]) -> Result<(), PackError> {
-    super::wasm::check(&manifest.runtime.language, artifact)
-}
-
-#[cfg(not(feature = "wasm"))]
-fn compiles(_manifest: &Manifest, _artifact: &[u8]) -> Result<(), PackError> {
-    Ok(())
 }
 
 // === impl Library ===
@@ -129,18 +148,29 @@ impl Library {
         Self { bundled, ..self }
     }
 
+    /// Reads the pack `name`: the installed one, or else the bundled one.
+    fn open(&self, name: &str, version: Option<&str>) -> Result<PackFiles, PackError> {
+        let installed = match (self.find(name, version), self.bundled(name, version)?) {
+            (Ok(installed), _) => installed,
+            (Err(_), Some(files)) => {
+                return Ok(PackFiles { files, archive: None, signature: None });
+            }
+            (Err(error), None) => return Err(error),
+        };
+        let files = PackFiles::open(&self.archive(&installed))?;
+        // An installed pack must have the bytes that were installed, even without further
+        // verification settings.
+        let integrity = Some(installed.integrity);
+        files.verified(&PackVerification { integrity, keys: Vec::new() })?;
+        Ok(files)
+    }
+
     /// Returns the bundled pack `name`, in `version` if given.
-    pub(super) fn bundled(
-        &self,
-        name: &str,
-        version: Option<&str>,
-    ) -> Result<Option<Files>, PackError> {
+    fn bundled(&self, name: &str, version: Option<&str>) -> Result<Option<Files>, PackError> {
         for pack in self.bundled {
-            let files = pack.read()?;
             let manifest = pack.manifest()?;
-            let wanted = |version: &str| manifest.version.to_string() == version;
-            if manifest.name == name && version.is_none_or(wanted) {
-                return Ok(Some(files));
+            if manifest.name == name && version.is_none_or(|it| manifest.version == it) {
+                return pack.read().map(Some);
             }
         }
         Ok(None)
@@ -148,9 +178,8 @@ impl Library {
 
     /// Returns name and version of the bundled packs.
     pub fn list_bundled(&self) -> Result<Vec<(String, String)>, PackError> {
-        let named = |pack: &BundledPack| {
-            pack.manifest().map(|manifest| (manifest.name, manifest.version.to_string()))
-        };
+        let named =
+            |pack: &BundledPack| pack.manifest().map(|manifest| (manifest.name, manifest.version));
         self.bundled.iter().map(named).collect()
     }
 
@@ -170,10 +199,7 @@ impl Library {
 
     /// Returns the installed pack `name`, in `version` or the newest one.
     pub fn find(&self, name: &str, version: Option<&str>) -> Result<InstalledPack, PackError> {
-        let wanted = |pack: &InstalledPack| {
-            pack.name == name && version.is_none_or(|version| pack.version == version)
-        };
-        let packs = self.list()?.into_iter().filter(wanted);
+        let packs = self.list()?.into_iter().filter(|pack| pack.is(name, version));
         let newest = packs.max_by_key(|pack| semver::Version::parse(&pack.version).ok());
         newest.ok_or_else(|| {
             PackCode::LockfileIncomplete
@@ -193,10 +219,10 @@ impl Library {
         path: &Path,
         verification: &PackVerification,
     ) -> Result<PackReport, PackError> {
-        let checked = report(load::at(path)?, verification)?;
-        let found = load::at(path)?;
-        let signature = found.signature().map(<[u8]>::to_vec);
-        let archive = found.into_archive()?;
+        let checked = report(PackFiles::open(path)?, verification)?;
+        let mut files = PackFiles::open(path)?;
+        let signature = files.signature.take();
+        let archive = files.into_archive()?;
         if verify::integrity(&archive) != checked.integrity {
             return PackCode::IntegrityMismatch.refuse("the pack changed while it was read");
         }
@@ -206,30 +232,26 @@ impl Library {
             resolved: path.display().to_string(),
             integrity: checked.integrity.clone(),
         };
+        let mut locked = self.lock()?;
+        let same = |other: &InstalledPack| other.is(&pack.name, Some(&pack.version));
+        let there = locked.packs.iter().find(|other| same(other));
+        if there.is_some_and(|there| there.integrity != pack.integrity) {
+            return PackCode::IntegrityMismatch.refuse(format!(
+                "another pack {}@{} is installed; remove it first, or give this one another version",
+                pack.name, pack.version
+            ));
+        }
         let target = self.archive(&pack);
-        self.change(|packs| {
-            let same =
-                |other: &&InstalledPack| other.name == pack.name && other.version == pack.version;
-            if let Some(there) = packs.iter().find(same)
-                && there.integrity != pack.integrity
-            {
-                return PackCode::IntegrityMismatch.refuse(format!(
-                    "another pack {}@{} is installed; remove it first, or give this one another \
-                     version",
-                    pack.name, pack.version
-                ));
-            }
-            self.write(&target, &archive)?;
-            let beside = beside(&target);
-            match &signature {
-                Some(signature) => self.write(&beside, signature)?,
-                None => discard(&beside)?,
-            }
-            packs.retain(|other| !same(&other));
-            packs.push(pack.clone());
-            packs.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
-            Ok(())
-        })?;
+        locked.write(&target, &archive)?;
+        let beside = target.with_added_extension("sig");
+        match &signature {
+            Some(signature) => locked.write(&beside, signature)?,
+            None => locked.discard(&beside)?,
+        }
+        locked.packs.retain(|other| !same(other));
+        locked.packs.push(pack);
+        locked.packs.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+        locked.save()?;
         Ok(checked)
     }
 
@@ -239,21 +261,15 @@ impl Library {
         name: &str,
         version: Option<&str>,
     ) -> Result<Vec<InstalledPack>, PackError> {
-        let mut removed = Vec::new();
         self.find(name, version)?;
-        self.change(|packs| {
-            let wanted = |pack: &InstalledPack| {
-                pack.name == name && version.is_none_or(|version| pack.version == version)
-            };
-            removed = packs.iter().filter(|pack| wanted(pack)).cloned().collect();
-            packs.retain(|pack| !wanted(pack));
-            Ok(())
-        })?;
+        let mut locked = self.lock()?;
+        let removed: Vec<_> = locked.packs.extract_if(.., |pack| pack.is(name, version)).collect();
+        locked.save()?;
         // After the lock file was changed: an archive without an entry only wastes space.
         for pack in &removed {
             let archive = self.archive(pack);
-            discard(&beside(&archive))?;
-            discard(&archive)?;
+            locked.discard(&archive.with_added_extension("sig"))?;
+            locked.discard(&archive)?;
         }
         Ok(removed)
     }
@@ -269,44 +285,62 @@ impl Library {
         }
     }
 
-    /// Changes the lock file while holding an exclusive lock.
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Vec<InstalledPack>) -> Result<(), PackError>,
-    ) -> Result<(), PackError> {
+    /// Waits for the exclusive right to change the library.
+    fn lock(&self) -> Result<LockedLibrary<'_>, PackError> {
         std::fs::create_dir_all(&self.dir).map_err(|error| self.failed(&error))?;
-        let guard = std::fs::File::create(self.dir.join(".lock")).map_err(|e| self.failed(&e))?;
-        rustix::fs::flock(&guard, rustix::fs::FlockOperation::LockExclusive)
-            .map_err(|error| self.failed(&error.into()))?;
-        let mut packs = self.list()?;
-        change(&mut packs)?;
-        let lock = LockFile { lockfile_version: 1, packs };
+        let file = std::fs::File::create(self.dir.join(".lock")).map_err(|e| self.failed(&e))?;
+        file.lock().map_err(|error| self.failed(&error))?;
+        Ok(LockedLibrary { packs: self.list()?, library: self, _file: file })
+    }
+
+    fn failed(&self, error: &std::io::Error) -> PackError {
+        let (dir, reason) = (self.dir.display(), io_reason(error.kind()));
+        PackCode::Unreadable.error(format!("{dir} cannot be written: {reason}"))
+    }
+}
+
+// === impl LockedLibrary ===
+
+impl LockedLibrary<'_> {
+    /// Replaces the lock file.
+    fn save(&self) -> Result<(), PackError> {
+        let lock = LockFile { lockfile_version: 1, packs: self.packs.clone() };
         let mut text = serde_json::to_string_pretty(&lock)
             .map_err(|_| PackCode::LockfileIncomplete.error("the lock file cannot be written"))?;
         text.push('\n');
-        self.write(&self.dir.join(LOCK), text.as_bytes())
+        self.write(&self.library.dir.join(LOCK), text.as_bytes())
     }
 
     /// Writes `bytes` to `path` atomically.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PackError> {
-        let mut next = path.as_os_str().to_owned();
-        next.push(".new");
-        let next = PathBuf::from(next);
+        let next = path.with_added_extension("new");
         let written = (|| {
             let mut file = std::fs::File::create(&next)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             std::fs::rename(&next, path)
         })();
-        written.map_err(|error| self.failed(&error))
+        written.map_err(|error| self.library.failed(&error))
     }
 
-    fn failed(&self, error: &std::io::Error) -> PackError {
-        PackCode::Unreadable.error(format!(
-            "{} cannot be written: {}",
-            self.dir.display(),
-            io_reason(error.kind())
-        ))
+    fn discard(&self, path: &Path) -> Result<(), PackError> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                let reason = io_reason(error.kind());
+                PackCode::Unreadable
+                    .refuse(format!("an installed file cannot be removed: {reason}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+// === impl InstalledPack ===
+
+impl InstalledPack {
+    /// Returns whether this is the pack `name`, in `version` if given.
+    fn is(&self, name: &str, version: Option<&str>) -> bool {
+        self.name == name && version.is_none_or(|version| self.version == version)
     }
 }
 
@@ -324,19 +358,5 @@ impl BundledPack {
     fn manifest(&self) -> Result<Manifest, PackError> {
         let file = self.files.iter().find(|(path, _)| *path == MANIFEST);
         Manifest::parse(file.map(|(_, bytes)| *bytes).unwrap_or_default())
-    }
-}
-
-fn beside(archive: &Path) -> PathBuf {
-    let mut path = archive.as_os_str().to_owned();
-    path.push(".sig");
-    path.into()
-}
-
-fn discard(path: &Path) -> Result<(), PackError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => PackCode::Unreadable
-            .refuse(format!("an installed file cannot be removed: {}", io_reason(error.kind()))),
-        _ => Ok(()),
     }
 }

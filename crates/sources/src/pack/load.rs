@@ -1,4 +1,4 @@
-//! Loads a pack whose nodes can be offered, from its description.
+//! Reads, verifies and assembles a pack.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,19 +13,21 @@ use toolcrib_core::{
     names,
     source::{
         DiscoveredTool,
-        pack::{PackGrant, PackLocation, PackSpec, PackVerification},
+        pack::{PackGrant, PackVerification},
     },
 };
 
 use super::{
+    archive,
     error::{PackCode, PackError},
-    files::{self, Files, Opened},
-    library::Library,
+    files::{self, Files},
     manifest::{MANIFEST, Manifest, Node},
     request::Request,
     requirements, verify,
 };
 
+/// Largest size of a compressed archive, in bytes.
+const MAX_ARCHIVE: usize = 64 << 20;
 /// Largest size of one schema, in bytes.
 const MAX_SCHEMA: usize = 1 << 20;
 /// Largest size of a pack's code, in bytes.
@@ -62,109 +64,59 @@ pub(crate) struct PackNode {
     pub(crate) remote_name: String,
 }
 
-/// A hash over the files of a pack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint([u8; 32]);
-
 /// The files of a pack, before or after verification.
-pub(crate) struct Found {
-    opened: Opened,
-    signature: Option<Vec<u8>>,
-    pub(crate) fingerprint: Fingerprint,
+pub(crate) struct PackFiles {
+    pub(super) files: Files,
+    /// The bytes of the archive; `None` for a directory.
+    pub(super) archive: Option<Vec<u8>>,
+    /// The detached signature.
+    pub(super) signature: Option<Vec<u8>>,
 }
 
-/// Checks a description without reading the pack.
-pub(crate) fn check(spec: &PackSpec, library: Option<&Library>) -> Result<(), String> {
-    patterns(&spec.nodes).map_err(|error| error.problem)?;
-    if matches!(spec.location, PackLocation::Installed { .. }) && library.is_none() {
-        return Err("there is no directory of installed packs; name a directory or a .tgz".into());
+// === impl PackFiles ===
+
+impl PackFiles {
+    /// Reads the pack at `path`, a directory or an archive with an optional detached signature.
+    pub(super) fn open(path: &Path) -> Result<Self, PackError> {
+        let metadata =
+            std::fs::metadata(path).map_err(|error| files::unreadable("the pack", &error))?;
+        if metadata.is_dir() {
+            return Ok(Self { files: files::directory(path)?, archive: None, signature: None });
+        }
+        let archive = files::read(path, MAX_ARCHIVE)?;
+        let signature = path.with_added_extension("sig");
+        let signature =
+            signature.exists().then(|| files::read(&signature, MAX_SIGNATURE)).transpose()?;
+        Ok(Self { files: archive::read(&archive)?, archive: Some(archive), signature })
     }
-    Ok(())
-}
 
-/// Reads the files of the pack.
-pub(crate) fn find(spec: &PackSpec, library: Option<&Library>) -> Result<Found, PackError> {
-    match (&spec.location, library) {
-        (PackLocation::Path(path), _) => at(path),
-        (PackLocation::Installed { name, version }, Some(library)) => {
-            let version = version.as_deref();
-            let installed = match (library.find(name, version), library.bundled(name, version)?) {
-                (Ok(installed), _) => installed,
-                (Err(_), Some(files)) => {
-                    return Ok(Found::new(Opened { files, archive: None }, None));
-                }
-                (Err(error), None) => return Err(error),
-            };
-            let found = at(&library.archive(&installed))?;
-            // An installed pack must have the bytes that were installed, even without further
-            // verification settings.
-            let pinned =
-                PackVerification { integrity: Some(installed.integrity), keys: Vec::new() };
-            let manifest = found.manifest()?;
-            verify::verify(&pinned, &found.opened.files, &manifest, found.archive(), None)?;
-            Ok(found)
-        }
-        (PackLocation::Installed { .. }, None) => {
-            PackCode::LockfileIncomplete.refuse("there is no directory of installed packs")
-        }
-    }
-}
-
-/// Reads the pack at `path`, and its detached signature.
-pub(super) fn at(path: &Path) -> Result<Found, PackError> {
-    let opened = files::open(path)?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".sig");
-    let signature = match opened.archive.is_some() {
-        true if Path::new(&beside).exists() => {
-            Some(files::read(Path::new(&beside), MAX_SIGNATURE)?)
-        }
-        _ => None,
-    };
-    Ok(Found::new(opened, signature))
-}
-
-// === impl Found ===
-
-impl Found {
-    fn new(opened: Opened, signature: Option<Vec<u8>>) -> Self {
+    /// Returns a hash over all files and the signature.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        for (path, bytes) in opened.files.iter() {
+        for (path, bytes) in self.files.iter() {
             hash.update((path.len() as u64).to_le_bytes());
             hash.update(path);
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         }
-        hash.update(signature.as_deref().unwrap_or_default());
-        Self { opened, signature, fingerprint: Fingerprint(hash.finalize().into()) }
+        hash.update(self.signature.as_deref().unwrap_or_default());
+        hash.finalize().into()
     }
 
-    pub(super) fn manifest(&self) -> Result<Manifest, PackError> {
-        match self.opened.files.get(MANIFEST) {
-            Some(bytes) => Manifest::parse(bytes),
-            None => PackCode::InvalidManifest.refuse("there is no pack.json at the root"),
-        }
-    }
-
-    pub(super) fn archive(&self) -> Option<&[u8]> {
-        self.opened.archive.as_deref()
-    }
-
-    pub(super) fn signature(&self) -> Option<&[u8]> {
-        self.signature.as_deref()
+    /// Returns the manifest, after the pack was verified.
+    pub(super) fn verified(&self, wanted: &PackVerification) -> Result<Manifest, PackError> {
+        let Some(manifest) = self.files.get(MANIFEST) else {
+            return PackCode::InvalidManifest.refuse("there is no pack.json at the root");
+        };
+        let manifest = Manifest::parse(manifest)?;
+        let (archive, signature) = (self.archive.as_deref(), self.signature.as_deref());
+        verify::verify(wanted, &self.files, &manifest, archive, signature)?;
+        Ok(manifest)
     }
 
     /// Returns the archive of the pack, created on demand for a directory.
     pub(super) fn into_archive(self) -> Result<Vec<u8>, PackError> {
-        match self.opened.archive {
-            Some(archive) => Ok(archive),
-            None => super::archive::write(&self.opened.files),
-        }
-    }
-
-    /// Verifies and assembles the pack.
-    pub(crate) fn load(self, spec: &PackSpec) -> Result<Pack, PackError> {
-        self.assemble(&spec.verify, &spec.nodes, &spec.grants)
+        self.archive.map_or_else(|| archive::write(&self.files), Ok)
     }
 
     /// Verifies and assembles the pack with the given settings.
@@ -174,10 +126,9 @@ impl Found {
         nodes: &[String],
         grants: &BTreeSet<PackGrant>,
     ) -> Result<Pack, PackError> {
-        let files = &self.opened.files;
-        let manifest = self.manifest()?;
+        let files = &self.files;
         // Verified before any other content is trusted.
-        verify::verify(verification, files, &manifest, self.archive(), self.signature())?;
+        let manifest = self.verified(verification)?;
         requirements::check(&manifest, grants)?;
         let artifact = artifact(&manifest, files)?;
         let chosen = patterns(nodes)?;
@@ -251,7 +202,7 @@ fn pack_node(
     artifact: &[u8],
 ) -> Result<PackNode, PackError> {
     let id = node.type_id.as_str();
-    if id.starts_with("workflow.") {
+    if id.split('.').next() == Some("workflow") {
         return PackCode::InvalidManifest
             .refuse("its `typeId` begins with `workflow.`, which is reserved for workflows");
     }
@@ -259,10 +210,6 @@ fn pack_node(
         return PackCode::InvalidManifest.refuse(
             "its name promises to run commands, which only a host extension may do (RFC 0069)",
         );
-    }
-    if id.split('.').next() == Some("workflow") {
-        return PackCode::InvalidManifest
-            .refuse("names under `workflow.` are reserved for workflows");
     }
     let secrets = node.requires_secrets.len() + node.required_credentials.len();
     if secrets > 0 && node.request.is_none() {
@@ -285,9 +232,10 @@ fn pack_node(
         Some(declared) => Some(Request::parse(&manifest.runtime.entry, declared)?),
         None => None,
     };
+    let remote_name = node.mcp.as_ref().and_then(|mcp| mcp.tool_name.clone());
     let raw = json!({
         "pack": manifest.name,
-        "version": manifest.version.to_string(),
+        "version": manifest.version,
         "typeId": id,
         "nodeVersion": node.version,
         "description": node.description,
@@ -296,7 +244,7 @@ fn pack_node(
         "inputSchema": input,
         "outputSchema": output,
         "request": node.request,
-        "remoteName": node.mcp.as_ref().and_then(|mcp| mcp.tool_name.clone()),
+        "remoteName": remote_name,
         "entry": match artifact {
             [] => manifest.runtime.entry.clone(),
             code => verify::integrity(code),
@@ -311,13 +259,12 @@ fn pack_node(
         annotations: None,
         raw,
     };
-    let named = node.mcp.as_ref().and_then(|mcp| mcp.tool_name.clone());
     Ok(PackNode {
         type_id: id.to_owned(),
         tool,
         request,
         wants_credential: secrets > 0,
-        remote_name: named.unwrap_or_else(|| id.to_owned()),
+        remote_name: remote_name.unwrap_or_else(|| id.to_owned()),
     })
 }
 
@@ -334,11 +281,21 @@ fn schema(files: &Files, path: Option<&str>, member: &str) -> Result<Option<Valu
     }
 }
 
-fn patterns(globs: &[String]) -> Result<GlobSet, PackError> {
+pub(super) fn patterns(globs: &[String]) -> Result<GlobSet, PackError> {
     let mut set = GlobSetBuilder::new();
     let invalid = |_| PackCode::InvalidManifest.error("one of `nodes` is not a glob");
     for glob in globs {
         set.add(Glob::new(glob).map_err(invalid)?);
     }
     set.build().map_err(invalid)
+}
+
+/// Runs `work` on a thread that may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, PackError> + Send + 'static,
+) -> Result<T, PackError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => PackCode::Unreadable.refuse("reading the pack was interrupted"),
+    }
 }

@@ -19,29 +19,27 @@ const MAX_NODES: usize = 1_000;
 const SCOPES: [&str; 5] = ["core", "vendor", "community", "private", "local"];
 
 /// A validated manifest.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Manifest {
     pub(crate) name: String,
-    pub(crate) version: semver::Version,
+    /// A semantic version.
+    pub(crate) version: String,
     pub(crate) description: Option<String>,
-    /// Supported range of protocol versions.
-    pub(super) engine: String,
-    pub(super) peers: Vec<Peer>,
+    engines: Engines,
+    #[serde(default)]
+    peer_dependencies: BTreeMap<String, Value>,
+    #[serde(default)]
+    peer_dependencies_meta: BTreeMap<String, PeerMeta>,
     pub(crate) runtime: Runtime,
+    #[serde(default)]
     pub(crate) nodes: Vec<Node>,
-    /// The path of the signature in the pack.
-    pub(super) signature_ref: Option<String>,
-    /// `sha256-…` of files by their paths.
-    pub(super) hashes: BTreeMap<String, String>,
+    signing: Option<Signing>,
     /// RFC 0045: makes the pack a connector. Its actions are nodes of this pack.
     pub(crate) connector: Option<Connector>,
-}
-
-/// A capability that the pack requires of this host.
-#[derive(Debug, Clone)]
-pub(super) struct Peer {
-    pub(super) name: String,
-    pub(super) optional: bool,
+    /// `sha256-…` of files by their paths.
+    #[serde(default, rename = "x-toolcrib-files")]
+    pub(super) hashes: BTreeMap<String, String>,
 }
 
 /// The engine of the nodes.
@@ -58,19 +56,13 @@ pub(crate) struct Runtime {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Node {
     pub(crate) type_id: String,
-    #[serde(default)]
     pub(crate) version: Option<String>,
-    #[serde(default)]
     pub(crate) label: Option<String>,
-    #[serde(default)]
     pub(crate) description: Option<String>,
-    #[serde(default)]
     pub(crate) role: Option<String>,
     #[serde(default)]
     pub(crate) capabilities: Vec<String>,
-    #[serde(default)]
     pub(super) input_schema_ref: Option<String>,
-    #[serde(default)]
     pub(super) output_schema_ref: Option<String>,
     #[serde(default)]
     pub(super) requires: Vec<String>,
@@ -78,10 +70,9 @@ pub(crate) struct Node {
     pub(super) requires_secrets: Vec<Value>,
     #[serde(default)]
     pub(super) required_credentials: Vec<Value>,
-    #[serde(default)]
     pub(super) mcp: Option<McpName>,
     /// The node is this request and has no code.
-    #[serde(default, rename = "x-toolcrib-request")]
+    #[serde(rename = "x-toolcrib-request")]
     pub(crate) request: Option<Value>,
 }
 
@@ -89,7 +80,6 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct McpName {
-    #[serde(default)]
     pub(super) tool_name: Option<String>,
 }
 
@@ -112,7 +102,6 @@ pub(crate) struct Action {
     pub(crate) display_name: String,
     #[serde(default)]
     pub(crate) idempotent: bool,
-    #[serde(default)]
     pub(crate) rate_limit: Option<RateLimit>,
     #[serde(default)]
     pub(crate) paginated: bool,
@@ -126,45 +115,20 @@ pub(crate) struct RateLimit {
     pub(crate) per_seconds: u32,
 }
 
-/// The document before validation.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Typed {
-    name: String,
-    version: String,
-    #[serde(default)]
-    description: Option<String>,
-    engines: Engines,
-    #[serde(default)]
-    peer_dependencies: BTreeMap<String, Value>,
-    #[serde(default)]
-    peer_dependencies_meta: BTreeMap<String, PeerMeta>,
-    runtime: Runtime,
-    #[serde(default)]
-    nodes: Vec<Node>,
-    #[serde(default)]
-    signing: Option<Signing>,
-    #[serde(default)]
-    connector: Option<Connector>,
-    #[serde(default, rename = "x-toolcrib-files")]
-    hashes: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct Engines {
     openwop: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 struct PeerMeta {
     #[serde(default)]
     optional: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Signing {
-    #[serde(default)]
     signature_ref: Option<String>,
 }
 
@@ -181,35 +145,31 @@ impl Manifest {
         if kind.kind.is_some_and(|kind| kind != "node") {
             return PackCode::KindInvalid.refuse("only packs of kind \"node\" have nodes to call");
         }
-        let typed: Typed = serde_json::from_slice(bytes).map_err(|error| broken(&error))?;
-        let Typed { peer_dependencies_meta: meta, .. } = &typed;
-        let peers = typed
-            .peer_dependencies
-            .keys()
-            .map(|name| Peer {
-                name: name.clone(),
-                optional: meta.get(name).is_some_and(|meta| meta.optional),
-            })
-            .collect();
-        check_name(&typed.name)?;
-        let Ok(version) = semver::Version::parse(&typed.version) else {
+        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| broken(&error))?;
+        check_name(&manifest.name)?;
+        if semver::Version::parse(&manifest.version).is_err() {
             return PackCode::InvalidManifest.refuse("`version` is not a semantic version");
-        };
-        let manifest = Self {
-            name: typed.name,
-            version,
-            description: typed.description,
-            engine: typed.engines.openwop,
-            peers,
-            runtime: typed.runtime,
-            nodes: typed.nodes,
-            signature_ref: typed.signing.and_then(|signing| signing.signature_ref),
-            hashes: typed.hashes,
-            connector: typed.connector,
-        };
+        }
         manifest.check_nodes()?;
         manifest.check_actions()?;
         Ok(manifest)
+    }
+
+    /// Returns the supported range of protocol versions.
+    pub(super) fn engine(&self) -> &str {
+        &self.engines.openwop
+    }
+
+    /// Returns the capabilities that the pack requires of this host.
+    pub(super) fn required_peers(&self) -> impl Iterator<Item = &str> {
+        let optional =
+            |name: &str| self.peer_dependencies_meta.get(name).is_some_and(|meta| meta.optional);
+        self.peer_dependencies.keys().map(String::as_str).filter(move |name| !optional(name))
+    }
+
+    /// Returns the path of the signature in the pack.
+    pub(super) fn signature_ref(&self) -> Option<&str> {
+        self.signing.as_ref()?.signature_ref.as_deref()
     }
 
     fn check_nodes(&self) -> Result<(), PackError> {
@@ -257,7 +217,6 @@ impl Manifest {
 
 #[derive(Deserialize)]
 struct Kind {
-    #[serde(default)]
     kind: Option<String>,
 }
 

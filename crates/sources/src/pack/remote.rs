@@ -5,52 +5,34 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use http::{HeaderValue, header};
 use serde_json::{Value, value::RawValue};
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    clock::Clock,
+    call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     id::SourceId,
-    source::{
-        HttpSpec, Source as _, SourceLimits, SourceListener, SourceState, SourceStatus,
-        pack::PackSpec,
-    },
+    source::{HttpSpec, Source as _, SourceListener, SourceState, SourceStatus},
 };
-use toolcrib_tasks::Tasks;
 
 use super::{
     answer,
+    context::PackContext,
     error::{PackCode, PackError},
     load::{Pack, PackNode},
     request::Request,
 };
 use crate::{
-    credential::{Asks, SourceCredential},
-    egress::{Answer, Egress, Endpoint, Outgoing},
-    mcp::{McpSource, Target},
+    context::SourceContext,
+    credential::{self, SourceCredential},
+    egress::{Answer, Egress, Endpoint},
+    error::unavailable,
+    mcp::{HttpTarget, McpSource, Target},
     text::{fit_for_callers, tidy_lines},
 };
 
-/// Largest number of redirects of a request; each target is checked like the first address.
-const HOPS: usize = 5;
 /// Longest error message that is passed on, in bytes.
 const MAX_MESSAGE: usize = 1024;
 /// Bytes that a response may have in addition to its result.
 const ENVELOPE: usize = 64 << 10;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
-/// The environment of remote nodes.
-pub(super) struct RemoteContext<'a> {
-    pub(super) id: &'a SourceId,
-    pub(super) spec: &'a PackSpec,
-    pub(super) egress: &'a Egress,
-    pub(super) limits: &'a SourceLimits,
-    pub(super) clock: &'a Arc<dyn Clock>,
-    pub(super) runtime: &'a tokio::runtime::Handle,
-    pub(super) credential: Option<&'a Arc<SourceCredential>>,
-    pub(super) tasks: &'a Tasks,
-}
 
 /// The client of a remote pack.
 pub(super) struct Remote {
@@ -62,39 +44,24 @@ pub(super) struct Remote {
 }
 
 /// Ignores changed tool lists: the tools are those of the manifest.
-struct Unheard;
+struct IgnoreChanges;
 
-impl SourceListener for Unheard {
+impl SourceListener for IgnoreChanges {
     fn changed(&self, _: &SourceId) {}
 }
 
 // === impl Remote ===
 
 impl Remote {
-    pub(super) fn start(pack: &Pack, around: &RemoteContext<'_>) -> Result<Self, PackError> {
+    pub(super) fn start(
+        pack: &Pack,
+        egress: &Egress,
+        context: &PackContext,
+    ) -> Result<Self, PackError> {
         let wants_mcp = pack.nodes.iter().any(|node| node.request.is_none());
-        let mcp = wants_mcp.then(|| Self::connect(&pack.manifest.runtime.entry, around));
-        let credential = around.credential.cloned();
-        Ok(Self { egress: around.egress.clone(), credential, mcp: mcp.transpose()? })
-    }
-
-    fn connect(entry: &str, around: &RemoteContext<'_>) -> Result<McpSource, PackError> {
-        let spec = HttpSpec {
-            url: entry.to_owned(),
-            headers: BTreeMap::new(),
-            allow: around.spec.allow.clone(),
-        };
-        let endpoint =
-            Endpoint::new(&spec).map_err(|problem| PackCode::InvalidManifest.error(problem))?;
-        Ok(McpSource::start(
-            around.id.clone(),
-            Target::Http { egress: around.egress.clone(), endpoint, credential: None },
-            around.limits.clone(),
-            Arc::new(Unheard),
-            Arc::clone(around.clock),
-            around.runtime,
-            around.tasks,
-        ))
+        let mcp = wants_mcp.then(|| connect(&pack.manifest.runtime.entry, egress, context));
+        let credential = context.credential.clone();
+        Ok(Self { egress: egress.clone(), credential, mcp: mcp.transpose()? })
     }
 
     /// Returns the status of the server unless it is ready.
@@ -118,10 +85,7 @@ impl Remote {
         match (&node.request, &self.mcp) {
             (Some(request), _) => self.send(request, permit, call).await,
             (None, Some(mcp)) => mcp.call_as(&node.remote_name, permit, call.clone()).await,
-            (None, None) => {
-                let detail = "this node has no runtime";
-                Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail))
-            }
+            (None, None) => Err(unavailable("this node has no runtime")),
         }
     }
 
@@ -131,39 +95,34 @@ impl Remote {
         permit: &Permit,
         call: &Invocation,
     ) -> Result<Outcome, UpstreamError> {
-        let filled = match request.fill(&call.arguments) {
-            Ok(filled) => filled,
+        let mut outgoing = match request.fill(&call.arguments) {
+            Ok(outgoing) => outgoing,
             Err(problem) => {
                 return Ok(Outcome::text(&format!("{problem}; nothing was sent"), true));
             }
         };
-        let mut outgoing = Outgoing::new(filled.method, filled.url);
-        outgoing.hops = HOPS;
-        outgoing.headers.insert(header::ACCEPT, JSON);
-        if let Some(body) = filled.body {
-            outgoing.headers.insert(header::CONTENT_TYPE, JSON);
-            outgoing.body = Some(body.into());
-        }
-        let Some(credential) = &self.credential else {
-            return self.exchange(request, outgoing, call).await;
-        };
         let echoes =
-            credential.authorize(Asks::Caller(permit), &mut outgoing, &call.egress).await?;
-        match self.exchange(request, outgoing, call).await {
-            Ok(outcome) => Ok(echoes.outcome(outcome)),
-            Err(error) => Err(echoes.error(error)),
-        }
+            SourceCredential::attach(self.credential.as_ref(), permit, &mut outgoing, call).await?;
+        let answer = async {
+            let answer = self.egress.send(outgoing, &call.egress).await?;
+            read(request, answer, call.max_result_bytes).await
+        };
+        credential::clean(&echoes, answer.await)
     }
+}
 
-    async fn exchange(
-        &self,
-        request: &Request,
-        outgoing: Outgoing,
-        call: &Invocation,
-    ) -> Result<Outcome, UpstreamError> {
-        let answered = self.egress.send(outgoing, &call.egress).await?;
-        read(request, answered, call.max_result_bytes).await
-    }
+/// Starts the client of the MCP server at `entry`.
+fn connect(entry: &str, egress: &Egress, context: &PackContext) -> Result<McpSource, PackError> {
+    let spec = HttpSpec {
+        url: entry.to_owned(),
+        headers: BTreeMap::new(),
+        allow: context.spec.allow.clone(),
+    };
+    let endpoint =
+        Endpoint::new(&spec).map_err(|problem| PackCode::InvalidManifest.error(problem))?;
+    let target = HttpTarget { egress: egress.clone(), endpoint, credential: None };
+    let listener = Arc::new(IgnoreChanges);
+    Ok(McpSource::start(SourceContext { listener, ..context.source.clone() }, Target::Http(target)))
 }
 
 async fn read(request: &Request, answer: Answer, max: usize) -> Result<Outcome, UpstreamError> {

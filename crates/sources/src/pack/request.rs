@@ -5,50 +5,34 @@
 
 use std::collections::BTreeMap;
 
-use http::Method;
+use http::{HeaderValue, Method, header};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::error::{PackCode, PackError};
+use crate::egress::{MAX_HOPS, Outgoing};
+
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A request template with placeholders for arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     method: Method,
     base: Url,
-    path: Vec<Piece>,
-    query: Vec<(String, Piece)>,
-    body: Option<Value>,
-    /// JSON pointer to the result in the response (RFC 6901).
-    result: String,
+    template: RequestDeclaration,
 }
 
-/// A fixed text, or the argument in its place.
-#[derive(Debug, Clone, PartialEq)]
-enum Piece {
-    Fixed(String),
-    Argument(String),
-}
-
-/// A request with its arguments filled in.
-#[derive(Debug, PartialEq)]
-pub(super) struct Filled {
-    pub(super) method: Method,
-    pub(super) url: Url,
-    pub(super) body: Option<Vec<u8>>,
-}
-
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Declared {
-    #[serde(default)]
+struct RequestDeclaration {
     method: Option<String>,
     path: String,
     #[serde(default)]
     query: BTreeMap<String, String>,
-    #[serde(default)]
     body: Option<Value>,
+    /// JSON pointer to the result in the response (RFC 6901).
     #[serde(default)]
     result: String,
 }
@@ -61,102 +45,84 @@ impl Request {
         let invalid = |problem: &str| {
             PackCode::InvalidManifest.error(format!("`x-toolcrib-request`: {problem}"))
         };
-        let declared: Declared = serde_json::from_value(declared.clone()).map_err(|_| {
-            invalid("expected `path`, optionally `method`, `query`, `body` and `result`")
-        })?;
+        let declared: RequestDeclaration =
+            serde_json::from_value(declared.clone()).map_err(|_| {
+                invalid("expected `path`, optionally `method`, `query`, `body` and `result`")
+            })?;
         let base = Url::parse(entry).map_err(|_| invalid("`runtime.entry` is not an address"))?;
-        let method = match declared.method.as_deref().unwrap_or("GET") {
-            "GET" => Method::GET,
-            "POST" => Method::POST,
-            "PUT" => Method::PUT,
-            "PATCH" => Method::PATCH,
-            "DELETE" => Method::DELETE,
-            _ => return Err(invalid("`method` must be GET, POST, PUT, PATCH or DELETE")),
-        };
-        let Some(path) = declared.path.strip_prefix('/') else {
+        let method = declared.method.as_deref().unwrap_or("GET");
+        if !METHODS.contains(&method) {
+            return Err(invalid("`method` must be GET, POST, PUT, PATCH or DELETE"));
+        }
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
+        if !declared.path.starts_with('/') {
             return Err(invalid("`path` must begin with /"));
-        };
+        }
         if !declared.result.is_empty() && !declared.result.starts_with('/') {
             return Err(invalid("`result` must be a JSON pointer"));
         }
         if declared.body.is_some() && method == Method::GET {
             return Err(invalid("a GET has no `body`"));
         }
-        Ok(Self {
-            method,
-            base,
-            path: path.split('/').map(Piece::parse).collect(),
-            query: declared.query.iter().map(|(k, v)| (k.clone(), Piece::parse(v))).collect(),
-            body: declared.body,
-            result: declared.result,
-        })
+        Ok(Self { method, base, template: declared })
     }
 
     /// Fills in `arguments`. The error names the argument that does not fit.
-    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Filled, String> {
+    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Outgoing, String> {
         let mut url = self.base.clone();
         {
             let Ok(mut segments) = url.path_segments_mut() else {
                 return Err("the request has an address without a path".to_owned());
             };
             segments.pop_if_empty();
-            for piece in &self.path {
-                match piece {
-                    Piece::Fixed(text) => {
-                        segments.push(text);
-                    }
-                    Piece::Argument(name) => {
-                        let text = text(arguments, name)?
-                            .ok_or_else(|| format!("the argument `{name}` is missing"))?;
-                        // Dot segments would be removed by URL normalization, and an empty one is
-                        // no segment.
-                        if matches!(text.as_str(), "" | "." | "..") {
-                            return Err(format!(
-                                "the argument `{name}` must not be empty, `.` or `..` in a path"
-                            ));
-                        }
-                        segments.push(&text);
-                    }
+            for piece in self.template.path.split('/').skip(1) {
+                let Some(name) = placeholder(piece) else {
+                    segments.push(piece);
+                    continue;
+                };
+                let text = text(arguments, name)?
+                    .ok_or_else(|| format!("the argument `{name}` is missing"))?;
+                // Dot segments would be removed by URL normalization, and an empty one is no
+                // segment.
+                if matches!(text.as_str(), "" | "." | "..") {
+                    return Err(format!(
+                        "the argument `{name}` must not be empty, `.` or `..` in a path"
+                    ));
                 }
+                segments.push(&text);
             }
         }
-        for (key, piece) in &self.query {
-            let value = match piece {
-                Piece::Fixed(value) => Some(value.clone()),
-                Piece::Argument(name) => text(arguments, name)?,
+        for (key, piece) in &self.template.query {
+            let value = match placeholder(piece) {
+                None => Some(piece.clone()),
+                Some(name) => text(arguments, name)?,
             };
             if let Some(value) = value {
                 url.query_pairs_mut().append_pair(key, &value);
             }
         }
-        let body = self.body.as_ref().and_then(|body| filled(body, arguments));
-        let body = body.map(|body| body.to_string().into_bytes());
-        Ok(Filled { method: self.method.clone(), url, body })
+        let mut request = Outgoing::new(self.method.clone(), url);
+        request.hops = MAX_HOPS;
+        request.headers.insert(header::ACCEPT, JSON);
+        if let Some(body) = self.template.body.as_ref().and_then(|body| filled(body, arguments)) {
+            request.headers.insert(header::CONTENT_TYPE, JSON);
+            request.body = Some(body.to_string().into());
+        }
+        Ok(request)
     }
 
     /// Returns whether the whole response is the result.
     pub(super) fn takes_all(&self) -> bool {
-        self.result.is_empty()
+        self.template.result.is_empty()
     }
 
     /// Returns the result in a response.
     pub(super) fn result<'a>(&self, answer: &'a Value) -> Option<&'a Value> {
-        answer.pointer(&self.result)
+        answer.pointer(&self.template.result)
     }
 }
 
-// === impl Piece ===
-
-impl Piece {
-    /// Parses `{name}` as an argument and any other text as itself.
-    fn parse(text: &str) -> Self {
-        match placeholder(text) {
-            Some(name) => Self::Argument(name.to_owned()),
-            None => Self::Fixed(text.to_owned()),
-        }
-    }
-}
-
+/// Returns the name in `{name}`; any other text stands for itself.
 fn placeholder(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
@@ -199,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn fill(arguments: Value) -> Result<Filled, String> {
+    fn fill(arguments: Value) -> Result<Outgoing, String> {
         let declared = json!({
             "method": "POST", "path": "/users/{id}/notes", "query": { "q": "{q}", "v": "1" },
             "body": { "text": "{text}", "tags": ["{tag}", "fixed"], "n": { "deep": "{n}" } },

@@ -13,21 +13,18 @@ use super::{
 const PROTOCOL_MAJOR: u64 = 1;
 /// Capability families that the discovery document advertises.
 const ADVERTISED: [&str; 2] = ["toolCatalog", "toolHooks"];
-/// Engines that this host can run.
-#[cfg(feature = "wasm")]
-const LANGUAGES: &[&str] = &["wasm", "wasm-component", "remote"];
-#[cfg(not(feature = "wasm"))]
-const LANGUAGES: &[&str] = &["remote"];
+/// Engines of packs.
+const LANGUAGES: [&str; 3] = ["wasm", "wasm-component", "remote"];
 
 /// Checks the requirements of the whole pack.
 pub(super) fn check(manifest: &Manifest, grants: &BTreeSet<PackGrant>) -> Result<(), PackError> {
-    if !admits_major(&manifest.engine) {
+    if !admits_major(manifest.engine()) {
         return PackCode::EngineUnsupported.refuse(format!(
             "`engines.openwop` admits no version {PROTOCOL_MAJOR} of the protocol"
         ));
     }
-    for peer in manifest.peers.iter().filter(|peer| !peer.optional) {
-        let family = peer.name.strip_prefix("host.").unwrap_or(&peer.name);
+    for peer in manifest.required_peers() {
+        let family = peer.strip_prefix("host.").unwrap_or(peer);
         if !ADVERTISED.contains(&family) {
             return PackCode::PeerMissing.refuse(format!(
                 "`peerDependencies` requires a capability that this host does not have; it has {}",
@@ -35,11 +32,15 @@ pub(super) fn check(manifest: &Manifest, grants: &BTreeSet<PackGrant>) -> Result
             ));
         }
     }
-    if !LANGUAGES.contains(&manifest.runtime.language.as_str()) {
+    let language = manifest.runtime.language.as_str();
+    if !LANGUAGES.contains(&language) {
         return PackCode::UnsupportedRuntime
             .refuse(format!("`runtime.language` must be one of {}", LANGUAGES.join(", ")));
     }
-    if manifest.runtime.language == "remote" && !grants.contains(&PackGrant::Http) {
+    if !cfg!(feature = "wasm") && language != "remote" {
+        return no_engine();
+    }
+    if language == "remote" && !grants.contains(&PackGrant::Http) {
         return unmet(PackGrant::Http, "the nodes are requests to a server");
     }
     needs(&manifest.runtime.requires, grants)
@@ -66,6 +67,12 @@ pub(super) fn needs(required: &[String], grants: &BTreeSet<PackGrant>) -> Result
         }
     }
     Ok(())
+}
+
+/// Fails in a build without the feature `wasm`.
+pub(super) fn no_engine<T>() -> Result<T, PackError> {
+    PackCode::UnsupportedRuntime
+        .refuse("this build of toolcrib has no WebAssembly engine; build with `--features wasm`")
 }
 
 /// Fails because of a requirement that is available but was not granted.

@@ -7,130 +7,86 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    clock::Clock,
+    call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
-    source::{
-        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus,
-        pack::{PackOffer, PackSpec},
-    },
+    source::{Discovered, Source, SourceState, SourceStatus, pack::PackOffer},
 };
-use toolcrib_tasks::{Policy, TaskName, Tasks};
+use toolcrib_tasks::Policy;
 
 use super::{
     actions,
+    context::PackContext,
+    engine::Engine,
     error::{PackCode, PackError},
-    library::Library,
-    load::{self, Fingerprint, Pack},
-    remote::{Remote, RemoteContext},
+    library::{self, Library},
+    load::{Pack, blocking},
 };
-use crate::{SUPERVISOR, credential::SourceCredential, egress::Egress, status::StatusBoard};
-
-/// The environment of a pack source.
-pub(crate) struct PackContext {
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) listener: Arc<dyn SourceListener>,
-    pub(crate) library: Option<Library>,
-    pub(crate) runtime: tokio::runtime::Handle,
-    /// The HTTP client, when `http` is granted.
-    pub(crate) egress: Option<Egress>,
-    /// The credential for requests that the manifest declares.
-    pub(crate) credential: Option<Arc<SourceCredential>>,
-    pub(crate) tasks: Tasks,
-}
+use crate::{calls::Calls, error::unavailable, status::StatusBoard};
 
 /// A node pack.
 pub(crate) struct PackSource {
     shared: Arc<Shared>,
+    /// Closes the source when it is dropped.
+    _close: DropGuard,
 }
 
 struct Shared {
-    id: SourceId,
-    spec: PackSpec,
+    context: Arc<PackContext>,
     library: Option<Library>,
-    clock: Arc<dyn Clock>,
     status: StatusBoard,
-    loaded: RwLock<Option<Arc<Loaded>>>,
+    loaded: RwLock<Option<Arc<LoadedPack>>>,
     /// Held during a load, so that loads do not overlap.
     loading: tokio::sync::Mutex<()>,
-    slots: Semaphore,
-    stop: CancellationToken,
-    limits: SourceLimits,
-    runtime: tokio::runtime::Handle,
-    egress: Option<Egress>,
-    credential: Option<Arc<SourceCredential>>,
-    tasks: Tasks,
+    calls: Calls,
 }
 
-/// A loaded pack, ready for calls.
-struct Loaded {
-    fingerprint: Fingerprint,
+/// A pack that is ready for calls.
+struct LoadedPack {
+    fingerprint: [u8; 32],
     pack: Pack,
-    runner: Runner,
-}
-
-/// The engine of the nodes.
-enum Runner {
-    #[cfg(feature = "wasm")]
-    Code(super::wasm::Program),
-    Remote(Remote),
-    Nothing,
+    engine: Engine,
 }
 
 // === impl PackSource ===
 
 impl PackSource {
     /// Starts a source that loads its pack in a spawned task.
-    pub(crate) fn start(
-        id: SourceId,
-        spec: PackSpec,
-        limits: SourceLimits,
-        around: PackContext,
-    ) -> Self {
-        let PackContext { clock, listener, library, runtime, egress, credential, tasks } = around;
+    pub(crate) fn start(context: PackContext, library: Option<Library>) -> Self {
+        let source = context.source.clone();
         let shared = Arc::new(Shared {
-            id,
-            spec,
+            context: Arc::new(context),
             library,
-            status: StatusBoard::new(Arc::clone(&clock)),
-            clock,
+            status: StatusBoard::new(source.clock.clone()),
             loaded: RwLock::new(None),
             loading: tokio::sync::Mutex::new(()),
-            slots: Semaphore::new(limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS)),
-            stop: CancellationToken::new(),
-            limits,
-            runtime: runtime.clone(),
-            egress,
-            credential,
-            tasks: tasks.clone(),
+            calls: Calls::new(&source.limits),
         });
-        let loading = Arc::clone(&shared);
-        let name = TaskName::of(SUPERVISOR, shared.id.as_str());
-        tasks.spawn(name, Policy::UntilDone, shared.stop.clone(), move || {
-            let (loading, listener) = (Arc::clone(&loading), Arc::clone(&listener));
+        let (loading, closed) = (Arc::clone(&shared), shared.calls.closed.clone());
+        source.tasks.spawn(source.task_name(), Policy::UntilDone, closed, move || {
+            let loading = Arc::clone(&loading);
             async move {
                 if loading.load().await.is_ok() {
-                    listener.changed(&loading.id);
+                    loading.context.source.changed();
                 }
             }
         });
-        Self { shared }
+        let _close = shared.calls.closed.clone().drop_guard();
+        Self { shared, _close }
     }
 }
 
 #[async_trait]
 impl Source for PackSource {
     fn id(&self) -> &SourceId {
-        &self.shared.id
+        &self.shared.context.source.id
     }
 
     fn kind(&self) -> SourceKind {
-        match self.shared.spec.offers {
+        match self.shared.context.spec.offers {
             PackOffer::Nodes => SourceKind::NodePack,
             PackOffer::Actions => SourceKind::Connector,
         }
@@ -138,15 +94,11 @@ impl Source for PackSource {
 
     /// Reloads the pack when its files have changed.
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        if self.shared.stop.is_cancelled() {
-            return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is closed"));
-        }
-        let loaded = self.shared.load().await.map_err(|error| {
-            UpstreamError::new(UpstreamErrorKind::Unavailable, error.to_string())
-        })?;
+        self.shared.calls.check_open()?;
+        let loaded = self.shared.load().await.map_err(|error| unavailable(error.to_string()))?;
         let Pack { manifest, nodes, problems, rates, .. } = &loaded.pack;
         Ok(Discovered {
-            version: Some(manifest.version.to_string()),
+            version: Some(manifest.version.clone()),
             tools: nodes.iter().map(|node| node.tool.clone()).collect(),
             problems: problems.clone(),
             rates: rates.clone(),
@@ -154,43 +106,23 @@ impl Source for PackSource {
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        let closed = |kind| Err(UpstreamError::new(kind, "the source is closed"));
-        if self.shared.stop.is_cancelled() {
-            return closed(UpstreamErrorKind::Unavailable);
-        }
-        tokio::select! {
-            biased;
-            outcome = self.shared.call(permit, &call) => outcome,
-            () = self.shared.stop.cancelled() => closed(UpstreamErrorKind::Died),
-        }
+        self.shared.calls.run(self.shared.call(permit, &call)).await
     }
 
     fn status(&self) -> SourceStatus {
         let own = self.shared.status.get();
         let loaded = self.shared.loaded.read().clone();
-        match loaded.as_deref() {
-            Some(Loaded { runner: Runner::Remote(remote), .. })
-                if own.state == SourceState::Ready =>
-            {
-                remote.trouble().unwrap_or(own)
-            }
-            _ => own,
-        }
+        let trouble = loaded.filter(|_| own.state == SourceState::Ready);
+        trouble.and_then(|loaded| loaded.engine.remote()?.trouble()).unwrap_or(own)
     }
 
     async fn close(&self) {
-        self.shared.stop.cancel();
+        self.shared.calls.closed.cancel();
         let loaded = self.shared.loaded.read().clone();
-        if let Some(Loaded { runner: Runner::Remote(remote), .. }) = loaded.as_deref() {
+        if let Some(remote) = loaded.as_ref().and_then(|loaded| loaded.engine.remote()) {
             remote.close().await;
         }
         self.shared.status.set(SourceState::Stopped, "");
-    }
-}
-
-impl Drop for PackSource {
-    fn drop(&mut self) {
-        self.shared.stop.cancel();
     }
 }
 
@@ -199,134 +131,65 @@ impl Drop for PackSource {
 impl Shared {
     /// Loads the current files of the pack. A failure appears in the status, and a previously
     /// loaded pack stays in use.
-    async fn load(&self) -> Result<Arc<Loaded>, PackError> {
+    async fn load(&self) -> Result<Arc<LoadedPack>, PackError> {
         let _alone = self.loading.lock().await;
         let before = self.loaded.read().clone();
-        match self.load_if_changed(before.as_ref()).await {
+        let loaded = self.load_if_changed(before).await;
+        let (state, detail) = match &loaded {
             Ok(loaded) => {
-                *self.loaded.write() = Some(Arc::clone(&loaded));
-                if !self.stop.is_cancelled() {
-                    self.status.set(SourceState::Ready, "");
-                }
-                Ok(loaded)
+                *self.loaded.write() = Some(Arc::clone(loaded));
+                (SourceState::Ready, String::new())
             }
             Err(error) => {
-                tracing::warn!(source = %self.id, %error, "the pack cannot be used");
-                if !self.stop.is_cancelled() {
-                    self.status.set(SourceState::Degraded, &error.to_string());
-                }
-                Err(error)
+                tracing::warn!(source = %self.context.source.id, %error, "the pack cannot be used");
+                (SourceState::Degraded, error.to_string())
             }
+        };
+        if !self.calls.closed.is_cancelled() {
+            self.status.set(state, &detail);
         }
+        loaded
     }
 
     async fn load_if_changed(
         &self,
-        before: Option<&Arc<Loaded>>,
-    ) -> Result<Arc<Loaded>, PackError> {
-        let (spec, library) = (self.spec.clone(), self.library.clone());
-        let known = before.map(|loaded| loaded.fingerprint);
-        let found = blocking(move || {
-            let found = load::find(&spec, library.as_ref())?;
-            let fingerprint = found.fingerprint;
-            match known == Some(fingerprint) {
-                true => Ok(None),
-                false => found.load(&spec).map(|pack| Some((fingerprint, pack))),
-            }
-        })
-        .await?;
-        match (found, before) {
-            (None, Some(before)) => Ok(Arc::clone(before)),
-            (None, None) => PackCode::Unreadable.refuse("the pack was not read"),
-            (Some((fingerprint, pack)), _) => {
-                let (mut pack, runner) = self.runner(pack).await?;
-                if self.spec.offers == PackOffer::Actions {
-                    actions::offer(&mut pack, self.credential.is_some())?;
-                }
-                Ok(Arc::new(Loaded { fingerprint, pack, runner }))
-            }
-        }
-    }
-
-    async fn runner(&self, mut pack: Pack) -> Result<(Pack, Runner), PackError> {
-        if self.credential.is_some()
-            && pack.manifest.nodes.iter().all(|node| node.request.is_none())
-        {
+        before: Option<Arc<LoadedPack>>,
+    ) -> Result<Arc<LoadedPack>, PackError> {
+        let (context, library) = (Arc::clone(&self.context), self.library.clone());
+        let known = before.as_ref().map(|before| before.fingerprint);
+        let read = blocking(move || {
+            let spec = &context.spec;
+            let files = library::find(spec, library.as_ref())?;
+            let fingerprint = files.fingerprint();
+            let assemble = || files.assemble(&spec.verify, &spec.nodes, &spec.grants);
+            let pack = (known != Some(fingerprint)).then(assemble).transpose()?;
+            Ok((pack, fingerprint))
+        });
+        let (mut pack, fingerprint) = match (read.await?, before) {
+            ((Some(pack), fingerprint), _) => (pack, fingerprint),
+            ((None, _), Some(before)) => return Ok(before),
+            ((None, _), None) => return PackCode::Unreadable.refuse("the pack was not read"),
+        };
+        if self.context.credential.is_none() {
+            pack.drop_unauthorized();
+        } else if pack.manifest.nodes.iter().all(|node| node.request.is_none()) {
             return PackCode::RequirementUnmet
                 .refuse("`credential` is for nodes that are requests, and this pack has none");
         }
-        if self.credential.is_none() {
-            pack.drop_unauthorized();
+        let engine = Engine::start(&mut pack, &self.context).await?;
+        if self.context.spec.offers == PackOffer::Actions {
+            actions::offer(&mut pack, self.context.credential.is_some())?;
         }
-        match (pack.manifest.runtime.language.as_str(), &self.egress) {
-            ("remote", Some(egress)) => {
-                let around = RemoteContext {
-                    id: &self.id,
-                    spec: &self.spec,
-                    egress,
-                    limits: &self.limits,
-                    clock: &self.clock,
-                    runtime: &self.runtime,
-                    credential: self.credential.as_ref(),
-                    tasks: &self.tasks,
-                };
-                let remote = Remote::start(&pack, &around)?;
-                Ok((pack, Runner::Remote(remote)))
-            }
-            ("remote", None) => Ok((pack, Runner::Nothing)),
-            _ => self.code(pack).await,
-        }
-    }
-
-    #[cfg(feature = "wasm")]
-    async fn code(&self, pack: Pack) -> Result<(Pack, Runner), PackError> {
-        let host = super::wasm::Host {
-            source: self.id.clone(),
-            clock: Arc::clone(&self.clock),
-            grants: self.spec.grants.clone(),
-            memory: self.spec.memory,
-            web: self
-                .egress
-                .clone()
-                .map(|egress| super::wasm::Web { egress, runtime: self.runtime.clone() }),
-        };
-        let patience = self.limits.connect_timeout;
-        let (pack, program) = super::wasm::Program::load(pack, host, patience).await?;
-        Ok((pack, Runner::Code(program)))
-    }
-
-    #[cfg(not(feature = "wasm"))]
-    async fn code(&self, pack: Pack) -> Result<(Pack, Runner), PackError> {
-        Ok((pack, Runner::Nothing))
+        Ok(Arc::new(LoadedPack { fingerprint, pack, engine }))
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let unavailable = |why| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
-        let slot =
-            self.slots.acquire().await.map_err(|_| unavailable("the source accepts no calls"))?;
+        let _slot = self.calls.slot().await?;
         let loaded = self.loaded.read().clone();
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
-        let node = permit.entry().upstream_name.as_str();
-        let Some(known) = loaded.pack.nodes.iter().find(|known| known.tool.name == node) else {
-            return Err(unavailable("the pack no longer has this node"));
-        };
-        let outcome = match &loaded.runner {
-            #[cfg(feature = "wasm")]
-            Runner::Code(program) => program.call(&known.type_id, permit, call).await,
-            Runner::Remote(remote) => remote.call(known, permit, call).await,
-            Runner::Nothing => Err(unavailable("this node has no runtime")),
-        };
-        drop(slot);
-        outcome
-    }
-}
-
-/// Runs `work` on a thread that may block.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, PackError> + Send + 'static,
-) -> Result<T, PackError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(_) => PackCode::Unreadable.refuse("reading the pack was interrupted"),
+        let name = permit.entry().upstream_name.as_str();
+        let node = loaded.pack.nodes.iter().find(|node| node.tool.name == name);
+        let node = node.ok_or_else(|| unavailable("the pack no longer has this node"))?;
+        loaded.engine.call(node, permit, call).await
     }
 }

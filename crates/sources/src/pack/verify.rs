@@ -6,8 +6,6 @@
 //!
 //! Invariant (I-42): only the operator's keys are trusted; a key inside a pack proves nothing.
 
-use std::collections::BTreeMap;
-
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
@@ -58,34 +56,26 @@ pub(super) fn verify(
 /// Verifies the embedded signature.
 fn signed_inside(keys: &[[u8; 32]], files: &Files, manifest: &Manifest) -> Result<(), PackError> {
     let invalid = |problem: &str| PackCode::SignatureInvalid.refuse(problem);
-    let Some(path) = &manifest.signature_ref else {
+    let Some(path) = manifest.signature_ref() else {
         return invalid("the pack is not signed, but `trusted_keys` requires it");
     };
     let Some(signature) = files.get(path) else {
         return invalid("the file that `signing.signatureRef` names is not in the pack");
     };
     signed(keys, files.get(MANIFEST).unwrap_or_default(), signature)?;
-    check_hashes(&manifest.hashes, files, path)
-}
-
-fn check_hashes(
-    hashes: &BTreeMap<String, String>,
-    files: &Files,
-    signature: &str,
-) -> Result<(), PackError> {
-    let signature = signature.strip_prefix("./").unwrap_or(signature);
-    for (path, bytes) in files.iter() {
-        if path == MANIFEST || path == signature {
-            continue;
-        }
-        if hashes.get(path) != Some(&integrity(bytes)) {
-            return PackCode::SignatureInvalid.refuse(
-                "the signature covers pack.json only, and `x-toolcrib-files` there does not hold \
-                 the hash of every other file as it is",
-            );
-        }
+    let signature_path = path.strip_prefix("./").unwrap_or(path);
+    let covered = |path: &str, bytes: &[u8]| {
+        path == MANIFEST
+            || path == signature_path
+            || manifest.hashes.get(path) == Some(&integrity(bytes))
+    };
+    match files.iter().all(|(path, bytes)| covered(path, bytes)) {
+        true => Ok(()),
+        false => invalid(
+            "the signature covers pack.json only, and `x-toolcrib-files` there does not hold the \
+             hash of every other file as it is",
+        ),
     }
-    Ok(())
 }
 
 /// Fails unless `signature` (64 bytes, or their base64) is a signature of `bytes` by one of `keys`.

@@ -12,50 +12,32 @@ mod machine;
 mod module;
 mod web;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::json;
 use toolcrib_core::{
-    authorize::Permit,
-    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    clock::Clock,
+    call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     egress::EgressTrail,
-    id::SourceId,
-    source::pack::PackGrant,
 };
 
-pub(super) use self::web::Web;
 use self::{
     component::Component,
-    host::{Breach, State},
-    machine::{Compiled, Machine},
-    module::Module,
+    host::{CallFailure, LimitBreach, State},
+    machine::{CompiledCode, Machine},
+    module::{ABI_VERSION, Module},
 };
 use super::{
-    answer,
+    context::PackContext,
     error::{PackCode, PackError},
-    load::Pack,
+    load::{Pack, blocking},
 };
-
-/// The ABI version of this host (RFC 0008).
-const ABI_VERSION: i32 = 1;
-
-/// The permissions and limits of a program.
-#[derive(Clone)]
-pub(super) struct Host {
-    pub(super) source: SourceId,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) grants: BTreeSet<PackGrant>,
-    /// Limit of linear memory, in bytes.
-    pub(super) memory: usize,
-    /// The HTTP client, when `http` is granted.
-    pub(super) web: Option<Web>,
-}
+use crate::error::{protocol, timeout, too_large};
 
 /// The compiled code of a pack.
 pub(super) struct Program {
     machine: &'static Machine,
-    host: Host,
+    context: Arc<PackContext>,
     code: Arc<Code>,
 }
 
@@ -64,25 +46,15 @@ enum Code {
     Component(Component),
 }
 
-/// Why a call failed.
-enum Stopped {
-    /// The code trapped.
-    Trap(wasmtime::Error, Option<Breach>),
-    /// The code returned invalid output.
-    Garbage(&'static str),
-    /// The output was too large; the field is its size in bytes.
-    TooLarge(usize),
-}
-
-/// Checks that `artifact` is valid code of `language`, without running it.
-pub(super) fn check(language: &str, artifact: &[u8]) -> Result<(), PackError> {
-    match language {
-        "wasm" | "wasm-component" => compile(Machine::get()?, language, artifact).map(drop),
-        _ => Ok(()),
+/// Checks that the code of `pack` is valid for its language, without running it.
+pub(super) fn check(pack: &Pack) -> Result<(), PackError> {
+    match pack.manifest.runtime.language.as_str() {
+        "remote" => Ok(()),
+        language => compile(Machine::get()?, language, &pack.artifact).map(drop),
     }
 }
 
-fn compile(machine: &Machine, language: &str, artifact: &[u8]) -> Result<Compiled, PackError> {
+fn compile(machine: &Machine, language: &str, artifact: &[u8]) -> Result<CompiledCode, PackError> {
     machine.compile(artifact, language == "wasm-component").map_err(|error| {
         tracing::debug!(%error, "code of a pack does not compile");
         PackCode::InvalidManifest
@@ -93,56 +65,51 @@ fn compile(machine: &Machine, language: &str, artifact: &[u8]) -> Result<Compile
 // === impl Program ===
 
 impl Program {
-    /// Compiles the code of `pack`, and lists the nodes of a module. Returns the pack without its
-    /// code.
+    /// Compiles the code of `pack`, and lists the nodes of a module. Takes the code out of the pack.
     pub(super) async fn load(
-        mut pack: Pack,
-        host: Host,
-        patience: Duration,
-    ) -> Result<(Pack, Self), PackError> {
+        pack: &mut Pack,
+        context: &Arc<PackContext>,
+    ) -> Result<Self, PackError> {
         let machine = Machine::get()?;
         let artifact = std::mem::take(&mut pack.artifact);
         let language = pack.manifest.runtime.language.clone();
-        let compiled =
-            super::source::blocking(move || compile(machine, &language, &artifact)).await?;
+        let compiled = blocking(move || compile(machine, &language, &artifact)).await?;
+        let grants = &context.spec.grants;
         let code = match compiled {
-            Compiled::Component(component) => {
-                Code::Component(Component::new(&machine.engine, &component, &host.grants)?)
+            CompiledCode::Component(component) => {
+                Code::Component(Component::new(&machine.engine, &component, grants)?)
             }
-            Compiled::Module(module) => {
-                let module = Module::new(&machine.engine, &module, &host.grants)?;
-                Code::Module(Self::nodes(machine, module, &host, &mut pack, patience).await?)
+            CompiledCode::Module(module) => {
+                let module = Module::new(&machine.engine, &module, grants)?;
+                Code::Module(Self::list_nodes(machine, module, context, pack).await?)
             }
         };
-        Ok((pack, Self { machine, host, code: Arc::new(code) }))
+        Ok(Self { machine, context: Arc::clone(context), code: Arc::new(code) })
     }
 
     /// Lists the nodes of the module, and leaves out nodes of the pack that it does not have.
-    async fn nodes(
+    async fn list_nodes(
         machine: &'static Machine,
         module: Module,
-        host: &Host,
+        context: &Arc<PackContext>,
         pack: &mut Pack,
-        patience: Duration,
     ) -> Result<Module, PackError> {
-        let state = State::new(host, 0, EgressTrail::default());
+        let state = State::new(context, 0, EgressTrail::default());
         let name = pack.manifest.name.clone();
-        let listed = machine.run(patience, async move {
-            let mut module = module;
-            module.list(machine, state, &name).await.map(|()| module)
-        });
-        let module = match listed.await {
-            Some(listed) => listed?,
-            None => {
-                return PackCode::InvalidManifest.refuse("the code did not list its nodes in time");
-            }
+        let list = async move { module.list(machine, state, &name).await };
+        let Some(listed) = machine.run(context.source.limits.connect_timeout, list).await else {
+            return PackCode::InvalidManifest.refuse("the code did not list its nodes in time");
         };
-        let (there, missing): (Vec<_>, Vec<_>) =
-            pack.nodes.drain(..).partition(|node| module.has(&node.tool.name));
-        pack.nodes = there;
-        pack.problems.extend(missing.iter().map(|node| {
-            format!("node `{}`: the code of the pack does not have it", node.tool.name)
-        }));
+        let module = listed?;
+        let problems = &mut pack.problems;
+        pack.nodes.retain(|node| {
+            let has = module.has(&node.tool.name);
+            if !has {
+                let name = &node.tool.name;
+                problems.push(format!("node `{name}`: the code of the pack does not have it"));
+            }
+            has
+        });
         Ok(module)
     }
 
@@ -166,7 +133,7 @@ impl Program {
             "inputs": call.arguments,
         })
         .to_string();
-        let state = State::new(&self.host, call.max_result_bytes, call.egress.clone());
+        let state = State::new(&self.context, call.max_result_bytes, call.egress.clone());
         let (machine, code, node) = (self.machine, Arc::clone(&self.code), node.to_owned());
         let run = async move {
             match &*code {
@@ -176,32 +143,30 @@ impl Program {
         };
         match self.machine.run(call.timeout, run).await {
             Some(Ok(bytes)) => envelope::read(&bytes, call.max_result_bytes),
-            Some(Err(stopped)) => self.stopped(stopped),
-            None => {
-                let detail = "the node was interrupted at its deadline";
-                Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
-            }
+            Some(Err(failure)) => self.failed(failure),
+            None => Err(timeout("the node was interrupted at its deadline")),
         }
     }
 
     /// Converts a failed call to its result. A trap is a failure of the tool itself, because its
     /// instance runs nothing else.
-    fn stopped(&self, stopped: Stopped) -> Result<Outcome, UpstreamError> {
+    fn failed(&self, failure: CallFailure) -> Result<Outcome, UpstreamError> {
         let failed = |text: &str| Ok(Outcome::text(text, true));
-        match stopped {
-            Stopped::Trap(_, Some(Breach::Memory)) => failed(&format!(
+        match failure {
+            CallFailure::Trap(_, Some(LimitBreach::Memory)) => failed(&format!(
                 "the tool was stopped: it requires more than the {} bytes of memory it is allowed",
-                self.host.memory
+                self.context.spec.memory
             )),
-            Stopped::Trap(_, Some(Breach::Table)) => {
+            CallFailure::Trap(_, Some(LimitBreach::Table)) => {
                 failed("the tool was stopped: it exceeded the limit of table elements")
             }
-            Stopped::Trap(error, None) => {
-                tracing::info!(source = %self.host.source, error = %error, "pack code trapped");
+            CallFailure::Trap(error, None) => {
+                let source = &self.context.source.id;
+                tracing::info!(%source, error = %error, "pack code trapped");
                 failed("the tool crashed; nothing outside this call is affected")
             }
-            Stopped::Garbage(what) => Err(UpstreamError::new(UpstreamErrorKind::Protocol, what)),
-            Stopped::TooLarge(bytes) => Err(answer::too_large(bytes)),
+            CallFailure::Garbage(what) => Err(protocol(what)),
+            CallFailure::TooLarge(bytes) => Err(too_large(format!("the result has {bytes} bytes"))),
         }
     }
 }

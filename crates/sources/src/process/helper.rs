@@ -40,6 +40,10 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     let (read, status, text) = tokio::time::timeout(TIMEOUT, run)
         .await
         .map_err(|_| format!("the program {program} did not end within {TIMEOUT:?}"))?;
+    // Checked first, because a program whose output is no longer read fails.
+    if matches!(read, Ok(read) if read as u64 > MAX_BYTES) {
+        return Err(format!("the program {program} printed more than 64 KiB"));
+    }
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => return Err(format!("the program {program} failed ({status})")),
@@ -50,9 +54,6 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     let value = text.expose().trim_end_matches(['\r', '\n']);
     match (read, value) {
         (Err(_), _) => Err(format!("the program {program} printed data that is not text")),
-        (Ok(read), _) if read as u64 > MAX_BYTES => {
-            Err(format!("the program {program} printed more than 64 KiB"))
-        }
         (Ok(_), "") => Err(format!("the program {program} printed nothing")),
         (Ok(_), value) => Ok(Secret::new(value.to_owned())),
     }

@@ -5,14 +5,14 @@
 //! matter.
 
 #[cfg(not(target_os = "linux"))]
-use super::confined::{Mode, Orders};
+use toolcrib_core::source::command::{Confinement, ConfinementMode};
 
 /// Confinement is available on Linux only.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn confine(orders: &Orders) -> Result<(), String> {
-    match orders.mode {
-        Mode::Required => Err("this system has no Landlock".to_owned()),
-        Mode::BestEffort | Mode::Off => Ok(()),
+pub(super) fn confine(confinement: &Confinement) -> Result<(), String> {
+    match confinement.mode {
+        ConfinementMode::Required => Err("this system has no Landlock".to_owned()),
+        ConfinementMode::BestEffort | ConfinementMode::Off => Ok(()),
     }
 }
 
@@ -33,7 +33,7 @@ mod linux {
     };
     use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
 
-    use crate::process::confined::{Mode, Orders};
+    use toolcrib_core::source::command::{Confinement, ConfinementMode, Connect};
 
     /// Required: Linux 6.7, for files, truncation and TCP.
     const NEEDED: ABI = ABI::V4;
@@ -66,25 +66,27 @@ mod linux {
         "/dev/zero",
     ];
 
-    pub(in crate::process) fn confine(orders: &Orders) -> Result<(), String> {
-        let level = match orders.mode {
-            Mode::Off => return Ok(()),
-            Mode::Required => CompatLevel::HardRequirement,
-            Mode::BestEffort => CompatLevel::BestEffort,
+    pub(crate) fn confine(confinement: &Confinement) -> Result<(), String> {
+        let Confinement { mode, read: readable, write: writable, connect, protected } = confinement;
+        let level = match mode {
+            ConfinementMode::Off => return Ok(()),
+            ConfinementMode::Required => CompatLevel::HardRequirement,
+            ConfinementMode::BestEffort => CompatLevel::BestEffort,
+        };
+        let ports = match connect {
+            Connect::Any => None,
+            Connect::Ports(ports) => Some(ports),
         };
         let read = AccessFs::from_read(WANTED);
         let all = AccessFs::from_all(WANTED);
-        let secret = Territory::new(&orders.secret)?;
-        let mut fixed = Territory::new(&orders.fixed)?;
-        fixed.extend(&secret);
+        let secret = ProtectedPaths::new(&protected.secret)?;
+        let fixed = ProtectedPaths::new(protected.fixed.iter().chain(&protected.secret))?;
         let mut places = Vec::new();
         for path in SYSTEM {
             places.extend(without(Path::new(path), &secret).into_iter().map(|fd| (fd, read)));
         }
         places.extend(without(Path::new("/dev/null"), &secret).into_iter().map(|fd| (fd, all)));
-        for (paths, access, territory) in
-            [(&orders.read, read, &secret), (&orders.write, all, &fixed)]
-        {
+        for (paths, access, territory) in [(readable, read, &secret), (writable, all, &fixed)] {
             for path in paths {
                 if let Some(place) = open(path) {
                     territory.admit(&place, path)?;
@@ -96,7 +98,7 @@ mod linux {
             let mut ruleset = Ruleset::default()
                 .set_compatibility(level)
                 .handle_access(AccessFs::from_all(NEEDED))?;
-            if orders.connect.is_some() {
+            if ports.is_some() {
                 ruleset = ruleset.handle_access(AccessNet::from_all(NEEDED))?;
             }
             let ruleset = ruleset
@@ -104,7 +106,7 @@ mod linux {
                 .handle_access(all)?
                 .scope(Scope::from_all(WANTED))?
                 .create()?;
-            let ports = orders.connect.iter().flatten();
+            let ports = ports.into_iter().flatten();
             let ports =
                 ports.map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::ConnectTcp)));
             let places = places.into_iter().map(rule);
@@ -145,7 +147,7 @@ mod linux {
     }
 
     /// Returns descriptors that cover `path` except `territory`.
-    fn without(path: &Path, territory: &Territory) -> Vec<OwnedFd> {
+    fn without(path: &Path, territory: &ProtectedPaths) -> Vec<OwnedFd> {
         let Some(place) = open(path) else { return Vec::new() };
         if !territory.covers(&place.about) {
             let inside = territory.contains(&place.path);
@@ -158,7 +160,7 @@ mod linux {
 
     /// Protected files and directories.
     #[derive(Default)]
-    struct Territory {
+    struct ProtectedPaths {
         roots: Vec<PathBuf>,
         /// Device and inode of each root and of every directory above it.
         above: BTreeSet<(u64, u64)>,
@@ -166,8 +168,8 @@ mod linux {
         linked: BTreeMap<u64, PathBuf>,
     }
 
-    impl Territory {
-        fn new(protected: &[PathBuf]) -> Result<Self, String> {
+    impl ProtectedPaths {
+        fn new<'p>(protected: impl IntoIterator<Item = &'p PathBuf>) -> Result<Self, String> {
             let mut territory = Self::default();
             for path in protected {
                 // A file that does not exist yet is protected at the path where it would be
@@ -201,14 +203,6 @@ mod linux {
                 if !is_directory(&about) && about.st_nlink > 1 {
                     self.linked.entry(about.st_dev).or_insert(path);
                 }
-            }
-        }
-
-        fn extend(&mut self, other: &Self) {
-            self.roots.extend_from_slice(&other.roots);
-            self.above.extend(&other.above);
-            for (device, path) in &other.linked {
-                self.linked.entry(*device).or_insert_with(|| path.clone());
             }
         }
 

@@ -1,92 +1,62 @@
 //! Runs a program once, with input and output, and leaves no processes or files behind.
 
-use std::{ffi::OsString, path::Path, process::ExitStatus};
+use std::process::Output;
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     process::ChildStdin,
 };
-use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
+use toolcrib_core::call::UpstreamError;
 
 use super::{
-    DRAIN, LOST, confined,
-    reaper::{End, Reaped, Streams},
+    exit::Exit,
+    launch::DRAIN,
+    reaper::{ChildSpec, Streams},
 };
-use crate::exec::Launcher;
+use crate::error::{died, too_large, unavailable};
 
 /// Bytes kept from the end of stderr.
 const STDERR: usize = 8 << 10;
 
-/// A program, its arguments and its environment.
-pub(crate) struct Program<'a> {
-    pub(crate) launcher: &'a Launcher,
-    pub(crate) program: &'a Path,
-    pub(crate) arguments: Vec<OsString>,
-    pub(crate) environment: Vec<(String, OsString)>,
-    /// `None` runs it in an empty temporary directory.
-    pub(crate) cwd: Option<&'a Path>,
-    pub(crate) confinement: confined::Orders,
-    pub(crate) input: Vec<u8>,
-    /// Largest output in bytes; more output ends the program.
-    pub(crate) max_output: usize,
-}
-
-/// The result of a program that has exited.
-pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: Vec<u8>,
-    /// The last bytes of stderr.
-    pub(crate) stderr: Vec<u8>,
-}
-
-/// Runs `program` until it and all its descendants have ended. Dropping the future kills all of
-/// them.
-pub(crate) async fn run(program: Program<'_>) -> Result<Ended, UpstreamError> {
-    let Program { launcher, program, arguments, environment, cwd, confinement, input, max_output } =
-        program;
-    let reaped = Reaped {
-        launcher,
-        program: program.into(),
-        arguments,
-        environment,
-        cwd,
-        has_scratch: true,
-        confinement: Some(confinement),
-    };
-    let unavailable = |why: String| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
-    let (mut reaper, Streams { stdin, stdout, stderr }) = reaped.start().map_err(unavailable)?;
-    let mut output = Vec::new();
-    let mut complaint = Vec::new();
+/// Runs `program` with `input` until it and all its descendants have ended. Dropping the future
+/// kills all of them. More than `max_output` bytes of output end the program; of stderr, the last
+/// bytes are returned.
+pub(crate) async fn run(
+    program: ChildSpec<'_>,
+    input: Vec<u8>,
+    max_output: usize,
+) -> Result<Output, UpstreamError> {
+    let (mut reaper, Streams { stdin, stdout: output, stderr: errors }) =
+        program.start().map_err(unavailable)?;
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let mut pipes = Box::pin(async {
         let (_, output, ()) = tokio::join!(
             feed(stdin, input),
-            collect(stdout, max_output, &mut output),
-            tail(stderr, &mut complaint)
+            collect(output, max_output, &mut stdout),
+            tail(errors, &mut stderr)
         );
         output
     });
-    let mut read = None;
+    let mut is_read = false;
     let status = loop {
         tokio::select! {
-            end = reaper.ended() => break match end {
-                End::Exited(status) => status,
-                End::NotStarted(why) => return Err(unavailable(why)),
-                End::Lost => return Err(died(LOST)),
+            exit = reaper.ended() => break match exit {
+                Exit::Ended(status) => status,
+                Exit::NotStarted(why) => return Err(unavailable(why)),
+                Exit::Lost => return Err(died(Exit::Lost.to_string())),
             },
-            ended = &mut pipes, if read.is_none() => {
-                ended?;
-                read = Some(());
+            output = &mut pipes, if !is_read => {
+                output?;
+                is_read = true;
             }
         }
     };
     // A process that could not be killed may hold the pipes open.
-    if read.is_none()
-        && let Ok(ended) = tokio::time::timeout(DRAIN, &mut pipes).await
-    {
-        ended?;
+    if !is_read && let Ok(output) = tokio::time::timeout(DRAIN, &mut pipes).await {
+        output?;
     }
     drop(pipes);
-    Ok(Ended { status, stdout: output, stderr: complaint })
+    Ok(Output { status, stdout, stderr })
 }
 
 /// Writes the input. A write error is ignored, because a program need not read its input.
@@ -102,12 +72,11 @@ async fn collect(
     into: &mut Vec<u8>,
 ) -> Result<(), UpstreamError> {
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-    pipe.take(limit).read_to_end(into).await.map_err(|error| died(&error.to_string()))?;
-    if into.len() > max {
-        let detail = format!("more than {max} bytes of output");
-        return Err(UpstreamError::new(UpstreamErrorKind::TooLarge, detail));
+    pipe.take(limit).read_to_end(into).await.map_err(|error| died(error.to_string()))?;
+    match into.len() > max {
+        true => Err(too_large(format!("more than {max} bytes of output"))),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Keeps the last bytes of the stream.
@@ -117,8 +86,4 @@ async fn tail(mut pipe: impl AsyncRead + Unpin, into: &mut Vec<u8>) {
         into.extend(buffer.iter().take(read));
         into.drain(..into.len().saturating_sub(STDERR));
     }
-}
-
-fn died(detail: &str) -> UpstreamError {
-    UpstreamError::new(UpstreamErrorKind::Died, detail)
 }

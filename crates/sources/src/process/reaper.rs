@@ -12,6 +12,7 @@
 //! id it uses therefore cannot refer to another process.
 
 mod client;
+mod frame;
 
 use std::{
     ffi::OsString,
@@ -32,9 +33,8 @@ use rustix::{
         Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid, waitpid,
     },
 };
-use serde::{Deserialize, Serialize};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::AsyncReadExt as _,
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
@@ -44,24 +44,13 @@ use tokio::{
     time::Instant,
 };
 
-use super::{DRAIN, cannot_start, confined};
+use self::frame::{ENDED, FAILED, FRAME, STARTED, STDERR, TERMINATE, send};
+use super::{
+    confinement::READY,
+    launch::{DRAIN, NO_PIPES, ReaperRules, Role, cannot_start},
+};
 
-pub(crate) use client::{End, Reaped, Reaper, Streams};
-
-/// Command of the server: send SIGTERM to the child's process group.
-const TERMINATE: u8 = b'T';
-
-/// Frames to the server: this byte, the length as four bytes (big endian), and the payload.
-const STARTED: u8 = b'S';
-/// The child was not started; the payload is the reason as text.
-const FAILED: u8 = b'F';
-/// Output of the child on its standard error.
-const STDERR: u8 = b'E';
-/// The child has exited; the payload is the raw status of `wait` in four bytes.
-const ENDED: u8 = b'X';
-
-/// Longest payload of a frame.
-const FRAME: usize = 8 << 10;
+pub(crate) use client::{ChildSpec, Reaper, Streams};
 
 /// How long descendants may resist SIGKILL before the end is reported anyway. A process that waits
 /// for a device or a network file system resists.
@@ -70,32 +59,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval at which remaining descendants are searched for, in the absence of signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The configuration of the reaper, as one argument.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Orders {
-    /// Command line that runs this program again.
-    launcher: Vec<String>,
-    confinement: Option<confined::Orders>,
-    /// The directory in which to create the child's empty working directory.
-    scratch: Option<PathBuf>,
-}
-
 /// Starts `program`, waits for it, and ends its remaining descendants.
 pub(super) fn run(
-    orders: Orders,
+    rules: ReaperRules,
     program: OsString,
     arguments: impl Iterator<Item = OsString>,
 ) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let reaped = runtime.and_then(|it| it.block_on(reap(orders, program, arguments.collect())));
-    match reaped {
-        Ok(()) => ExitCode::SUCCESS,
-        // The server notices that the socket closes without an `ENDED` frame.
-        Err(_) => ExitCode::FAILURE,
-    }
+    let reaped = runtime.and_then(|it| it.block_on(reap(rules, program, arguments.collect())));
+    // After a failure, the server notices that the socket closes without an `ENDED` frame.
+    if reaped.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io::Result<()> {
+async fn reap(rules: ReaperRules, program: OsString, arguments: Vec<OsString>) -> io::Result<()> {
     let (mut commands, mut frames) = socket()?;
     // Signals to all processes of a service, or of a terminal, are meant for the server, which
     // decides.
@@ -104,10 +80,10 @@ async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io
     }
     let mut deaths = signal(SignalKind::child())?;
     adopt()?;
-    let scratch = orders.scratch.as_deref().map(Scratch::make).transpose();
+    let scratch = rules.scratch.as_deref().map(Scratch::create).transpose();
     let started = scratch
         .map_err(|error| format!("no working directory: {error}"))
-        .and_then(|scratch| Ok((start(&orders, scratch.as_ref(), &program, &arguments)?, scratch)));
+        .and_then(|scratch| Ok((start(&rules, scratch.as_ref(), &program, &arguments)?, scratch)));
     let ((mut child, mut stderr, report), scratch) = match started {
         Ok(started) => started,
         Err(problem) => return send(&mut frames, FAILED, problem.as_bytes()).await,
@@ -190,7 +166,7 @@ type Start = (Child, ChildStderr, Option<PipeReader>);
 /// Starts the program directly, or its launcher, which reports over the pipe.
 #[expect(clippy::disallowed_methods, reason = "the reaper is a part of `process`")]
 fn start(
-    orders: &Orders,
+    rules: &ReaperRules,
     scratch: Option<&Scratch>,
     program: &OsString,
     arguments: &[OsString],
@@ -198,20 +174,20 @@ fn start(
     use std::os::unix::process::CommandExt as _;
     let internal = |error: io::Error| error.to_string();
     let mut report = None;
-    let mut command = match &orders.confinement {
+    let mut command = match &rules.confinement {
         None => Command::new(program),
         Some(confinement) => {
             let (reader, writer) = io::pipe().map_err(internal)?;
             // Only this process starts programs here, one at a time, so no other child inherits it.
             fcntl_setfd(&writer, FdFlags::empty()).map_err(|error| internal(error.into()))?;
-            let mut confinement = confinement.clone();
-            confinement.report = writer.as_raw_fd();
-            confinement.read.extend(scratch.map(|it| it.0.clone()));
-            let Some((launcher, first)) = orders.launcher.split_first() else {
+            let mut inner = confinement.clone();
+            inner.report = writer.as_raw_fd();
+            inner.confinement.read.extend(scratch.map(|it| it.0.clone()));
+            let Some((launcher, first)) = rules.launcher.split_first() else {
                 return Err("there is no launcher".to_owned());
             };
             let mut command = Command::new(launcher);
-            command.args(first).arg(super::Stage::Confine(confinement).to_argument()?).arg(program);
+            command.args(first).arg(Role::Confine(inner).to_argument()?).arg(program);
             report = Some((reader, writer));
             command
         }
@@ -222,7 +198,7 @@ fn start(
     command.args(arguments).process_group(0).stderr(Stdio::piped());
     let mut process = command.spawn().map_err(|error| cannot_start(&error))?;
     let Some(stderr) = process.stderr.take() else {
-        return Err("the program was started without its pipes".to_owned());
+        return Err(NO_PIPES.to_owned());
     };
     let stderr = ChildStderr::from_std(stderr).map_err(internal)?;
     let pid = Pid::from_child(&process);
@@ -236,19 +212,11 @@ async fn outcome_of_start(report: Option<PipeReader>) -> Result<(), String> {
     let mut report =
         pipe::Receiver::from_owned_fd(OwnedFd::from(report)).map_err(|error| error.to_string())?;
     report.read_to_end(&mut said).await.map_err(|error| error.to_string())?;
-    match said.strip_prefix(&[confined::READY]) {
+    match said.strip_prefix(&[READY]) {
         Some([]) => Ok(()),
         None if said.is_empty() => Err("the launcher ended before it started anything".to_owned()),
         rest => Err(String::from_utf8_lossy(rest.unwrap_or(&said)).into_owned()),
     }
-}
-
-async fn send(frames: &mut OwnedWriteHalf, kind: u8, payload: &[u8]) -> io::Result<()> {
-    let payload = payload.get(..FRAME).unwrap_or(payload);
-    let mut frame = vec![kind];
-    frame.extend(u32::try_from(payload.len()).unwrap_or_default().to_be_bytes());
-    frame.extend_from_slice(payload);
-    frames.write_all(&frame).await
 }
 
 /// Forwards one read as a frame; returns false at the end of the stream.
@@ -365,7 +333,7 @@ fn kill_children() {}
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make(within: &Path) -> io::Result<Self> {
+    fn create(within: &Path) -> io::Result<Self> {
         let number = getrandom::u64().map_err(io::Error::other)?;
         let path = within.join(format!("toolcrib-{number:016x}"));
         // The name is random, so an existing directory belongs to another process.

@@ -86,11 +86,8 @@ impl Lines {
 
     /// Adds the stderr output of a child that has exited.
     pub(crate) fn take(&self, text: &[u8], secrets: &[Secret]) {
-        for line in text.split(|&byte| byte == b'\n') {
-            if let Some(line) = self.line(line, secrets) {
-                self.keep(line);
-            }
-        }
+        let lines = text.split(|&byte| byte == b'\n');
+        lines.filter_map(|line| self.line(line, secrets)).for_each(|line| self.keep(line));
     }
 
     fn line(&self, bytes: &[u8], secrets: &[Secret]) -> Option<StderrLine> {

@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use toolcrib_core::{
     arguments::ArgumentCheck,
-    authorize::{CallContext, Permit, ScopeAuthorizer},
+    authorize::{CallContext, ScopeAuthorizer},
     call::{Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind},
-    catalog::{Entry, Generation, Tenants, WireCache},
+    catalog::{Entry, Generation, Permit, Tenants, WireCache},
     clock::{Clock, Timestamp},
     credential::{CredentialRef, CredentialStore, Secret},
     descriptor::{Auth, SafetyTier, SourceKind, ToolDescriptor},

@@ -2,7 +2,7 @@
 
 use toolcrib_core::{
     approval::{
-        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Argument, Fingerprint, Opened,
+        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Argument, Fingerprint, OpenOutcome,
         Verdict, Vote, store::MAX_PENDING,
     },
     clock::Timestamp,
@@ -68,7 +68,7 @@ async fn open_request(
 ) -> Approval {
     let event = event_of(&approval);
     match engine.0.open(approval, None, event).await.unwrap() {
-        Opened::PendingApproval(approval) => *approval,
+        OpenOutcome::Opened(approval) => *approval,
         other => unreachable!("{other:?}"),
     }
 }
@@ -107,7 +107,7 @@ pub async fn the_same_call_asks_once(engine: &(impl ApprovalStore, impl EventLog
     };
     let event = event_of(&again("b"));
     let known = engine.0.open(again("b"), None, event).await.unwrap();
-    assert_eq!(known, Opened::Known(Box::new(first.clone())));
+    assert_eq!(known, OpenOutcome::Existing(Box::new(first.clone())));
     assert_eq!(engine.1.read(EventQuery::default()).await.unwrap().len(), 1);
     // The same call in another tenant is a different call.
     let others = Approval { tenant: tenant("other"), ..again("c") };
@@ -222,7 +222,7 @@ pub async fn one_principal_cannot_ask_without_end(engine: &(impl ApprovalStore, 
     }
     let more = approval("acme", "more", 2);
     let event = event_of(&more);
-    assert_eq!(engine.0.open(more, None, event).await.unwrap(), Opened::Full);
+    assert_eq!(engine.0.open(more, None, event).await.unwrap(), OpenOutcome::LimitReached);
     let other = Approval { principal: "bob".parse().unwrap(), ..approval("acme", "bobs", 2) };
     open_request(engine, other).await;
     let (first, _) = engine.0.find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();

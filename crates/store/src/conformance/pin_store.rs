@@ -3,7 +3,7 @@
 use toolcrib_core::{
     canonical::Digest,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinAnswer, PinChoice, PinForm, PinStore, Pinned, SeenForm},
+    pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinDigests, PinForm, PinStore, SeenForm},
 };
 
 use super::moment;
@@ -26,13 +26,13 @@ fn choice(tool: &str, text: &str) -> PinChoice {
     PinChoice { source: source("s"), tool: tool.to_owned(), digest: form(text).digest }
 }
 
-async fn pinned(pins: &impl PinStore, tool: &str) -> Option<Pinned> {
+async fn pinned(pins: &impl PinStore, tool: &str) -> Option<PinDigests> {
     pins.book(&source("s")).await.unwrap().tools.get(tool).copied()
 }
 
-fn digests(approved: Option<&str>, seen: Option<&str>) -> Option<Pinned> {
+fn digests(approved: Option<&str>, seen: Option<&str>) -> Option<PinDigests> {
     let digest = |text: &str| form(text).digest;
-    Some(Pinned { approved: approved.map(digest), seen: seen.map(digest) })
+    Some(PinDigests { approved: approved.map(digest), seen: seen.map(digest) })
 }
 
 /// The first form of a tool is kept; a later one changes nothing.
@@ -78,12 +78,12 @@ pub async fn an_approval_is_of_the_form_that_waits(pins: &impl PinStore) {
         pins.approve(choices, moment(3), Some(ann.clone())).await.unwrap()
     };
     let both = vec![choice("b", "1"), choice("a", "3")];
-    assert_eq!(approve(both).await, PinAnswer::Stale(1));
-    assert_eq!(approve(vec![choice("a", "1")]).await, PinAnswer::Stale(0), "it is already");
+    assert_eq!(approve(both).await, PinApproval::Stale(1));
+    assert_eq!(approve(vec![choice("a", "1")]).await, PinApproval::Stale(0), "it is already");
     assert_eq!(pinned(pins, "b").await, digests(None, Some("1")), "nothing was approved");
     let both = vec![choice("b", "1"), choice("a", "2")];
     let before = vec![None, Some(form("1").digest)];
-    assert_eq!(approve(both).await, PinAnswer::Approved(before));
+    assert_eq!(approve(both).await, PinApproval::Approved(before));
     assert_eq!(pinned(pins, "a").await, digests(Some("2"), None));
     assert_eq!(pinned(pins, "b").await, digests(Some("1"), None));
     let approved = ApprovedForm { form: form("2"), at: moment(3), by: Some(ann.clone()) };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use toolcrib_core::{
     approval::{
-        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, Opened,
+        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome,
         store::MAX_PENDING,
     },
     clock::Timestamp,
@@ -65,10 +65,10 @@ impl ApprovalStore for MemoryApprovals {
         approval: Approval,
         arguments: Option<String>,
         event: NewEvent,
-    ) -> Result<Opened, StoreError> {
+    ) -> Result<OpenOutcome, StoreError> {
         let mut held = self.held.lock().await;
         if let Some(known) = held.live(&approval.tenant, &approval.fingerprint) {
-            return Ok(Opened::Known(Box::new(known)));
+            return Ok(OpenOutcome::Existing(Box::new(known)));
         }
         let pending = held.all.iter().filter(|(it, _)| {
             it.state == ApprovalState::Pending
@@ -76,7 +76,7 @@ impl ApprovalStore for MemoryApprovals {
                 && it.principal == approval.principal
         });
         if pending.count() >= MAX_PENDING {
-            return Ok(Opened::Full);
+            return Ok(OpenOutcome::LimitReached);
         }
         let same = |it: &Approval| it.tenant == approval.tenant && it.id == approval.id;
         if held.all.iter().any(|(it, _)| same(it)) {
@@ -86,7 +86,7 @@ impl ApprovalStore for MemoryApprovals {
         held.change += 1;
         let approval = Approval { change: held.change, ..approval };
         held.all.push((approval.clone(), arguments));
-        Ok(Opened::PendingApproval(Box::new(approval)))
+        Ok(OpenOutcome::Opened(Box::new(approval)))
     }
 
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError> {

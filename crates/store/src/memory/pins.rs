@@ -10,7 +10,9 @@ use chrono::SubsecRound;
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinAnswer, PinBook, PinChoice, PinForm, PinStore, Pinned, SeenForm},
+    pin::{
+        ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
+    },
     store::StoreError,
 };
 
@@ -55,7 +57,7 @@ impl PinStore for MemoryPins {
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
         let held = lock(&self.0);
         let tools = held.of(source).map(|pin| {
-            let pinned = Pinned {
+            let pinned = PinDigests {
                 approved: pin.approved.as_ref().map(|it| it.form.digest),
                 seen: pin.seen.as_ref().map(|it| it.form.digest),
             };
@@ -139,7 +141,7 @@ impl PinStore for MemoryPins {
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalId>,
-    ) -> Result<PinAnswer, StoreError> {
+    ) -> Result<PinApproval, StoreError> {
         let mut held = lock(&self.0);
         let key = |choice: &PinChoice| (choice.source.clone(), choice.tool.clone());
         let mut before = Vec::new();
@@ -148,7 +150,7 @@ impl PinStore for MemoryPins {
             let waits = |pin: &&Pin| {
                 pin.seen.as_ref().is_some_and(|seen| seen.form.digest == choice.digest)
             };
-            let Some(pin) = pin.filter(waits) else { return Ok(PinAnswer::Stale(index)) };
+            let Some(pin) = pin.filter(waits) else { return Ok(PinApproval::Stale(index)) };
             before.push(pin.approved.as_ref().map(|it| it.form.digest));
         }
         for choice in &choices {
@@ -160,7 +162,7 @@ impl PinStore for MemoryPins {
             }
         }
         held.changed(!choices.is_empty());
-        Ok(PinAnswer::Approved(before))
+        Ok(PinApproval::Approved(before))
     }
 
     async fn epoch(&self) -> Result<u64, StoreError> {

@@ -13,7 +13,7 @@ use rusqlite::{Connection, Row, params};
 use tokio::sync::OnceCell;
 use toolcrib_core::{
     approval::{
-        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, Opened,
+        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome,
         store::MAX_PENDING,
     },
     clock::Timestamp,
@@ -131,7 +131,7 @@ impl ApprovalStore for SqliteApprovals {
         approval: Approval,
         arguments: Option<String>,
         event: NewEvent,
-    ) -> Result<Opened, StoreError> {
+    ) -> Result<OpenOutcome, StoreError> {
         let shown = match arguments.filter(|_| self.keys.can_seal()) {
             Some(text) => Some(self.keys.seal_text(&place(&approval.tenant, &approval.id), &text)?),
             None => None,
@@ -143,15 +143,15 @@ impl ApprovalStore for SqliteApprovals {
             .writer
             .write(move |connection| {
                 if let Some(known) = live(connection, &approval.tenant, &approval.fingerprint)? {
-                    return Ok(Opened::Known(Box::new(known)));
+                    return Ok(OpenOutcome::Existing(Box::new(known)));
                 }
                 if pending(connection, &approval)? >= MAX_PENDING {
-                    return Ok(Opened::Full);
+                    return Ok(OpenOutcome::LimitReached);
                 }
                 let approval = Approval { change: next_change(connection)?, ..approval.clone() };
                 insert(connection, &approval, shown.as_deref())?;
                 record.insert(connection, &instance)?;
-                Ok(Opened::PendingApproval(Box::new(approval)))
+                Ok(OpenOutcome::Opened(Box::new(approval)))
             })
             .await
     }

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{Credential, CredentialStore, CredentialStoreError, Material, Opened, Owner},
+    credential::{
+        Credential, CredentialStore, CredentialStoreError, Material, Owner, UnsealedCredential,
+    },
     id::{CredentialId, CredentialName},
     store::StoreError,
 };
@@ -101,7 +103,7 @@ impl CredentialStore for SqliteCredentials {
         &self,
         owner: &Owner,
         name: &CredentialName,
-    ) -> Result<Option<Opened>, CredentialStoreError> {
+    ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
         let (owner, name) = (owner.clone(), name.clone());
         let found = self
             .store
@@ -118,7 +120,7 @@ impl CredentialStore for SqliteCredentials {
             .await?;
         let Some(Stored { credential, sealed }) = found else { return Ok(None) };
         let material = self.keys.open(&credential, &sealed)?;
-        Ok(Some(Opened { credential, material }))
+        Ok(Some(UnsealedCredential { credential, material }))
     }
 
     async fn put(

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, RunId, TenantId},
-    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyStore, KeptAnswer},
+    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
 
@@ -67,7 +67,7 @@ struct StoredCall {
 /// The result of looking up a claim.
 enum Seen {
     Nothing,
-    Decided(Claimed),
+    Decided(ClaimOutcome),
     /// The sealed answer of a call, with its run and expiry.
     Answer(String, Vec<u8>, i64),
 }
@@ -120,7 +120,7 @@ impl IdempotencyStore for SqliteIdempotency {
         self.keys.can_seal()
     }
 
-    async fn claim(&self, claim: IdempotencyClaim) -> Result<Claimed, StoreError> {
+    async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError> {
         if !self.keys.can_seal() {
             return Err(no_key());
         }
@@ -138,7 +138,7 @@ impl IdempotencyStore for SqliteIdempotency {
             Ok(seen)
         });
         Ok(match seen.await? {
-            Seen::Nothing => Claimed::Taken,
+            Seen::Nothing => ClaimOutcome::Taken,
             Seen::Decided(claimed) => claimed,
             Seen::Answer(run, sealed, until) => {
                 let body = open(&self.keys, &key, &answer_part(&run), &sealed);
@@ -147,9 +147,9 @@ impl IdempotencyStore for SqliteIdempotency {
                     (Some(body), Some(until)) => {
                         let run = parse(run, || Failure::corrupt("the run of an idempotent call"));
                         let run = run.map_err(|failure| failure.at(self.store.path()))?;
-                        Claimed::Ended(KeptAnswer { run, body, until })
+                        ClaimOutcome::Ended(AnswerRecord { run, body, until })
                     }
-                    _ => Claimed::Spent,
+                    _ => ClaimOutcome::Spent,
                 }
             }
         })
@@ -241,28 +241,28 @@ fn look(
     }
     // A call that cannot be opened cannot be compared, and its answer is lost.
     let Some(call) = open(keys, &claim.key, "call", &stored.call) else {
-        return Ok(Seen::Decided(Claimed::Spent));
+        return Ok(Seen::Decided(ClaimOutcome::Spent));
     };
     if call != claim.call.to_string() {
-        return Ok(Seen::Decided(Claimed::OtherCall));
+        return Ok(Seen::Decided(ClaimOutcome::OtherCall));
     }
     Ok(match stored.state.as_str() {
         // This process knows the calls that it runs. One that is still listed ended before it freed
         // its key.
-        "running" if stored.instance != own => Seen::Decided(Claimed::Running),
+        "running" if stored.instance != own => Seen::Decided(ClaimOutcome::Running),
         "running" | "lost" if claim.repeatable => {
             remove(connection, stored.id)?;
             Seen::Nothing
         }
-        "running" | "lost" => Seen::Decided(Claimed::Lost {
+        "running" | "lost" => Seen::Decided(ClaimOutcome::Lost {
             run: parse(stored.run, unreadable)?,
             call_id: parse(stored.call_id, unreadable)?,
         }),
         "ended" => match stored.answer {
             Some(answer) => Seen::Answer(stored.run, answer, stored.until),
-            None => Seen::Decided(Claimed::Spent),
+            None => Seen::Decided(ClaimOutcome::Spent),
         },
-        _ => Seen::Decided(Claimed::Spent),
+        _ => Seen::Decided(ClaimOutcome::Spent),
     })
 }
 

@@ -6,7 +6,9 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinAnswer, PinBook, PinChoice, PinForm, PinStore, Pinned, SeenForm},
+    pin::{
+        ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
+    },
     store::StoreError,
 };
 
@@ -152,7 +154,7 @@ impl PinStore for SqliteStore {
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalId>,
-    ) -> Result<PinAnswer, StoreError> {
+    ) -> Result<PinApproval, StoreError> {
         self.inner
             .writer
             .write(move |connection| {
@@ -168,7 +170,7 @@ impl PinStore for SqliteStore {
                         .optional()?;
                     match held {
                         Some(approved) => before.push(approved.map(Digest)),
-                        None => return Ok(PinAnswer::Stale(index)),
+                        None => return Ok(PinApproval::Stale(index)),
                     }
                 }
                 for PinChoice { source, tool, .. } in &choices {
@@ -187,7 +189,7 @@ impl PinStore for SqliteStore {
                         ])?;
                 }
                 changed(connection, choices.len())?;
-                Ok(PinAnswer::Approved(before))
+                Ok(PinApproval::Approved(before))
             })
             .await
     }
@@ -225,7 +227,8 @@ fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> 
         book.epoch = u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the pins"))?;
         if let Some(tool) = row.get::<_, Option<String>>(1)? {
             let digest = |column: usize| row.get::<_, Option<[u8; 32]>>(column);
-            let pinned = Pinned { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
+            let pinned =
+                PinDigests { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
             book.tools.insert(tool, pinned);
         }
     }

@@ -339,7 +339,7 @@ fn checkpoint(row: &Row<'_>) -> Result<Checkpoint, Failure> {
     let unreadable = || Failure::corrupt("a checkpoint of the record");
     let digest = |column: usize| chain::digest(row, column).ok_or_else(unreadable);
     Ok(Checkpoint {
-        kind: CheckpointKind::parse(&row.get::<_, String>(0)?).ok_or_else(unreadable)?,
+        kind: row.get::<_, String>(0)?.parse().map_err(|_| unreadable())?,
         tenant: parse(row.get(1)?, unreadable)?,
         number: whole(row.get(2)?)?,
         position: whole(row.get(3)?)?,

@@ -10,8 +10,8 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use serde_json::json;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
     source::{

@@ -295,10 +295,14 @@ impl Script {
 /// the client), `grandchild`, `malformed`, `region`, `question {kind, …}` (see there).
 fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     let arguments = &request["params"]["arguments"];
-    let number = |key: &str| arguments[key].as_u64().unwrap_or_default();
+    let bytes = || usize::try_from(arguments["bytes"].as_u64().unwrap_or_default()).unwrap();
     let text = |text: &str| {
         vec![result(request, modern, json!({ "content": [{ "type": "text", "text": text }] }))]
     };
+    if let Some((mut steps, last)) = steps_before_result(script, request) {
+        steps.extend(text(last));
+        return steps;
+    }
     match request["params"]["name"].as_str().unwrap_or_default() {
         "echo" | "region" | "late" => text(&arguments.to_string()),
         "add" => {
@@ -317,83 +321,70 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
         "refuse" => vec![error(request, -32602, "unknown zone \u{1b}[31mred")],
         "die" => vec![Step::Die],
         "hang" => vec![Step::Hang],
-        "complain" => {
-            let line = arguments["text"].as_str().unwrap_or_default();
-            let mut steps = vec![Step::Complain(line.to_owned())];
-            steps.extend(text("said"));
-            steps
-        }
-        "slow" => {
-            let mut steps = vec![Step::Wait(Duration::from_millis(number("ms")))];
-            steps.extend(text("done"));
-            steps
-        }
-        "progress" => {
-            let token = &request["params"]["_meta"]["progressToken"];
-            let mut steps: Vec<Step> = (0..number("n"))
-                .map(|n| {
-                    Step::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress",
-                        "params": { "progressToken": token, "progress": n, "total": number("n"),
-                            "message": format!("step {n}") } }))
-                })
-                .collect();
-            steps.extend(text("done"));
-            steps
-        }
         "env" => {
             let env: Map<String, Value> = std::env::vars().map(|(k, v)| (k, v.into())).collect();
             text(&Value::Object(env).to_string())
         }
-        "big" => text(&"x".repeat(usize::try_from(number("bytes")).unwrap())),
-        "oversized" => {
-            vec![Step::Big(request["id"].clone(), usize::try_from(number("bytes")).unwrap())]
-        }
-        "noise" => {
-            let mut steps = vec![
-                Step::Raw("Listening on stdio".to_owned()),
-                Step::Raw(String::new()),
-                Step::Raw("{ not json".to_owned()),
-                Step::Raw("[1, 2".to_owned()),
-                Step::Raw("\u{1b}[32mcoloured\u{1b}[0m".to_owned()),
-            ];
-            steps.extend(text("after the noise"));
-            steps
-        }
+        "big" => text(&"x".repeat(bytes())),
+        "oversized" => vec![Step::Big(request["id"].clone(), bytes())],
         "malformed" => vec![Step::Raw(format!("{{\"id\":{},\"result\":{{]}}", request["id"]))],
         "block" => {
             let block = block(arguments["kind"].as_str().unwrap_or_default());
             let good = json!({ "type": "text", "text": "good" });
             vec![result(request, modern, json!({ "content": [good, block] }))]
         }
-        "grow" => {
-            script.grow();
-            let mut steps = vec![Step::ListChanged, Step::ListChanged];
-            steps.extend(text("grown"));
-            steps
-        }
-        "turn" => {
-            script.form.store(number("form"), Ordering::SeqCst);
-            let mut steps = vec![Step::ListChanged];
-            steps.extend(text("turned"));
-            steps
-        }
-        "ask" => {
-            let ask = |id: &str, method: &str| {
-                Step::Say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} }))
-            };
-            let mut steps = vec![
-                ask("q1", "ping"),
-                ask("q2", "sampling/createMessage"),
-                ask("q3", "roots/list"),
-                ask("q4", "elicitation/create"),
-            ];
-            steps.extend(text("asked"));
-            steps
-        }
         "question" => question(request, modern),
         "grandchild" => vec![Step::Grandchild(request.clone())],
         _ => vec![error(request, -32602, "unknown tool")],
     }
+}
+
+/// Returns the steps of a tool that does something before its result, and the text of that result.
+fn steps_before_result(script: &Script, request: &Value) -> Option<(Vec<Step>, &'static str)> {
+    let arguments = &request["params"]["arguments"];
+    let number = |key: &str| arguments[key].as_u64().unwrap_or_default();
+    Some(match request["params"]["name"].as_str().unwrap_or_default() {
+        "complain" => {
+            let line = arguments["text"].as_str().unwrap_or_default();
+            (vec![Step::Complain(line.to_owned())], "said")
+        }
+        "slow" => (vec![Step::Wait(Duration::from_millis(number("ms")))], "done"),
+        "progress" => {
+            let token = &request["params"]["_meta"]["progressToken"];
+            let report = |n| {
+                Step::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": { "progressToken": token, "progress": n, "total": number("n"),
+                        "message": format!("step {n}") } }))
+            };
+            ((0..number("n")).map(report).collect(), "done")
+        }
+        "noise" => {
+            let lines =
+                ["Listening on stdio", "", "{ not json", "[1, 2", "\u{1b}[32mcoloured\u{1b}[0m"];
+            (lines.map(|line| Step::Raw(line.to_owned())).into(), "after the noise")
+        }
+        "grow" => {
+            script.grow();
+            (vec![Step::ListChanged, Step::ListChanged], "grown")
+        }
+        "turn" => {
+            script.form.store(number("form"), Ordering::SeqCst);
+            (vec![Step::ListChanged], "turned")
+        }
+        "ask" => {
+            let ask = |(id, method): (&str, &str)| {
+                Step::Say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} }))
+            };
+            let requests = [
+                ("q1", "ping"),
+                ("q2", "sampling/createMessage"),
+                ("q3", "roots/list"),
+                ("q4", "elicitation/create"),
+            ];
+            (requests.map(ask).into(), "asked")
+        }
+        _ => return None,
+    })
 }
 
 /// Returns the steps of a tool that requires input, statelessly, as in 2026-07-28. `kind` selects: `form`

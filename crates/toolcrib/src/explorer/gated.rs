@@ -15,7 +15,7 @@ use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, ToolRef,
     authn::AuthError,
     config::MountAuth,
-    idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, Kept},
+    idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, StoredAnswer},
     metrics::Surface,
     provider::Offer,
 };
@@ -122,7 +122,7 @@ fn kept(called: &CallReport) -> Option<Bytes> {
 }
 
 /// Rebuilds a response from its stored bytes.
-fn replay(kept: &Kept) -> Response {
+fn replay(kept: &StoredAnswer) -> Response {
     let status = kept.body.get(..3).and_then(|status| StatusCode::from_bytes(status).ok());
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = kept.body.get(3..).unwrap_or_default().to_vec();

@@ -1,7 +1,7 @@
 //! A part of the path space and its rules.
 
 use axum::response::Response;
-use toolcrib_gateway::{authn::Accepted, config::MountAuth, metrics::Surface};
+use toolcrib_gateway::{authn::AcceptedCredentials, config::MountAuth, metrics::Surface};
 
 use super::Refusal;
 
@@ -49,7 +49,7 @@ pub(crate) struct Credentials {
     /// The rule for credentials that are not valid.
     pub(crate) invalid: InvalidCredentialPolicy,
     /// Which credentials are accepted in addition to keys and the tokens of issuers.
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: AcceptedCredentials,
 }
 
 impl Credentials {
@@ -57,7 +57,7 @@ impl Credentials {
     pub(crate) const BEARER: Self = Self {
         key_headers: &[],
         invalid: InvalidCredentialPolicy::Refused,
-        accepted: Accepted::Usual,
+        accepted: AcceptedCredentials::Usual,
     };
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use toolcrib_core::principal::{AuthMethod, Principal};
-use toolcrib_gateway::authn::{Accepted, AuthError};
+use toolcrib_gateway::authn::{AcceptedCredentials, AuthError};
 use toolcrib_testkit::gateway::{
     Behaviour, TestGateway, TestGatewayBuilder, TestIssuer, TestKey, TestSource, TestTool, compact,
     sign_hs256,
@@ -44,7 +44,7 @@ async fn names(gw: &TestGateway, token: &str) -> Vec<String> {
 }
 
 async fn principal(gw: &TestGateway, token: &str) -> Arc<Principal> {
-    gw.gateway.authenticator().identify(token, Accepted::Usual).await.unwrap()
+    gw.gateway.authenticator().identify(token, AcceptedCredentials::Usual).await.unwrap()
 }
 
 /// I-62

@@ -8,21 +8,17 @@ use toolcrib_core::record::WitnessStore;
 use toolcrib_gateway::audit;
 
 use crate::{
-    args::{AcceptArgs, Global},
-    commands::serve::lock::Lock,
+    args::AcceptArgs,
+    context::Context,
     failure::{Exit, advised},
-    printer::Printer,
+    lock::Lock,
     settings::{self, Settings},
     signing, store,
 };
 
-pub(super) async fn run(
-    args: &AcceptArgs,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    settings::no_url(global, "`toolcrib audit accept` works")?;
-    let settings = Settings::load(global)?;
+pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit> {
+    settings::no_url(&cx.global, "`toolcrib audit accept` works")?;
+    let settings = Settings::load(&cx.global)?;
     // A running server keeps its last checkpoint in memory, too.
     let _lock = Lock::take(&settings)?;
     let config = settings.config;
@@ -36,7 +32,7 @@ pub(super) async fn run(
     let witness: Arc<dyn WitnessStore> = Arc::new(signing::witness(&config));
     let accepted = audit::accept(&store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
     store.close().await;
-    let accepted = accepted?;
+    let (accepted, printer) = (accepted?, cx.printer);
     if printer.wants_json() {
         let rows = accepted.iter().map(|it| json!({ "tenant": it.tenant, "problem": it.problem }));
         printer.json(&json!({ "accepted": rows.collect::<Vec<_>>() }))?;

@@ -12,7 +12,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::audit::export::Format;
 
-use super::{Log, PAGE};
+use super::log::{Log, PAGE};
 use crate::{
     args::{ExportArgs, ExportFormat},
     client::Client,
@@ -44,7 +44,7 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
             ExportFormat::Jsonl => Format::Jsonl.write(&events, &mut lines),
             ExportFormat::Ocsf => Format::Ocsf.write(&events, &mut lines),
             ExportFormat::Cloudevents => Format::CloudEvents.write(&events, &mut lines),
-            ExportFormat::Events => bare(&events, &mut lines)?,
+            ExportFormat::Events => write_bare(&events, &mut lines)?,
         };
         printer.bytes(&lines)?;
         if !full || args.to.is_some_and(|to| after >= to) {
@@ -61,7 +61,7 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
 }
 
 /// Appends the events to `lines` as bare RunEvents, one per line. Returns how many were malformed.
-fn bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usize> {
+fn write_bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usize> {
     let mut left_out = 0;
     for event in events {
         let mut line = Vec::new();
@@ -159,10 +159,8 @@ pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoin
     loop {
         let after = checkpoints.last().map_or(0, |last| last.number).to_string();
         let path = ["v1", "record", "checkpoints"];
-        let mut page = client.get(&path, &[("after", after.as_str())]).await?;
-        let page = page.get_mut("checkpoints").map(Value::take).unwrap_or_default();
-        let page: Vec<Checkpoint> = serde_json::from_value(page)
-            .context("the server returned a response without checkpoints")?;
+        let query = [("after", after.as_str())];
+        let page: Vec<Checkpoint> = client.get_member(&path, &query, "checkpoints").await?;
         if page.is_empty() {
             return Ok(checkpoints);
         }

@@ -1,11 +1,16 @@
 //! `audit forwarders`: the status of forwarders and anchors.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use toolcrib_core::record::RecordStore as _;
 
 use crate::{
-    args::Global, client::Client, failure::Exit, printer::Printer, settings::Settings, store, table,
+    args::Global,
+    client::Client,
+    context::Context,
+    failure::Exit,
+    settings::Settings,
+    store,
+    table::{Column, Kind},
 };
 
 /// A member of `GET /v1/record/forwarders`.
@@ -22,16 +27,23 @@ struct Forwarder {
     problem: Option<String>,
 }
 
-pub(super) async fn run(global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    let shown = match Client::connect(global, printer)? {
+const COLUMNS: &[Column<Forwarder>] = &[
+    Column(Kind::Name, "name", |it| it.name.clone()),
+    Column(Kind::Text, "kind", |it| it.kind.clone()),
+    Column(Kind::Name, "delivered", |it| it.delivered.to_string()),
+    Column(Kind::Name, "behind", |it| it.behind.map(|it| it.to_string()).unwrap_or_default()),
+    Column(Kind::Time, "failing", |it| it.failing_since.clone().unwrap_or_default()),
+    Column(Kind::Text, "problem", |it| it.problem.clone().unwrap_or_default()),
+];
+
+pub(super) async fn run(cx: &Context) -> anyhow::Result<Exit> {
+    let shown = match Client::connect(cx)? {
         Some(client) => {
-            let mut body = client.get(&["v1", "record", "forwarders"], &[]).await?;
-            let forwarders = body.get_mut("forwarders").map(Value::take).unwrap_or_default();
-            serde_json::from_value(forwarders)?
+            client.get_member(&["v1", "record", "forwarders"], &[], "forwarders").await?
         }
-        None => read_store(global).await?,
+        None => read_store(&cx.global).await?,
     };
-    print(&shown, printer)?;
+    cx.printer.list(COLUMNS, &shown, "there are no forwarders and no anchors")?;
     Ok(Exit::Done)
 }
 
@@ -61,33 +73,4 @@ async fn read_store(global: &Global) -> anyhow::Result<Vec<Forwarder>> {
         }
     });
     Ok(shown.collect())
-}
-
-fn print(shown: &[Forwarder], printer: Printer) -> anyhow::Result<()> {
-    if printer.wants_json() {
-        return printer.json(&shown);
-    }
-    if shown.is_empty() {
-        printer.note("there are no forwarders and no anchors");
-        return Ok(());
-    }
-    let rows = shown.iter().map(|it| {
-        [
-            it.name.clone(),
-            it.kind.clone(),
-            it.delivered.to_string(),
-            it.behind.map(|behind| behind.to_string()).unwrap_or_default(),
-            it.failing_since.clone().unwrap_or_default(),
-            it.problem.clone().unwrap_or_default(),
-        ]
-    });
-    let head = [
-        table::name("name"),
-        table::text("kind"),
-        table::name("delivered"),
-        table::name("behind"),
-        table::time("failing"),
-        table::text("problem"),
-    ];
-    printer.table(head, rows)
 }

@@ -19,18 +19,21 @@ use toolcrib_core::{
 use toolcrib_gateway::config::Config;
 use toolcrib_store::{
     SqliteStore,
-    verify::{self, Finding, FindingCode, Report, Scope, Verdict, Verifier},
+    verify::{self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier},
 };
 
-use super::{PAGE, export::remote};
+use super::{export::remote, log::PAGE};
 use crate::{
     args::{Global, VerifyArgs},
     client::Client,
+    context::Context,
     env,
     failure::{Advise as _, Exit, advised, usage},
     printer::Printer,
     settings::{self, Settings},
-    signing, store, table,
+    signing, store,
+    table::{Column, Kind},
+    text::counted,
 };
 
 /// The default checkpoint interval.
@@ -38,40 +41,48 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval between two progress messages of a long check.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-pub(super) async fn key(global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    settings::no_url(global, "`toolcrib audit key` works")?;
-    let config = Settings::load(global)?.config;
+const COLUMNS: &[Column<Verified>] = &[
+    Column(Kind::Text, "tenant", |it| it.tenant.clone()),
+    Column(Kind::Name, "from", |it| it.first.to_string()),
+    Column(Kind::Name, "to", |it| it.last.to_string()),
+    Column(Kind::Name, "signed to", |it| match it.signed {
+        0 => "-".to_owned(),
+        signed => signed.to_string(),
+    }),
+    Column(Kind::Name, "hash", |it| match Digest::parse(&it.hash) {
+        Some(_) => it.hash.get(..16).unwrap_or(&it.hash).to_owned(),
+        None => String::new(),
+    }),
+];
+
+pub(super) async fn key(cx: &Context) -> anyhow::Result<Exit> {
+    settings::no_url(&cx.global, "`toolcrib audit key` works")?;
+    let config = Settings::load(&cx.global)?.config;
     let Some(key) = signing::existing(&config).await? else {
         return Err(advised(
             format!(
                 "the signing key {} does not exist",
-                signing::beside(&config.store.path).display()
+                signing::key_file(&config.store.path).display()
             ),
             "the first `toolcrib serve` creates it; or set `[record] signing_key`",
         ));
     };
     let public = STANDARD.encode(key.public());
-    match printer.wants_json() {
-        true => printer.json(&json!({ "keyId": key.id(), "publicKey": public }))?,
-        false => printer.line(public)?,
-    }
+    let object = json!({ "keyId": key.id(), "publicKey": public });
+    cx.printer.json_or_line(&object, public)?;
     Ok(Exit::Done)
 }
 
-pub(super) async fn run(
-    args: &VerifyArgs,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    let mut trusted = Vec::new();
-    for file in &args.public_key {
-        trusted.push(public_key(file)?);
-    }
+pub(super) async fn run(args: &VerifyArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let Context { global, printer } = cx;
+    let printer = *printer;
+    let public_keys = args.public_key.iter().map(|file| public_key(file));
+    let mut trusted = public_keys.collect::<anyhow::Result<Vec<_>>>()?;
     let mut anchors = Vec::new();
     for file in &args.anchor {
         read_anchor(file, &mut anchors, printer)?;
     }
-    let report = match (&args.file, Client::connect(global, printer)?) {
+    let report = match (&args.file, Client::connect(cx)?) {
         (Some(_), Some(_)) => {
             return Err(usage("a file is checked locally; remove --url and unset TOOLCRIB_URL"));
         }
@@ -366,45 +377,23 @@ fn print(
         }
         return printer.json(&object);
     }
-    let rows = report.tenants.iter().map(|it| {
-        let signed = match it.signed {
-            0 => "-".to_owned(),
-            signed => signed.to_string(),
-        };
-        let short =
-            Digest::parse(&it.hash).map(|_| it.hash.get(..16).unwrap_or(&it.hash).to_owned());
-        [
-            it.tenant.clone(),
-            it.first.to_string(),
-            it.last.to_string(),
-            signed,
-            short.unwrap_or_default(),
-        ]
-    });
     if !report.tenants.is_empty() {
-        let head = [
-            table::text("tenant"),
-            table::name("from"),
-            table::name("to"),
-            table::name("signed to"),
-            table::name("hash"),
-        ];
-        printer.table(head, rows)?;
+        printer.table(COLUMNS, &report.tenants)?;
     }
     for finding in &report.findings {
-        printer.foreign(&in_a_line(finding))?;
+        printer.foreign(&describe(finding))?;
     }
     if report.more_findings > 0 {
         printer.line(format_args!("and {} more", report.more_findings))?;
     }
-    let proven = in_words(report, verdict, interval);
+    let proven = explain(report, verdict, interval);
     let (events, checkpoints) =
         (counted(report.events, "event"), counted(report.checkpoints, "checkpoint"));
     printer.line(format_args!("{events}, {checkpoints}: {proven}"))
 }
 
 /// Returns the verdict as text.
-fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
+fn explain(report: &Report, verdict: Verdict, interval: Duration) -> String {
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
     let events = counted(unsigned, "event");
     let partial = match report.tenants.iter().any(|it| it.partial) {
@@ -448,14 +437,7 @@ fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
     }
 }
 
-fn counted(count: u64, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    }
-}
-
-fn in_a_line(finding: &Finding) -> String {
+fn describe(finding: &Finding) -> String {
     let place = match (&finding.tenant, finding.position) {
         (Some(tenant), Some(position)) => format!("{tenant} at position {position}: "),
         (Some(tenant), None) => format!("{tenant}: "),

@@ -76,7 +76,7 @@ pub(super) fn print_error(
     }
     // More specific than the output for other errors.
     let mut members = Map::from_iter([("code".to_owned(), json!(code))]);
-    if let Value::Object(rest) = failure::told(&error) {
+    if let Value::Object(rest) = failure::to_json(&error) {
         members.extend(rest);
     }
     if !details.is_null() {

@@ -166,40 +166,26 @@ impl Reader {
     ) -> Vec<(String, Setting)> {
         let settings = table.iter().map(|(name, value)| {
             let text = word(value);
-            let setting = match Reference::of(&text) {
+            let own_name = || variable_name(prefix, name);
+            let (wanted, about, value) = match Reference::of(&text) {
                 Reference::Env(variable) => {
-                    let about = format!("for `{name}` of source `{id}`");
-                    Setting::Env(self.variable(
-                        variable.to_owned(),
-                        id,
-                        about,
-                        format!("${variable}"),
-                    ))
+                    (variable.to_owned(), String::new(), format!("${variable}"))
                 }
                 Reference::Input(input) => {
-                    let about =
-                        format!("for `{name}` of source `{id}` (the client requests `{input}` from the user)");
-                    Setting::Env(self.variable(
-                        variable_name(prefix, name),
-                        id,
-                        about,
-                        format!("?{input}"),
-                    ))
+                    let about = format!(" (the client requests `{input}` from the user)");
+                    (own_name(), about, format!("?{input}"))
                 }
                 Reference::Other => {
                     let shown = without_secret(&text);
-                    let about = format!(
-                        "for `{name}` of source `{id}`: the whole value, in the client `{shown}`"
-                    );
-                    Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
+                    (own_name(), format!(": the whole value, in the client `{shown}`"), text)
                 }
                 Reference::None if is_secret(name, &text) => {
-                    let about =
-                        format!("for `{name}` of source `{id}`: the value it has in the client");
-                    Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
+                    (own_name(), ": the value it has in the client".to_owned(), text)
                 }
-                Reference::None => Setting::Plain(text),
+                Reference::None => return (name.clone(), Setting::Plain(text)),
             };
+            let about = format!("for `{name}` of source `{id}`{about}");
+            let setting = Setting::Env(self.variable(wanted, id, about, value));
             (name.clone(), setting)
         });
         settings.collect()

@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 use toolcrib_core::text::is_hidden;
+use toolcrib_gateway::pins::{PinMoment, PinReport, PinState};
 
-use super::pins::{Moment, Shown};
+use crate::text::rfc3339;
 
 /// Line limit for one side of a change.
 const MAX_LINES: usize = 200;
@@ -26,7 +27,7 @@ pub(super) struct Change {
 }
 
 /// Returns the differences between the approved form and the pending one.
-pub(super) fn changes(pin: &Shown) -> Vec<Change> {
+pub(super) fn changes(pin: &PinReport) -> Vec<Change> {
     let mut changes = Vec::new();
     if pin.seen.is_some() {
         let mut pointer = String::new();
@@ -36,7 +37,7 @@ pub(super) fn changes(pin: &Shown) -> Vec<Change> {
 }
 
 /// Returns the tool in a document.
-fn tool(moment: Option<&Moment>) -> Option<&Value> {
+fn tool(moment: Option<&PinMoment>) -> Option<&Value> {
     let document = moment?.document.as_ref()?;
     match document.get("name") {
         Some(_) => Some(document),
@@ -87,24 +88,24 @@ fn compare(
 }
 
 /// Returns the changes as text.
-pub(super) fn text(pin: &Shown) -> String {
+pub(super) fn text(pin: &PinReport) -> String {
     let mut out = format!("{} (source {}): ", pin.tool_id, pin.source_id);
-    out += match (pin.state.as_str(), pin.quarantined) {
-        ("approved", _) => "as it was approved",
-        ("new", true) => "new, quarantined until it is approved",
-        ("new", false) => "new, not approved",
-        (_, true) => "changed, quarantined until it is approved",
-        (_, false) => "changed, not approved",
+    out += match (pin.state, pin.quarantined) {
+        (PinState::Approved, _) => "as it was approved",
+        (PinState::New, true) => "new, quarantined until it is approved",
+        (PinState::New, false) => "new, not approved",
+        (PinState::Changed, true) => "changed, quarantined until it is approved",
+        (PinState::Changed, false) => "changed, not approved",
     };
     if let Some(approved) = &pin.approved {
-        let by = approved.by.as_deref().map_or_else(
+        let by = approved.by.as_ref().map_or_else(
             || "trusted as the first form".to_owned(),
-            |by| format!("approved by {}", visible(by)),
+            |by| format!("approved by {}", visible(by.as_str())),
         );
-        line(&mut out, format_args!("  {by}, {}, sha256 {}", approved.at, approved.digest));
+        line(&mut out, format_args!("  {by}, {}", moment(approved)));
     }
     if let Some(seen) = &pin.seen {
-        line(&mut out, format_args!("  seen {}, sha256 {}", seen.at, seen.digest));
+        line(&mut out, format_args!("  seen {}", moment(seen)));
     }
     for change in changes(pin) {
         line(&mut out, format_args!("  {}", visible(&change.pointer)));
@@ -126,6 +127,10 @@ pub(super) fn text(pin: &Shown) -> String {
         }
     }
     out
+}
+
+fn moment(form: &PinMoment) -> String {
+    format!("{}, sha256 {}", rfc3339(form.at), form.digest)
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
@@ -161,12 +166,12 @@ mod tests {
 
     use super::*;
 
-    fn pin(old: Value, new: Value) -> Shown {
+    fn pin(old: Value, new: Value) -> PinReport {
         serde_json::from_value(json!({
             "toolId": "mcp:up.a", "sourceId": "up", "name": "up__a", "state": "changed",
             "quarantined": true,
-            "approved": { "digest": "d1", "at": "yesterday", "document": old },
-            "seen": { "digest": "d2", "at": "today", "document": new },
+            "approved": { "digest": "d1", "at": "2026-11-21T10:00:00Z", "document": old },
+            "seen": { "digest": "d2", "at": "2026-11-22T10:00:00Z", "document": new },
         }))
         .unwrap()
     }

@@ -6,28 +6,39 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::Gateway;
 
+use super::catalog;
 use crate::{
-    args::{Global, ToolLintArgs, ToolListArgs},
+    args::{ToolLintArgs, ToolListArgs},
     client::Client,
+    context::Context,
     failure::Exit,
-    local::{self, Local},
+    local,
     printer::Printer,
-    settings::Settings,
-    table,
+    table::{Column, Kind},
 };
+
+const COLUMNS: &[Column<Finding>] = &[
+    Column(Kind::State, "severity", |found| found.severity.as_str().to_owned()),
+    Column(Kind::Text, "rule", |found| found.rule.to_owned()),
+    Column(Kind::Text, "where", |found| found.pointer.clone()),
+    Column(Kind::Text, "problem and advice", |found| {
+        format!("{}: {}", found.message, found.advice)
+    }),
+    Column(Kind::Name, "tool", |found| found.tool.clone()),
+];
 
 pub(super) async fn run(
     args: &ToolLintArgs,
-    client: Option<Client>,
-    global: &Global,
-    printer: Printer,
+    client: Option<&Client>,
+    cx: &Context,
 ) -> anyhow::Result<Exit> {
+    let printer = cx.printer;
     let (tools, upstream) = match client {
-        None => discovered(args, global, printer).await?,
-        Some(client) => {
+        None => discovered(args, cx).await?,
+        Some(_) => {
             let all = ToolListArgs { source: args.source, toolset: None, output: args.output };
-            let listed = super::remote(&all, None, &client, printer).await?;
-            (listed.into_iter().map(|listed| listed.tool).collect(), Vec::new())
+            let listed = catalog::rows(&all, None, client, cx).await?;
+            (listed.into_iter().map(|row| row.tool).collect(), Vec::new())
         }
     };
     let mut found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
@@ -42,7 +53,7 @@ pub(super) async fn run(
     if printer.wants_json() {
         printer.json(&found)?;
     } else {
-        table(&found, tools.len(), printer)?;
+        print(&found, tools.len(), printer)?;
     }
     let tolerated = if args.strict { Severity::Advice } else { Severity::Warning };
     match found.iter().any(|found| found.severity > tolerated) {
@@ -53,43 +64,24 @@ pub(super) async fn run(
 
 async fn discovered(
     args: &ToolLintArgs,
-    global: &Global,
-    printer: Printer,
+    cx: &Context,
 ) -> anyhow::Result<(Vec<ToolDescriptor>, Vec<Finding>)> {
-    Local::start(Settings::load(global)?, printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, printer).await;
-            super::warn_of_silent(gateway, printer);
-            let snapshot = gateway.snapshot();
-            let entries = snapshot.catalog.entries().iter();
-            let wanted =
-                entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
-            let tools = wanted.map(|entry| entry.tool.clone()).collect();
-            Ok((tools, gateway.supply().findings(args.source)))
-        })
-        .await
+    local::with_gateway(cx, async |gateway: &Gateway| {
+        local::settle(gateway, cx.printer).await;
+        catalog::warn_of_silent(gateway, cx.printer);
+        let snapshot = gateway.snapshot();
+        let entries = snapshot.catalog.entries().iter();
+        let wanted =
+            entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
+        let tools = wanted.map(|entry| entry.tool.clone()).collect();
+        Ok((tools, gateway.supply().findings(args.source)))
+    })
+    .await
 }
 
-fn table(found: &[Finding], tools: usize, printer: Printer) -> anyhow::Result<()> {
+fn print(found: &[Finding], tools: usize, printer: Printer) -> anyhow::Result<()> {
     if !found.is_empty() {
-        let rows = found.iter().map(|found| {
-            [
-                found.severity.as_str().to_owned(),
-                found.rule.to_owned(),
-                found.pointer.clone(),
-                format!("{}: {}", found.message, found.advice),
-                found.tool.clone(),
-            ]
-        });
-        let head = [
-            table::state("severity"),
-            table::text("rule"),
-            table::text("where"),
-            table::text("problem and advice"),
-            table::name("tool"),
-        ];
-        printer.table(head, rows)?;
+        printer.table(COLUMNS, found)?;
     }
     let count = |severity| found.iter().filter(|found| found.severity == severity).count();
     printer.note(format_args!(

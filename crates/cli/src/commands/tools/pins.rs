@@ -2,68 +2,32 @@
 //! a running server.
 
 use chrono::Utc;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId, suggest};
 use toolcrib_gateway::{
     config::Config,
-    pins::{PinError, PinReview},
+    pins::{PinError, PinReport, PinReview},
 };
 use toolcrib_store::SqliteStore;
 
 use super::diff;
-use crate::{
-    args::ToolApproveArgs,
-    failure::{Exit, advised},
-    printer::Printer,
-    target::Target,
-};
+use crate::{args::ToolApproveArgs, failure::advised, printer::Printer, target::Target};
 
 /// Limit of tools approved with one request.
 const BATCH: usize = 500;
 
-/// A pin in `GET /v1/pins`.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Shown {
-    pub(super) tool_id: String,
-    pub(super) source_id: String,
-    pub(super) name: String,
-    pub(super) state: String,
-    pub(super) quarantined: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) approved: Option<Moment>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) seen: Option<Moment>,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Moment {
-    pub(super) digest: String,
-    pub(super) at: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) by: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) document: Option<Value>,
-}
-
 /// Returns all pins, or the pin of one tool with its documents.
-async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
-    let value = match target {
-        Target::Store(config, store) => {
-            let review = review(config, store);
-            match tool {
-                Some(tool) => json!(review.show(tool).await?.into_iter().collect::<Vec<_>>()),
-                None => json!(review.list().await?),
-            }
+async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<PinReport>> {
+    match (target, tool) {
+        (Target::Store(config, store), Some(tool)) => {
+            Ok(review(config, store).show(tool).await?.into_iter().collect())
         }
-        Target::Server(client) => {
+        (Target::Store(config, store), None) => Ok(review(config, store).list().await?),
+        (Target::Server(client), tool) => {
             let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
-            let mut value = client.get(&["v1", "pins"], &query).await?;
-            value.get_mut("pins").map(Value::take).unwrap_or_default()
+            client.get_member(&["v1", "pins"], &query, "pins").await
         }
-    };
-    Ok(serde_json::from_value(value)?)
+    }
 }
 
 async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Result<()> {
@@ -88,7 +52,7 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
             let tool =
                 |(tool, digest): &(String, String)| json!({ "toolId": tool, "digest": digest });
             let body = json!({ "tools": wanted.iter().map(tool).collect::<Vec<_>>() });
-            client.send(&["v1", "pins", "approve"], &body).await?;
+            client.post(&["v1", "pins", "approve"], Some(&body)).await?;
         }
     }
     Ok(())
@@ -98,12 +62,12 @@ fn review<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
     PinReview { sources: &config.sources, pins: store, tenant: None }
 }
 
-/// Prints the pending changes. The exit code is 0 with and without changes.
+/// Prints the pending changes.
 pub(super) async fn show(
     tool: Option<&str>,
     target: &Target,
     printer: Printer,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<()> {
     let mut pins = Vec::new();
     match tool {
         Some(tool) => {
@@ -113,8 +77,8 @@ pub(super) async fn show(
             }
         }
         None => {
-            for waiting in waiting(pins_of(target, None).await?) {
-                pins.extend(pins_of(target, Some(&waiting.tool_id)).await?);
+            for changed in pending(pins_of(target, None).await?) {
+                pins.extend(pins_of(target, Some(changed.tool_id.as_str())).await?);
             }
         }
     }
@@ -129,16 +93,12 @@ pub(super) async fn show(
                 value
             })
             .collect();
-        printer.json(&value)?;
-        return Ok(Exit::Done);
+        return printer.json(&value);
     }
     if pins.is_empty() {
         printer.note("no change is pending");
     }
-    for pin in &pins {
-        printer.line(diff::text(pin))?;
-    }
-    Ok(Exit::Done)
+    pins.iter().try_for_each(|pin| printer.line(diff::text(pin)))
 }
 
 /// Approves the selected pending changes.
@@ -146,12 +106,12 @@ pub(super) async fn approve(
     args: &ToolApproveArgs,
     target: &Target,
     printer: Printer,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<()> {
     let mut chosen = Vec::new();
     if args.tools.is_empty() {
         let pins = pins_of(target, None).await?;
         if let Some(source) = &args.source
-            && !pins.iter().any(|pin| pin.source_id == source.as_str())
+            && !pins.iter().any(|pin| pin.source_id == *source)
         {
             let known = pins.iter().map(|pin| pin.source_id.as_str());
             let suggestion = suggest::did_you_mean(source.as_str(), known);
@@ -160,10 +120,9 @@ pub(super) async fn approve(
                 "`toolcrib sources list` shows the sources",
             ));
         }
-        let of_source = |pin: &Shown| {
-            args.source.as_ref().is_none_or(|source| pin.source_id == source.as_str())
-        };
-        chosen.extend(waiting(pins).into_iter().filter(of_source));
+        let of_source =
+            |pin: &PinReport| args.source.as_ref().is_none_or(|source| pin.source_id == *source);
+        chosen.extend(pending(pins).into_iter().filter(of_source));
     } else {
         for tool in &args.tools {
             let Some(pin) = pins_of(target, Some(tool)).await?.pop() else {
@@ -178,15 +137,14 @@ pub(super) async fn approve(
             chosen.push(pin);
         }
     }
-    let wanted: Vec<(String, String)> =
-        chosen.into_iter().filter_map(|pin| Some((pin.tool_id, pin.seen?.digest))).collect();
+    let form = |pin: PinReport| Some((pin.tool_id.to_string(), pin.seen?.digest));
+    let wanted: Vec<(String, String)> = chosen.into_iter().filter_map(form).collect();
     for batch in wanted.chunks(BATCH) {
         approve_all(target, batch).await?;
     }
     if printer.wants_json() {
         let row = |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });
-        printer.json(&json!({ "approved": wanted.iter().map(row).collect::<Vec<_>>() }))?;
-        return Ok(Exit::Done);
+        return printer.json(&json!({ "approved": wanted.iter().map(row).collect::<Vec<_>>() }));
     }
     for (tool, _) in &wanted {
         printer.line(format_args!("approved {tool}"))?;
@@ -194,14 +152,15 @@ pub(super) async fn approve(
     if wanted.is_empty() {
         printer.note("no change is pending");
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
-fn waiting(pins: Vec<Shown>) -> Vec<Shown> {
+/// Returns the pins with a pending change.
+fn pending(pins: Vec<PinReport>) -> Vec<PinReport> {
     pins.into_iter().filter(|pin| pin.seen.is_some()).collect()
 }
 
-fn unknown(tool: &str, pins: &[Shown]) -> anyhow::Error {
+fn unknown(tool: &str, pins: &[PinReport]) -> anyhow::Error {
     let known = pins.iter().flat_map(|pin| [pin.name.as_str(), pin.tool_id.as_str()]);
     let suggestion = suggest::did_you_mean(tool, known);
     advised(

@@ -6,111 +6,15 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolcrib_mcp::message::{self, RpcError};
 
-/// Limits of `slow`: the number of steps and the length of a step.
+/// The tools, as in the result of `tools/list`.
+const TOOLS: &str = include_str!("tools.json");
+/// Limits of `slow`, as in its schema: the number of steps and the length of a step.
 const MAX_STEPS: u64 = 100;
 const MAX_STEP_MS: u64 = 10_000;
 
 /// Returns the tools as in the result of `tools/list`.
 pub(super) fn list() -> Value {
-    json!([
-        {
-            "name": "echo",
-            "title": "Echo",
-            "description": "Answers the text it was given.",
-            "inputSchema": {
-                "type": "object",
-                "properties": { "text": { "type": "string", "description": "What to answer." } },
-                "required": ["text"],
-                "additionalProperties": false
-            },
-            "annotations": { "readOnlyHint": true, "openWorldHint": false }
-        },
-        {
-            "name": "add",
-            "title": "Add",
-            "description": "Adds two numbers.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "a": { "type": "number", "description": "The first number." },
-                    "b": { "type": "number", "description": "The second number." }
-                },
-                "required": ["a", "b"],
-                "additionalProperties": false
-            },
-            "annotations": { "readOnlyHint": true, "openWorldHint": false }
-        },
-        {
-            "name": "slow",
-            "title": "Slow",
-            "description": "Counts to a number, reports progress at each step, and can be cancelled.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "steps": {
-                        "type": "integer", "minimum": 1, "maximum": MAX_STEPS, "default": 5,
-                        "description": "How far to count."
-                    },
-                    "step_ms": {
-                        "type": "integer", "minimum": 0, "maximum": MAX_STEP_MS, "default": 200,
-                        "description": "Milliseconds between two steps."
-                    }
-                },
-                "additionalProperties": false
-            },
-            "annotations": { "readOnlyHint": true }
-        },
-        {
-            "name": "fail",
-            "title": "Fail",
-            "description": "Always fails with a tool error.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "message": { "type": "string", "description": "What to complain about." }
-                },
-                "additionalProperties": false
-            }
-        },
-        {
-            "name": "structured",
-            "title": "Structured",
-            "description": "Answers a made-up weather report as structured content.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "city": { "type": "string", "description": "Where." },
-                    "km/h": { "type": "boolean", "description": "Whether to add the wind in km/h." }
-                },
-                "required": ["city"],
-                "additionalProperties": false
-            },
-            "outputSchema": {
-                "type": "object",
-                "properties": {
-                    "city": { "type": "string" },
-                    "celsius": { "type": "number" },
-                    "km/h": { "type": "number" },
-                    "conditions": { "type": "string", "enum": ["sunny", "cloudy", "rainy"] }
-                },
-                "required": ["city", "celsius", "conditions"]
-            },
-            "annotations": { "readOnlyHint": true }
-        },
-        {
-            "name": "wipe",
-            "title": "Wipe",
-            "description": "Pretends to delete the target after an approval. It deletes nothing.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "target": { "type": "string", "description": "What would be deleted" }
-                },
-                "additionalProperties": false
-            },
-            "annotations": { "destructiveHint": true }
-        }
-    ])
+    serde_json::from_str(TOOLS).unwrap_or_default()
 }
 
 /// Runs a tool and returns its result. Sends progress notifications to `send`.

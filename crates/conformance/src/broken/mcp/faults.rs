@@ -1,6 +1,6 @@
 //! The faults of the MCP server.
 
-use crate::broken::faults;
+use crate::broken::host::faults;
 
 faults! {
     /// Faults of an MCP server.

@@ -46,7 +46,7 @@ pub(super) enum State {
 
 /// An admitted call, to be returned with its verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entered {
+pub(super) struct Admission {
     who: u64,
     /// When it entered, where it is the one whose end decides: for all, and for its caller.
     probes: Option<u64>,
@@ -140,7 +140,7 @@ impl Circuit {
     }
 
     /// Admits a call of `who`, or returns how long it has to wait.
-    pub(super) fn enter(&mut self, who: u64, now: u64, terms: Terms) -> Result<Entered, u64> {
+    pub(super) fn enter(&mut self, who: u64, now: u64, terms: Terms) -> Result<Admission, u64> {
         let suspected = match self.suspect {
             Some((suspect, until)) if suspect == who && self.shared != State::Closed => {
                 until.checked_sub(now).filter(|wait| *wait > 0)
@@ -152,7 +152,7 @@ impl Circuit {
         if let Some(wait) = waits.into_iter().flatten().max() {
             return Err(wait);
         }
-        Ok(Entered {
+        Ok(Admission {
             who,
             probes: self.shared.enter(now),
             probes_for_caller: self.callers.get_mut(&who).and_then(|it| it.state.enter(now)),
@@ -162,7 +162,7 @@ impl Circuit {
     /// Takes back a call that went through.
     pub(super) fn leave(
         &mut self,
-        call: Entered,
+        call: Admission,
         verdict: Verdict,
         now: u64,
         terms: Terms,
@@ -188,7 +188,7 @@ impl Circuit {
         Changes { shared: (self.shared != before).then_some(self.shared), caller }
     }
 
-    fn answered(&mut self, call: Entered) -> Option<bool> {
+    fn answered(&mut self, call: Admission) -> Option<bool> {
         self.failures.clear();
         if self.shared.awaits(call.probes) {
             self.shared = State::Closed;
@@ -209,7 +209,7 @@ impl Circuit {
     }
 
     /// A failure that counts for everybody, once for each caller whose arguments it may be due to.
-    fn failed(&mut self, call: Entered, who: Option<u64>, now: u64, terms: Terms) {
+    fn failed(&mut self, call: Admission, who: Option<u64>, now: u64, terms: Terms) {
         if self.shared.awaits(call.probes) {
             self.shared = State::Open(now.saturating_add(terms.open));
             let again = now.saturating_add(terms.open.saturating_mul(2));
@@ -228,7 +228,7 @@ impl Circuit {
         }
     }
 
-    fn failed_for_caller(&mut self, call: Entered, now: u64, terms: Terms) -> Option<bool> {
+    fn failed_for_caller(&mut self, call: Admission, now: u64, terms: Terms) -> Option<bool> {
         let since = now.saturating_sub(terms.window);
         if self.callers.len() >= MAX_CALLERS && !self.callers.contains_key(&call.who) {
             self.callers.retain(|_, caller| {
@@ -259,7 +259,7 @@ impl Circuit {
     }
 
     /// A probe of a caller's own circuit that says nothing about it: the next call is one.
-    fn undecided_caller(&mut self, call: Entered, now: u64) -> Option<bool> {
+    fn undecided_caller(&mut self, call: Admission, now: u64) -> Option<bool> {
         let caller = self.callers.get_mut(&call.who)?;
         if caller.state.awaits(call.probes_for_caller) {
             caller.state = State::Open(now);

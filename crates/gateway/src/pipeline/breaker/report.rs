@@ -1,9 +1,9 @@
 //! The state of a breaker, for operators.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The state of the breaker of a source.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BreakerReport {
     /// Whether calls go through.
@@ -20,7 +20,7 @@ pub struct BreakerReport {
 }
 
 /// Whether calls go through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakerState {
     /// The source has no breaker.

@@ -1,7 +1,7 @@
 //! The table of idempotency keys and stored answers. It has no clock and never waits; the caller does.
 //!
-//! Invariant (I-31): entries and bytes are bounded, in total and for each holder. A holder over its own
-//! bound loses its oldest answers; over the total bound, the largest holder loses its oldest.
+//! Invariant (I-31): entries and bytes are bounded, in total and for each owner. A owner over its own
+//! bound loses its oldest answers; over the total bound, the largest owner loses its oldest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use toolcrib_core::{
 
 /// An answer that repeated calls get again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredAnswer {
     /// The body of the answer, byte for byte.
     pub body: Bytes,
     /// The run of the call.
@@ -21,16 +21,16 @@ pub struct Kept {
 }
 
 /// The owner of keys.
-pub(crate) type Holder = (TenantId, PrincipalId);
+pub(crate) type Owner = (TenantId, PrincipalId);
 
 /// How much there may be.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes kept, for all and for one holder.
+    /// Bytes kept, for all and for one owner.
     pub(super) bytes: (usize, usize),
-    /// Answers kept, for all and for one holder.
+    /// Answers kept, for all and for one owner.
     pub(super) answers: (usize, usize),
-    /// Calls running under keys, for all and for one holder.
+    /// Calls running under keys, for all and for one owner.
     pub(super) running: (usize, usize),
 }
 
@@ -47,10 +47,10 @@ const OVERHEAD: usize = 512;
 const SWEEP: usize = 64;
 
 /// The state of a key. `R` waits for a running call.
-pub(super) enum Found<R> {
+pub(super) enum Lookup<R> {
     Nothing,
     Running(R),
-    Kept(Kept),
+    Kept(StoredAnswer),
     /// It ran, and the answer was too large.
     Spent,
     /// Another tool or other arguments.
@@ -63,19 +63,19 @@ pub(super) struct Busy;
 
 pub(super) struct Table<R> {
     limits: Limits,
-    holders: HashMap<Holder, Held<R>>,
+    owners: HashMap<Owner, OwnerEntries<R>>,
     /// By age.
-    answers: BTreeMap<u64, Place>,
-    /// Holders by their bytes.
-    largest: BTreeSet<(usize, Holder)>,
+    answers: BTreeMap<u64, Answer>,
+    /// Owners by their bytes.
+    largest: BTreeSet<(usize, Owner)>,
     /// Of the next answer.
     number: u64,
     bytes: usize,
     running: usize,
 }
 
-/// Everything of one holder.
-struct Held<R> {
+/// Everything of one owner.
+struct OwnerEntries<R> {
     keys: HashMap<String, Slot<R>>,
     /// Numbers of its answers.
     answers: BTreeSet<u64>,
@@ -94,15 +94,15 @@ enum State<R> {
 }
 
 /// The place of an answer.
-struct Place {
-    holder: Holder,
+struct Answer {
+    owner: Owner,
     key: String,
-    kept: Option<Kept>,
+    kept: Option<StoredAnswer>,
     bytes: usize,
     until: u64,
 }
 
-impl<R> Default for Held<R> {
+impl<R> Default for OwnerEntries<R> {
     fn default() -> Self {
         Self { keys: HashMap::new(), answers: BTreeSet::new(), bytes: 0, running: 0 }
     }
@@ -112,7 +112,7 @@ impl<R: Clone> Table<R> {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
-            holders: HashMap::new(),
+            owners: HashMap::new(),
             answers: BTreeMap::new(),
             largest: BTreeSet::new(),
             number: 0,
@@ -121,26 +121,26 @@ impl<R: Clone> Table<R> {
         }
     }
 
-    /// The state of `key` of `holder` for `call`.
-    pub(super) fn find(&mut self, holder: &Holder, key: &str, call: Digest, now: u64) -> Found<R> {
+    /// The state of `key` of `owner` for `call`.
+    pub(super) fn find(&mut self, owner: &Owner, key: &str, call: Digest, now: u64) -> Lookup<R> {
         self.sweep(now);
-        let Some(slot) = self.holders.get(holder).and_then(|held| held.keys.get(key)) else {
-            return Found::Nothing;
+        let Some(slot) = self.owners.get(owner).and_then(|held| held.keys.get(key)) else {
+            return Lookup::Nothing;
         };
         let same = slot.call == call;
         match &slot.state {
-            State::Running(_) if !same => Found::OtherCall,
-            State::Running(waiting) => Found::Running(waiting.clone()),
+            State::Running(_) if !same => Lookup::OtherCall,
+            State::Running(waiting) => Lookup::Running(waiting.clone()),
             State::Ended(number) => {
                 let number = *number;
                 match self.answers.get(&number) {
                     Some(place) if place.until <= now => {
                         self.forget(number);
-                        Found::Nothing
+                        Lookup::Nothing
                     }
-                    Some(_) if !same => Found::OtherCall,
-                    Some(place) => place.kept.clone().map_or(Found::Spent, Found::Kept),
-                    None => Found::Nothing,
+                    Some(_) if !same => Lookup::OtherCall,
+                    Some(place) => place.kept.clone().map_or(Lookup::Spent, Lookup::Kept),
+                    None => Lookup::Nothing,
                 }
             }
         }
@@ -149,28 +149,35 @@ impl<R: Clone> Table<R> {
     /// Takes the free `key` for a running call.
     pub(super) fn begin(
         &mut self,
-        holder: &Holder,
+        owner: &Owner,
         key: &str,
         call: Digest,
         waiting: R,
     ) -> Result<(), Busy> {
         let (all, each) = self.limits.running;
-        let running = self.holders.get(holder).map_or(0, |held| held.running);
+        let running = self.owners.get(owner).map_or(0, |held| held.running);
         if running >= each || self.running >= all {
             return Err(Busy);
         }
         self.running += 1;
-        let held = self.holders.entry(holder.clone()).or_default();
+        let held = self.owners.entry(owner.clone()).or_default();
         held.running += 1;
         held.keys.insert(key.to_owned(), Slot { call, state: State::Running(waiting) });
         Ok(())
     }
 
     /// Ends the running call under `key` with an answer to keep.
-    pub(super) fn keep(&mut self, holder: &Holder, key: &str, kept: Kept, now: u64, until: u64) {
+    pub(super) fn keep(
+        &mut self,
+        owner: &Owner,
+        key: &str,
+        kept: StoredAnswer,
+        now: u64,
+        until: u64,
+    ) {
         self.sweep(now);
         let number = self.number;
-        let Some(held) = self.holders.get_mut(holder) else { return };
+        let Some(held) = self.owners.get_mut(owner) else { return };
         let Some(slot) = held.keys.get_mut(key) else { return };
         if !matches!(slot.state, State::Running(_)) {
             return;
@@ -182,29 +189,29 @@ impl<R: Clone> Table<R> {
         let fixed = OVERHEAD + 2 * key.len();
         let kept = Some(kept).filter(|kept| fixed + kept.body.len() <= self.limits.bytes.1);
         let bytes = fixed + kept.as_ref().map_or(0, |kept| kept.body.len());
-        let place = Place { holder: holder.clone(), key: key.to_owned(), kept, bytes, until };
+        let place = Answer { owner: owner.clone(), key: key.to_owned(), kept, bytes, until };
         self.answers.insert(number, place);
         held.answers.insert(number);
-        self.weigh(holder, |bytes_held| bytes_held + bytes);
-        self.make_room(holder);
+        self.weigh(owner, |bytes_held| bytes_held + bytes);
+        self.make_room(owner);
     }
 
     /// Ends the running call under `key` without one. Without effect on a call that has ended.
-    pub(super) fn release(&mut self, holder: &Holder, key: &str) {
-        let Some(held) = self.holders.get_mut(holder) else { return };
+    pub(super) fn release(&mut self, owner: &Owner, key: &str) {
+        let Some(held) = self.owners.get_mut(owner) else { return };
         let runs = |slot: &Slot<R>| matches!(slot.state, State::Running(_));
         if held.keys.get(key).is_some_and(runs) {
             held.keys.remove(key);
             held.running -= 1;
             self.running -= 1;
-            self.leave(holder);
+            self.leave(owner);
         }
     }
 
     /// Forgets answers until all bounds hold.
-    fn make_room(&mut self, holder: &Holder) {
+    fn make_room(&mut self, owner: &Owner) {
         let (bytes, answers) = (self.limits.bytes, self.limits.answers);
-        while let Some(oldest) = self.holders.get(holder).and_then(|held| {
+        while let Some(oldest) = self.owners.get(owner).and_then(|held| {
             let over = held.bytes > bytes.1 || held.answers.len() > answers.1;
             held.answers.first().copied().filter(|_| over)
         }) {
@@ -212,7 +219,7 @@ impl<R: Clone> Table<R> {
         }
         while self.bytes > bytes.0 || self.answers.len() > answers.0 {
             let Some((_, most)) = self.largest.last() else { return };
-            let oldest = self.holders.get(most).and_then(|held| held.answers.first());
+            let oldest = self.owners.get(most).and_then(|held| held.answers.first());
             let Some(&oldest) = oldest else { return };
             self.forget(oldest);
         }
@@ -229,31 +236,33 @@ impl<R: Clone> Table<R> {
     }
 
     fn forget(&mut self, number: u64) {
-        let Some(Place { holder, key, bytes, .. }) = self.answers.remove(&number) else { return };
-        if let Some(held) = self.holders.get_mut(&holder) {
+        let Some(Answer { owner, key, bytes, .. }) = self.answers.remove(&number) else {
+            return;
+        };
+        if let Some(held) = self.owners.get_mut(&owner) {
             held.keys.remove(&key);
             held.answers.remove(&number);
         }
-        self.weigh(&holder, |held| held.saturating_sub(bytes));
-        self.leave(&holder);
+        self.weigh(&owner, |held| held.saturating_sub(bytes));
+        self.leave(&owner);
     }
 
-    /// Notes that `holder` holds other bytes than before.
-    fn weigh(&mut self, holder: &Holder, change: impl FnOnce(usize) -> usize) {
-        let Some(held) = self.holders.get_mut(holder) else { return };
+    /// Notes that `owner` holds other bytes than before.
+    fn weigh(&mut self, owner: &Owner, change: impl FnOnce(usize) -> usize) {
+        let Some(held) = self.owners.get_mut(owner) else { return };
         let (before, after) = (held.bytes, change(held.bytes));
         held.bytes = after;
         self.bytes = (self.bytes + after).saturating_sub(before);
-        self.largest.remove(&(before, holder.clone()));
+        self.largest.remove(&(before, owner.clone()));
         if after > 0 {
-            self.largest.insert((after, holder.clone()));
+            self.largest.insert((after, owner.clone()));
         }
     }
 
-    /// Drops `holder` once nothing of it is left.
-    fn leave(&mut self, holder: &Holder) {
-        if self.holders.get(holder).is_some_and(|held| held.keys.is_empty()) {
-            self.holders.remove(holder);
+    /// Drops `owner` once nothing of it is left.
+    fn leave(&mut self, owner: &Owner) {
+        if self.owners.get(owner).is_some_and(|held| held.keys.is_empty()) {
+            self.owners.remove(owner);
         }
     }
 }

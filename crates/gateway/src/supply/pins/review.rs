@@ -3,7 +3,7 @@
 //! Invariant (I-51): an approval names the digest of the reviewed form. A tool that has changed
 //! since is not approved.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
@@ -11,7 +11,7 @@ use toolcrib_core::{
     event::NewEvent,
     id::{PrincipalId, SourceId, TenantId, ToolId},
     names::{self, Names},
-    pin::{Pin, PinAnswer, PinChoice, PinForm, PinStore},
+    pin::{Pin, PinApproval, PinChoice, PinForm, PinStore},
     store::StoreError,
 };
 
@@ -29,7 +29,7 @@ pub struct PinReview<'a> {
 }
 
 /// The pin of one tool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinReport {
     /// The tool.
@@ -54,7 +54,7 @@ pub struct PinReport {
 }
 
 /// The state of a pin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinState {
     /// As it was approved, when it was seen last.
@@ -66,7 +66,7 @@ pub enum PinState {
 }
 
 /// A form and its moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinMoment {
     /// SHA-256 of the form.
@@ -187,8 +187,8 @@ impl PinReview<'_> {
             choices.push(PinChoice { source, tool: name, digest: *digest });
         }
         let before = match self.pins.approve(choices, now, by.cloned()).await? {
-            PinAnswer::Approved(before) => before,
-            PinAnswer::Stale(index) => return Err(PinError::Stale(index)),
+            PinApproval::Approved(before) => before,
+            PinApproval::Stale(index) => return Err(PinError::Stale(index)),
         };
         let (mut pins, mut events) = (Vec::new(), Vec::new());
         for ((source, name, tool_id, digest), before) in found.into_iter().zip(before) {

@@ -1,38 +1,37 @@
 //! One request to a token endpoint and its answer (RFC 6749, sections 2.3, 4.4, 5 and 6).
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::Value;
 use toolcrib_core::credential::{ClientAuth, CredentialKind, Material, OAuth2, Secret};
-use url::form_urlencoded;
+use url::{Url, form_urlencoded};
 
-/// The request to send.
-pub(super) struct TokenRequest {
-    pub(super) headers: HeaderMap,
-    pub(super) body: String,
-}
+use super::super::sendable::is_loopback;
+use crate::egress::Outgoing;
 
 /// A successful response of a token endpoint.
-pub(super) struct Granted {
+pub(super) struct TokenGrant {
     pub(super) access_token: Secret,
     pub(super) lifetime: Option<Duration>,
     pub(super) refresh_token: Option<Secret>,
 }
 
 /// Why no token was granted. From the response it contains at most an error code of RFC 6749.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Denied {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TokenDenial {
     /// Permanent: the endpoint will reject the request again.
-    Final(&'static str),
+    #[error("{0}")]
+    Permanent(&'static str),
     /// Temporary: a later request may succeed.
-    Silent(String),
+    #[error("{0}")]
+    Temporary(String),
 }
 
 /// Error codes that stay the same when the request is repeated.
-const FINAL: &[&str] = &[
+const PERMANENT: &[&str] = &[
     "invalid_request",
     "invalid_client",
     "invalid_grant",
@@ -42,11 +41,12 @@ const FINAL: &[&str] = &[
 ];
 
 /// Creates the request that exchanges `material` for an access token.
-pub(super) fn request(
-    kind: &CredentialKind,
-    oauth2: &OAuth2,
-    material: &Material,
-) -> Result<TokenRequest, Denied> {
+pub(super) fn request(kind: &CredentialKind, material: &Material) -> Result<Outgoing, TokenDenial> {
+    let Some(oauth2) = kind.oauth2() else {
+        return Err(TokenDenial::Permanent("it is not an OAuth credential"));
+    };
+    let mut request = Outgoing::new(Method::POST, endpoint(oauth2)?);
+    let headers = &mut request.headers;
     let mut form = form_urlencoded::Serializer::new(String::new());
     let client_secret = match kind {
         CredentialKind::RefreshToken(_) => {
@@ -62,7 +62,6 @@ pub(super) fn request(
     if !oauth2.scopes.is_empty() {
         form.append_pair("scope", &oauth2.scopes.join(" "));
     }
-    let mut headers = HeaderMap::new();
     match (oauth2.client_auth, client_secret) {
         (ClientAuth::Basic, Some(secret)) => {
             let part = |text: &str| -> String {
@@ -70,8 +69,9 @@ pub(super) fn request(
             };
             let pair = format!("{}:{}", part(&oauth2.client_id), part(secret.expose()));
             let basic = format!("Basic {}", STANDARD.encode(pair));
-            let mut value = HeaderValue::from_str(&basic)
-                .map_err(|_| Denied::Final("the client id or secret cannot be sent in a header"))?;
+            let mut value = HeaderValue::from_str(&basic).map_err(|_| {
+                TokenDenial::Permanent("the client id or secret cannot be sent in a header")
+            })?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
@@ -87,7 +87,19 @@ pub(super) fn request(
     let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
     headers.insert(header::CONTENT_TYPE, form_type);
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-    Ok(TokenRequest { headers, body: form.finish() })
+    request.body = Some(form.finish().into());
+    Ok(request)
+}
+
+/// Returns the token endpoint. It receives secrets, so it requires TLS or a loopback address.
+fn endpoint(oauth2: &OAuth2) -> Result<Url, TokenDenial> {
+    let unusable = TokenDenial::Permanent("its token endpoint is not an https URL");
+    let Ok(url) = Url::parse(&oauth2.token_url) else { return Err(unusable) };
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(&url) => Ok(url),
+        _ => Err(unusable),
+    }
 }
 
 #[derive(Deserialize)]
@@ -98,21 +110,17 @@ struct Success {
     refresh_token: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Failure {
-    error: String,
-}
-
 /// Parses the response of a token endpoint.
-pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Granted, Denied> {
-    let odd = |what: &str| Denied::Silent(format!("the token endpoint answered {what}"));
+pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<TokenGrant, TokenDenial> {
+    let odd = |what: &str| TokenDenial::Temporary(format!("the token endpoint answered {what}"));
     if !status.is_success() {
-        let code = serde_json::from_slice::<Failure>(body).ok().map(|failure| failure.error);
-        let known = FINAL.iter().find(|known| code.as_deref() == Some(**known));
+        let failure: Value = serde_json::from_slice(body).unwrap_or_default();
+        let code = failure.get("error").and_then(Value::as_str);
+        let known = PERMANENT.iter().find(|known| code == Some(**known));
         return Err(match known {
-            Some(code) => Denied::Final(code),
+            Some(code) => TokenDenial::Permanent(code),
             None if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                Denied::Final("refused")
+                TokenDenial::Permanent("refused")
             }
             None => odd(&format!("with status {}", status.as_u16())),
         });
@@ -121,7 +129,7 @@ pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Granted, Denied> {
         return Err(odd("without a valid token response"));
     };
     if !success.token_type.is_none_or(|kind| kind.eq_ignore_ascii_case("bearer")) {
-        return Err(Denied::Final("its tokens are not bearer tokens"));
+        return Err(TokenDenial::Permanent("its tokens are not bearer tokens"));
     }
     let sendable = |token: &str| !token.is_empty() && token.bytes().all(|b| b.is_ascii_graphic());
     if !sendable(&success.access_token) {
@@ -135,16 +143,7 @@ pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Granted, Denied> {
     });
     let lifetime = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
     let refresh_token = success.refresh_token.filter(|token| !token.is_empty()).map(Secret::new);
-    Ok(Granted { access_token: Secret::new(success.access_token), lifetime, refresh_token })
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Final(code) => f.write_str(code),
-            Self::Silent(why) => f.write_str(why),
-        }
-    }
+    Ok(TokenGrant { access_token: Secret::new(success.access_token), lifetime, refresh_token })
 }
 
 #[cfg(test)]
@@ -165,27 +164,31 @@ mod tests {
         Material { value: secret(value), client_secret: client.map(secret) }
     }
 
+    fn text(request: &Outgoing) -> &str {
+        std::str::from_utf8(request.body.as_ref().unwrap()).unwrap()
+    }
+
     #[test]
     fn a_client_authenticates_by_the_configured_method() {
         let basic = oauth2(ClientAuth::Basic, &["a", "b"]);
         let kind = CredentialKind::ClientCredentials(basic.clone());
-        let sent = request(&kind, &basic, &material("s:1", None)).unwrap();
-        assert_eq!(sent.body, "grant_type=client_credentials&scope=a+b");
+        let sent = request(&kind, &material("s:1", None)).unwrap();
+        assert_eq!(text(&sent), "grant_type=client_credentials&scope=a+b");
         let pair = STANDARD.encode("client+id:s%3A1");
         assert_eq!(sent.headers[header::AUTHORIZATION], format!("Basic {pair}"));
         assert!(sent.headers[header::AUTHORIZATION].is_sensitive());
 
         let post = oauth2(ClientAuth::Post, &[]);
         let kind = CredentialKind::RefreshToken(post.clone());
-        let sent = request(&kind, &post, &material("r&1", Some("s"))).unwrap();
+        let sent = request(&kind, &material("r&1", Some("s"))).unwrap();
         let expected =
             "grant_type=refresh_token&refresh_token=r%261&client_id=client+id&client_secret=s";
-        assert_eq!(sent.body, expected);
+        assert_eq!(text(&sent), expected);
         assert!(!sent.headers.contains_key(header::AUTHORIZATION));
 
         let kind = CredentialKind::RefreshToken(basic.clone());
-        let sent = request(&kind, &basic, &material("r", None)).unwrap();
-        assert!(sent.body.ends_with("client_id=client+id"), "{}", sent.body);
+        let sent = request(&kind, &material("r", None)).unwrap();
+        assert!(text(&sent).ends_with("client_id=client+id"), "{}", text(&sent));
         assert!(!sent.headers.contains_key(header::AUTHORIZATION));
     }
 
@@ -224,7 +227,7 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).unwrap();
             let denied = read(status, body.as_bytes()).err().expect(body);
-            assert_eq!(matches!(denied, Denied::Final(_)), is_final, "{body}: {denied}");
+            assert_eq!(matches!(denied, TokenDenial::Permanent(_)), is_final, "{body}: {denied}");
             assert!(!denied.to_string().contains("canary"), "{denied}");
         }
     }

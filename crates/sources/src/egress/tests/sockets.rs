@@ -24,7 +24,7 @@ use toolcrib_core::{
 use url::Url;
 
 use crate::{
-    credential::held,
+    credential::sendable,
     egress::{Answer, Egress, EgressError, Guard, Network, Outgoing, Resolver},
 };
 
@@ -87,7 +87,7 @@ fn egress(answers: &[&'static [&'static str]], allow: &[&str], url: Option<&str>
     let resolver = Arc::new(Scripted { answers: answers.to_vec(), queries: AtomicUsize::new(0) });
     let url = url.map(|url| Url::parse(url).unwrap());
     let guard = Guard::new(allow.iter().map(|a| a.parse().unwrap()).collect(), url.as_ref());
-    Network::new(resolver).unwrap().egress(guard).unwrap()
+    Network::new(resolver).egress(guard).unwrap()
 }
 
 fn get(url: &str) -> Outgoing {
@@ -252,7 +252,7 @@ async fn a_credential_is_not_taken_along_to_another_origin() {
             .await;
             let client = egress(&[&["127.0.0.1"]], &["127.0.0.1"], None);
             let mut request = get(&format!("http://127.0.0.1:{}/", server.port));
-            request.credential = Some(Arc::new(held(kind, &["127.0.0.1"], "canary-of-8")));
+            request.credential = Some(Arc::new(sendable(kind, &["127.0.0.1"], "canary-of-8")));
             let trail = EgressTrail::default();
             client.send(request, &trail).await.unwrap();
             let heard = server.heard.lock();

@@ -6,8 +6,8 @@ fn read(document: &Value, limits: &SourceLimits) -> Service {
     let (selection, configured) = (Selection::default(), HashSet::from(["x-ours".to_owned()]));
     let (base, variables) = (Url::parse("http://a.example").unwrap(), BTreeMap::new());
     let servers = Servers { base: Some(&base), document: None, variables: &variables };
-    let wanted = Wanted { selection: &selection, servers, configured: &configured, limits };
-    Service::read(document.to_string().as_bytes(), &wanted).unwrap()
+    let settings = ReadSettings { selection: &selection, servers, configured: &configured, limits };
+    Service::read(document.to_string().as_bytes(), &settings).unwrap()
 }
 
 fn names(document: &Value) -> Vec<String> {

@@ -9,12 +9,8 @@ use wasmtime::{
 };
 
 use super::{
-    super::{
-        error::{PackCode, PackError},
-        requirements,
-    },
-    Stopped,
-    host::{self, MAX_RANDOM, State},
+    super::error::{PackCode, PackError},
+    host::{self, CallFailure, MAX_RANDOM, State},
     machine::Machine,
 };
 
@@ -40,23 +36,18 @@ impl Component {
         component: &wasmtime::component::Component,
         grants: &BTreeSet<PackGrant>,
     ) -> Result<Self, PackError> {
-        for (name, _) in component.component_type().imports(engine) {
-            let grant = match name {
-                LOG => PackGrant::Log,
-                CLOCK => PackGrant::Clock,
-                RANDOM => PackGrant::Random,
-                HTTP => PackGrant::Http,
-                _ => {
-                    return PackCode::RequirementUnmet.refuse(
-                        "the component imports something outside `toolcrib:pack`, such as WASI, \
-                         which no pack gets here",
-                    );
-                }
-            };
-            if !grants.contains(&grant) {
-                return requirements::unmet(grant, "the component imports it");
+        let component_type = component.component_type();
+        let imports = component_type.imports(engine).map(|(name, _)| match name {
+            LOG => Ok(PackGrant::Log),
+            CLOCK => Ok(PackGrant::Clock),
+            RANDOM => Ok(PackGrant::Random),
+            HTTP => Ok(PackGrant::Http),
+            _ => {
+                Err("the component imports something outside `toolcrib:pack`, such as WASI, which \
+                      no pack gets here")
             }
-        }
+        });
+        host::check_imports(imports, grants, "component")?;
         let invoke = component
             .get_export_index(None, NODES)
             .and_then(|nodes| component.get_export_index(Some(&nodes), "invoke"));
@@ -64,12 +55,8 @@ impl Component {
             return PackCode::InvalidManifest
                 .refuse(format!("the component does not export `invoke` of `{NODES}`"));
         };
-        let unlinked = |error: wasmtime::Error| {
-            tracing::debug!(%error, "a component cannot be linked");
-            PackCode::InvalidManifest.error("an import of the component has the wrong type")
-        };
-        let linker = linker(engine).map_err(unlinked)?;
-        let ready = linker.instantiate_pre(component).map_err(unlinked)?;
+        let ready = linker(engine).and_then(|linker| linker.instantiate_pre(component));
+        let ready = ready.map_err(|error| host::unlinked("component", &error))?;
         Ok(Self { ready, invoke })
     }
 
@@ -80,7 +67,7 @@ impl Component {
         state: State,
         node: &str,
         request: &str,
-    ) -> Result<Vec<u8>, Stopped> {
+    ) -> Result<Vec<u8>, CallFailure> {
         let mut store = machine.store(state);
         let called = async {
             let instance = self.ready.instantiate_async(&mut store).await?;
@@ -91,7 +78,7 @@ impl Component {
         .await;
         match called {
             Ok((answer,)) => Ok(answer.into_bytes()),
-            Err(error) => Err(store.data().stopped(error)),
+            Err(error) => Err(store.data().trapped(error)),
         }
     }
 }

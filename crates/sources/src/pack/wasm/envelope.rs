@@ -2,10 +2,13 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind};
+use toolcrib_core::call::{Outcome, UpstreamError};
 
 use super::super::answer::completed;
-use crate::text::{fit_for_callers, tidy_lines};
+use crate::{
+    error::protocol,
+    text::{fit_for_callers, tidy_lines},
+};
 
 /// Longest message of a failed node that is passed on, in bytes.
 const MAX_MESSAGE: usize = 2048;
@@ -15,29 +18,25 @@ struct Answer<'a> {
     outcome: String,
     #[serde(borrow, default)]
     output: Option<&'a RawValue>,
-    #[serde(default)]
     error: Option<Failure>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Failure {
-    #[serde(default)]
     code: String,
-    #[serde(default)]
     message: String,
 }
 
 /// Parses the response of a node's code.
 pub(super) fn read(bytes: &[u8], max: usize) -> Result<Outcome, UpstreamError> {
-    let protocol = |why| Err(UpstreamError::new(UpstreamErrorKind::Protocol, why));
     let Ok(answer) = serde_json::from_slice::<Answer<'_>>(bytes) else {
-        return protocol("the response of the node is not a valid outcome");
+        return Err(protocol("the response of the node is not a valid outcome"));
     };
     match (answer.outcome.as_str(), answer.output, answer.error) {
         ("completed", output, _) => completed(output.unwrap_or(RawValue::NULL), max),
         ("failed", _, error) => {
-            let Failure { code, message } =
-                error.unwrap_or(Failure { code: String::new(), message: String::new() });
+            let Failure { code, message } = error.unwrap_or_default();
             let text = match (message.as_str(), code.as_str()) {
                 ("", "") => "the node failed without a reason".to_owned(),
                 ("", code) => code.to_owned(),
@@ -50,12 +49,14 @@ pub(super) fn read(bytes: &[u8], max: usize) -> Result<Outcome, UpstreamError> {
             "the node requested to be suspended, which tools do not support",
             true,
         )),
-        _ => protocol("the node returned an unknown outcome"),
+        _ => Err(protocol("the node returned an unknown outcome")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_core::call::UpstreamErrorKind;
+
     use super::*;
 
     #[test]

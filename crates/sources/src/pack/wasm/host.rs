@@ -1,13 +1,17 @@
 //! The state of an instance: its limits, and the host functions it was granted.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use toolcrib_core::{clock::Clock, egress::EgressTrail, id::SourceId};
+use toolcrib_core::{egress::EgressTrail, source::pack::PackGrant};
 use wasmtime::ResourceLimiter;
 
 use super::{
-    Host, Stopped,
-    web::{self, MAX_REQUEST, MAX_REQUESTS, Web},
+    super::{
+        context::PackContext,
+        error::{PackCode, PackError},
+        requirements,
+    },
+    web::{self, MAX_REQUEST, MAX_REQUESTS},
 };
 use crate::text::tidy;
 
@@ -32,10 +36,8 @@ pub(super) const MAX_RANDOM: usize = 64 << 10;
 pub(super) struct State {
     pub(super) limits: Limits,
     pub(super) max_result: usize,
-    source: SourceId,
-    clock: Arc<dyn Clock>,
+    context: Arc<PackContext>,
     lines: usize,
-    web: Option<Web>,
     trail: EgressTrail,
     requests: usize,
 }
@@ -45,29 +47,59 @@ pub(super) struct Limits {
     memory: usize,
     /// Linear memory in use, over all memories of the call.
     held: usize,
-    breach: Option<Breach>,
+    breach: Option<LimitBreach>,
 }
 
 /// The limit that the code exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Breach {
+pub(super) enum LimitBreach {
     /// Linear memory.
     Memory,
     /// Elements of a table.
     Table,
 }
 
+/// Why a call failed.
+pub(super) enum CallFailure {
+    /// The code trapped.
+    Trap(wasmtime::Error, Option<LimitBreach>),
+    /// The code returned invalid output.
+    Garbage(&'static str),
+    /// The output was too large; the field is its size in bytes.
+    TooLarge(usize),
+}
+
+/// Fails unless every grant that the code imports is one of `grants`; `what` names the code.
+pub(super) fn check_imports(
+    imports: impl IntoIterator<Item = Result<PackGrant, &'static str>>,
+    grants: &BTreeSet<PackGrant>,
+    what: &str,
+) -> Result<(), PackError> {
+    for import in imports {
+        match import {
+            Ok(grant) if grants.contains(&grant) => {}
+            Ok(grant) => return requirements::unmet(grant, &format!("the {what} imports it")),
+            Err(problem) => return PackCode::RequirementUnmet.refuse(problem),
+        }
+    }
+    Ok(())
+}
+
+/// The error of `what` whose imports have other types than the host functions.
+pub(super) fn unlinked(what: &str, error: &wasmtime::Error) -> PackError {
+    tracing::debug!(%error, "the {what} of a pack cannot be linked");
+    PackCode::InvalidManifest.error(format!("an import of the {what} has the wrong type"))
+}
+
 // === impl State ===
 
 impl State {
-    pub(super) fn new(host: &Host, max_result: usize, trail: EgressTrail) -> Self {
+    pub(super) fn new(context: &Arc<PackContext>, max_result: usize, trail: EgressTrail) -> Self {
         Self {
-            limits: Limits { memory: host.memory, held: 0, breach: None },
+            limits: Limits { memory: context.spec.memory, held: 0, breach: None },
             max_result,
-            source: host.source.clone(),
-            clock: Arc::clone(&host.clock),
+            context: Arc::clone(context),
             lines: 0,
-            web: host.web.clone(),
             trail,
             requests: 0,
         }
@@ -79,36 +111,36 @@ impl State {
         self.lines += 1;
         if self.lines <= MAX_LINES {
             let text = tidy(&String::from_utf8_lossy(text), MAX_LINE);
-            tracing::debug!(source = %self.source, pack_says = text);
+            tracing::debug!(source = %self.context.source.id, pack_says = text);
         }
     }
 
     /// Implements the grant `clock`: returns milliseconds since the epoch.
     pub(super) fn now(&self) -> i64 {
-        self.clock.now().timestamp_millis()
+        self.context.source.clock.now().timestamp_millis()
     }
 
     /// Implements the grant `http`: returns a future of the response, or of the error, as JSON.
     pub(super) fn fetch(&mut self, request: Vec<u8>) -> impl Future<Output = String> + use<> {
         self.requests += 1;
-        let trail = self.trail.clone();
-        let web = match &self.web {
+        let (trail, runtime) = (self.trail.clone(), self.context.source.runtime.clone());
+        let egress = match &self.context.egress {
             None => Err("no network access"),
             Some(_) if self.requests > MAX_REQUESTS => Err("too many requests in one call"),
             Some(_) if request.len() > MAX_REQUEST => Err("the request is too large"),
-            Some(web) => Ok(web.clone()),
+            Some(egress) => Ok(egress.clone()),
         };
         async move {
-            match web {
-                Ok(web) => web.fetch(request, trail).await,
+            match egress {
+                Ok(egress) => web::fetch(egress, &runtime, request, trail).await,
                 Err(problem) => web::error("fetch_failed", problem),
             }
         }
     }
 
     /// Attributes `error` to an exceeded limit, if any.
-    pub(super) fn stopped(&self, error: wasmtime::Error) -> Stopped {
-        Stopped::Trap(error, self.limits.breach)
+    pub(super) fn trapped(&self, error: wasmtime::Error) -> CallFailure {
+        CallFailure::Trap(error, self.limits.breach)
     }
 }
 
@@ -130,12 +162,12 @@ impl ResourceLimiter for Limits {
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let held = self.held.saturating_sub(current).saturating_add(desired);
-        if held > self.memory {
-            self.breach = Some(Breach::Memory);
-            return Ok(false);
+        let is_allowed = held <= self.memory;
+        match is_allowed {
+            true => self.held = held,
+            false => self.breach = Some(LimitBreach::Memory),
         }
-        self.held = held;
-        Ok(true)
+        Ok(is_allowed)
     }
 
     fn table_growing(
@@ -144,11 +176,11 @@ impl ResourceLimiter for Limits {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        if desired > MAX_TABLE_ELEMENTS {
-            self.breach = Some(Breach::Table);
-            return Ok(false);
+        let is_allowed = desired <= MAX_TABLE_ELEMENTS;
+        if !is_allowed {
+            self.breach = Some(LimitBreach::Table);
         }
-        Ok(true)
+        Ok(is_allowed)
     }
 
     fn instances(&self) -> usize {

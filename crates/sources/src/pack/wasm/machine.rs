@@ -44,12 +44,12 @@ pub(super) struct Machine {
     ticker: Thread,
     /// Recently compiled code by its hash. The same code is not compiled again for another source,
     /// or when other files of the pack change.
-    compiled: Mutex<VecDeque<(Key, Compiled)>>,
+    compiled: Mutex<VecDeque<(Key, CompiledCode)>>,
 }
 
 /// Compiled code.
 #[derive(Clone)]
-pub(super) enum Compiled {
+pub(super) enum CompiledCode {
     Module(wasmtime::Module),
     Component(wasmtime::component::Component),
 }
@@ -60,7 +60,7 @@ type Key = ([u8; 32], bool);
 static MACHINE: LazyLock<Result<Machine, String>> = LazyLock::new(Machine::new);
 
 /// Counts a running call while it exists.
-struct Running<'a>(&'a Machine);
+struct RunningCall<'a>(&'a Machine);
 
 // === impl Machine ===
 
@@ -99,19 +99,19 @@ impl Machine {
     }
 
     /// Compiles a module or a component, or returns it from the cache.
-    pub(super) fn compile(&self, code: &[u8], component: bool) -> wasmtime::Result<Compiled> {
+    pub(super) fn compile(&self, code: &[u8], component: bool) -> wasmtime::Result<CompiledCode> {
         let key = (Sha256::digest(code).into(), component);
-        let known = |compiled: &VecDeque<(Key, Compiled)>| {
+        let known = |compiled: &VecDeque<(Key, CompiledCode)>| {
             compiled.iter().find(|(known, _)| *known == key).map(|(_, code)| code.clone())
         };
         if let Some(compiled) = known(&self.compiled.lock()) {
             return Ok(compiled);
         }
         let compiled = match component {
-            false => Compiled::Module(wasmtime::Module::from_binary(&self.engine, code)?),
+            false => CompiledCode::Module(wasmtime::Module::from_binary(&self.engine, code)?),
             true => {
                 let component = wasmtime::component::Component::from_binary(&self.engine, code)?;
-                Compiled::Component(component)
+                CompiledCode::Component(component)
             }
         };
         let mut kept = self.compiled.lock();
@@ -131,7 +131,7 @@ impl Machine {
     ) -> Option<T> {
         let task = async move {
             let _slot = self.slots.acquire().await.ok()?;
-            let _running = Running::new(self);
+            let _running = RunningCall::new(self);
             Some(work.await)
         };
         let limited = async move { tokio::time::timeout(patience, task).await.ok().flatten() };
@@ -195,9 +195,9 @@ fn tick() {
     }
 }
 
-// === impl Running ===
+// === impl RunningCall ===
 
-impl<'a> Running<'a> {
+impl<'a> RunningCall<'a> {
     fn new(machine: &'a Machine) -> Self {
         if machine.running.fetch_add(1, Ordering::AcqRel) == 0 {
             machine.ticker.unpark();
@@ -206,7 +206,7 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::AcqRel);
     }

@@ -11,16 +11,14 @@ use wasmtime::{
 };
 
 use super::{
-    super::{
-        error::{PackCode, PackError},
-        requirements,
-    },
-    ABI_VERSION, Stopped,
-    host::{self, Breach, MAX_LINE, MAX_RANDOM, State},
+    super::error::{PackCode, PackError},
+    host::{self, CallFailure, LimitBreach, MAX_LINE, State},
     machine::Machine,
     web::MAX_REQUEST,
 };
 
+/// The ABI version of this host (RFC 0008).
+pub(super) const ABI_VERSION: i32 = 1;
 /// The namespace of the ABI's imports.
 const NAMESPACE: &str = "openwop";
 /// The namespace of imports beyond the ABI.
@@ -32,6 +30,9 @@ const MAX_NAME: usize = 256;
 /// Bytes that a response may have in addition to its result.
 const ENVELOPE: usize = 16 << 10;
 
+/// The failure of a call whose result is outside the memory of the code.
+const OUTSIDE: CallFailure = CallFailure::Garbage("the code pointed outside its memory");
+
 /// A module that is ready to be instantiated.
 pub(super) struct Module {
     ready: InstancePre<State>,
@@ -40,7 +41,7 @@ pub(super) struct Module {
 }
 
 /// An instance and the exports that every call needs.
-struct Running {
+struct RunningInstance {
     store: Store<State>,
     instance: Instance,
     memory: Memory,
@@ -55,60 +56,45 @@ impl Module {
         module: &wasmtime::Module,
         grants: &BTreeSet<PackGrant>,
     ) -> Result<Self, PackError> {
-        for import in module.imports() {
-            let grant = match (import.module(), import.name()) {
-                (NAMESPACE, "openwop_log") => PackGrant::Log,
-                (NAMESPACE, "openwop_now_ms") => PackGrant::Clock,
-                (NAMESPACE, "openwop_random") => PackGrant::Random,
-                (OURS, "http") => PackGrant::Http,
-                (NAMESPACE, _) => {
-                    return PackCode::RequirementUnmet.refuse(
-                        "the code imports channels, variables or interrupts, which tools do not have",
-                    );
-                }
-                _ => {
-                    return PackCode::RequirementUnmet.refuse(
-                        "the code imports something outside `openwop`, such as WASI, which no pack \
-                         gets here",
-                    );
-                }
-            };
-            if !grants.contains(&grant) {
-                return requirements::unmet(grant, "the code imports it");
+        let imports = module.imports().map(|import| match (import.module(), import.name()) {
+            (NAMESPACE, "openwop_log") => Ok(PackGrant::Log),
+            (NAMESPACE, "openwop_now_ms") => Ok(PackGrant::Clock),
+            (NAMESPACE, "openwop_random") => Ok(PackGrant::Random),
+            (OURS, "http") => Ok(PackGrant::Http),
+            (NAMESPACE, _) => {
+                Err("the code imports channels, variables or interrupts, which tools do not have")
             }
-        }
-        let unlinked = |error: wasmtime::Error| {
-            tracing::debug!(%error, "code of a pack cannot be linked");
-            PackCode::InvalidManifest.error("an import of the code has the wrong type")
-        };
-        let linker = linker(engine).map_err(unlinked)?;
-        let ready = linker.instantiate_pre(module).map_err(unlinked)?;
+            _ => Err("the code imports something outside `openwop`, such as WASI, which no pack \
+                      gets here"),
+        });
+        host::check_imports(imports, grants, "code")?;
+        let ready = linker(engine).and_then(|linker| linker.instantiate_pre(module));
+        let ready = ready.map_err(|error| host::unlinked("code", &error))?;
         Ok(Self { ready, nodes: BTreeMap::new() })
     }
 
     /// Checks the ABI version and the pack name of the module, and reads its list of nodes.
     pub(super) async fn list(
-        &mut self,
+        self,
         machine: &Machine,
         state: State,
         name: &str,
-    ) -> Result<(), PackError> {
+    ) -> Result<Self, PackError> {
         let nodes = self.read_nodes(machine, state, name).await.map_err(|stopped| {
             let problem = match stopped {
-                Stopped::Garbage(what) => what,
-                Stopped::Trap(_, Some(Breach::Memory)) => {
+                CallFailure::Garbage(what) => what,
+                CallFailure::Trap(_, Some(LimitBreach::Memory)) => {
                     "the code requires more initial memory than `memory` allows"
                 }
-                Stopped::Trap(error, _) => {
+                CallFailure::Trap(error, _) => {
                     tracing::debug!(%error, "code of a pack does not list its nodes");
                     "the code trapped while listing its nodes, or lacks an export of the ABI"
                 }
-                Stopped::TooLarge(_) => "the code returned a name that is too long",
+                CallFailure::TooLarge(_) => "the code returned a name that is too long",
             };
             PackCode::InvalidManifest.error(problem)
         })?;
-        self.nodes = nodes;
-        Ok(())
+        Ok(Self { nodes, ..self })
     }
 
     async fn read_nodes(
@@ -116,22 +102,22 @@ impl Module {
         machine: &Machine,
         state: State,
         name: &str,
-    ) -> Result<BTreeMap<String, i32>, Stopped> {
+    ) -> Result<BTreeMap<String, i32>, CallFailure> {
         let mut running = self.start(machine, state).await?;
         let version: i32 = running.number("openwop_abi_version", ()).await?;
         if version != ABI_VERSION {
-            return Err(Stopped::Garbage("unsupported_abi_version: the code must speak ABI 1"));
+            return Err(CallFailure::Garbage("unsupported_abi_version: the code must speak ABI 1"));
         }
-        if running.text("openwop_pack_name", None).await? != name {
-            return Err(Stopped::Garbage("the code belongs to another pack"));
+        if running.text("openwop_pack_name", ()).await? != name {
+            return Err(CallFailure::Garbage("the code belongs to another pack"));
         }
         let count: i32 = running.number("openwop_node_count", ()).await?;
         if !(0..=MAX_NODES).contains(&count) {
-            return Err(Stopped::Garbage("the code reports an invalid number of nodes"));
+            return Err(CallFailure::Garbage("the code reports an invalid number of nodes"));
         }
         let mut nodes = BTreeMap::new();
         for index in 0..count {
-            nodes.insert(running.text("openwop_node_id_at", Some(index)).await?, index);
+            nodes.insert(running.text("openwop_node_id_at", index).await?, index);
         }
         Ok(nodes)
     }
@@ -147,34 +133,38 @@ impl Module {
         state: State,
         node: &str,
         request: &str,
-    ) -> Result<Vec<u8>, Stopped> {
+    ) -> Result<Vec<u8>, CallFailure> {
         let Some(index) = self.nodes.get(node) else {
-            return Err(Stopped::Garbage("the code does not have this node"));
+            return Err(CallFailure::Garbage("the code does not have this node"));
         };
         let max = state.max_result.saturating_add(ENVELOPE);
         let mut running = self.start(machine, state).await?;
         let len = i32::try_from(request.len())
-            .map_err(|_| Stopped::Garbage("the arguments are too large for the code"))?;
+            .map_err(|_| CallFailure::Garbage("the arguments are too large for the code"))?;
         let at: i32 = running.number("openwop_alloc", len).await?;
-        running.write(at, request.as_bytes())?;
+        let written =
+            running.memory.write(&mut running.store, at as u32 as usize, request.as_bytes());
+        written.map_err(|_| OUTSIDE)?;
         let (at, len) = running.pair("openwop_node_invoke", (*index, at, len)).await?;
         // No memory is freed, because the instance ends here.
-        if len as usize > max {
-            return Err(Stopped::TooLarge(len as usize));
+        let bytes = len as u32 as usize;
+        if bytes > max {
+            return Err(CallFailure::TooLarge(bytes));
         }
         running.read(at, len).map(<[u8]>::to_vec)
     }
 
-    async fn start(&self, machine: &Machine, state: State) -> Result<Running, Stopped> {
+    /// Creates a fresh instance.
+    async fn start(&self, machine: &Machine, state: State) -> Result<RunningInstance, CallFailure> {
         let mut store = machine.store(state);
         let instance = match self.ready.instantiate_async(&mut store).await {
             Ok(instance) => instance,
-            Err(error) => return Err(store.data().stopped(error)),
+            Err(error) => return Err(store.data().trapped(error)),
         };
         let Some(memory) = instance.get_memory(&mut store, "memory") else {
-            return Err(Stopped::Garbage("the code exports no memory"));
+            return Err(CallFailure::Garbage("the code exports no memory"));
         };
-        Ok(Running { store, instance, memory })
+        Ok(RunningInstance { store, instance, memory })
     }
 }
 
@@ -199,14 +189,8 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
         NAMESPACE,
         "openwop_random",
         |mut caller: Caller<'_, State>, at: i32, len: i32| {
-            if len as u32 as usize > MAX_RANDOM {
-                return Err(wasmtime::Error::msg("too many random bytes were requested at once"));
-            }
-            let (at, len) = (at as u32 as usize, len as u32 as usize);
             let memory = memory(&mut caller)?;
-            let out =
-                at.checked_add(len).and_then(|end| memory.data_mut(&mut caller).get_mut(at..end));
-            host::random(out.ok_or_else(outside)?)
+            host::random(range_mut(memory.data_mut(&mut caller), at, len).ok_or_else(outside)?)
         },
     )?;
     linker.func_wrap_async(
@@ -234,10 +218,8 @@ fn memory(caller: &mut Caller<'_, State>) -> wasmtime::Result<Memory> {
 }
 
 fn slice<'a>(caller: &'a mut Caller<'_, State>, at: i32, len: i32) -> wasmtime::Result<&'a [u8]> {
-    let (at, len) = (at as u32 as usize, len as u32 as usize);
     let memory = memory(caller)?;
-    let end = at.checked_add(len).ok_or_else(outside)?;
-    memory.data(&*caller).get(at..end).ok_or_else(outside)
+    range(memory.data(&*caller), at, len).ok_or_else(outside)
 }
 
 /// Copies `bytes` into memory that the code allocates; returns the packed pointer and length.
@@ -247,31 +229,36 @@ async fn hand_over(caller: &mut Caller<'_, State>, bytes: &[u8]) -> wasmtime::Re
     };
     let alloc: TypedFunc<i32, i32> = alloc.typed(&*caller)?;
     let len = i32::try_from(bytes.len()).map_err(|_| outside())?;
-    let at = alloc.call_async(&mut *caller, len).await? as u32;
-    let memory = memory(caller)?;
-    let start = at as usize;
-    let end = start.checked_add(bytes.len());
-    let room = end.and_then(|end| memory.data_mut(&mut *caller).get_mut(start..end));
-    room.ok_or_else(outside)?.copy_from_slice(bytes);
-    Ok(((len as u64) << 32 | u64::from(at)) as i64)
+    let at = alloc.call_async(&mut *caller, len).await?;
+    memory(caller)?.write(caller, at as u32 as usize, bytes).map_err(|_| outside())?;
+    Ok(((len as u64) << 32 | u64::from(at as u32)) as i64)
+}
+
+/// Returns the bytes that a pointer and a length of the code name, if they are in its `memory`.
+fn range(memory: &[u8], at: i32, len: i32) -> Option<&[u8]> {
+    memory.get(at as u32 as usize..)?.get(..len as u32 as usize)
+}
+
+fn range_mut(memory: &mut [u8], at: i32, len: i32) -> Option<&mut [u8]> {
+    memory.get_mut(at as u32 as usize..)?.get_mut(..len as u32 as usize)
 }
 
 fn outside() -> wasmtime::Error {
     wasmtime::Error::msg("the code pointed outside its memory")
 }
 
-// === impl Running ===
+// === impl RunningInstance ===
 
-impl Running {
+impl RunningInstance {
     /// Calls an export that returns one number.
     async fn number<P: wasmtime::WasmParams + Send + Sync>(
         &mut self,
         name: &str,
         params: P,
-    ) -> Result<i32, Stopped> {
+    ) -> Result<i32, CallFailure> {
         let function: TypedFunc<P, i32> = self.function(name)?;
         let called = function.call_async(&mut self.store, params).await;
-        called.map_err(|error| self.store.data().stopped(error))
+        called.map_err(|error| self.store.data().trapped(error))
     }
 
     /// Calls an export that returns pointer and length: as two numbers, or packed into one.
@@ -279,64 +266,49 @@ impl Running {
         &mut self,
         name: &str,
         params: P,
-    ) -> Result<(u32, u32), Stopped> {
+    ) -> Result<(i32, i32), CallFailure> {
         let Some(function) = self.instance.get_func(&mut self.store, name) else {
-            return Err(Stopped::Garbage("the code lacks an export of the ABI"));
+            return Err(CallFailure::Garbage("the code lacks an export of the ABI"));
         };
         let packed =
             function.ty(&self.store).results().any(|result| matches!(result, ValType::I64));
         let called = if packed {
             let function: TypedFunc<P, i64> = self.function(name)?;
             let called = function.call_async(&mut self.store, params).await;
-            called.map(|both| (both as u32, (both as u64 >> 32) as u32))
+            called.map(|both| (both as i32, (both >> 32) as i32))
         } else {
             let function: TypedFunc<P, (i32, i32)> = self.function(name)?;
-            let called = function.call_async(&mut self.store, params).await;
-            called.map(|(at, len)| (at as u32, len as u32))
+            function.call_async(&mut self.store, params).await
         };
-        called.map_err(|error| self.store.data().stopped(error))
+        called.map_err(|error| self.store.data().trapped(error))
     }
 
     /// Calls an export that returns a name.
-    async fn text(&mut self, name: &str, index: Option<i32>) -> Result<String, Stopped> {
-        let (at, len) = match index {
-            None => self.pair(name, ()).await?,
-            Some(index) => self.pair(name, index).await?,
-        };
-        if len as usize > MAX_NAME {
-            return Err(Stopped::TooLarge(len as usize));
+    async fn text<P: wasmtime::WasmParams + Send + Sync>(
+        &mut self,
+        name: &str,
+        params: P,
+    ) -> Result<String, CallFailure> {
+        let (at, len) = self.pair(name, params).await?;
+        let size = len as u32 as usize;
+        if size > MAX_NAME {
+            return Err(CallFailure::TooLarge(size));
         }
         let bytes = self.read(at, len)?.to_vec();
         String::from_utf8(bytes)
-            .map_err(|_| Stopped::Garbage("a name returned by the code is not UTF-8"))
+            .map_err(|_| CallFailure::Garbage("a name returned by the code is not UTF-8"))
     }
 
     fn function<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
         &mut self,
         name: &str,
-    ) -> Result<TypedFunc<P, R>, Stopped> {
+    ) -> Result<TypedFunc<P, R>, CallFailure> {
         self.instance.get_typed_func(&mut self.store, name).map_err(|_| {
-            Stopped::Garbage("the code lacks an export of the ABI, or has it with other types")
+            CallFailure::Garbage("the code lacks an export of the ABI, or has it with other types")
         })
     }
 
-    fn read(&self, at: u32, len: u32) -> Result<&[u8], Stopped> {
-        let (at, len) = (at as usize, len as usize);
-        let end = at.checked_add(len);
-        let bytes = end.and_then(|end| self.memory.data(&self.store).get(at..end));
-        bytes.ok_or(Stopped::Garbage("the code pointed outside its memory"))
-    }
-
-    fn write(&mut self, at: i32, bytes: &[u8]) -> Result<(), Stopped> {
-        let at = at as u32 as usize;
-        let end = at.checked_add(bytes.len());
-        let room = end.and_then(|end| self.memory.data_mut(&mut self.store).get_mut(at..end));
-        match room {
-            Some(room) => {
-                room.copy_from_slice(bytes);
-                Ok(())
-            }
-            None => Err(Stopped::Garbage("the code pointed outside its memory")),
-        }
+    fn read(&self, at: i32, len: i32) -> Result<&[u8], CallFailure> {
+        range(self.memory.data(&self.store), at, len).ok_or(OUTSIDE)
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use toolcrib_core::egress::EgressTrail;
 use url::Url;
 
-use crate::egress::{Answer, Egress, EgressError, Outgoing};
+use crate::egress::{Answer, CONNECTION_HEADERS, Egress, EgressError, MAX_HOPS, Outgoing};
 
 /// Requests per call.
 pub(super) const MAX_REQUESTS: usize = 32;
@@ -27,47 +27,21 @@ pub(super) const MAX_REQUESTS: usize = 32;
 pub(super) const MAX_REQUEST: usize = 4 << 20;
 /// Largest response body in bytes.
 const MAX_ANSWER: usize = 4 << 20;
-/// Largest number of redirects.
-const HOPS: usize = 5;
-/// Headers set by the connection, and headers that authenticate a request.
-const WITHHELD: [HeaderName; 10] = [
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::COOKIE,
-    header::EXPECT,
-    header::HOST,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
-/// The HTTP client of one source.
-#[derive(Clone)]
-pub(in super::super) struct Web {
-    pub(in super::super) egress: Egress,
-    /// The runtime for connections, because the threads for code have none.
-    pub(in super::super) runtime: tokio::runtime::Handle,
-}
-
+const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Wanted {
-    #[serde(default)]
+struct FetchRequest {
     method: Option<String>,
     url: String,
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    #[serde(default)]
     body: Option<String>,
-    #[serde(default)]
     body_base64: Option<String>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answered {
+struct FetchResponse {
     status: u16,
     headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,22 +51,24 @@ struct Answered {
 }
 
 /// Code and message of a failed request.
-type Refusal = (&'static str, String);
+type FetchError = (&'static str, String);
 
-impl Web {
-    /// Sends the request in JSON form and returns the response as JSON. Dropping the future cancels
-    /// it.
-    pub(super) async fn fetch(self, request: Vec<u8>, trail: EgressTrail) -> String {
-        let Self { egress, runtime } = self;
-        let sent = async move {
-            match exchange(&egress, &request, &trail).await {
-                Ok(answered) => serde_json::to_string(&answered).unwrap_or_default(),
-                Err((code, message)) => error(code, &message),
-            }
-        };
-        let sent = AbortOnDropHandle::new(runtime.spawn(sent)).await;
-        sent.unwrap_or_else(|_| error("fetch_failed", "the request was interrupted"))
-    }
+/// Sends the request in JSON form on `runtime`, because the threads for code have no connections,
+/// and returns the response as JSON. Dropping the future cancels it.
+pub(super) async fn fetch(
+    egress: Egress,
+    runtime: &tokio::runtime::Handle,
+    request: Vec<u8>,
+    trail: EgressTrail,
+) -> String {
+    let sent = async move {
+        match exchange(&egress, &request, &trail).await {
+            Ok(response) => serde_json::to_string(&response).unwrap_or_default(),
+            Err((code, message)) => error(code, &message),
+        }
+    };
+    let sent = AbortOnDropHandle::new(runtime.spawn(sent)).await;
+    sent.unwrap_or_else(|_| error("fetch_failed", "the request was interrupted"))
 }
 
 pub(super) fn error(code: &str, message: &str) -> String {
@@ -103,54 +79,44 @@ async fn exchange(
     egress: &Egress,
     request: &[u8],
     trail: &EgressTrail,
-) -> Result<Answered, Refusal> {
+) -> Result<FetchResponse, FetchError> {
     let answer = egress.send(outgoing(request)?, trail).await.map_err(refused)?;
     let (status, headers) = (answer.status().as_u16(), headers(&answer));
     let body = answer.collect(MAX_ANSWER).await.map_err(refused)?;
-    Ok(match String::from_utf8(body) {
-        Ok(text) => Answered { status, headers, body: Some(text), body_base64: None },
-        Err(bytes) => {
-            let encoded = STANDARD.encode(bytes.as_bytes());
-            Answered { status, headers, body: None, body_base64: Some(encoded) }
-        }
-    })
+    let (body, body_base64) = match String::from_utf8(body) {
+        Ok(text) => (Some(text), None),
+        Err(bytes) => (None, Some(STANDARD.encode(bytes.as_bytes()))),
+    };
+    Ok(FetchResponse { status, headers, body, body_base64 })
 }
 
-fn refused(error: EgressError) -> Refusal {
+fn refused(error: EgressError) -> FetchError {
     let code = match error {
         EgressError::Refused { .. } => "ssrf_blocked",
-        EgressError::Connect(_)
-        | EgressError::Broken(_)
-        | EgressError::TooLarge(_)
-        | EgressError::Crowded(_)
-        | EgressError::Credential(_) => "fetch_failed",
+        _ => "fetch_failed",
     };
     (code, error.to_string())
 }
 
-fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
+fn outgoing(request: &[u8]) -> Result<Outgoing, FetchError> {
     let invalid = |problem: &str| ("invalid_request", problem.to_owned());
-    let wanted: Wanted = serde_json::from_slice(request).map_err(|_| {
+    let wanted: FetchRequest = serde_json::from_slice(request).map_err(|_| {
         invalid("expected `url`, optionally `method`, `headers`, `body` or `bodyBase64`")
     })?;
     let url = Url::parse(&wanted.url).map_err(|_| invalid("`url` is not an address"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(invalid("`url` must be an http or https address"));
     }
-    let method = match wanted.method.as_deref().unwrap_or("GET") {
-        "GET" => Method::GET,
-        "HEAD" => Method::HEAD,
-        "POST" => Method::POST,
-        "PUT" => Method::PUT,
-        "PATCH" => Method::PATCH,
-        "DELETE" => Method::DELETE,
-        _ => return Err(invalid("`method` must be GET, HEAD, POST, PUT, PATCH or DELETE")),
-    };
+    let method = wanted.method.as_deref().unwrap_or("GET");
+    if !METHODS.contains(&method) {
+        return Err(invalid("`method` must be GET, HEAD, POST, PUT, PATCH or DELETE"));
+    }
+    let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
     let mut sent = HeaderMap::new();
     for (name, value) in &wanted.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| invalid("a header name contains invalid characters"))?;
-        if WITHHELD.contains(&name) {
+        if CONNECTION_HEADERS.contains(&name.as_str()) {
             return Err(invalid("a header must not be set by pack code"));
         }
         let value = HeaderValue::from_str(value)
@@ -169,23 +135,19 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
     // Headers set by pack code stay with the origin that it named.
     outgoing.bound = sent;
     outgoing.body = body.map(Into::into);
-    outgoing.hops = HOPS;
+    outgoing.hops = MAX_HOPS;
     Ok(outgoing)
 }
 
 fn headers(answer: &Answer) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     for (name, value) in answer.headers() {
-        if *name == header::SET_COOKIE {
-            continue;
-        }
-        if let Ok(value) = value.to_str() {
-            told.entry(name.as_str().to_owned())
-                .and_modify(|known: &mut String| {
-                    known.push_str(", ");
-                    known.push_str(value);
-                })
-                .or_insert_with(|| value.to_owned());
+        if let Ok(value) = value.to_str()
+            && *name != header::SET_COOKIE
+        {
+            let known: &mut String = told.entry(name.to_string()).or_default();
+            let separator = if known.is_empty() { "" } else { ", " };
+            known.push_str(&format!("{separator}{value}"));
         }
     }
     told

@@ -20,22 +20,22 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{ENDED, FAILED, FRAME, Orders, STARTED, STDERR, TERMINATE};
-use crate::{
-    exec::Launcher,
-    process::{Stage, cannot_start, confined, files},
+use super::frame::{ENDED, FAILED, FRAME, STARTED, STDERR, TERMINATE};
+use crate::process::{
+    exit::Exit,
+    file_limit,
+    launch::{ConfinementRules, Launcher, NO_PIPES, ReaperRules, Role, cannot_start},
 };
 
 /// A child to start through a reaper.
-pub(crate) struct Reaped<'a> {
+pub(crate) struct ChildSpec<'a> {
     pub(crate) launcher: &'a Launcher,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(String, OsString)>,
-    /// `None` means an empty temporary directory with `has_scratch`, otherwise the server's own.
+    /// `None` means an empty temporary directory for a confined child, otherwise the server's own.
     pub(crate) cwd: Option<&'a Path>,
-    pub(crate) has_scratch: bool,
-    pub(crate) confinement: Option<confined::Orders>,
+    pub(crate) confinement: Option<ConfinementRules>,
 }
 
 /// A reaper and its child. Dropping it ends both, and all descendants of the child.
@@ -47,22 +47,10 @@ pub(crate) struct Reaper {
     _reader: AbortOnDropHandle<()>,
 }
 
-#[derive(Debug, Clone)]
 enum State {
     Starting,
     Running,
-    NotStarted(String),
-    Ended(ExitStatus),
-    /// The reaper is gone, and the state of its child is unknown.
-    Lost,
-}
-
-/// How a child ended, or why it did not start.
-pub(crate) enum End {
-    Exited(ExitStatus),
-    /// The program was never executed.
-    NotStarted(String),
-    Lost,
+    Ended(Exit),
 }
 
 /// The streams of a child.
@@ -72,20 +60,20 @@ pub(crate) struct Streams {
     pub(crate) stderr: DuplexStream,
 }
 
-impl Reaped<'_> {
+impl ChildSpec<'_> {
     /// Starts the reaper, which starts the child.
     #[expect(clippy::disallowed_methods, reason = "the reaper is a part of `process`")]
     pub(crate) fn start(self) -> Result<(Reaper, Streams), String> {
         let program = self.launcher.program.clone().into_os_string();
         let launcher = [program].into_iter().chain(self.launcher.arguments.iter().cloned());
         let launcher: Result<Vec<_>, _> = launcher.map(OsString::into_string).collect();
-        let orders = Orders {
+        let rules = ReaperRules {
             launcher: launcher.map_err(|_| "the path of the launcher is not UTF-8".to_owned())?,
+            scratch: (self.cwd.is_none() && self.confinement.is_some()).then(std::env::temp_dir),
             confinement: self.confinement,
-            scratch: (self.cwd.is_none() && self.has_scratch).then(std::env::temp_dir),
         };
         let mut command = Command::new(&self.launcher.program);
-        command.args(&self.launcher.arguments).arg(Stage::Reap(orders).to_argument()?);
+        command.args(&self.launcher.arguments).arg(Role::Reap(rules).to_argument()?);
         command.arg(self.program).args(self.arguments).env_clear().envs(self.environment);
         if let Some(directory) = self.cwd {
             command.current_dir(directory);
@@ -98,21 +86,22 @@ impl Reaped<'_> {
         // A separate process group: signals from a terminal are for the server only.
         let mut process = command.process_group(0).spawn().map_err(|error| cannot_start(&error))?;
         if let Some(pid) = process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
-            files::inherit_limit(pid);
+            file_limit::inherit_limit(pid);
         }
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err("the program was started without its pipes".to_owned());
+            return Err(NO_PIPES.to_owned());
         };
         let (stderr, said) = tokio::io::duplex(FRAME);
         let (sender, state) = watch::channel(State::Starting);
         let reader = async move {
             listen(read, said, &sender).await;
-            sender.send_if_modified(|state| match state {
-                State::Starting | State::Running => {
-                    *state = State::Lost;
-                    true
+            // Keeps the exit, if it is known.
+            sender.send_if_modified(|state| {
+                let is_lost = !matches!(state, State::Ended(_));
+                if is_lost {
+                    *state = State::Ended(Exit::Lost);
                 }
-                State::NotStarted(_) | State::Ended(_) | State::Lost => false,
+                is_lost
             });
         };
         let reader = AbortOnDropHandle::new(tokio::spawn(reader));
@@ -137,12 +126,12 @@ async fn listen(mut read: OwnedReadHalf, mut said: DuplexStream, state: &watch::
             STARTED => drop(state.send(State::Running)),
             FAILED => {
                 let why = String::from_utf8_lossy(&payload).into_owned();
-                drop(state.send(State::NotStarted(why)));
+                drop(state.send(State::Ended(Exit::NotStarted(why))));
             }
             ENDED => {
                 if let Ok(raw) = <[u8; 4]>::try_from(payload.as_slice()) {
                     let status = ExitStatus::from_raw(i32::from_be_bytes(raw));
-                    drop(state.send(State::Ended(status)));
+                    drop(state.send(State::Ended(Exit::Ended(status))));
                 }
             }
             _ => return,
@@ -154,24 +143,23 @@ impl Reaper {
     /// Waits until the child is running. Fails with the reason when it does not start.
     pub(crate) async fn started(&mut self) -> Result<(), String> {
         let known = |state: &State| !matches!(state, State::Starting);
-        match self.state.wait_for(known).await.map(|state| state.clone()) {
-            Ok(State::NotStarted(why)) => Err(why),
+        match self.state.wait_for(known).await.as_deref() {
+            Ok(State::Ended(Exit::NotStarted(why))) => Err(why.clone()),
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
     /// Waits until the child and all its descendants have ended, and the reaper is reaped.
     /// Cancel-safe.
-    pub(crate) async fn ended(&mut self) -> End {
-        let known = |state: &State| !matches!(state, State::Starting | State::Running);
-        let state = self.state.wait_for(known).await.map(|state| state.clone());
+    pub(crate) async fn ended(&mut self) -> Exit {
+        let exit =
+            match self.state.wait_for(|state| matches!(state, State::Ended(_))).await.as_deref() {
+                Ok(State::Ended(exit)) => exit.clone(),
+                Ok(State::Starting | State::Running) | Err(_) => Exit::Lost,
+            };
         // The reaper has nothing left to do, so a failed wait is harmless.
         self.process.wait().await.ok();
-        match state {
-            Ok(State::Ended(status)) => End::Exited(status),
-            Ok(State::NotStarted(why)) => End::NotStarted(why),
-            Ok(State::Starting | State::Running | State::Lost) | Err(_) => End::Lost,
-        }
+        exit
     }
 
     /// Sends SIGTERM to the child's process group.

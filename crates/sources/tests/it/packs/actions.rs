@@ -9,7 +9,10 @@ use toolcrib_core::{
     },
 };
 
-use super::{CRON, DIFF, everyday, make, spec, structured};
+use super::{
+    everyday::{CRON, DIFF},
+    make, pack_of_the_tree as everyday, spec, structured,
+};
 use crate::rig::Rig;
 
 fn connector(dir: &std::path::Path, block: &Value) -> PackSpec {

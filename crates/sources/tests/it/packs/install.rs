@@ -7,7 +7,10 @@ use toolcrib_core::source::{
 };
 use toolcrib_sources::{Library, PackCode, inspect};
 
-use super::{CRON, DIFF, everyday, make, spec};
+use super::{
+    everyday::{CRON, DIFF},
+    make, pack_of_the_tree as everyday, spec,
+};
 use crate::rig::Rig;
 
 fn by_name(version: Option<&str>) -> PackSpec {
@@ -81,4 +84,23 @@ fn nothing_of_a_bad_pack_is_installed() {
     let meant = PackVerification { integrity: Some("sha256-x".to_owned()), keys: Vec::new() };
     assert_eq!(inspect(&everyday(), &meant).unwrap_err().code, PackCode::IntegrityMismatch);
     assert_eq!(library.list().unwrap(), []);
+}
+
+/// A removal deletes files only while it holds the lock, so that it never deletes those of an
+/// installation that follows it.
+#[test]
+fn a_removal_beside_an_installation_leaves_a_complete_pack_or_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = Library::new(dir.path().join("packs"));
+    let (name, none) = ("vendor.toolcrib.everyday", PackVerification::default());
+    for round in 0..20 {
+        library.add(&everyday(), &none).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| library.remove(name, None).unwrap());
+            scope.spawn(|| library.add(&everyday(), &none).unwrap());
+        });
+        for pack in library.list().unwrap() {
+            library.verify(&pack, &[]).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+    }
 }

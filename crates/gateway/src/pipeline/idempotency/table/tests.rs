@@ -3,12 +3,12 @@ use toolcrib_core::{id::RunId, idempotency::KEPT_FOR};
 
 use super::*;
 
-fn holder(name: &str) -> Holder {
+fn owner(name: &str) -> Owner {
     (TenantId::parse("t").unwrap(), PrincipalId::parse(name).unwrap())
 }
 
-fn answer(bytes: usize) -> Kept {
-    Kept { body: Bytes::from(vec![b'x'; bytes]), run_id: RunId::parse("run").unwrap() }
+fn answer(bytes: usize) -> StoredAnswer {
+    StoredAnswer { body: Bytes::from(vec![b'x'; bytes]), run_id: RunId::parse("run").unwrap() }
 }
 
 fn call(text: &str) -> Digest {
@@ -22,18 +22,18 @@ fn small() -> Table<()> {
 
 /// Runs call `key` of `who` with an answer of `bytes`.
 fn ran(table: &mut Table<()>, who: &str, key: &str, bytes: usize, now: u64) {
-    table.begin(&holder(who), key, call("c"), ()).unwrap();
+    table.begin(&owner(who), key, call("c"), ()).unwrap();
     let day = u64::try_from(KEPT_FOR.as_nanos()).unwrap();
-    table.keep(&holder(who), key, answer(bytes), now, now + day);
+    table.keep(&owner(who), key, answer(bytes), now, now + day);
 }
 
 fn state(table: &mut Table<()>, who: &str, key: &str, now: u64) -> &'static str {
-    match table.find(&holder(who), key, call("c"), now) {
-        Found::Nothing => "nothing",
-        Found::Running(()) => "running",
-        Found::Kept(_) => "kept",
-        Found::Spent => "spent",
-        Found::OtherCall => "other",
+    match table.find(&owner(who), key, call("c"), now) {
+        Lookup::Nothing => "nothing",
+        Lookup::Running(()) => "running",
+        Lookup::Kept(_) => "kept",
+        Lookup::Spent => "spent",
+        Lookup::OtherCall => "other",
     }
 }
 
@@ -41,11 +41,11 @@ fn state(table: &mut Table<()>, who: &str, key: &str, now: u64) -> &'static str 
 fn check(table: &Table<()>) {
     let sum: usize = table.answers.values().map(|place| place.bytes).sum();
     assert_eq!(table.bytes, sum);
-    assert_eq!(table.holders.values().map(|held| held.bytes).sum::<usize>(), sum);
-    assert_eq!(table.holders.values().map(|held| held.running).sum::<usize>(), table.running);
-    let answers: usize = table.holders.values().map(|held| held.answers.len()).sum();
+    assert_eq!(table.owners.values().map(|held| held.bytes).sum::<usize>(), sum);
+    assert_eq!(table.owners.values().map(|held| held.running).sum::<usize>(), table.running);
+    let answers: usize = table.owners.values().map(|held| held.answers.len()).sum();
     assert_eq!(answers, table.answers.len());
-    let holding = table.holders.values().filter(|held| held.bytes > 0).count();
+    let holding = table.owners.values().filter(|held| held.bytes > 0).count();
     assert_eq!(table.largest.len(), holding);
     assert!(table.bytes <= table.limits.bytes.0 && table.answers.len() <= table.limits.answers.0);
 }
@@ -54,20 +54,20 @@ fn check(table: &Table<()>) {
 fn a_key_is_one_call_of_one_holder() {
     let mut table = small();
     assert_eq!(state(&mut table, "a", "k", 0), "nothing");
-    table.begin(&holder("a"), "k", call("c"), ()).unwrap();
+    table.begin(&owner("a"), "k", call("c"), ()).unwrap();
     assert_eq!(state(&mut table, "a", "k", 0), "running");
-    assert!(matches!(table.find(&holder("a"), "k", call("d"), 0), Found::OtherCall));
-    table.keep(&holder("a"), "k", answer(1), 0, 100);
-    table.release(&holder("a"), "k");
+    assert!(matches!(table.find(&owner("a"), "k", call("d"), 0), Lookup::OtherCall));
+    table.keep(&owner("a"), "k", answer(1), 0, 100);
+    table.release(&owner("a"), "k");
     assert_eq!(state(&mut table, "a", "k", 0), "kept");
-    assert!(matches!(table.find(&holder("a"), "k", call("d"), 0), Found::OtherCall));
+    assert!(matches!(table.find(&owner("a"), "k", call("d"), 0), Lookup::OtherCall));
     assert_eq!(state(&mut table, "b", "k", 0), "nothing");
     check(&table);
     // A call that came to nothing frees its key.
-    table.begin(&holder("b"), "k", call("c"), ()).unwrap();
-    table.release(&holder("b"), "k");
+    table.begin(&owner("b"), "k", call("c"), ()).unwrap();
+    table.release(&owner("b"), "k");
     assert_eq!(state(&mut table, "b", "k", 0), "nothing");
-    assert_eq!(table.holders.len(), 1);
+    assert_eq!(table.owners.len(), 1);
     check(&table);
 }
 
@@ -78,7 +78,7 @@ fn answers_are_kept_for_a_day() {
     ran(&mut table, "a", "k", 1, 5);
     assert_eq!(state(&mut table, "a", "k", day + 4), "kept");
     assert_eq!(state(&mut table, "a", "k", day + 5), "nothing");
-    assert!(table.holders.is_empty() && table.answers.is_empty());
+    assert!(table.owners.is_empty() && table.answers.is_empty());
     // Others' steps clear up, too.
     ran(&mut table, "a", "k", 1, 0);
     ran(&mut table, "b", "k", 1, day);
@@ -86,7 +86,7 @@ fn answers_are_kept_for_a_day() {
     check(&table);
 }
 
-/// I-27: a holder has so much and no more, and loses its own oldest.
+/// I-27: a owner has so much and no more, and loses its own oldest.
 #[test]
 fn a_holder_over_its_bound_loses_its_own_oldest() {
     let mut table = small();
@@ -108,7 +108,7 @@ fn a_holder_over_its_bound_loses_its_own_oldest() {
     check(&table);
 }
 
-/// I-27: the largest holder makes room, and small holders lose nothing.
+/// I-27: the largest owner makes room, and small owners lose nothing.
 #[test]
 fn the_largest_holder_makes_room_for_all() {
     let mut table = small();
@@ -129,10 +129,10 @@ fn only_so_many_calls_run_under_keys() {
     for (who, key, taken) in
         [("a", "1", true), ("a", "2", true), ("a", "3", false), ("b", "1", true), ("c", "1", false)]
     {
-        assert_eq!(table.begin(&holder(who), key, call("c"), ()).is_ok(), taken, "{who} {key}");
+        assert_eq!(table.begin(&owner(who), key, call("c"), ()).is_ok(), taken, "{who} {key}");
         check(&table);
     }
-    table.release(&holder("a"), "1");
-    table.begin(&holder("c"), "1", call("c"), ()).unwrap();
+    table.release(&owner("a"), "1");
+    table.begin(&owner("c"), "1", call("c"), ()).unwrap();
     check(&table);
 }

@@ -18,14 +18,14 @@ const LOCK_FILE: &str = "serve.lock";
 
 /// A held lock. Dropping it releases the lock.
 #[derive(Debug)]
-pub(in crate::commands) struct Lock {
+pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock of the store of `settings`. Returns `None` if the store's directory does not
     /// exist yet. Fails when another process holds the lock.
-    pub(in crate::commands) fn take(settings: &Settings) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn take(settings: &Settings) -> anyhow::Result<Option<Self>> {
         let path = place(&settings.config.store.path);
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         if !dir.is_none_or(Path::is_dir) {

@@ -13,10 +13,10 @@ use toolcrib_core::{
 };
 use url::{Host, Url, form_urlencoded};
 
-use super::oauth::AccessToken;
+use super::token::AccessToken;
 
 /// A credential that can be sent now.
-pub(crate) struct Held {
+pub(crate) struct SendableCredential {
     credential: Credential,
     form: Form,
     /// Every secret of the credential, in every encoding that leaves this process.
@@ -29,9 +29,9 @@ enum Form {
     Query { parameter: String, value: Secret },
 }
 
-// === impl Held ===
+// === impl SendableCredential ===
 
-impl Held {
+impl SendableCredential {
     /// Creates the sendable form of `credential`. OAuth credentials require a `token`.
     pub(super) fn new(
         credential: Credential,
@@ -52,21 +52,15 @@ impl Held {
             }
             (CredentialKind::Basic { username }, _) => {
                 let pair = STANDARD.encode(format!("{username}:{plain}"));
-                let form =
-                    Form::Header(header::AUTHORIZATION, sensitive(&format!("Basic {pair}"))?);
+                let basic = sensitive(&format!("Basic {pair}"))?;
                 values.push(Secret::new(pair));
-                form
+                Form::Header(header::AUTHORIZATION, basic)
             }
-            (
-                CredentialKind::ClientCredentials(_) | CredentialKind::RefreshToken(_),
-                Some(token),
-            ) => {
+            (CredentialKind::ClientCredentials(_) | CredentialKind::RefreshToken(_), token) => {
+                let token = token.as_ref().ok_or(CredentialProblem::Unreadable)?;
                 values.push(token.value.clone());
                 let bearer = format!("Bearer {}", token.value.expose());
                 Form::Header(header::AUTHORIZATION, sensitive(&bearer)?)
-            }
-            (CredentialKind::ClientCredentials(_) | CredentialKind::RefreshToken(_), None) => {
-                return Err(CredentialProblem::Unreadable);
             }
         };
         let encoded: Vec<_> = values.iter().flat_map(encodings).collect();
@@ -131,12 +125,9 @@ impl Held {
             }
         }
         // The upstream may have written the value into another part of the URL.
-        let shown = url.as_str();
-        match self
-            .values
-            .iter()
-            .any(|value| value.expose().len() >= 4 && shown.contains(value.expose()))
-        {
+        let shown =
+            |value: &Secret| value.expose().len() >= 4 && url.as_str().contains(value.expose());
+        match self.values.iter().any(shown) {
             true => Err(CredentialProblem::OutOfAudience),
             false => Ok(()),
         }
@@ -160,22 +151,16 @@ impl Held {
     }
 
     /// Returns whether both have the same values.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let token = |held: &Self| held.token.as_ref().map(|token| token.value.clone());
-        let same_token = match (token(self), token(other)) {
-            (None, None) => true,
-            (Some(a), Some(b)) => a.expose() == b.expose(),
-            _ => false,
-        };
-        self.credential.id == other.credential.id
-            && self.credential.revision == other.credential.revision
-            && same_token
+    pub(super) fn is_same<'a>(&'a self, other: &'a Self) -> bool {
+        let token = |it: &'a Self| it.token.as_ref().map(|token| token.value.expose());
+        let credential = |it: &'a Self| (&it.credential.id, it.credential.revision);
+        credential(self) == credential(other) && token(self) == token(other)
     }
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for SendableCredential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").field("id", self.id()).finish_non_exhaustive()
+        f.debug_struct("SendableCredential").field("id", self.id()).finish_non_exhaustive()
     }
 }
 
@@ -228,7 +213,11 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(crate) fn held(kind: CredentialKind, audiences: &[&str], value: &str) -> Held {
+    pub(crate) fn sendable(
+        kind: CredentialKind,
+        audiences: &[&str],
+        value: &str,
+    ) -> SendableCredential {
         let at = chrono_free_moment();
         let credential = Credential {
             id: "cred-1".parse().unwrap(),
@@ -242,7 +231,7 @@ pub(super) mod tests {
             revision: 1,
         };
         let material = Material { value: Secret::new(value.to_owned()), client_secret: None };
-        Held::new(credential, &material, None).unwrap()
+        SendableCredential::new(credential, &material, None).unwrap()
     }
 
     fn chrono_free_moment() -> toolcrib_core::clock::Timestamp {
@@ -264,7 +253,7 @@ pub(super) mod tests {
     // I-36
     #[test]
     fn a_credential_goes_to_its_audiences_over_tls_or_within_this_machine() {
-        let held = held(
+        let credential = sendable(
             bearer(),
             &["api.example", "*.below.example", "127.0.0.1", "[::1]", "localhost", "10.0.0.7"],
             "value-canary",
@@ -288,7 +277,7 @@ pub(super) mod tests {
             ("https://api.example./", false),
         ] {
             let (mut to_url, mut headers) = (url(to), HeaderMap::new());
-            let attached = held.attach(&mut to_url, &mut headers);
+            let attached = credential.attach(&mut to_url, &mut headers);
             assert_eq!(attached.is_ok(), expected, "{to}");
             assert_eq!(headers.contains_key(header::AUTHORIZATION), expected, "{to}");
         }
@@ -298,16 +287,16 @@ pub(super) mod tests {
     fn each_kind_has_its_place_and_takes_it() {
         let (mut to, mut headers) = (url("https://a.example/?q=a%20b&KEY=2"), HeaderMap::new());
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("of the caller"));
-        held(bearer(), &["a.example"], "v").attach(&mut to, &mut headers).unwrap();
+        sendable(bearer(), &["a.example"], "v").attach(&mut to, &mut headers).unwrap();
         assert_eq!(headers[header::AUTHORIZATION], "Bearer v");
         assert!(headers[header::AUTHORIZATION].is_sensitive());
 
         let basic = CredentialKind::Basic { username: "ann".to_owned() };
-        held(basic, &["a.example"], "pä:ss").attach(&mut to, &mut headers).unwrap();
+        sendable(basic, &["a.example"], "pä:ss").attach(&mut to, &mut headers).unwrap();
         assert_eq!(headers[header::AUTHORIZATION], "Basic YW5uOnDDpDpzcw==");
         assert_eq!(to.as_str(), "https://a.example/?q=a%20b&KEY=2");
 
-        let key = held(query(), &["a.example"], "a&b c");
+        let key = sendable(query(), &["a.example"], "a&b c");
         for (before, after) in [
             ("https://a.example/?q=a%20b&KEY=2", "https://a.example/?q=a%20b&KEY=2&key=a%26b+c"),
             ("https://a.example/", "https://a.example/?key=a%26b+c"),
@@ -319,14 +308,15 @@ pub(super) mod tests {
         }
         let odd = CredentialKind::Header { name: "x-key".to_owned(), prefix: String::new() };
         let material = Material { value: Secret::new("a\r\nb".to_owned()), client_secret: None };
-        let credential = Credential { kind: odd, ..held(query(), &["a.example"], "v").credential };
-        let refused = Held::new(credential, &material, None).unwrap_err();
+        let credential =
+            Credential { kind: odd, ..sendable(query(), &["a.example"], "v").credential };
+        let refused = SendableCredential::new(credential, &material, None).unwrap_err();
         assert_eq!(refused, CredentialProblem::Unreadable);
     }
 
     #[test]
     fn a_redirect_to_elsewhere_takes_nothing_along() {
-        let key = held(query(), &["a.example"], "value/canary");
+        let key = sendable(query(), &["a.example"], "value/canary");
         for (to, stripped) in [
             ("https://b.example/?key=value%2Fcanary&x=1", Some("https://b.example/?x=1")),
             ("https://b.example/?key=value%2Fcanary", Some("https://b.example/")),
@@ -338,7 +328,7 @@ pub(super) mod tests {
             let result = key.strip(&mut to, &mut headers);
             assert_eq!(result.ok().map(|()| to.to_string()).as_deref(), stripped, "{to}");
         }
-        let header = held(bearer(), &["a.example"], "value-canary");
+        let header = sendable(bearer(), &["a.example"], "value-canary");
         let (mut to, mut headers) = (url("https://b.example/"), HeaderMap::new());
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer value-canary"));
         header.strip(&mut to, &mut headers).unwrap();
@@ -348,8 +338,8 @@ pub(super) mod tests {
     #[test]
     fn echoes_are_found_in_every_encoding_that_was_sent() {
         let basic = CredentialKind::Basic { username: "ann".to_owned() };
-        let held = held(basic, &["a.example"], "p/assword canary");
-        let echoes = held.echoes();
+        let credential = sendable(basic, &["a.example"], "p/assword canary");
+        let echoes = credential.echoes();
         for text in [
             "p/assword canary",
             "p%2Fassword+canary",
@@ -358,6 +348,6 @@ pub(super) mod tests {
         ] {
             assert!(echoes.text(text).contains("[REDACTED:cred-1]"), "{text}");
         }
-        assert!(!format!("{held:?}").contains("canary"));
+        assert!(!format!("{credential:?}").contains("canary"));
     }
 }

@@ -1,0 +1,64 @@
+//! Parsers of values that several commands take.
+
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use toolcrib_core::{credential::Secret, text::has_hidden};
+use toolcrib_gateway::config::parse_duration;
+
+/// Creates a parser of the values `all` of an enumeration, by their names.
+pub(super) fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|&it| name(it))).try_map(move |text| {
+        all.iter().copied().find(|&it| name(it) == text).ok_or("unknown value")
+    })
+}
+
+/// Parses an API key.
+pub(super) fn secret(text: &str) -> Result<Secret, String> {
+    match text.trim() {
+        "" => Err("is empty".to_owned()),
+        key => Ok(Secret::new(key.to_owned())),
+    }
+}
+
+/// Parses a name for people.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("is empty".to_owned()),
+        name if name.len() > 128 => Err("is longer than 128 bytes".to_owned()),
+        name if has_hidden(name) => Err("contains an invisible character".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
+/// Parses a duration of the configuration, or a number of days.
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+    const DAY: u64 = 86_400;
+    // The limit is 100 years: longer lifetimes are mistakes and overflow dates.
+    const MAX_DAYS: u64 = 36_500;
+    let duration = match text.strip_suffix('d').map(str::parse::<u64>) {
+        Some(Ok(days @ 1..=MAX_DAYS)) => Some(Duration::from_secs(days * DAY)),
+        Some(_) => None,
+        None => parse_duration(text).ok(),
+    };
+    duration
+        .filter(|duration| duration.as_secs() <= MAX_DAYS * DAY)
+        .ok_or_else(|| "expected a duration such as \"12h\" or \"30d\"".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_are_read_and_nonsense_is_not() {
+        assert_eq!(lifetime("30d").unwrap().as_secs(), 30 * 86_400);
+        assert_eq!(lifetime("12h").unwrap().as_secs(), 43_200);
+        for text in ["", "d", "0d", "-1d", "30", "36501d", "99999999999999999999d", "900000h"] {
+            assert!(lifetime(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Events as lines of text for people.
+
+use chrono::SecondsFormat;
+use serde::Serialize;
+use serde_json::Value;
+use toolcrib_core::{
+    egress::{EgressDecided, EgressReason},
+    event::{ApprovalRejected, CallStatus, EventBody, RunEvent, ToolReturned},
+    id::TenantId,
+};
+
+/// Returns an event as one line of text; `tenant` is shown if it is given.
+pub(crate) fn event_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
+    let at = event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true);
+    let tenant = tenant.map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
+    format!("{at}  {tenant}{:<21}  {}", event.body.kind(), describe(&event.body))
+}
+
+fn describe(body: &EventBody) -> String {
+    match body {
+        EventBody::ToolCalled(called) => {
+            format!("{} by {} (call {})", called.tool_name, called.principal, called.call_id)
+        }
+        EventBody::ToolReturned(returned) => describe_return(returned),
+        EventBody::AuthorizationDecided(decided) => format!(
+            "{} of {} by {}: {}{}",
+            decided.action,
+            decided.resource,
+            decided.principal,
+            if decided.allowed { "allowed" } else { "denied" },
+            optional(decided.reason.as_ref(), |reason| format!(" ({reason})")),
+        ),
+        EventBody::EgressDecided(decided) => describe_egress(decided),
+        EventBody::InterruptRequested(requested) => {
+            format!("{} is pending (approval {})", requested.data.artifact_id, requested.key)
+        }
+        EventBody::ApprovalGranted(granted) => {
+            let progress = optional(granted.quorum_progress.as_ref(), |it| {
+                format!(", {} of {}", it.granted, it.required)
+            });
+            format!("by {}{progress} (approval {})", granted.principal, granted.gate_id)
+        }
+        EventBody::ApprovalRejected(rejected) => describe_rejection(rejected),
+        EventBody::ApprovalOverridden(it) => {
+            format!("by {} (approval {})", it.principal, it.gate_id)
+        }
+        EventBody::RecordAccepted(accepted) => {
+            let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
+            format!("by {}: {}{reason}", accepted.principal, accepted.problem)
+        }
+        EventBody::ToolSessionOpened(opened) => {
+            format!("{} (session {})", opened.tool_id, opened.session_id)
+        }
+        EventBody::ToolSessionClosed(closed) => {
+            format!("{} {} (session {})", closed.tool_id, word(closed.outcome), closed.session_id)
+        }
+        EventBody::ToolPinDrifted(drifted) => {
+            let change = if drifted.approved.is_some() { "changed" } else { "is new" };
+            let effect = if drifted.quarantined { "quarantined" } else { "offered" };
+            format!("{} {change}, {effect}", drifted.tool_id)
+        }
+        EventBody::ToolPinApproved(approved) => {
+            let by = optional(approved.principal.as_ref(), |by| format!(" by {by}"));
+            format!("{} approved{by}", approved.tool_id)
+        }
+    }
+}
+
+fn describe_return(returned: &ToolReturned) -> String {
+    let failed = returned.error.as_ref().filter(|_| returned.status == CallStatus::Error);
+    let code = optional(failed, |error| format!(" {}", error.code));
+    let took = optional(returned.duration_ms, |ms| format!(" after {ms} ms"));
+    let (name, call) = (&returned.tool_name, &returned.call_id);
+    format!("{name} {}{code}{took} (call {call})", word(returned.status))
+}
+
+fn describe_egress(decided: &EgressDecided) -> String {
+    let reason = decided.reason.filter(|reason| *reason != EgressReason::Ok);
+    let reason = optional(reason, |reason| format!(" ({})", word(reason)));
+    let credential =
+        optional(decided.credential_id.as_ref(), |id| format!(" with credential {id}"));
+    let decision = word(decided.decision).replace('-', " ");
+    format!("{} {decision}{reason}{credential}", decided.destination)
+}
+
+fn describe_rejection(rejected: &ApprovalRejected) -> String {
+    match rejected.reason.as_deref() {
+        Some("timeout") => format!("by timeout (approval {})", rejected.gate_id),
+        _ => format!("by {} (approval {})", rejected.principal, rejected.gate_id),
+    }
+}
+
+/// Returns the text of `value`; empty if there is none.
+fn optional<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map(text).unwrap_or_default()
+}
+
+/// Returns the name that `value`, of an enumeration, has in JSON.
+fn word(value: impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        Ok(_) | Err(_) => String::new(),
+    }
+}

@@ -1,0 +1,221 @@
+//! One tool of a catalog, its forms that are computed once, and the proof that a principal may use
+//! it.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use super::words::Words;
+use crate::{
+    approval::Consent,
+    arguments::ArgumentCheck,
+    authorize::{Authorizer, CallContext, Denied, Resource},
+    canonical::Digest,
+    descriptor::{SafetyTier, SourceKind, ToolDescriptor},
+    event::Transport,
+    id::{InvalidId, SourceId, ToolId},
+    limit::Rate,
+    names::Names,
+    principal::Principal,
+    quota::Quota,
+    tenants::Tenants,
+};
+
+/// Counts snapshots; a higher number is newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Generation(pub u64);
+
+/// One tool with everything a request needs, computed when the snapshot is built.
+#[derive(Clone)]
+pub struct Entry {
+    /// The description that callers see.
+    pub tool: ToolDescriptor,
+    /// The tool's identity, parsed.
+    pub id: ToolId,
+    /// Its other names.
+    pub names: Names,
+    /// The source that runs it.
+    pub source: SourceId,
+    /// The source's own name for the tool.
+    pub upstream_name: String,
+    /// The tenants that may know of it.
+    pub tenants: Tenants,
+    /// How it is reached (RFC 0064 §B `transport`).
+    pub transport: Transport,
+    /// Rate limit of each principal; `None` means unlimited.
+    pub rate: Option<Rate>,
+    /// Daily calls of each principal; `None` means no quota of its own.
+    pub quota: Option<Quota>,
+    /// The longest duration of a call.
+    pub timeout: Duration,
+    /// The upstream's own hints: untrusted, shown where a dialect has a place for them, never acted
+    /// upon.
+    pub annotations: Option<serde_json::Value>,
+    /// The approval settings.
+    pub consent: Consent,
+    /// The compiled input schema.
+    pub arguments: ArgumentCheck,
+    /// Hash of the upstream's own description of the tool; `None` when it has no canonical form.
+    pub digest: Option<Digest>,
+    /// Each dialect's JSON of this tool, computed on first use.
+    pub wire: WireCache,
+}
+
+impl Entry {
+    /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
+    /// tenant, no limit and a timeout of one minute. It has no scope label, so no caller may use it
+    /// until one is set.
+    pub fn new(
+        kind: SourceKind,
+        source: &SourceId,
+        upstream_name: &str,
+        tier: SafetyTier,
+    ) -> Result<Self, InvalidId> {
+        let id = crate::names::tool_id(kind, source, upstream_name)?;
+        Ok(Self {
+            tool: ToolDescriptor::new(id.as_str(), kind, tier),
+            names: crate::names::names(source, upstream_name, None),
+            id,
+            source: source.clone(),
+            upstream_name: upstream_name.to_owned(),
+            tenants: Tenants::All,
+            transport: match kind {
+                SourceKind::Mcp => Transport::Mcp,
+                SourceKind::Connector => Transport::Http,
+                SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension => {
+                    Transport::Native
+                }
+            },
+            rate: None,
+            quota: None,
+            timeout: Duration::from_secs(60),
+            annotations: None,
+            consent: Consent::default(),
+            arguments: ArgumentCheck::anything(),
+            digest: None,
+            wire: WireCache::default(),
+        })
+    }
+
+    /// Returns the part of this tool that decisions may depend on.
+    pub fn resource(&self) -> Resource<'_> {
+        Resource {
+            tool: &self.tool,
+            id: &self.id,
+            name: &self.names.wire,
+            source: &self.source,
+            tenants: &self.tenants,
+        }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// How a dialect writes a list. A dialect has one constant of this type per list it serves.
+#[derive(Debug)]
+pub struct ListFormat {
+    /// Unique among formats.
+    pub key: &'static str,
+    /// Written before the first tool.
+    pub open: &'static str,
+    /// Written after the last tool.
+    pub close: &'static str,
+    /// Appends one tool's JSON.
+    pub item: fn(&Entry, &mut Vec<u8>),
+}
+
+impl ListFormat {
+    /// Returns `written`, the JSON of tools, as a list that begins with `open`.
+    pub(super) fn list(&self, open: &str, written: &[Arc<[u8]>]) -> Vec<u8> {
+        [open.as_bytes(), &written.join(&b','), self.close.as_bytes()].concat()
+    }
+}
+
+/// Proof that a principal may call an entry of a catalog generation. Only [`Permit::new`] creates
+/// one.
+#[derive(Debug, Clone)]
+pub struct Permit {
+    principal: Principal,
+    entry: Arc<Entry>,
+    generation: Generation,
+}
+
+impl Permit {
+    /// Creates a permit when `authorizer` permits `call`; this is the only constructor.
+    pub fn new(
+        authorizer: &dyn Authorizer,
+        principal: &Principal,
+        entry: &Arc<Entry>,
+        generation: Generation,
+        call: CallContext<'_>,
+    ) -> Result<Self, Denied> {
+        authorizer.authorize_call(principal.subject(), entry.resource(), call)?;
+        Ok(Self { principal: principal.clone(), entry: Arc::clone(entry), generation })
+    }
+
+    /// Returns the permitted caller.
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Returns the permitted tool.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    /// Returns the catalog generation of the decision.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+/// Values computed once per tool: each format's JSON, and its search words.
+#[derive(Default)]
+pub struct WireCache {
+    written: Mutex<Vec<Written>>,
+    words: OnceLock<Arc<Words>>,
+}
+
+/// A format's key and one tool's JSON in it.
+type Written = (&'static str, Arc<[u8]>);
+
+impl WireCache {
+    /// Returns the tool's JSON in `format`, computed once.
+    pub fn get(&self, entry: &Entry, format: &ListFormat) -> Arc<[u8]> {
+        let find = |written: &[Written]| {
+            written.iter().find(|(key, _)| *key == format.key).map(|(_, json)| Arc::clone(json))
+        };
+        if let Some(json) = find(&self.written.lock()) {
+            return json;
+        }
+        // Computed without the lock, because `item` may need another format of the same tool.
+        let mut json = Vec::new();
+        (format.item)(entry, &mut json);
+        let mut written = self.written.lock();
+        find(&written).unwrap_or_else(|| {
+            let json: Arc<[u8]> = json.into();
+            written.push((format.key, Arc::clone(&json)));
+            json
+        })
+    }
+
+    pub(super) fn words(&self, entry: &Entry) -> Arc<Words> {
+        let read = || Words::of(&entry.names.wire, &entry.source, &entry.tool);
+        Arc::clone(self.words.get_or_init(|| Arc::new(read())))
+    }
+}
+
+/// A clone computes its own values, because it may be changed before it is used.
+impl Clone for WireCache {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}

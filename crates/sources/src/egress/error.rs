@@ -1,0 +1,84 @@
+//! Why a request failed.
+
+use toolcrib_core::{
+    call::{UpstreamError, UpstreamErrorKind},
+    credential::CredentialProblem,
+};
+
+use super::guard::GuardRefusal;
+
+/// Why a request failed, or its response ended early.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EgressError {
+    /// The guard refused the destination, either of a redirect (`sent`) or of the request itself.
+    #[error("{}", refusal(*.sent))]
+    Refused { sent: bool },
+    /// The credential must not be sent to the destination.
+    #[error("{0}")]
+    Credential(CredentialProblem),
+    /// The request was not sent.
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    /// The connection broke after the request was sent, or might have been sent.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    /// The body is larger than the cap.
+    #[error("the body is larger than {0} bytes")]
+    TooLarge(usize),
+    /// The responses being read together exceed the budget of the source.
+    #[error("the concurrent responses of this source are larger than {0} bytes")]
+    Crowded(usize),
+}
+
+fn refusal(sent: bool) -> String {
+    let after = if sent { "a redirect was not followed: " } else { "" };
+    format!("{after}{GuardRefusal}")
+}
+
+// === impl EgressError ===
+
+impl From<reqwest::Error> for EgressError {
+    fn from(error: reqwest::Error) -> Self {
+        let text = causes(&error);
+        if error.is_connect() { Self::Connect(text) } else { Self::Broken(text) }
+    }
+}
+
+impl From<EgressError> for UpstreamError {
+    fn from(error: EgressError) -> Self {
+        let kind = match &error {
+            EgressError::Refused { sent: false } => UpstreamErrorKind::EgressRefused,
+            EgressError::Refused { sent: true } => UpstreamErrorKind::RedirectRefused,
+            EgressError::Credential(problem) => UpstreamErrorKind::Credential(*problem),
+            EgressError::Connect(_) => UpstreamErrorKind::Unavailable,
+            EgressError::Broken(_) => UpstreamErrorKind::Died,
+            EgressError::TooLarge(_) | EgressError::Crowded(_) => UpstreamErrorKind::TooLarge,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// Returns whether `error` was caused by the resolver's address check.
+pub(super) fn was_refused(error: &reqwest::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<GuardRefusal>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Returns the innermost cause of an error. The error's own text contains the URL, which status
+/// lines must not show.
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // Outer layers only repeat that something failed.
+        text = error.to_string();
+        cause = error.source();
+    }
+    if text.is_empty() { "no further detail".to_owned() } else { text }
+}

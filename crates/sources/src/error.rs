@@ -1,0 +1,33 @@
+//! Creates the errors of sources, by kind.
+
+use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
+
+/// The call was not sent, because the upstream cannot be reached now.
+pub(crate) fn unavailable(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
+}
+
+/// The upstream disconnected during the call.
+pub(crate) fn died(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Died, detail)
+}
+
+/// The upstream's message violates its protocol.
+pub(crate) fn protocol(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Protocol, detail)
+}
+
+/// The upstream refused the request.
+pub(crate) fn refused(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Refused, detail)
+}
+
+/// The upstream did not answer in time.
+pub(crate) fn timeout(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Timeout, detail)
+}
+
+/// The answer exceeds a size limit.
+pub(crate) fn too_large(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::TooLarge, detail)
+}

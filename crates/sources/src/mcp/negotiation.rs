@@ -1,0 +1,193 @@
+//! Which era of the protocol an upstream speaks.
+//!
+//! The first request is `server/discover`. A server of the 2026-07-28 era answers it, or refuses it
+//! with an error code of that era. Any other answer (an error, an empty result) or none in time means
+//! the handshake era, and `initialize` follows.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use toolcrib_mcp::{
+    code,
+    message::{self, RpcError},
+    meta, method,
+    revision::{LATEST_LEGACY, LEGACY, MODERN},
+};
+
+use super::{
+    call::{Call, Failure},
+    era::{CLIENT_INFO, Era},
+    message::Reply,
+    wire::Wire,
+};
+use crate::process::stderr::Probe;
+
+/// How long `server/discover` may take before `initialize` is sent as well: servers that ignore
+/// unknown methods never answer, slow ones answer both.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The result of the negotiation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) era: Era,
+    /// Whether the upstream declares notifications of changed tools.
+    pub(crate) list_changed: bool,
+    /// Whether it declares tools.
+    pub(crate) has_tools: bool,
+    /// Its own version, as it declares it.
+    pub(crate) version: Option<String>,
+}
+
+/// The first request of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Approach {
+    /// `server/discover`.
+    Probe,
+    /// `initialize`: the upstream is known to exit at any other request.
+    Handshake,
+}
+
+/// Negotiates the era with the upstream, and enters it.
+pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session, String> {
+    if approach == Approach::Handshake {
+        wire.probe_ended(Probe::Understood);
+        return initialize(wire).await;
+    }
+    let mut probe = std::pin::pin!(discover(wire));
+    if let Ok(verdict) = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await {
+        return match verdict? {
+            Some(session) => {
+                wire.probe_ended(Probe::Understood);
+                Ok(session)
+            }
+            None => {
+                wire.probe_ended(Probe::Refused);
+                initialize(wire).await
+            }
+        };
+    }
+    let mut handshake = std::pin::pin!(initialize(wire));
+    let session = tokio::select! {
+        verdict = &mut probe => match verdict? {
+            Some(session) => Ok(session),
+            None => handshake.await,
+        },
+        session = &mut handshake => match session {
+            Ok(session) => Ok(session),
+            Err(refused) => match probe.await? {
+                Some(session) => Ok(session),
+                None => Err(refused),
+            },
+        },
+    }?;
+    wire.probe_ended(match session.era.is_modern() {
+        true => Probe::Understood,
+        false => Probe::Refused,
+    });
+    Ok(session)
+}
+
+/// Returns the session of an upstream of the 2026-07-28 era, and `None` for the handshake era.
+async fn discover(wire: &Wire) -> Result<Option<Session>, String> {
+    let era = Era::Modern;
+    let params = json!({ "_meta": era.meta(&Map::new(), None) });
+    let encode = |id| message::request(id, method::DISCOVER, &params);
+    let call = Call::plain(method::DISCOVER, &era, &encode);
+    let mut reply = wire.request(&call).await;
+    // An upstream that refuses the version it offers gets a second request.
+    if matches!(&reply, Ok(Reply::Error(error)) if refused_versions(error).contains(&MODERN)) {
+        reply = wire.request(&call).await;
+    }
+    match reply {
+        Ok(Reply::Result(result)) => {
+            judge_discovered(&serde_json::from_str(result.get()).unwrap_or_default())
+        }
+        Ok(Reply::Error(error)) if error.code == code::UNSUPPORTED_VERSION => {
+            judge_versions(&refused_versions(&error)).map(|_| None)
+        }
+        Ok(Reply::Error(error)) if code::is_modern(error.code) => {
+            Ok(Some(session(Era::Modern, &Value::Null, None)))
+        }
+        Ok(Reply::Error(_)) => Ok(None),
+        Err(failure) if failure.is_final() => Err(failure.reason()),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns the versions that an upstream offers in its refusal of the requested one.
+fn refused_versions(error: &RpcError) -> Vec<&str> {
+    let refused = error.code == code::UNSUPPORTED_VERSION;
+    let data = error.data.as_deref().filter(|_| refused);
+    strings(data.and_then(|data| data.get("supported")))
+}
+
+fn judge_discovered(result: &Value) -> Result<Option<Session>, String> {
+    let Some(Value::Array(_)) = result.get("supportedVersions") else {
+        // An old server that answers every unknown method with an empty result.
+        return Ok(None);
+    };
+    if !judge_versions(&strings(result.get("supportedVersions")))? {
+        return Ok(None);
+    }
+    let server = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
+    let server = server.or_else(|| result.get("serverInfo"));
+    let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
+    Ok(Some(session(Era::Modern, capabilities, server)))
+}
+
+/// Returns whether the modern version is among them; fails when none is known here.
+fn judge_versions(versions: &[&str]) -> Result<bool, String> {
+    if versions.contains(&MODERN) {
+        return Ok(true);
+    }
+    if versions.iter().any(|version| LEGACY.contains(version)) {
+        return Ok(false);
+    }
+    Err("the upstream speaks no protocol version that is known here".to_owned())
+}
+
+/// Performs the handshake of the versions up to 2025-11-25.
+pub(crate) async fn initialize(wire: &Wire) -> Result<Session, String> {
+    let params = json!({
+        "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO,
+    });
+    let encode = |id| message::request(id, method::INITIALIZE, &params);
+    let call = Call::plain(method::INITIALIZE, &Era::Handshake, &encode);
+    let result = match wire.request(&call).await.map_err(Failure::reason)? {
+        Reply::Result(result) => result,
+        Reply::Error(error) => {
+            return Err(format!("the upstream refused the handshake (error {})", error.code));
+        }
+    };
+    let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let version = result.get("protocolVersion").and_then(Value::as_str);
+    let Some(version) = version.and_then(|v| LEGACY.iter().find(|known| **known == v)) else {
+        let reason = "the upstream answered the handshake without a protocol version known here";
+        return Err(reason.to_owned());
+    };
+    let era = Era::Legacy((*version).to_owned());
+    if let Wire::Http(http) = wire {
+        http.set_version(version);
+    }
+    let initialized = message::notification(method::INITIALIZED, &json!({}));
+    wire.notify(&era, initialized).await.map_err(Failure::reason)?;
+    let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
+    Ok(session(era, capabilities, result.get("serverInfo")))
+}
+
+fn session(era: Era, capabilities: &Value, server: Option<&Value>) -> Session {
+    let tools = capabilities.get("tools");
+    let list_changed = tools.and_then(|tools| tools.get("listChanged"));
+    let version = server.and_then(|server| server.get("version")).and_then(Value::as_str);
+    Session {
+        era,
+        list_changed: list_changed == Some(&Value::Bool(true)),
+        has_tools: tools.is_some(),
+        version: version.map(|version| crate::text::tidy(version, 100)),
+    }
+}
+
+fn strings(value: Option<&Value>) -> Vec<&str> {
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).collect()
+}

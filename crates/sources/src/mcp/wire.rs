@@ -1,0 +1,43 @@
+//! The two transports of MCP behind one interface.
+
+use std::sync::Arc;
+
+use super::{
+    call::{Call, Failure},
+    era::Era,
+    http::Http,
+    message::Reply,
+    stdio::Stdio,
+};
+use crate::process::stderr::Probe;
+
+/// The transport of a connection.
+pub(crate) enum Wire {
+    Stdio(Stdio),
+    Http(Arc<Http>),
+}
+
+// === impl Wire ===
+
+impl Wire {
+    pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, Failure> {
+        match self {
+            Self::Stdio(stdio) => Ok(stdio.request(call).await?),
+            Self::Http(http) => http.request(call).await,
+        }
+    }
+
+    pub(crate) async fn notify(&self, era: &Era, message: Vec<u8>) -> Result<(), Failure> {
+        match self {
+            Self::Stdio(stdio) => Ok(stdio.notify(message).await?),
+            Self::Http(http) => http.notify(era, message).await,
+        }
+    }
+
+    /// Ends the probe of the era: the stderr of a child during the probe is kept or dropped.
+    pub(crate) fn probe_ended(&self, end: Probe) {
+        if let Self::Stdio(stdio) = self {
+            stdio.probe_ended(end);
+        }
+    }
+}
