@@ -1,11 +1,13 @@
 //! Authentication: bearer API keys, and signed tokens (`tokens`).
 //!
 //! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that this
-//! process creates or revokes ([`manage`]) takes effect before the response, and one of another process
-//! when the store announces it. When the store has not been readable for [`MAX_STALE`], no key is
+//! process creates or revokes ([`manage`]) takes effect before the response, and one of another
+//! process when the store announces it. When the store has not been readable for [`MAX_STALE`], no
+//! key is
 //! accepted, because a revocation could have been missed.
 //!
-//! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for it.
+//! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for
+//! it.
 
 mod claims;
 mod error;
@@ -196,8 +198,8 @@ impl Authenticator {
         self.inner.judge(text, AcceptedCredentials::Usual).map_err(|open| open.problem())
     }
 
-    /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token whose
-    /// key is unknown, unless they were fetched a moment ago.
+    /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token
+    /// whose key is unknown, unless they were fetched a moment ago.
     pub async fn identify(
         &self,
         text: &str,
@@ -412,8 +414,8 @@ impl Policy {
     }
 }
 
-/// Reads `sent` as a token, as header and claims of a token (with a zero between them), and as a key set,
-/// and verifies the result.
+/// Reads `sent` as a token, as header and claims of a token (with a zero between them), and as a
+/// key set, and verifies the result.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn fuzz(sent: &[u8]) {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};

@@ -1,11 +1,12 @@
-//! Explains step by step why a call would run, be denied or require approval, or why a list is empty.
+//! Explains step by step why a call would run, be denied or require approval, or why a list is
+//! empty.
 //!
-//! An explanation decides nothing: each step evaluates the check of the pipeline without taking a token,
-//! requesting an approval or running a tool.
+//! An explanation decides nothing: each step evaluates the check of the pipeline without taking a
+//! token, requesting an approval or running a tool.
 //!
-//! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of another
-//! tenant, a hidden or quarantined one, and one whose denial looks like an unknown name get exactly the
-//! response for an unknown name.
+//! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of
+//! another tenant, a hidden or quarantined one, and one whose denial looks like an unknown name get
+//! exactly the response for an unknown name.
 
 mod step;
 mod steps;
@@ -96,8 +97,9 @@ enum Requester {
 }
 
 impl Gateway {
-    /// Explains whether `who` could call `tool` (tool id, wire name or OTC name), or which tools its list
-    /// contains. Reveals everything, so it is for operators alone. With `call`, explains that call.
+    /// Explains whether `who` could call `tool` (tool id, wire name or OTC name), or which tools
+    /// its list contains. Reveals everything, so it is for operators alone. With `call`, explains
+    /// that call.
     pub async fn explain(
         &self,
         who: &Principal,
@@ -130,13 +132,14 @@ impl Gateway {
         }
     }
 
-    /// Explains whether `who` may call `tool`, or which tools its list contains, as far as `who` may know.
+    /// Explains whether `who` may call `tool`, or which tools its list contains, as far as `who`
+    /// may know.
     pub async fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Itself).await
     }
 
-    /// As [`explain_to`](Self::explain_to), on request of another principal. `who` made no request, so
-    /// nothing is recorded about it.
+    /// As [`explain_to`](Self::explain_to), on request of another principal. `who` made no request,
+    /// so nothing is recorded about it.
     pub async fn explain_for(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Another).await
     }

@@ -11,8 +11,8 @@
 //! * [`provider`] is the interface to the tools of a program that embeds the gateway.
 //! * [`probe`](mod@probe) has tools that exist only for tests of a running server.
 //!
-//! The gateway holds its storage and its sources behind the traits of `toolcrib_core`; it uses neither
-//! SQL, nor HTTP, nor processes.
+//! The gateway holds its storage and its sources behind the traits of `toolcrib_core`; it uses
+//! neither SQL, nor HTTP, nor processes.
 #![warn(missing_docs)]
 
 pub mod approvals;

@@ -101,7 +101,8 @@ impl SourceListener for Listener {
 impl Supply {
     /// Without sources. Returns the requests to discover too, for [`start`](Self::start).
     pub(crate) fn new(parts: SupplyParts) -> (Arc<Self>, mpsc::UnboundedReceiver<SourceId>) {
-        // A source announces at most one change a second, of 32 bytes, and the receiver never waits.
+        // A source announces at most one change a second, of 32 bytes, and the receiver never
+        // waits.
         let (requests, receiver) = mpsc::unbounded_channel();
         let supply = Self {
             catalogs: parts.services.storage.catalogs(),
@@ -150,15 +151,15 @@ impl Supply {
         self.slots.lock().reports(None, &self.services.metrics)
     }
 
-    /// The state of the sources that exist for `tenant`. Where rules hide tools of a source from the
-    /// tenant, neither their number nor their problems are in it.
+    /// The state of the sources that exist for `tenant`. Where rules hide tools of a source from
+    /// the tenant, neither their number nor their problems are in it.
     pub fn reports_for(&self, tenant: &TenantId) -> Vec<SourceReport> {
         self.slots.lock().reports(Some(tenant), &self.services.metrics)
     }
 
-    /// The last lines that children of the source `id` wrote to stderr. They may contain arguments of
-    /// calls, so they are for the operator (no `tenant`), or for a tenant that shares the source with
-    /// no other.
+    /// The last lines that children of the source `id` wrote to stderr. They may contain arguments
+    /// of calls, so they are for the operator (no `tenant`), or for a tenant that shares the source
+    /// with no other.
     ///
     /// # Errors
     /// [`StderrRefusal`].
@@ -170,8 +171,8 @@ impl Supply {
         self.slots.lock().stderr(tenant, id)
     }
 
-    /// Findings about the descriptions that upstreams give of their tools, quarantined ones included,
-    /// of one kind of source or of all.
+    /// Findings about the descriptions that upstreams give of their tools, quarantined ones
+    /// included, of one kind of source or of all.
     pub fn findings(&self, kind: Option<SourceKind>) -> Vec<Finding> {
         let offers: Vec<_> = {
             let slots = self.slots.lock();
@@ -216,8 +217,8 @@ impl Supply {
         self.review(&self.services.config(), tenant).show(tool).await
     }
 
-    /// Approves the forms of tools with these digests for `principal`, all or none. They are offered when
-    /// this returns.
+    /// Approves the forms of tools with these digests for `principal`, all or none. They are
+    /// offered when this returns.
     ///
     /// # Errors
     /// [`PinError`]: nothing was approved.

@@ -195,7 +195,7 @@ impl TestGatewayBuilder {
         let toml = self.toml + &of_sources;
         let mut config = config::parse("test.toml", &toml, directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
-        config.test_seams = self.test_routes;
+        config.test_routes = self.test_routes;
         let options = Options { durability: Durability::Relaxed, ..Options::default() };
         let store = SqliteStore::open(directory.path().join("test.db"), options).unwrap();
         let storage = Arc::new(store.clone());

@@ -61,10 +61,10 @@ fn mounts(_: &Config) -> Vec<Mount> {
 /// Returns the test routes, if they are configured. They have no description.
 fn test_routes(config: &Config) -> Router<AppState> {
     #[cfg(feature = "test-routes")]
-    if config.test_seams {
+    if config.test_routes {
         return test_routes::routes();
     }
-    if config.test_seams {
+    if config.test_routes {
         tracing::error!(
             "the test routes are configured, but this build has none; build it with the feature \
              `test-routes`"

@@ -42,7 +42,7 @@ use crate::{
 use changes::Watch;
 
 /// The warning at each start with the test routes.
-const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can record \
+const TEST_ROUTES: &str = "--test-routes: /v1/host/sample is served, where every caller with a key can record \
                      calls of invented tools and principals in its tenant and reset its rate limits; \
                      use it only for conformance runs";
 
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let config = &settings.config;
     let ready = preflight::check(config, &settings.data_dir).await;
     let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
-    if config.test_seams {
+    if config.test_routes {
         check_test_routes(config, toolcrib::HAS_TEST_ROUTES)?;
         printer.warning(TEST_ROUTES);
     }
@@ -257,7 +257,7 @@ fn configure(args: &ServeArgs, demo: Option<&Demo>, cx: &Context) -> anyhow::Res
     if let Some(listen) = args.listen {
         settings.config.server.listen = listen;
     }
-    settings.config.test_seams = args.test_seams;
+    settings.config.test_routes = args.test_routes;
     Ok(settings)
 }
 
@@ -300,16 +300,16 @@ fn report_idle_roles(gateway: &Gateway) {
 fn check_test_routes(config: &Config, built: bool) -> anyhow::Result<()> {
     if !built {
         return Err(advised(
-            "--test-seams: this program was built without the test routes",
-            "build it with `cargo build --features test-routes`, or leave --test-seams out",
+            "--test-routes: this program was built without the test routes",
+            "build it with `cargo build --features test-routes`, or leave --test-routes out",
         ));
     }
     if config.server.listen.ip().is_loopback() && !config.server.behind_proxy {
         return Ok(());
     }
     Err(advised(
-        "--test-seams are only served to this machine",
-        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-seams out",
+        "--test-routes are only served to this machine",
+        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-routes out",
     ))
 }
 
@@ -424,14 +424,14 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let server = |it: &Config| format!("{:?}", it.server);
     let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
-    let mounts = |it: &Config| (it.otc, it.mcp.clone(), it.openwop.list_body);
+    let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
     let sections = [
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
         ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),
-        ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
+        ("otc], [oxp], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];
     sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }

@@ -41,8 +41,8 @@ pub struct ApprovalDetails {
 }
 
 impl Approvals {
-    /// The approvals that are visible to `reader`, the newest first: its own requests, and those that it
-    /// could answer. `query` narrows them down within the reader's tenant.
+    /// The approvals that are visible to `reader`, the newest first: its own requests, and those
+    /// that it could answer. `query` narrows them down within the reader's tenant.
     ///
     /// # Errors
     /// [`ApprovalError::Unavailable`].
@@ -127,7 +127,8 @@ impl Approvals {
         Err(ApprovalError::Unavailable)
     }
 
-    /// The approvals visible to `reader` that match `query`, and the last change among all that match.
+    /// The approvals visible to `reader` that match `query`, and the last change among all that
+    /// match.
     pub(super) async fn changed(
         &self,
         reader: &Principal,

@@ -1,5 +1,5 @@
-//! Acceptance: the operator declares a record valid although it does not continue the signed state, for
-//! example after a backup was restored, a key was changed, or a loss was investigated.
+//! Acceptance: the operator declares a record valid although it does not continue the signed state,
+//! for example after a backup was restored, a key was changed, or a loss was investigated.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,9 +23,9 @@ pub struct Acceptance {
     pub problem: String,
 }
 
-/// Accepts the record in `storage` as it is. Each log that does not continue what the witness names gets
-/// an event that says so and a checkpoint of kind [`CheckpointKind::Accepted`], and the witness names
-/// those. Returns the accepted logs; none when every log was valid.
+/// Accepts the record in `storage` as it is. Each log that does not continue what the witness names
+/// gets an event that says so and a checkpoint of kind [`CheckpointKind::Accepted`], and the
+/// witness names those. Returns the accepted logs; none when every log was valid.
 ///
 /// No server may run on the store at the same time.
 ///

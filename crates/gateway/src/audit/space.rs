@@ -1,8 +1,8 @@
 //! The free disk space of the store.
 //!
-//! Invariant (I-18): while space is low, only calls that run are recorded, so that space remains for
-//! them: their two events, destinations, sessions, approvals and pins. Denials, refused calls (rate,
-//! quota, scopes, arguments, breakers) and requests without credentials are counted instead.
+//! Invariant (I-18): while space is low, only calls that run are recorded, so that space remains
+//! for them: their two events, destinations, sessions, approvals and pins. Denials, refused calls
+//! (rate, quota, scopes, arguments, breakers) and requests without credentials are counted instead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -262,7 +262,8 @@ impl Supply {
         }
     }
 
-    /// Starts a check whether allow-lists of toolsets match tools, once every source has listed its own.
+    /// Starts a check whether allow-lists of toolsets match tools, once every source has listed its
+    /// own.
     fn watch_toolsets(self: &Arc<Self>) {
         let is_due = {
             let slots = self.slots.lock();

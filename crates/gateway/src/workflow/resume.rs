@@ -1,7 +1,7 @@
 //! Continues the runs of a dead process, and ends the runs that other processes cancel.
 //!
-//! Invariant (I-49): a call that was made is not repeated, unless the log shows that it was refused or
-//! its tool may be repeated.
+//! Invariant (I-49): a call that was made is not repeated, unless the log shows that it was refused
+//! or its tool may be repeated.
 
 use std::{
     collections::HashMap,
@@ -32,8 +32,8 @@ use super::{
 use crate::background::Services;
 
 impl Workflows {
-    /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs that
-    /// other processes cancel, until the gateway ends.
+    /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs
+    /// that other processes cancel, until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>, settled: impl Future<Output = ()> + Send + 'static) {
         let Services { background, storage, .. } = &self.services;
         background.spawn(resume_all(Arc::clone(self), settled));

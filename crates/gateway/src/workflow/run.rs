@@ -1,9 +1,9 @@
 //! One run of one workflow.
 //!
-//! Invariant (I-22): a run has a task of its own. A caller that disconnects cancels it, and the events of
-//! its steps are recorded before the end of its own call.
-//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's current
-//! scopes, and its cause is the call of the workflow.
+//! Invariant (I-22): a run has a task of its own. A caller that disconnects cancels it, and the
+//! events of its steps are recorded before the end of its own call.
+//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's
+//! current scopes, and its cause is the call of the workflow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,8 +57,8 @@ pub(super) struct RunStopConditions {
     pub(super) gateway: CancellationToken,
     /// Its deadline.
     pub(super) timeout: Duration,
-    /// The call of the workflow that it is a step of. While a step waits for approval, both deadlines
-    /// pause.
+    /// The call of the workflow that it is a step of. While a step waits for approval, both
+    /// deadlines pause.
     pub(super) parent: Option<CallId>,
 }
 
@@ -181,8 +181,8 @@ fn record(
 fn lasts(durable: Option<bool>, store: &dyn RunStore, principal: &Principal) -> bool {
     match principal.auth {
         AuthMethod::ApiKey(_) | AuthMethod::Anonymous => durable.unwrap_or_else(|| store.seals()),
-        // A command of the operator ends with its process, and tokens are not stored: the next process
-        // could not check that one is still valid.
+        // A command of the operator ends with its process, and tokens are not stored: the next
+        // process could not check that one is still valid.
         AuthMethod::Operator | AuthMethod::Jwt(_) => false,
     }
 }
@@ -219,7 +219,8 @@ impl Run {
             () = ends.requested.cancelled() => return End::Cancelled,
             () = ends.closed.cancelled() => Err(Failure::interrupted()),
             () = ends.gateway.cancelled() => Err(Failure::interrupted()),
-            // A caller that disconnects also cancels; otherwise the deadline of the call has passed.
+            // A caller that disconnects also cancels; otherwise the deadline of the call has
+            // passed.
             () = ends.left.cancelled() => match ends.requested.is_cancelled() {
                 true => return End::Cancelled,
                 false => Err(too_long()),

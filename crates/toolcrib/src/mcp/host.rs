@@ -62,7 +62,7 @@ impl Host {
         let who = who(principal);
         let mut open = self.listeners.0.lock();
         let count = open.entry(who.clone()).or_default();
-        if *count >= self.config.max_listeners_per_principal {
+        if *count >= self.config.max_listeners_per_principal.get() {
             return None;
         }
         *count += 1;

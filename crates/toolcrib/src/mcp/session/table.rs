@@ -54,8 +54,8 @@ impl Sessions {
         Self {
             gateway,
             idle: config.session_idle,
-            max: config.max_sessions,
-            max_of_principal: config.max_sessions_per_principal,
+            max: config.max_sessions.get(),
+            max_of_principal: config.max_sessions_per_principal.get(),
             table: Arc::default(),
         }
     }
