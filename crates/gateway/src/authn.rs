@@ -3,8 +3,7 @@
 //! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that this
 //! process creates or revokes ([`manage`]) takes effect before the response, and one of another
 //! process when the store announces it. When the store has not been readable for [`MAX_STALE`], no
-//! key is
-//! accepted, because a revocation could have been missed.
+//! key is accepted, because a revocation could have been missed.
 //!
 //! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for
 //! it.
