@@ -36,6 +36,8 @@ fn documented_defaults_are_the_real_ones() {
     let workflow = "[[source]]\nid = \"a\"\nkind = \"workflow\"\nfiles = [\"a.yaml\"]\n";
     let command = "[[source]]\nid = \"a\"\nkind = \"host-extension\"\n[source.commands.c]\n\
                    program = \"/bin/true\"\n";
+    let commands = "[[source]]\nid = \"a\"\nkind = \"host-extension\"\n\
+                    commands.c.program = \"/bin/true\"\n";
     let toolset = "[toolset.a]\nallow = [\"*\"]\n";
     let issuer = "[auth.jwt]\nissuer = \"https://id.example.com\"\naudiences = [\"a\"]\n\
                   tenant = \"a\"\n";
@@ -56,7 +58,7 @@ fn documented_defaults_are_the_real_ones() {
         ("Document", connector.to_owned(), connector.to_owned()),
         ("Pack", pack.to_owned(), pack.to_owned()),
         ("Workflows", workflow.to_owned(), workflow.to_owned()),
-        ("Commands", command.to_owned(), command.to_owned()),
+        ("Commands", commands.to_owned(), commands.to_owned()),
         ("BreakerConfig", source.to_owned(), format!("{source}[source.breaker]\n")),
         ("HostCommand", command.to_owned(), command.to_owned()),
         ("Sandbox", command.to_owned(), format!("{command}[source.commands.c.sandbox]\n")),
