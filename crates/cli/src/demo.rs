@@ -19,14 +19,13 @@ use chrono::Utc;
 use toolcrib_core::{
     id::{PrincipalId, TenantId},
     scope::Grant,
-    store::KeyStore as _,
+    store::Storage,
 };
 use toolcrib_gateway::{
     Gateway,
     authn::{self, KeyRequest},
     config,
 };
-use toolcrib_store::SqliteStore;
 
 use crate::{
     args::Global,
@@ -159,7 +158,7 @@ impl Demo {
     pub(crate) async fn greet(
         &self,
         gateway: &Gateway,
-        store: &SqliteStore,
+        store: &dyn Storage,
         address: SocketAddr,
         printer: Printer,
     ) -> anyhow::Result<()> {
@@ -219,7 +218,7 @@ Try:
 }
 
 /// Creates a key in `store` and returns its text.
-async fn key(store: &SqliteStore, name: &str, tenant: &str, scope: &str) -> anyhow::Result<String> {
+async fn key(store: &dyn Storage, name: &str, tenant: &str, scope: &str) -> anyhow::Result<String> {
     let now = Utc::now();
     let request = KeyRequest {
         name: format!("demo: {name}"),
@@ -230,6 +229,6 @@ async fn key(store: &SqliteStore, name: &str, tenant: &str, scope: &str) -> anyh
         expires_at: Some(now + chrono::Duration::days(KEY_DAYS)),
     };
     let key = authn::new_key(request, now)?;
-    store.insert(key.record).await?;
+    store.keys().insert(key.record).await?;
     Ok(key.text.expose().to_owned())
 }

@@ -12,15 +12,16 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
     source::{InvalidSource, SourceFactory as _, SourceState},
+    store::Storage,
     suggest,
 };
 use toolcrib_gateway::{
-    Gateway, GatewayBuilder, Stores,
+    Gateway, GatewayBuilder,
     clock::SystemClock,
     config::{Config, PinMode},
 };
 use toolcrib_sources::{Factory, Library};
-use toolcrib_store::{MemoryPins, SealKeys, SqliteStore};
+use toolcrib_store::{Options, SealKeys};
 use toolcrib_tasks::Tasks;
 
 use crate::{
@@ -46,7 +47,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// A gateway in this process, and its store.
 pub(crate) struct Local {
     pub(crate) gateway: Gateway,
-    store: Option<SqliteStore>,
+    store: Option<Arc<dyn Storage>>,
 }
 
 impl Local {
@@ -72,21 +73,20 @@ impl Local {
         settings: Settings,
         keys: Option<SealKeys>,
     ) -> anyhow::Result<Self> {
-        let store = store::open(&settings.config)?;
-        let credentials = keys.clone().filter(|_| seal::is_needed(&settings.config));
-        let credentials =
-            credentials.map(|keys| Arc::new(store.credentials(keys)) as Arc<dyn CredentialStore>);
+        // Without `call_keys`: nothing of a call outlives this process.
+        let seal_keys = keys.clone().unwrap_or_default();
+        let store = store::open(&settings.config, Options { seal_keys, ..Options::default() })?;
+        let has_credentials = keys.is_some() && seal::is_needed(&settings.config);
+        let credentials = has_credentials.then(|| store.credentials());
         let library = settings::library(&settings.data_dir);
-        let mut stores =
-            store::seams(&store, SealKeys::none(), keys.clone().unwrap_or_else(SealKeys::none));
+        let mut builder = builder(settings.config, library, Arc::clone(&store), credentials);
         if keys.is_none() {
-            stores.approvals = None;
+            builder = builder.without_approvals();
         }
-        let gateway = start(settings.config, library, stores, credentials).await?;
-        Ok(Self { gateway, store: Some(store) })
+        Ok(Self { gateway: builder.start().await?, store: Some(store) })
     }
 
-    /// Starts a gateway on empty in-memory stores, for commands that only inspect the sources.
+    /// Starts a gateway on an empty store in memory, for commands that only inspect the sources.
     ///
     /// The store is read only for credentials, which a source may need to list its tools, and for
     /// pins, which determine the tools that are in quarantine.
@@ -97,23 +97,20 @@ impl Local {
     ) -> anyhow::Result<Self> {
         let pinned = config.sources.iter().any(|source| source.pins.mode != PinMode::Off);
         let wanted = pinned || seal::is_needed(&config);
-        let store = match wanted && config.store.path.is_file() {
-            true => Some(store::open(&config)?),
-            false => None,
-        };
-        let mut stores = store::forgetful();
-        if let Some(store) = &store {
-            // Copies the approved pins; changes to the copy are discarded.
-            let sources = config.sources.iter().map(|source| &source.spec.id);
-            stores = stores.with_pins(MemoryPins::copy_of(store, sources).await?);
+        let (mut store, mut credentials) = (None, None);
+        if wanted && config.store.path.is_file() {
+            let keys = seal::needed(&config, printer).await;
+            let seal_keys = keys.clone().unwrap_or_default();
+            let opened = store::open(&config, Options { seal_keys, ..Options::default() })?;
+            credentials = keys.map(|_| opened.credentials());
+            store = Some(opened);
         }
-        let credentials = match &store {
-            Some(store) => seal::needed(&config, store, printer).await,
-            None => None,
-        };
-        let library = settings::library(data_dir);
-        let gateway = start(config, library, stores, credentials).await?;
-        Ok(Self { gateway, store })
+        // Changes to the copied pins are discarded.
+        let pins = store.as_ref().map(|store| store.pins());
+        let sources = config.sources.iter().map(|source| &source.spec.id);
+        let scratch = toolcrib_store::scratch(pins.as_deref(), sources).await?;
+        let builder = builder(config, settings::library(data_dir), scratch, credentials);
+        Ok(Self { gateway: builder.without_approvals().start().await?, store })
     }
 
     /// Runs `work`, then closes the gateway and the store, also after an error or an interrupt.
@@ -146,21 +143,21 @@ pub(crate) async fn with_gateway<T>(
     Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
 }
 
-/// Starts a gateway on `stores`. Its sources take their credentials from `credentials`.
-pub(crate) async fn start(
+/// Returns the builder of a gateway on `storage`. Its sources take their credentials from
+/// `credentials`.
+pub(crate) fn builder(
     config: Config,
     library: Library,
-    stores: Stores,
+    storage: Arc<dyn Storage>,
     credentials: Option<Arc<dyn CredentialStore>>,
-) -> anyhow::Result<Gateway> {
+) -> GatewayBuilder {
     let tasks = Tasks::new();
     let mut factory = factory(library).with_tasks(tasks.clone());
     if let Some(credentials) = credentials {
         factory = factory.with_credentials(credentials);
     }
     let key_sets = Arc::new(factory.key_sets());
-    let builder = GatewayBuilder::new(config, stores, Arc::new(factory));
-    Ok(builder.key_sets(key_sets).tasks(tasks).start().await?)
+    GatewayBuilder::new(config, storage, Arc::new(factory)).key_sets(key_sets).tasks(tasks)
 }
 
 /// Returns the sources of `config` with invalid settings, without starting any.

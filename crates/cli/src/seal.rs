@@ -1,10 +1,10 @@
 //! The seal keys of the configuration, read on demand.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
-use toolcrib_core::credential::{CredentialStore, Secret};
+use toolcrib_core::credential::Secret;
 use toolcrib_gateway::config::{Config, KeyPlace, StoreConfig};
-use toolcrib_store::{SealKey, SealKeys, SqliteStore};
+use toolcrib_store::{SealKey, SealKeys};
 
 use crate::{
     env,
@@ -28,18 +28,14 @@ pub(crate) fn is_needed(config: &Config) -> bool {
     config.sources.iter().any(|source| source.spec.credential.is_some())
 }
 
-/// Returns the credentials in `store`, if a source of `config` names one and the seal key is
-/// readable. Without the key, only the sources that need a credential fail.
-pub(crate) async fn needed(
-    config: &Config,
-    store: &SqliteStore,
-    printer: Printer,
-) -> Option<Arc<dyn CredentialStore>> {
+/// Returns the seal keys, if a source of `config` names a credential and they are readable. Without
+/// them, only the sources that need a credential fail.
+pub(crate) async fn needed(config: &Config, printer: Printer) -> Option<SealKeys> {
     if !is_needed(config) {
         return None;
     }
     match keys(&config.store).await {
-        Ok(keys) => Some(Arc::new(store.credentials(keys))),
+        Ok(keys) => Some(keys),
         Err(error) => {
             printer.warning(format_args!("{error}; sources that need a credential will fail"));
             None

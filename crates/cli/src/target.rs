@@ -1,7 +1,9 @@
 //! The target of a command: a running server, or the store of the configuration.
 
+use std::sync::Arc;
+
+use toolcrib_core::store::Storage;
 use toolcrib_gateway::config::Config;
-use toolcrib_store::SqliteStore;
 
 use crate::{args::Global, client::Client, context::Context, settings::Settings, store};
 
@@ -10,7 +12,7 @@ pub(crate) enum Target {
     /// The server of `--url`; the caller is the owner of the key.
     Server(Client),
     /// The store of the configuration; the caller is the operator.
-    Store(Box<Config>, SqliteStore),
+    Store(Box<Config>, Arc<dyn Storage>),
 }
 
 impl Target {

@@ -9,7 +9,7 @@ const START: &str = "<!-- checks: made by `cargo xtask gen` -->";
 const END: &str = "<!-- end of checks -->";
 
 /// Checks that do not apply to the demo, and why. A test compares this list with a run against
-/// `serve --demo --test-seams`, which passes all other checks.
+/// `serve --demo --test-routes`, which passes all other checks.
 const SKIPPED: &[(&str, &str)] = &[
     ("openwop.discovery.other-families", "the demo advertises none of these"),
     ("openwop.errors.rate-limit", "the demo does not limit discovery"),

@@ -1,6 +1,8 @@
 //! The names of a tool. All are computed from (kind, source, the upstream's name), all are looked
 //! up in tables, and none is ever parsed back.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -41,7 +43,8 @@ impl Names {
 }
 
 /// How a source's tools are named on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum NameStyle {
     /// `<source>__<name>`, which no other source can produce.
     #[default]

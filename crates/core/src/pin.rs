@@ -140,9 +140,6 @@ pub trait PinStore: Send + Sync + 'static {
         at: Timestamp,
         by: Option<PrincipalId>,
     ) -> Result<PinApproval, StoreError>;
-
-    /// Returns a number that rises whenever any process changes a pin. Cheap.
-    async fn epoch(&self) -> Result<u64, StoreError>;
 }
 
 // === impl PinForm ===

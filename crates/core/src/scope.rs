@@ -6,6 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text_types::checked_text;
@@ -41,7 +42,9 @@ pub struct Scope(Arc<str>);
 pub struct Grant(Arc<str>);
 
 /// All grants of a principal: sorted, without repetition, cheap to clone and to compare.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[serde(from = "Vec<Grant>")]
+#[schemars(with = "Vec<String>", inline)]
 pub struct ScopeSet(Arc<[Grant]>);
 
 // === impl Scope ===
@@ -160,6 +163,11 @@ checked_text!(Grant, InvalidScope);
 impl fmt::Debug for ScopeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.iter()).finish()
+    }
+}
+impl From<Vec<Grant>> for ScopeSet {
+    fn from(grants: Vec<Grant>) -> Self {
+        Self::new(grants)
     }
 }
 impl FromIterator<Grant> for ScopeSet {

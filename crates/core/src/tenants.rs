@@ -1,9 +1,14 @@
 //! The tenants that a tool exists for.
 
-use crate::id::TenantId;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::id::{InvalidId, TenantId};
 
 /// Which tenants a tool exists for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<String>")]
+#[schemars(with = "Vec<String>", inline)]
 pub enum Tenants {
     /// Every tenant.
     All,
@@ -11,6 +16,18 @@ pub enum Tenants {
     Only(Vec<TenantId>),
     /// Every tenant but these, for which its names are ambiguous. Never configured directly.
     Except(Vec<TenantId>),
+}
+
+/// Reads a list of tenants; `*` means all.
+impl TryFrom<Vec<String>> for Tenants {
+    type Error = InvalidId;
+
+    fn try_from(tenants: Vec<String>) -> Result<Self, InvalidId> {
+        if tenants.iter().any(|tenant| tenant == "*") {
+            return Ok(Self::All);
+        }
+        tenants.into_iter().map(TenantId::parse).collect::<Result<_, _>>().map(Self::Only)
+    }
 }
 
 impl Tenants {

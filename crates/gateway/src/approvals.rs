@@ -1,20 +1,21 @@
 //! Approvals: the step of the pipeline that requires a human decision, and the answers of humans.
 //!
 //! * A call that requires approval creates a request for it and ends (or waits for a bounded time)
-//!   without having run. The same call, repeated, runs under the grant: the same principal, makers of its
-//!   key, tool and arguments, identified by a keyed hash of the exact arguments.
+//! without having run. The same call, repeated, runs under the grant: the same principal, makers of
+//! its key, tool and arguments, identified by a keyed hash of the exact arguments.
 //! * A grant is spent in the store, on the id of the call, before the call's opening event is stored.
-//!   If the process dies in between, the grant is spent: the call ran at most once and needs a new one.
+//! If the process dies in between, the grant is spent: the call ran at most once and needs a new
+//! one.
 //! * The call that created the request has taken a token of the bucket; the call that runs under the
 //!   grant takes none. Repeated calls in the meantime take one each.
 //! * A call that waits holds no lock, no slot of a source and no deadline, and ends when its caller
 //!   disconnects.
 //!
 //! Invariant (I-15): without a grant there is no run; no text of a tool or an upstream is a grant.
-//! Invariant (I-64): a grant is for exactly one call, by another principal than the caller's, and is
-//! used once.
-//! Invariant (I-65): a grant is for keys of one ancestry. The makers of the caller's key are part of the
-//! fingerprint, so an approver cannot use the grant with a key of its own making.
+//! Invariant (I-64): a grant is for exactly one call, by another principal than the caller's, and
+//! is used once.
+//! Invariant (I-65): a grant is for keys of one ancestry. The makers of the caller's key are part
+//! of the fingerprint, so an approver cannot use the grant with a key of its own making.
 
 mod answer;
 mod listen;
@@ -118,8 +119,8 @@ impl Approvals {
         &self.pauses
     }
 
-    /// Whether a call requires approval, and the live approval that it can use. Costs nothing for tools
-    /// that require none.
+    /// Whether a call requires approval, and the live approval that it can use. Costs nothing for
+    /// tools that require none.
     ///
     /// # Errors
     /// [`CallError::NotAccountable`]: the store does not answer.
@@ -139,8 +140,8 @@ impl Approvals {
         let (Ok(exact), Some(store)) = (arguments.canonical(), &self.store) else {
             return Ok(ApprovalGate::Closed(None, None));
         };
-        // The makers of the key are part of the call. A grant for a key that the operator made is not
-        // one for a key of the same principal that an approver made (I-65).
+        // The makers of the key are part of the call. A grant for a key that the operator made is
+        // not one for a key of the same principal that an approver made (I-65).
         let makers: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
         let parts = [
             b"toolcrib call 2".to_vec(),

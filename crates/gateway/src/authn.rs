@@ -1,11 +1,12 @@
 //! Authentication: bearer API keys, and signed tokens (`tokens`).
 //!
 //! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that this
-//! process creates or revokes ([`manage`]) takes effect before the response, and one of another process
-//! within [`POLL`]. When the store has not been readable for [`MAX_STALE`], no key is
-//! accepted, because a revocation could have been missed.
+//! process creates or revokes ([`manage`]) takes effect before the response, and one of another
+//! process when the store announces it. When the store has not been readable for [`MAX_STALE`], no
+//! key is accepted, because a revocation could have been missed.
 //!
-//! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for it.
+//! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for
+//! it.
 
 mod claims;
 mod error;
@@ -37,7 +38,7 @@ use toolcrib_core::{
     key_set::KeySetSource,
     principal::{AuthMethod, Principal},
     scope::Grant,
-    store::{KeyRecord, KeyStore, StoreError},
+    store::{Changes, KeyRecord, KeyStore, Storage, StoreError},
 };
 
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
@@ -51,8 +52,6 @@ use self::{
 };
 use crate::{background::Services, config::Config};
 
-/// How often the store is polled for changed keys.
-pub const POLL: Duration = Duration::from_millis(200);
 /// How long keys are honoured while the store cannot be read.
 pub const MAX_STALE: Duration = Duration::from_secs(30);
 
@@ -66,6 +65,7 @@ pub struct Authenticator {
 }
 
 struct Inner {
+    storage: Arc<dyn Storage>,
     keys: Arc<dyn KeyStore>,
     clock: Arc<dyn Clock>,
     policy: ArcSwap<Policy>,
@@ -131,7 +131,6 @@ struct Used {
 impl Authenticator {
     /// Reads the keys and follows the store from now on, as long as the authenticator lives.
     pub(crate) async fn start(
-        keys: Arc<dyn KeyStore>,
         services: &Services,
         config: &Config,
         key_sets: Option<Arc<dyn KeySetSource>>,
@@ -140,7 +139,8 @@ impl Authenticator {
         let changes = watch::Sender::new(0);
         let tokens = Tokens::new(config, None, key_sets.as_ref(), &clock, &changes);
         let inner = Inner {
-            keys,
+            storage: Arc::clone(&services.storage),
+            keys: services.storage.keys(),
             used_at: AtomicU64::new(clock.monotonic_nanos()),
             clock,
             policy: ArcSwap::from_pointee(Policy::new(config, tokens)),
@@ -153,13 +153,13 @@ impl Authenticator {
             key_sets,
         };
         let authenticator = Self { inner: Arc::new(inner) };
-        authenticator.inner.follow().await;
+        authenticator.refresh().await;
         let inner = Arc::clone(&authenticator.inner);
-        services.background.every("keys", POLL, move || {
+        services.background.follow("keys", &services.storage, move |changes| {
             let inner = Arc::clone(&inner);
             async move {
                 if !inner.stopped.load(Ordering::Relaxed) {
-                    inner.follow().await;
+                    inner.take(changes).await;
                     inner.policy.load().tokens.refresh_if_due();
                     inner.write_uses(USED_EVERY).await;
                 }
@@ -187,9 +187,9 @@ impl Authenticator {
         self.inner.write_uses(Duration::ZERO).await;
     }
 
-    /// Reads the keys again now instead of at the next poll.
+    /// Reads the keys again now instead of when the store announces a change.
     pub async fn refresh(&self) {
-        self.inner.follow().await;
+        self.inner.take(self.inner.storage.changes(None).await).await;
     }
 
     /// Returns the principal of the key or token `text`, without a request to an issuer.
@@ -197,8 +197,8 @@ impl Authenticator {
         self.inner.judge(text, AcceptedCredentials::Usual).map_err(|open| open.problem())
     }
 
-    /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token whose
-    /// key is unknown, unless they were fetched a moment ago.
+    /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token
+    /// whose key is unknown, unless they were fetched a moment ago.
     pub async fn identify(
         &self,
         text: &str,
@@ -336,11 +336,12 @@ impl Inner {
         }
     }
 
-    /// Reads the keys if the store says that they changed.
-    async fn follow(&self) {
+    /// Reads the keys if they changed. The numbers of changes were read before, so that a change
+    /// after them is seen next time.
+    async fn take(&self, changes: Result<Changes, StoreError>) {
         let now = self.clock.monotonic_nanos();
         let read = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.read().await {
+        match self.read(changes).await {
             Ok(news) => {
                 if let Some((records, epoch)) = news {
                     let _replacing = self.replacing.lock();
@@ -349,20 +350,22 @@ impl Inner {
                         self.build(records, Some(epoch), read);
                     }
                 }
-                self.confirmed_at.store(now, Ordering::Relaxed);
+                self.confirmed_at.fetch_max(now, Ordering::Relaxed);
             }
             Err(_closed) if self.stopped.load(Ordering::Relaxed) => {}
             Err(error) => tracing::error!(%error, "API keys cannot be read"),
         }
     }
 
-    async fn read(&self) -> Result<Option<(Vec<KeyRecord>, u64)>, StoreError> {
-        // The epoch comes first: a change after it is seen by the next poll.
-        let epoch = self.keys.epoch().await?;
-        if self.table.load().epoch == Some(epoch) {
-            return Ok(None);
+    async fn read(
+        &self,
+        changes: Result<Changes, StoreError>,
+    ) -> Result<Option<(Vec<KeyRecord>, u64)>, StoreError> {
+        let epoch = changes?.keys;
+        match self.table.load().epoch == Some(epoch) {
+            true => Ok(None),
+            false => Ok(Some((self.keys.list().await?, epoch))),
         }
-        Ok(Some((self.keys.list().await?, epoch)))
     }
 
     /// Replaces the table; the caller holds `replacing`.
@@ -410,8 +413,8 @@ impl Policy {
     }
 }
 
-/// Reads `sent` as a token, as header and claims of a token (with a zero between them), and as a key set,
-/// and verifies the result.
+/// Reads `sent` as a token, as header and claims of a token (with a zero between them), and as a
+/// key set, and verifies the result.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn fuzz(sent: &[u8]) {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};

@@ -8,7 +8,10 @@ use std::{future::Future, sync::Arc, time::Duration};
 use arc_swap::ArcSwap;
 use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use toolcrib_core::clock::{Clock, Timestamp};
+use toolcrib_core::{
+    clock::{Clock, Timestamp},
+    store::{Changes, Storage, StoreError},
+};
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
 use crate::{config::Config, metrics::Metrics};
@@ -17,9 +20,13 @@ use crate::{config::Config, metrics::Metrics};
 /// milliseconds, and a gateway does not wait for a store that does not answer.
 pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
 
+/// The pause before a store that cannot be read is read again.
+const RETRY: Duration = Duration::from_millis(200);
+
 /// What every part of a gateway uses.
 #[derive(Clone)]
 pub(crate) struct Services {
+    pub(crate) storage: Arc<dyn Storage>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) background: Background,
@@ -81,6 +88,38 @@ impl Background {
                         () = ended.cancelled() => return,
                     }
                     work().await;
+                }
+            }
+        });
+    }
+
+    /// Runs `work` with the numbers of changes in `storage` until the gateway ends: at every change, and
+    /// every moment without one. A panic restarts the task.
+    pub(crate) fn follow<F, R>(
+        &self,
+        name: impl Into<TaskName>,
+        storage: &Arc<dyn Storage>,
+        work: F,
+    ) where
+        F: Fn(Result<Changes, StoreError>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let (ended, storage) = (self.ended.clone(), Arc::clone(storage));
+        self.tasks.spawn(name, Policy::Forever, ended.clone(), move || {
+            let (ended, storage, work) = (ended.clone(), Arc::clone(&storage), work.clone());
+            async move {
+                let mut seen = None;
+                loop {
+                    let changes = tokio::select! {
+                        changes = storage.changes(seen) => changes,
+                        () = ended.cancelled() => return,
+                    };
+                    let failed = changes.is_err();
+                    seen = changes.as_ref().ok().copied().or(seen);
+                    work(changes).await;
+                    if failed {
+                        tokio::time::sleep(RETRY).await;
+                    }
                 }
             }
         });

@@ -11,6 +11,7 @@ use toolcrib_core::{
     key_set::KeySetSource,
     limit::RateLimiter,
     source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
+    store::Storage,
 };
 use toolcrib_tasks::Tasks;
 
@@ -32,7 +33,6 @@ use crate::{
     },
     policy::Decider,
     snapshot::{Snapshot, Snapshots},
-    stores::Stores,
     supply::{
         Supply, SupplyParts,
         native::{NativeTools, Natives},
@@ -46,7 +46,8 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// Builds a [`Gateway`].
 pub struct GatewayBuilder {
     config: Config,
-    stores: Stores,
+    storage: Arc<dyn Storage>,
+    approvals: bool,
     factory: Arc<dyn SourceFactory>,
     clock: Arc<dyn Clock>,
     authorizer: Arc<dyn Authorizer>,
@@ -84,20 +85,21 @@ fn no_factory(spec: &SourceSpec) -> InvalidSource {
 
 impl Gateway {
     /// Builds a gateway for a program with tools of its own: the configuration of an empty file, over
-    /// `stores`.
-    pub fn builder(stores: Stores) -> GatewayBuilder {
-        GatewayBuilder::new(Config::empty(Path::new("")), stores, Arc::new(NoFactory))
+    /// `storage`.
+    pub fn builder(storage: Arc<dyn Storage>) -> GatewayBuilder {
+        GatewayBuilder::new(Config::empty(Path::new("")), storage, Arc::new(NoFactory))
     }
 }
 
 // === impl GatewayBuilder ===
 
 impl GatewayBuilder {
-    /// A gateway of `config` over `stores`, whose sources `factory` builds.
-    pub fn new(config: Config, stores: Stores, factory: Arc<dyn SourceFactory>) -> Self {
+    /// A gateway of `config` over `storage`, whose sources `factory` builds.
+    pub fn new(config: Config, storage: Arc<dyn Storage>, factory: Arc<dyn SourceFactory>) -> Self {
         Self {
             config,
-            stores,
+            storage,
+            approvals: true,
             factory,
             clock: Arc::new(SystemClock::default()),
             authorizer: Arc::new(ScopeAuthorizer),
@@ -126,6 +128,13 @@ impl GatewayBuilder {
     #[must_use]
     pub fn tools(mut self, tools: NativeTools) -> Self {
         self.natives.push(tools);
+        self
+    }
+
+    /// Leaves out approvals, because their key cannot be read: a call that requires one does not run.
+    #[must_use]
+    pub fn without_approvals(mut self) -> Self {
+        self.approvals = false;
         self
     }
 
@@ -172,9 +181,10 @@ impl GatewayBuilder {
     /// # Errors
     /// [`InvalidSource`]: a description can never work, or two sources have one id.
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
-        let Self { config, stores, factory, clock, authorizer, limiter, key_sets, natives, tasks } =
+        let Self { config, storage, factory, clock, authorizer, limiter, natives, tasks, .. } =
             self;
         let services = Services {
+            storage,
             clock: Arc::clone(&clock),
             metrics: Arc::new(Metrics::new(tasks.clone())),
             background: Background::new(tasks),
@@ -182,12 +192,12 @@ impl GatewayBuilder {
         };
         let decider = Decider { base: Arc::clone(&authorizer), policies: config.policies.clone() };
         let snapshots = Arc::new(Snapshots::new(Snapshot::empty(config.gate.clone(), decider)));
-        let audit = Arc::new(Audit::new(stores.log, &services));
-        let authenticator = Authenticator::start(stores.keys, &services, &config, key_sets).await;
+        let audit = Arc::new(Audit::new(&services));
+        let authenticator = Authenticator::start(&services, &config, self.key_sets).await;
         let limiter = limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&clock))));
         let limits = Arc::new(RateLimits::new(limiter, Arc::clone(&services.metrics)));
         let approvals = Arc::new(Approvals::new(
-            stores.approvals,
+            self.approvals.then(|| services.storage.approvals()),
             services.clone(),
             Arc::clone(&audit),
             Arc::clone(&snapshots),
@@ -199,9 +209,9 @@ impl GatewayBuilder {
             audit: Arc::clone(&audit),
             approvals: Arc::clone(&approvals),
             limits,
-            quotas: Quotas::new(stores.quotas, services.clone()),
+            quotas: Quotas::new(services.clone()),
             interactions: Interactions::new(services.clone(), Arc::clone(&audit)),
-            idempotency: Idempotency::new(stores.idempotency, services.clone()),
+            idempotency: Idempotency::new(services.clone()),
             runs: Arc::new(LiveRuns::default()),
         });
         let workflows = Arc::new(Workflows {
@@ -213,7 +223,7 @@ impl GatewayBuilder {
             interactions: Arc::clone(&pipeline.interactions),
             caller: Arc::clone(&pipeline) as _,
             live: Arc::clone(&pipeline.runs),
-            store: stores.runs,
+            store: services.storage.runs(),
         });
         let own: Vec<_> = natives.iter().map(|tools| tools.config().clone()).collect();
         let factory =
@@ -224,8 +234,6 @@ impl GatewayBuilder {
             snapshots: Arc::clone(&snapshots),
             authorizer,
             factory: Arc::new(factory),
-            catalogs: stores.catalogs,
-            pins: stores.pins,
             natives: own.clone(),
             gate: config.gate.clone(),
         });

@@ -1,17 +1,19 @@
-//! Explains step by step why a call would run, be denied or require approval, or why a list is empty.
+//! Explains step by step why a call would run, be denied or require approval, or why a list is
+//! empty.
 //!
-//! An explanation decides nothing: each step evaluates the check of the pipeline without taking a token,
-//! requesting an approval or running a tool.
+//! An explanation decides nothing: each step evaluates the check of the pipeline without taking a
+//! token, requesting an approval or running a tool.
 //!
-//! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of another
-//! tenant, a hidden or quarantined one, and one whose denial looks like an unknown name get exactly the
-//! response for an unknown name.
+//! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of
+//! another tenant, a hidden or quarantined one, and one whose denial looks like an unknown name get
+//! exactly the response for an unknown name.
 
 mod step;
 mod steps;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{
@@ -43,17 +45,20 @@ const SEES_SOURCES: &str = RouteScope::SourcesRead.as_str();
 const MAX_MISSING: usize = 10;
 
 /// Why a call would run or not.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The caller.
+    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// Its tenant.
+    #[schemars(with = "String")]
     pub tenant: TenantId,
     /// Its grants, with roles resolved.
     pub grants: Vec<String>,
     /// The tool, if one was found.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub tool: Option<ToolId>,
     /// How many tools its lists show; only when no tool was named.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +70,7 @@ pub struct Explanation {
 }
 
 /// The outcome of a call or a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The call would run; the list has tools.
@@ -92,8 +97,9 @@ enum Requester {
 }
 
 impl Gateway {
-    /// Explains whether `who` could call `tool` (tool id, wire name or OTC name), or which tools its list
-    /// contains. Reveals everything, so it is for operators alone. With `call`, explains that call.
+    /// Explains whether `who` could call `tool` (tool id, wire name or OTC name), or which tools
+    /// its list contains. Reveals everything, so it is for operators alone. With `call`, explains
+    /// that call.
     pub async fn explain(
         &self,
         who: &Principal,
@@ -126,13 +132,14 @@ impl Gateway {
         }
     }
 
-    /// Explains whether `who` may call `tool`, or which tools its list contains, as far as `who` may know.
+    /// Explains whether `who` may call `tool`, or which tools its list contains, as far as `who`
+    /// may know.
     pub async fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Itself).await
     }
 
-    /// As [`explain_to`](Self::explain_to), on request of another principal. `who` made no request, so
-    /// nothing is recorded about it.
+    /// As [`explain_to`](Self::explain_to), on request of another principal. `who` made no request,
+    /// so nothing is recorded about it.
     pub async fn explain_for(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Another).await
     }

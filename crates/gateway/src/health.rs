@@ -64,8 +64,8 @@ impl CheckState {
 // === impl Gateway ===
 
 impl Gateway {
-    /// The state of the parts that every call depends on. Sources are left out: an unavailable source
-    /// affects only its own tools.
+    /// The state of the parts that every call depends on. Sources are left out: an unavailable
+    /// source affects only its own tools.
     pub fn health(&self) -> Vec<Check> {
         // No key is empty, so the answer shows only whether keys are known.
         let keys = match self.authenticator().authenticate("") {
@@ -95,8 +95,8 @@ impl Gateway {
         vec![keys, tasks, disk, record]
     }
 
-    /// Grants of roles that match no scope of a tool or a route, as `role "NAME": GRANT`. Complete once
-    /// every source has listed its tools ([`Supply::settle`](crate::Supply::settle)).
+    /// Grants of roles that match no scope of a tool or a route, as `role "NAME": GRANT`. Complete
+    /// once every source has listed its tools ([`Supply::settle`](crate::Supply::settle)).
     pub fn unmatched_grants(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         let entries = snapshot.catalog.entries();

@@ -11,8 +11,8 @@
 //! * [`provider`] is the interface to the tools of a program that embeds the gateway.
 //! * [`probe`](mod@probe) has tools that exist only for tests of a running server.
 //!
-//! The gateway holds its stores and its sources behind the traits of `toolcrib_core`; it uses neither
-//! SQL, nor HTTP, nor processes.
+//! The gateway holds its storage and its sources behind the traits of `toolcrib_core`; it uses
+//! neither SQL, nor HTTP, nor processes.
 #![warn(missing_docs)]
 
 pub mod approvals;
@@ -36,7 +36,6 @@ pub mod probe;
 pub mod provider;
 pub mod scopes;
 mod snapshot;
-mod stores;
 mod supply;
 mod tool_ref;
 mod workflow;
@@ -53,7 +52,6 @@ pub use pipeline::{
     session,
 };
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
-pub use stores::Stores;
 pub use supply::{SourceLoad, SourceReport, StderrRefusal, Supply, assemble, pins};
 pub use tool_ref::{CatalogScope, ToolRef};
 pub use toolcrib_core as core;

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue, text},
+    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
     metrics::{
         counter::Counter,
         family::Family,
@@ -18,33 +18,34 @@ use toolcrib_tasks::{TaskState, Tasks, panics};
 
 use crate::pipeline::breaker::BreakerState;
 
-/// The surface a request came in by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Surface {
-    OpenWop,
-    Otc,
-    Oxp,
-    Explorer,
-    Mcp,
-    Cli,
-    Ops,
-    Workflow,
+/// The surface that a request came in by. Its names are constants of the program, so the number of
+/// labels is bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Surface {
+    name: &'static str,
+    label: &'static str,
 }
 
 impl Surface {
-    /// Its name, for policies.
+    /// The command line.
+    pub const CLI: Self = Self::new("cli", "Cli");
+    /// The steps of workflows.
+    pub const WORKFLOW: Self = Self::new("workflow", "Workflow");
+
+    /// Creates a surface with its name in policies and its label in metrics.
+    pub const fn new(name: &'static str, label: &'static str) -> Self {
+        Self { name, label }
+    }
+
+    /// Returns the name in policies.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OpenWop => "openwop",
-            Self::Otc => "otc",
-            Self::Oxp => "oxp",
-            Self::Explorer => "explorer",
-            Self::Mcp => "mcp",
-            Self::Cli => "cli",
-            Self::Ops => "ops",
-            Self::Workflow => "workflow",
-        }
+        self.name
+    }
+}
+
+impl EncodeLabelValue for Surface {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        self.label.encode(encoder)
     }
 }
 

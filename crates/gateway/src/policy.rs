@@ -1,10 +1,10 @@
 //! Policies that restrict calls further than scopes do (`[policy]`).
 //!
-//! Invariant (I-83): a policy never widens. Tenants and scopes are checked first; then the call needs a
-//! permit of the policies and no forbid. An evaluation that fails is a denial.
+//! Invariant (I-83): a policy never widens. Tenants and scopes are checked first; then the call
+//! needs a permit of the policies and no forbid. An evaluation that fails is a denial.
 //! Invariant (I-82): policies see the shape of arguments and never a value.
-//! Invariant (I-84): a list leaves out a tool if policies deny it for all arguments and surfaces, and only
-//! then.
+//! Invariant (I-84): a list leaves out a tool if policies deny it for all arguments and surfaces,
+//! and only then.
 
 #[cfg(feature = "cedar")]
 mod cedar;

@@ -1,11 +1,11 @@
 //! Tools for tests of a running server, which the test routes call.
 //!
-//! A probe is an ordinary [`Entry`] over an ordinary [`Source`] of this process. It is the only tool of a
-//! snapshot that is made for one request, so no list shows it and no other request reaches it. Its call
-//! passes the pipeline like any other.
+//! A probe is an ordinary [`Entry`] over an ordinary [`Source`] of this process. It is the only
+//! tool of a snapshot that is made for one request, so no list shows it and no other request
+//! reaches it. Its call passes the pipeline like any other.
 //!
-//! Invariant: a probe cannot be confused with a tool of a source. It cannot have the id of such a tool, so
-//! its buckets are separate, and the ids of its runs begin with [`RUN_PREFIX`].
+//! Invariant: a probe cannot be confused with a tool of a source. It cannot have the id of such a
+//! tool, so its buckets are separate, and the ids of its runs begin with [`RUN_PREFIX`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -119,8 +119,8 @@ impl Probe {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Calls `probe` as `principal`, which `caller` names. A name proves nothing: any principal but the
-    /// caller has no scopes, and belongs to the caller's tenant.
+    /// Calls `probe` as `principal`, which `caller` names. A name proves nothing: any principal but
+    /// the caller has no scopes, and belongs to the caller's tenant.
     pub async fn probe(
         &self,
         caller: &Principal,
@@ -193,7 +193,7 @@ impl Gateway {
         let source = Arc::clone(&probe.source) as Arc<dyn Source>;
         let snapshot = self.snapshot().with_only(Arc::clone(&probe.entry), source);
         let tool = ToolRef::Id(probe.entry.id.as_str());
-        CallRequest::new(Arc::new(snapshot), Surface::OpenWop, tool, arguments)
+        CallRequest::new(Arc::new(snapshot), Surface::new("openwop", "OpenWop"), tool, arguments)
     }
 }
 

@@ -86,14 +86,15 @@ pub struct ToolDefinition {
     annotations: Option<Annotations>,
 }
 
-/// Lists tools, on every request; the answer is not cached. A provider caches expensive answers itself.
+/// Lists tools, on every request; the answer is not cached. A provider caches expensive answers
+/// itself.
 ///
-/// Vectors of tools, closures that return one, closures that return a future of one, and gateways are
-/// providers. `Kind` distinguishes them and is always inferred.
+/// Vectors of tools, closures that return one, closures that return a future of one, and gateways
+/// are providers. `Kind` distinguishes them and is always inferred.
 #[async_trait]
 pub trait ToolsProvider<Kind = Itself>: Send + Sync + 'static {
-    /// The current tools. `caller` is the principal that a gateway has identified; a provider without
-    /// callers ignores it.
+    /// The current tools. `caller` is the principal that a gateway has identified; a provider
+    /// without callers ignores it.
     async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer;
 
     /// The gateway that recognises callers and runs calls, where the tools are a gateway's.

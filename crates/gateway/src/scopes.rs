@@ -4,8 +4,8 @@ use toolcrib_core::{approval::request::OVERRIDE_SCOPE, principal::Principal, sco
 
 macro_rules! route_scopes {
     ($($(#[$doc:meta])* $name:ident = $text:expr,)+) => {
-        /// A scope that a route requires. Routes require no other scopes, so that [`ALL`](Self::ALL) is
-        /// complete.
+        /// A scope that a route requires. Routes require no other scopes, so that
+        /// [`ALL`](Self::ALL) is complete.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum RouteScope {
             $($(#[$doc])* $name,)+

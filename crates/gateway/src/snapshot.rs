@@ -1,10 +1,10 @@
 //! One immutable state of the catalog with everything that a request needs from it.
 //!
 //! Invariant (I-23): a request loads one snapshot and passes it on, in a
-//! [`CallRequest`](crate::CallRequest) and in a [`Miss`]. Invariant (I-7): every view is made by the
-//! decision that also authorizes calls. Invariant (I-24): a list costs a few look-ups, however large
-//! the catalog is. Invariant (I-9, I-81): a name is looked up in the caller's view, so that a hidden
-//! tool, a foreign tool and an unknown name take the same steps.
+//! [`CallRequest`](crate::CallRequest) and in a [`Miss`]. Invariant (I-7): every view is made by
+//! the decision that also authorizes calls. Invariant (I-24): a list costs a few look-ups, however
+//! large the catalog is. Invariant (I-9, I-81): a name is looked up in the caller's view, so that a
+//! hidden tool, a foreign tool and an unknown name take the same steps.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -91,8 +91,8 @@ impl Snapshot {
         }
     }
 
-    /// A snapshot that contains one tool, under the decisions of this one and without quotas. Nothing
-    /// else refers to it.
+    /// A snapshot that contains one tool, under the decisions of this one and without quotas.
+    /// Nothing else refers to it.
     pub(crate) fn with_only(&self, entry: Arc<Entry>, source: Arc<dyn Source>) -> Self {
         let gate = GateConfig { quota: None, role_quotas: Default::default(), ..self.gate.clone() };
         let sources = HashMap::from([(entry.source.clone(), source)]);
@@ -105,7 +105,8 @@ impl Snapshot {
         self.catalog.view(&self.decider, principal.subject())
     }
 
-    /// The tools of `scope` that `principal` may see and call; `None` when the toolset does not exist.
+    /// The tools of `scope` that `principal` may see and call; `None` when the toolset does not
+    /// exist.
     pub fn view_within(&self, principal: &Principal, scope: &CatalogScope) -> Option<Arc<View>> {
         let toolset = match scope.name() {
             Some(name) => Some(&**self.catalog.toolset(name)?),
@@ -114,8 +115,8 @@ impl Snapshot {
         Some(self.catalog.view_within(&self.decider, principal.subject(), toolset))
     }
 
-    /// The list of the tools of `scope` that `principal` may see, in `format`, of one kind of source or
-    /// of all; `None` when the toolset does not exist.
+    /// The list of the tools of `scope` that `principal` may see, in `format`, of one kind of
+    /// source or of all; `None` when the toolset does not exist.
     pub fn list(
         &self,
         principal: &Principal,
@@ -202,8 +203,8 @@ impl Snapshots {
         self.generation.send_replace(generation);
     }
 
-    /// Releases the sources. A source of workflows refers to the snapshots, so that neither would be
-    /// freed otherwise.
+    /// Releases the sources. A source of workflows refers to the snapshots, so that neither would
+    /// be freed otherwise.
     pub(crate) fn clear(&self) {
         let last = self.load();
         let empty = Snapshot::empty(last.gate.clone(), last.decider.clone());
@@ -219,8 +220,8 @@ impl Snapshots {
 // === impl Miss ===
 
 impl Miss {
-    /// Why the tool is denied to `principal`, if the caller may know: the tool is of the caller's own
-    /// tenant, and the configuration does not make denials look like unknown names (I-81).
+    /// Why the tool is denied to `principal`, if the caller may know: the tool is of the caller's
+    /// own tenant, and the configuration does not make denials look like unknown names (I-81).
     pub(crate) fn disclosed(&self, principal: &Principal) -> Option<Denied> {
         match self.snapshot.gate.denied_calls {
             DeniedCalls::NotFound => return None,

@@ -63,12 +63,11 @@ pub struct Supply {
     authorizer: Arc<dyn Authorizer>,
     factory: Arc<dyn SourceFactory>,
     catalogs: Arc<dyn CatalogStore>,
-    pins: Option<Arc<dyn PinStore>>,
+    pins: Arc<dyn PinStore>,
     /// The sources of the embedding program.
     natives: Vec<SourceConfig>,
-    /// The epoch of the pins at the last comparison, and whether one is in progress.
-    pins_epoch: AtomicU64,
-    comparing_pins: AtomicBool,
+    /// The number of changes of pins at the last comparison.
+    pin_changes: AtomicU64,
     /// The entries of allow-lists that have been reported, and whether a report is in progress.
     reported: Reported,
     reporting: AtomicBool,
@@ -83,8 +82,6 @@ pub(crate) struct SupplyParts {
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) factory: Arc<dyn SourceFactory>,
-    pub(crate) catalogs: Arc<dyn CatalogStore>,
-    pub(crate) pins: Option<Arc<dyn PinStore>>,
     pub(crate) natives: Vec<SourceConfig>,
     pub(crate) gate: GateConfig,
 }
@@ -104,19 +101,19 @@ impl SourceListener for Listener {
 impl Supply {
     /// Without sources. Returns the requests to discover too, for [`start`](Self::start).
     pub(crate) fn new(parts: SupplyParts) -> (Arc<Self>, mpsc::UnboundedReceiver<SourceId>) {
-        // A source announces at most one change a second, of 32 bytes, and the receiver never waits.
+        // A source announces at most one change a second, of 32 bytes, and the receiver never
+        // waits.
         let (requests, receiver) = mpsc::unbounded_channel();
         let supply = Self {
+            catalogs: parts.services.storage.catalogs(),
+            pins: parts.services.storage.pins(),
             services: parts.services,
             audit: parts.audit,
             snapshots: parts.snapshots,
             authorizer: parts.authorizer,
             factory: parts.factory,
-            catalogs: parts.catalogs,
-            pins: parts.pins,
             natives: parts.natives,
-            pins_epoch: AtomicU64::new(0),
-            comparing_pins: AtomicBool::new(false),
+            pin_changes: AtomicU64::new(0),
             reported: Reported::default(),
             reporting: AtomicBool::new(false),
             slots: Mutex::new(Slots::new(parts.gate)),
@@ -154,15 +151,15 @@ impl Supply {
         self.slots.lock().reports(None, &self.services.metrics)
     }
 
-    /// The state of the sources that exist for `tenant`. Where rules hide tools of a source from the
-    /// tenant, neither their number nor their problems are in it.
+    /// The state of the sources that exist for `tenant`. Where rules hide tools of a source from
+    /// the tenant, neither their number nor their problems are in it.
     pub fn reports_for(&self, tenant: &TenantId) -> Vec<SourceReport> {
         self.slots.lock().reports(Some(tenant), &self.services.metrics)
     }
 
-    /// The last lines that children of the source `id` wrote to stderr. They may contain arguments of
-    /// calls, so they are for the operator (no `tenant`), or for a tenant that shares the source with
-    /// no other.
+    /// The last lines that children of the source `id` wrote to stderr. They may contain arguments
+    /// of calls, so they are for the operator (no `tenant`), or for a tenant that shares the source
+    /// with no other.
     ///
     /// # Errors
     /// [`StderrRefusal`].
@@ -174,8 +171,8 @@ impl Supply {
         self.slots.lock().stderr(tenant, id)
     }
 
-    /// Findings about the descriptions that upstreams give of their tools, quarantined ones included,
-    /// of one kind of source or of all.
+    /// Findings about the descriptions that upstreams give of their tools, quarantined ones
+    /// included, of one kind of source or of all.
     pub fn findings(&self, kind: Option<SourceKind>) -> Vec<Finding> {
         let offers: Vec<_> = {
             let slots = self.slots.lock();
@@ -200,16 +197,12 @@ impl Supply {
         findings
     }
 
-    /// The pins of the tools that exist for `tenant`; `None` without a store of pins.
+    /// The pins of the tools that exist for `tenant`.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn pins(&self, tenant: &TenantId) -> Result<Option<Vec<PinReport>>, StoreError> {
-        let config = self.services.config();
-        match self.review(&config, tenant) {
-            Some(review) => review.list().await.map(Some),
-            None => Ok(None),
-        }
+    pub async fn pins(&self, tenant: &TenantId) -> Result<Vec<PinReport>, StoreError> {
+        self.review(&self.services.config(), tenant).list().await
     }
 
     /// The pin of one tool that exists for `tenant`, by id or wire name, with its documents.
@@ -221,15 +214,11 @@ impl Supply {
         tenant: &TenantId,
         tool: &str,
     ) -> Result<Option<PinReport>, StoreError> {
-        let config = self.services.config();
-        match self.review(&config, tenant) {
-            Some(review) => review.show(tool).await,
-            None => Ok(None),
-        }
+        self.review(&self.services.config(), tenant).show(tool).await
     }
 
-    /// Approves the forms of tools with these digests for `principal`, all or none. They are offered when
-    /// this returns.
+    /// Approves the forms of tools with these digests for `principal`, all or none. They are
+    /// offered when this returns.
     ///
     /// # Errors
     /// [`PinError`]: nothing was approved.
@@ -239,7 +228,7 @@ impl Supply {
         wanted: &[(String, Digest)],
     ) -> Result<Vec<ApprovedPin>, PinError> {
         let config = self.services.config();
-        let review = self.review(&config, &principal.tenant).ok_or(PinError::Unknown(0))?;
+        let review = self.review(&config, &principal.tenant);
         let now = self.services.now();
         let (approved, events) = review.approve(wanted, Some(&principal.id), now).await?;
         self.audit.append_with_retry(events).await;
@@ -247,9 +236,8 @@ impl Supply {
         Ok(approved)
     }
 
-    fn review<'a>(&'a self, config: &'a Config, tenant: &'a TenantId) -> Option<PinReview<'a>> {
-        let pins = self.pins.as_deref()?;
-        Some(PinReview { sources: &config.sources, pins, tenant: Some(tenant) })
+    fn review<'a>(&'a self, config: &'a Config, tenant: &'a TenantId) -> PinReview<'a> {
+        PinReview { sources: &config.sources, pins: &*self.pins, tenant: Some(tenant) }
     }
 
     /// Entries of allow-lists that match no tool, as `toolset "NAME": ENTRY`. Complete once every

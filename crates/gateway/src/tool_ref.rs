@@ -31,8 +31,8 @@ pub struct CatalogScope(Option<Arc<str>>);
 // === impl ToolRef ===
 
 impl<'a> ToolRef<'a> {
-    /// Returns the entry that `tenant` has under this name, without regard to permissions. Where the
-    /// tenant has none, returns the entry of another tenant, which every decision denies.
+    /// Returns the entry that `tenant` has under this name, without regard to permissions. Where
+    /// the tenant has none, returns the entry of another tenant, which every decision denies.
     pub(crate) fn resolve<'c>(
         self,
         catalog: &'c Catalog,

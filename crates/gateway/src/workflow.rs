@@ -50,19 +50,16 @@ pub struct Workflows {
     pub(crate) interactions: Arc<Interactions>,
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) live: Arc<LiveRuns>,
-    pub(crate) store: Option<Arc<dyn RunStore>>,
+    pub(crate) store: Arc<dyn RunStore>,
 }
 
 impl Workflows {
-    /// The known runs, the newest first; empty without a store of runs.
+    /// The known runs, the newest first.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn runs(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError> {
-        match &self.store {
-            Some(store) => store.list(query).await,
-            None => Ok(Vec::new()),
-        }
+        self.store.list(query).await
     }
 
     /// Requests cancellation of the workflows in `run` of `tenant`, in whichever process they run.
@@ -72,9 +69,6 @@ impl Workflows {
     /// [`StoreError`].
     pub async fn cancel(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
         let here = self.live.cancel(tenant, run);
-        match &self.store {
-            Some(store) => Ok(store.request_cancellation(tenant, run).await?.max(here)),
-            None => Ok(here),
-        }
+        Ok(self.store.request_cancellation(tenant, run).await?.max(here))
     }
 }

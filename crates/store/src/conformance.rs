@@ -1,13 +1,15 @@
-//! The conformance tests of storage engines: one test function per requirement of the storage
-//! traits, and macros that run them all on an engine.
+//! The conformance tests of storage engines: one test function per requirement of [`Storage`] and
+//! its parts, and a macro that runs them all on an engine.
 //!
 //! ```ignore
-//! toolcrib_store::event_log_suite!(sqlite, open_a_new_store().await);
+//! toolcrib_store::storage_suite!(sqlite, open_a_new_store().await);
 //! ```
 //!
 //! The expression is evaluated once per test and returns a pair: an empty engine, and a guard that
-//! must live as long as the engine (a directory, or `()`). The crate that uses a macro needs
-//! `tokio` with `macros` and `rt`.
+//! must live as long as the engine (a directory, or `()`). The engine seals, if it can. The crate
+//! that uses the macro needs `tokio` with `macros` and `rt`.
+//!
+//! [`Storage`]: toolcrib_core::store::Storage
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "these functions are tests")]
 
 pub mod approval_store;
@@ -15,8 +17,11 @@ pub mod attack;
 pub mod catalog_store;
 pub mod credential_store;
 pub mod event_log;
+pub mod idempotency_store;
 pub mod key_store;
+pub mod lifecycle;
 pub mod pin_store;
+pub mod quota_store;
 pub mod record_store;
 pub mod run_store;
 
@@ -28,140 +33,154 @@ pub fn moment(millis: i64) -> Timestamp {
     DateTime::<Utc>::from_timestamp_millis(1_760_000_000_000 + millis).unwrap()
 }
 
-/// One `#[tokio::test]` per name, each calling the function of that name.
-#[doc(hidden)]
+/// Runs every test on an engine.
 #[macro_export]
-macro_rules! conformance_tests {
-    ($suite:ident, $name:ident, $engine:expr, [$($test:ident),* $(,)?]) => {
+macro_rules! storage_suite {
+    ($name:ident, $engine:expr) => {
         mod $name {
             #[expect(unused_imports, reason = "the expression decides what it needs")]
             use super::*;
-            $(
-                #[tokio::test]
-                async fn $test() {
-                    let (engine, _guard) = $engine;
-                    $crate::conformance::$suite::$test(&engine).await;
-                }
-            )*
+            $crate::conformance_tests!(
+                event_log,
+                $engine,
+                [
+                    an_event_comes_back_as_it_was_appended,
+                    positions_rise_in_the_order_of_the_append,
+                    sequences_count_per_run_and_tenant,
+                    an_append_is_atomic,
+                    nothing_appended_is_nothing_stored,
+                    a_query_selects_by_tenant_and_run,
+                    a_reader_pages_with_a_cursor,
+                    the_newest_come_in_ascending_order,
+                    a_read_is_capped,
+                    concurrent_appends_leave_no_gap,
+                    positions_of_a_tenant_have_no_gaps,
+                    a_tenants_cursor_stands_in_its_own_log,
+                    concurrent_tenants_do_not_move_each_other,
+                ]
+            );
+            $crate::conformance_tests!(
+                key_store,
+                $engine,
+                [
+                    a_key_comes_back_as_it_was_inserted,
+                    keys_are_listed_by_creation,
+                    the_same_id_or_digest_is_a_conflict,
+                    a_principal_is_new_once,
+                    a_key_is_revoked_once,
+                    a_key_is_followed_by_another,
+                    a_rotation_that_is_refused_changes_nothing,
+                    of_parallel_rotations_one_succeeds,
+                    the_last_use_is_noted_and_never_goes_back,
+                    the_epoch_changes_with_every_change,
+                ]
+            );
+            $crate::conformance_tests!(
+                catalog_store,
+                $engine,
+                [
+                    an_unknown_source_has_no_catalog,
+                    the_last_catalog_is_the_one_that_counts,
+                    sources_do_not_share_a_catalog,
+                ]
+            );
+            $crate::conformance_tests!(
+                pin_store,
+                $engine,
+                [
+                    only_the_first_form_is_trusted,
+                    the_newest_form_that_differs_is_noted_once,
+                    an_approval_is_of_the_form_that_waits,
+                    pins_are_of_one_source_and_sorted,
+                    the_pins_epoch_rises_with_every_change,
+                ]
+            );
+            $crate::conformance_tests!(
+                credential_store,
+                $engine,
+                [
+                    a_credential_comes_back_as_it_was_put,
+                    an_owner_is_matched_exactly,
+                    the_same_name_or_id_is_a_conflict,
+                    a_rotation_counts_only_over_what_was_seen,
+                    what_is_removed_is_gone,
+                    credentials_are_listed_by_owner_and_name,
+                ]
+            );
+            $crate::approval_store_suite!($engine);
+            $crate::run_store_suite!($engine);
+            $crate::conformance_tests!(
+                record_store,
+                $engine,
+                [
+                    every_event_continues_its_tenants_chain,
+                    readers_are_told_the_links_that_are_stored,
+                    a_checkpoint_is_added_only_when_it_is_true_and_the_next_one,
+                    news_are_told_with_what_is_signed,
+                    what_is_pruned_leaves_a_log_that_proves_itself,
+                    a_log_that_is_pruned_many_times_proves_itself_each_time,
+                    nothing_is_pruned_that_somebody_still_needs,
+                    a_cursor_comes_back_as_it_was_set,
+                ]
+            );
+            $crate::conformance_tests!(
+                quota_store,
+                $engine,
+                [
+                    counts_add_up,
+                    a_count_is_never_negative,
+                    what_differs_is_counted_apart,
+                    earlier_days_are_forgotten,
+                ]
+            );
+            $crate::conformance_tests!(
+                idempotency_store,
+                $engine,
+                [
+                    an_answer_belongs_to_its_call,
+                    a_call_without_an_answer_is_spent,
+                    only_its_run_frees_a_key,
+                    a_repeatable_call_is_taken_again,
+                    expired_keys_are_free,
+                ]
+            );
+            $crate::conformance_tests!(
+                lifecycle,
+                $engine,
+                [
+                    parts_share_their_data,
+                    changes_are_announced,
+                    the_living_are_left_alone,
+                    a_closed_store_has_ended,
+                ]
+            );
         }
     };
 }
 
-/// Runs the tests of an [`EventLog`](toolcrib_core::event::EventLog).
+/// Runs the tests of the [`RunStore`](toolcrib_core::store::RunStore) of an engine.
 #[macro_export]
-macro_rules! event_log_suite {
-    ($name:ident, $engine:expr) => {
+macro_rules! run_store_suite {
+    ($engine:expr) => {
         $crate::conformance_tests!(
-            event_log,
-            $name,
+            run_store,
             $engine,
             [
-                an_event_comes_back_as_it_was_appended,
-                positions_rise_in_the_order_of_the_append,
-                sequences_count_per_run_and_tenant,
-                an_append_is_atomic,
-                nothing_appended_is_nothing_stored,
-                a_query_selects_by_tenant_and_run,
-                a_reader_pages_with_a_cursor,
-                the_newest_come_in_ascending_order,
-                a_read_is_capped,
-                concurrent_appends_leave_no_gap,
-                positions_of_a_tenant_have_no_gaps,
-                a_tenants_cursor_stands_in_its_own_log,
-                concurrent_tenants_do_not_move_each_other,
+                a_run_comes_back_as_it_began,
+                a_run_ends_once,
+                runs_are_selected_and_the_newest_come_first,
+                an_end_can_be_asked_for,
             ]
         );
     };
 }
 
-/// Runs the tests of a [`KeyStore`](toolcrib_core::store::KeyStore).
-#[macro_export]
-macro_rules! key_store_suite {
-    ($name:ident, $engine:expr) => {
-        $crate::conformance_tests!(
-            key_store,
-            $name,
-            $engine,
-            [
-                a_key_comes_back_as_it_was_inserted,
-                keys_are_listed_by_creation,
-                the_same_id_or_digest_is_a_conflict,
-                a_principal_is_new_once,
-                a_key_is_revoked_once,
-                a_key_is_followed_by_another,
-                a_rotation_that_is_refused_changes_nothing,
-                of_parallel_rotations_one_succeeds,
-                the_last_use_is_noted_and_never_goes_back,
-                the_epoch_changes_with_every_change,
-            ]
-        );
-    };
-}
-
-/// Runs the tests of a [`CatalogStore`](toolcrib_core::store::CatalogStore).
-#[macro_export]
-macro_rules! catalog_store_suite {
-    ($name:ident, $engine:expr) => {
-        $crate::conformance_tests!(
-            catalog_store,
-            $name,
-            $engine,
-            [
-                an_unknown_source_has_no_catalog,
-                the_last_catalog_is_the_one_that_counts,
-                sources_do_not_share_a_catalog,
-            ]
-        );
-    };
-}
-
-/// Runs the tests of a [`PinStore`](toolcrib_core::pin::PinStore).
-#[macro_export]
-macro_rules! pin_store_suite {
-    ($name:ident, $engine:expr) => {
-        $crate::conformance_tests!(
-            pin_store,
-            $name,
-            $engine,
-            [
-                only_the_first_form_is_trusted,
-                the_newest_form_that_differs_is_noted_once,
-                an_approval_is_of_the_form_that_waits,
-                pins_are_of_one_source_and_sorted,
-                the_pins_epoch_rises_with_every_change,
-            ]
-        );
-    };
-}
-
-/// Runs the tests of a [`CredentialStore`](toolcrib_core::credential::CredentialStore).
-#[macro_export]
-macro_rules! credential_store_suite {
-    ($name:ident, $engine:expr) => {
-        $crate::conformance_tests!(
-            credential_store,
-            $name,
-            $engine,
-            [
-                a_credential_comes_back_as_it_was_put,
-                an_owner_is_matched_exactly,
-                the_same_name_or_id_is_a_conflict,
-                a_rotation_counts_only_over_what_was_seen,
-                what_is_removed_is_gone,
-                credentials_are_listed_by_owner_and_name,
-            ]
-        );
-    };
-}
-
-/// Runs the tests of an [`ApprovalStore`](toolcrib_core::approval::ApprovalStore). The engine is a
-/// pair: the approvals, and the log that their events go to.
+/// Runs the tests of the [`ApprovalStore`](toolcrib_core::approval::ApprovalStore) of an engine.
 #[macro_export]
 macro_rules! approval_store_suite {
-    ($name:ident, $engine:expr) => {
+    ($engine:expr) => {
         $crate::conformance_tests!(
             approval_store,
-            $name,
             $engine,
             [
                 a_fingerprint_is_of_all_its_parts,
@@ -179,43 +198,21 @@ macro_rules! approval_store_suite {
     };
 }
 
-/// Runs the tests of a [`RunStore`](toolcrib_core::store::RunStore) that concern one process.
+/// One `#[tokio::test]` per name, each calling the function of that name.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! run_store_suite {
-    ($name:ident, $engine:expr) => {
-        $crate::conformance_tests!(
-            run_store,
-            $name,
-            $engine,
-            [
-                a_run_comes_back_as_it_began,
-                a_run_ends_once,
-                runs_are_selected_and_the_newest_come_first,
-                an_end_can_be_asked_for,
-            ]
-        );
-    };
-}
-
-/// Runs the tests of a [`RecordStore`](toolcrib_core::record::RecordStore) that is also an
-/// [`EventLog`](toolcrib_core::event::EventLog).
-#[macro_export]
-macro_rules! record_store_suite {
-    ($name:ident, $engine:expr) => {
-        $crate::conformance_tests!(
-            record_store,
-            $name,
-            $engine,
-            [
-                every_event_continues_its_tenants_chain,
-                readers_are_told_the_links_that_are_stored,
-                a_checkpoint_is_added_only_when_it_is_true_and_the_next_one,
-                news_are_told_with_what_is_signed,
-                what_is_pruned_leaves_a_log_that_proves_itself,
-                a_log_that_is_pruned_many_times_proves_itself_each_time,
-                nothing_is_pruned_that_somebody_still_needs,
-                a_cursor_comes_back_as_it_was_set,
-            ]
-        );
+macro_rules! conformance_tests {
+    ($suite:ident, $engine:expr, [$($test:ident),* $(,)?]) => {
+        mod $suite {
+            #[expect(unused_imports, reason = "the expression decides what it needs")]
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let (engine, _guard) = $engine;
+                    $crate::conformance::$suite::$test(&engine).await;
+                }
+            )*
+        }
     };
 }

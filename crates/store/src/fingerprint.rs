@@ -2,28 +2,18 @@
 //! nothing.
 
 use aws_lc_rs::hmac;
-use base64::{Engine as _, engine::general_purpose};
-use toolcrib_core::{approval::Fingerprint, store::StoreError};
-use zeroize::Zeroizing;
+use toolcrib_core::approval::Fingerprint;
+
+use crate::key_text;
 
 /// The key for fingerprints.
 #[derive(Clone)]
 pub(crate) struct FingerprintKey(hmac::Key);
 
 impl FingerprintKey {
-    /// Generates a key, and returns it with its text.
-    pub(crate) fn generate() -> Result<(Self, Zeroizing<String>), StoreError> {
-        let mut bytes = Zeroizing::new([0_u8; 32]);
-        aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
-            StoreError::Unavailable("the system gives no randomness for a key".to_owned())
-        })?;
-        let text = Zeroizing::new(general_purpose::STANDARD.encode(*bytes));
-        Ok((Self(hmac::Key::new(hmac::HMAC_SHA256, &*bytes)), text))
-    }
-
+    /// Parses a key in the text form of 32-byte keys.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let bytes = Zeroizing::new(general_purpose::STANDARD.decode(text).ok()?);
-        (bytes.len() == 32).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+        key_text::read(text).map(|bytes| Self(hmac::Key::new(hmac::HMAC_SHA256, &*bytes)))
     }
 
     /// Hashes each part with its length, so that different parts have different fingerprints.

@@ -1,25 +1,22 @@
-//! Durable storage: the event log, API keys, sealed credentials and last valid catalogs. It
-//! implements the storage traits of `toolcrib-core` ([`EventLog`], [`KeyStore`],
-//! [`CredentialStore`], [`CatalogStore`], [`PinStore`]).
+//! Durable storage: the engines behind [`Storage`]. [`open`] selects one by the scheme of a URL.
 //!
-//! [`SqliteStore`] keeps them all in one SQLite file that several processes share. The types in
-//! [`memory`] keep them in memory, for tests and for embedders that need no durability. Every
-//! engine passes the suites in [`conformance`].
+//! [`SqliteStore`] keeps everything in one SQLite file that several processes share.
+//! [`MemoryStorage`] keeps it in memory, for tests and for embedders that need no durability. Every
+//! engine is one folder and passes the suites in [`conformance`].
 //!
 //! This is the only crate that contains SQL.
 //!
-//! [`EventLog`]: toolcrib_core::event::EventLog
-//! [`KeyStore`]: toolcrib_core::store::KeyStore
-//! [`CredentialStore`]: toolcrib_core::credential::CredentialStore
-//! [`CatalogStore`]: toolcrib_core::store::CatalogStore
-//! [`PinStore`]: toolcrib_core::pin::PinStore
+//! [`Storage`]: toolcrib_core::store::Storage
 #![warn(missing_docs)]
 
 #[doc(hidden)]
 pub mod conformance;
 mod fingerprint;
 mod key_text;
-pub mod memory;
+mod memory;
+mod open;
+mod options;
+mod page;
 mod queue;
 mod seal;
 mod sign;
@@ -27,17 +24,14 @@ mod sqlite;
 pub mod verify;
 mod witness;
 
+use self::page::{MAX_READ, capped};
 pub use self::{
-    memory::{
-        MemoryApprovals, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins,
-        MemoryQuotas, MemoryRuns,
-    },
+    memory::{MemoryCatalogs, MemoryCredentials, MemoryLog, MemoryStorage},
+    open::{open, scratch},
+    options::{Durability, IdempotencyBounds, Options},
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key, witness},
-    sqlite::{
-        Durability, IdempotencyBounds, Options, SqliteApprovals, SqliteCredentials,
-        SqliteIdempotency, SqliteRuns, SqliteStore,
-    },
+    sqlite::SqliteStore,
     witness::WitnessFile,
 };
 
@@ -45,8 +39,3 @@ pub use self::{
 mod sync {
     pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
 }
-
-/// The most events that one read returns; [`EventQuery::limit`] documents the same number.
-///
-/// [`EventQuery::limit`]: toolcrib_core::event::EventQuery::limit
-const MAX_READ: usize = 1_000;

@@ -24,6 +24,8 @@ use zeroize::Zeroizing;
 use crate::key_text;
 
 const VERSION: u8 = 1;
+/// First byte of a text that is stored without a key; no sealed one begins with it.
+const PLAIN: u8 = 0;
 const KEY_ID: usize = 8;
 const NONCE: usize = 12;
 /// Values are padded to a multiple of this, so that a ciphertext reveals little about their length.
@@ -117,59 +119,45 @@ impl SealKeys {
         if !self.can_seal() {
             return Err(CredentialStoreError::NoKey);
         }
-        let failed = || StoreError::Unavailable("a credential could not be sealed".to_owned());
-        let parts = [Some(&material.value), material.client_secret.as_ref()];
-        // Includes room for the tag, so that growing leaves no plain copy behind.
-        let room =
-            parts.iter().flatten().map(|part| part.expose().len()).sum::<usize>() + 4 * BLOCK;
-        let mut buffer = Zeroizing::new(Vec::with_capacity(room));
-        for part in parts {
-            push(&mut buffer, part.map(Secret::expose));
-        }
-        let padded = buffer.len().next_multiple_of(BLOCK);
-        buffer.resize(padded, 0);
-        self.seal_bytes(associated(credential)?, buffer)?.ok_or_else(|| failed().into())
+        let client_secret = material.client_secret.as_ref().map(Secret::expose);
+        let parts = [Some(material.value.expose()), client_secret];
+        let sealed = self.seal_parts(associated(credential)?, &parts);
+        sealed.ok_or_else(|| {
+            StoreError::Unavailable("a credential could not be sealed".to_owned()).into()
+        })
     }
 
     /// Seals `text` bound to the place that `associated` names; it opens only with the same place.
     pub(crate) fn seal_text(&self, associated: &[&str], text: &str) -> Result<Vec<u8>, StoreError> {
-        let failed = || StoreError::Unavailable("a text could not be sealed".to_owned());
-        let mut buffer = Zeroizing::new(Vec::with_capacity(text.len() + 4 * BLOCK));
-        push(&mut buffer, Some(text));
-        let padded = buffer.len().next_multiple_of(BLOCK);
-        buffer.resize(padded, 0);
-        let sealed = self.seal_bytes(together(associated.iter().copied().map(Some)), buffer);
-        sealed.ok().flatten().ok_or_else(failed)
+        let associated = together(associated.iter().copied().map(Some));
+        let sealed = self.seal_parts(associated, &[Some(text)]);
+        sealed.ok_or_else(|| StoreError::Unavailable("a text could not be sealed".to_owned()))
     }
 
     /// Opens the output of [`seal_text`](Self::seal_text) for the same place, with any of these
     /// keys.
     pub(crate) fn open_text(&self, associated: &[&str], sealed: &[u8]) -> Option<String> {
-        let (&version, rest) = sealed.split_first()?;
-        let (key_id, rest) = rest.split_at_checked(KEY_ID)?;
-        let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>()?;
-        let key = self.keys.iter().find(|key| key.0.id == key_id && version == VERSION)?;
-        let mut buffer = Zeroizing::new(ciphertext.to_vec());
-        let associated = Aad::from(together(associated.iter().copied().map(Some)));
-        let plain = key.0.cipher.open_in_place(Nonce::from(nonce), associated, &mut buffer).ok()?;
-        let (text, _padding) = pull(plain)?;
+        let associated = together(associated.iter().copied().map(Some));
+        let plain = self.open_parts(associated, sealed).ok()?;
+        let (text, _padding) = pull(&plain)?;
         Some(text?.expose().to_owned())
     }
 
-    fn seal_bytes(
-        &self,
-        associated: Vec<u8>,
-        mut buffer: Zeroizing<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>, CredentialStoreError> {
-        let key = self.keys.first().ok_or(CredentialStoreError::NoKey)?;
-        let sealing = key.0.cipher.seal_in_place_append_tag(Aad::from(associated), &mut *buffer);
-        let Ok(nonce) = sealing else { return Ok(None) };
-        let mut sealed = Vec::with_capacity(1 + KEY_ID + NONCE + buffer.len());
-        sealed.push(VERSION);
-        sealed.extend_from_slice(&key.0.id);
-        sealed.extend_from_slice(nonce.as_ref());
-        sealed.extend_from_slice(&buffer);
-        Ok(Some(sealed))
+    /// Returns `text` as stored: sealed like [`seal_text`](Self::seal_text), or marked as plain
+    /// where there is no key.
+    pub(crate) fn pack(&self, associated: &[&str], text: &str) -> Result<Vec<u8>, StoreError> {
+        match self.can_seal() {
+            true => self.seal_text(associated, text),
+            false => Ok([&[PLAIN], text.as_bytes()].concat()),
+        }
+    }
+
+    /// Returns the text that [`pack`](Self::pack) stored for the same place.
+    pub(crate) fn unpack(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
+        match stored.split_first() {
+            Some((&PLAIN, plain)) => String::from_utf8(plain.to_vec()).ok(),
+            _ => self.open_text(associated, stored),
+        }
     }
 
     /// Opens the material that was sealed with `credential`.
@@ -183,23 +171,59 @@ impl SealKeys {
         if self.keys.is_empty() {
             return Err(CredentialStoreError::NoKey);
         }
-        let (&version, rest) = sealed.split_first().ok_or_else(broken)?;
-        let (key_id, rest) = rest.split_at_checked(KEY_ID).ok_or_else(broken)?;
-        let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>().ok_or_else(broken)?;
-        if version != VERSION {
-            return Err(broken());
-        }
-        let key = self.keys.iter().find(|key| key.0.id == key_id);
-        let key = key.ok_or_else(|| CredentialStoreError::OtherKey(id()))?;
-        let mut buffer = Zeroizing::new(ciphertext.to_vec());
-        let nonce = Nonce::from(nonce);
-        let associated = Aad::from(associated(credential)?);
-        let plain =
-            key.0.cipher.open_in_place(nonce, associated, &mut buffer).map_err(|_| broken())?;
-        let (value, rest) = pull(plain).ok_or_else(broken)?;
+        let plain = self.open_parts(associated(credential)?, sealed);
+        let plain = plain.map_err(|unopened| match unopened {
+            Unopened::OtherKey => CredentialStoreError::OtherKey(id()),
+            Unopened::NotGenuine => broken(),
+        })?;
+        let (value, rest) = pull(&plain).ok_or_else(broken)?;
         let (client_secret, _padding) = pull(rest).ok_or_else(broken)?;
         Ok(Material { value: value.ok_or_else(broken)?, client_secret })
     }
+
+    fn seal_parts(&self, associated: Vec<u8>, parts: &[Option<&str>]) -> Option<Vec<u8>> {
+        let key = self.keys.first()?;
+        // Includes room for the tag, so that growing leaves no plain copy behind.
+        let room = parts.iter().flatten().map(|part| part.len()).sum::<usize>() + 4 * BLOCK;
+        let mut buffer = Zeroizing::new(Vec::with_capacity(room));
+        for part in parts {
+            push(&mut buffer, *part);
+        }
+        let padded = buffer.len().next_multiple_of(BLOCK);
+        buffer.resize(padded, 0);
+        let cipher = &key.0.cipher;
+        let nonce = cipher.seal_in_place_append_tag(Aad::from(associated), &mut *buffer).ok()?;
+        Some([&[VERSION], &key.0.id[..], nonce.as_ref(), &buffer].concat())
+    }
+
+    fn open_parts(
+        &self,
+        associated: Vec<u8>,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Unopened> {
+        let split = || {
+            let (&version, rest) = sealed.split_first()?;
+            let (key_id, rest) = rest.split_at_checked(KEY_ID)?;
+            let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>()?;
+            (version == VERSION).then_some((key_id, nonce, ciphertext))
+        };
+        let (key_id, nonce, ciphertext) = split().ok_or(Unopened::NotGenuine)?;
+        let key = self.keys.iter().find(|key| key.0.id == key_id).ok_or(Unopened::OtherKey)?;
+        let mut buffer = Zeroizing::new(ciphertext.to_vec());
+        let associated = Aad::from(associated);
+        let opened = key.0.cipher.open_in_place(Nonce::from(nonce), associated, &mut buffer);
+        let length = opened.map_err(|_| Unopened::NotGenuine)?.len();
+        buffer.truncate(length);
+        Ok(buffer)
+    }
+}
+
+/// Why a sealed value cannot be opened.
+enum Unopened {
+    /// It was sealed with a key that is not one of these.
+    OtherKey,
+    /// It was damaged, changed or moved.
+    NotGenuine,
 }
 
 /// Appends a text with its length; distinguishes an absent text from an empty one.

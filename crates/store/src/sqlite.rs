@@ -4,7 +4,7 @@
 //! - one thread per open store writes (`sqlite/writer.rs`); readers have their own connections
 //!   (`sqlite/readers.rs`);
 //! - acknowledged data survives the end of the process, and in strict mode that of the machine;
-//! - [`SqliteStore::recover`] closes the calls that a dead process left open (`sqlite/recover.rs`),
+//! - [`Storage::recover`] closes the calls that a dead process left open (`sqlite/recover.rs`),
 //!   and never those of a living process (`sqlite/instance.rs`).
 
 mod approvals;
@@ -12,6 +12,7 @@ mod catalogs;
 mod chain;
 mod credentials;
 mod failure;
+mod handle;
 mod idempotency;
 mod instance;
 mod keys;
@@ -23,185 +24,147 @@ mod quotas;
 mod readers;
 mod record;
 mod recover;
+mod row;
 mod runs;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
+use rusqlite::Connection;
+use tokio::time::{Instant, sleep_until};
 use toolcrib_core::{
-    store::{FreeSpace, StoreError},
-    text::io_reason,
+    approval::ApprovalStore,
+    clock::Timestamp,
+    credential::{CredentialStore, CredentialStoreError},
+    event::EventLog,
+    idempotency::IdempotencyStore,
+    pin::PinStore,
+    quota::QuotaStore,
+    record::RecordStore,
+    store::{CatalogStore, Changes, KeyStore, RunStore, Storage, StoreError},
 };
 
-use crate::seal::SealKeys;
+pub use self::handle::SqliteStore;
+use self::{failure::Failure, handle::Polled, row::whole};
 
-pub use self::{
-    approvals::SqliteApprovals,
-    credentials::SqliteCredentials,
-    idempotency::{IdempotencyBounds, SqliteIdempotency},
-    runs::SqliteRuns,
-};
-use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
+/// How often the file is polled for changes by other processes.
+const POLL: Duration = Duration::from_millis(200);
 
-/// How to open a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
-    /// The meaning of an acknowledgement.
-    pub durability: Durability,
-}
-
-/// The meaning of an acknowledgement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// The data was synced to disk and survives a power failure.
-    #[default]
-    Strict,
-    /// The data was handed to the operating system and survives the end of the process. A power
-    /// failure may lose the last moments; the file stays consistent.
-    Relaxed,
-}
-
-/// An open store. Clones are handles to the same store.
-///
-/// It implements [`EventLog`](toolcrib_core::event::EventLog),
-/// [`KeyStore`](toolcrib_core::store::KeyStore),
-/// [`CatalogStore`](toolcrib_core::store::CatalogStore) and
-/// [`PinStore`](toolcrib_core::pin::PinStore); with keys to seal with,
-/// [`credentials`](Self::credentials) is a
-/// [`CredentialStore`](toolcrib_core::credential::CredentialStore), and [`runs`](Self::runs) a
-/// [`RunStore`](toolcrib_core::store::RunStore). Times are kept with millisecond precision.
-/// Reading needs a Tokio runtime; writing does not.
-///
-/// End with [`close`](Self::close). Otherwise the drop of the last handle blocks until all accepted
-/// data is stored.
-#[derive(Clone)]
-pub struct SqliteStore {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    readers: Readers,
-    writer: Writer,
-    /// Name of this open store in `open_calls.instance`.
-    instance: Arc<str>,
-    place: place::Place,
-    schema: Arc<open::SchemaCheck>,
-}
-
-// === impl SqliteStore ===
-
-impl SqliteStore {
-    /// Opens the store in the file at `path`. Creates the file (mode 0600) and its directory (0700)
-    /// if missing, and migrates an older store.
-    ///
-    /// Blocks for as long as the disk takes, at most a few seconds when other processes write.
-    ///
-    /// # Errors
-    /// [`StoreError::TooNew`] for a newer schema, [`StoreError::Corrupt`] for a file that is not a
-    /// store, [`StoreError::Unavailable`] for everything that the operator can fix.
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
-        Self::open_patiently(path.as_ref(), options, open::BUSY_TIMEOUT)
+#[async_trait]
+impl Storage for SqliteStore {
+    fn events(&self) -> Arc<dyn EventLog> {
+        Arc::new(self.clone())
     }
 
-    fn open_patiently(
-        path: &Path,
-        options: Options,
-        patience: Duration,
-    ) -> Result<Self, StoreError> {
-        open::create(path)?;
-        // All processes must agree on the directory of the instances, through symbolic links too,
-        // and the path must stay valid when the working directory changes.
-        let path = path.canonicalize().map_err(|error| {
-            StoreError::Unavailable(format!(
-                "{} cannot be found ({})",
-                path.display(),
-                io_reason(error.kind())
-            ))
-        })?;
-        let connection = open::writer(&path, options.durability, patience)
-            .map_err(|failure: Failure| failure.at(&path))?;
-        let instance = Instance::start(&path)?;
-        let name = instance.id().into();
-        let place = place::Place::new(&path)?;
-        let schema = Arc::default();
-        let writer = Writer::start(connection, path.clone(), instance, Arc::clone(&schema))?;
-        let readers = Readers::new(path);
-        Ok(Self { inner: Arc::new(Inner { readers, writer, instance: name, place, schema }) })
+    fn record(&self) -> Arc<dyn RecordStore> {
+        Arc::new(self.clone())
     }
 
-    /// Stores all accepted data, copies the write-ahead log into the file and releases this
-    /// process's instance lock. Afterwards every operation of every handle fails with
-    /// [`StoreError::Unavailable`].
-    ///
-    /// The next [`recover`](Self::recover) closes calls that are still open as interrupted, so end
-    /// them first.
-    pub async fn close(&self) {
-        self.inner.writer.stop();
-        self.inner.readers.close();
-        self.inner.writer.ended().await;
+    fn keys(&self) -> Arc<dyn KeyStore> {
+        Arc::new(self.clone())
     }
 
-    /// Waits until the store can write no more, because it was closed or its writer failed.
-    pub async fn ended(&self) {
-        self.inner.writer.ended().await;
+    fn catalogs(&self) -> Arc<dyn CatalogStore> {
+        Arc::new(self.clone())
     }
 
-    /// Returns the number of transactions that this store has committed. With concurrent callers it
-    /// is well below the number of appends.
-    pub fn commits(&self) -> u64 {
-        self.inner.writer.commits()
+    fn pins(&self) -> Arc<dyn PinStore> {
+        Arc::new(self.clone())
     }
 
-    /// Returns the credential store, sealed with `keys`.
-    pub fn credentials(&self, keys: SealKeys) -> SqliteCredentials {
-        SqliteCredentials::new(self.clone(), keys)
+    fn approvals(&self) -> Arc<dyn ApprovalStore> {
+        Arc::new(self.clone())
     }
 
-    /// Returns the store of workflow runs, whose data is sealed with `keys`, if there are any.
-    pub fn runs(&self, keys: SealKeys) -> SqliteRuns {
-        SqliteRuns::new(self.clone(), keys)
+    fn runs(&self) -> Arc<dyn RunStore> {
+        Arc::new(self.clone())
     }
 
-    /// Returns the approval store. Its key and the displayable arguments are sealed with `keys`, if
-    /// there are any.
-    pub fn approvals(&self, keys: SealKeys) -> SqliteApprovals {
-        SqliteApprovals::new(self.clone(), keys)
+    fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.clone())
     }
 
-    /// Returns the store of idempotent calls, sealed with `keys`; without a key nothing is stored.
-    pub fn idempotency(&self, keys: SealKeys) -> SqliteIdempotency {
-        SqliteIdempotency::new(self.clone(), keys)
+    fn quotas(&self) -> Arc<dyn QuotaStore> {
+        Arc::new(self.clone())
     }
 
-    /// Returns the path of the file, without symbolic links.
-    pub fn path(&self) -> &Path {
-        self.inner.readers.place()
+    fn credentials(&self) -> Arc<dyn CredentialStore> {
+        Arc::new(self.clone())
     }
-}
 
-impl FreeSpace for SqliteStore {
+    /// All waiting callers share one poll.
+    async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
+        let Some(seen) = seen else { return self.on_reader(changes).await };
+        let called = Instant::now();
+        let mut polled = self.inner.polled.lock().await;
+        if let Some(Polled { at, changes }) = *polled {
+            if changes != seen || at > called {
+                return Ok(changes);
+            }
+            sleep_until(at + POLL).await;
+        }
+        let changes = self.on_reader(changes).await?;
+        *polled = Some(Polled { at: Instant::now(), changes });
+        Ok(changes)
+    }
+
+    async fn instances(&self) -> Result<Vec<String>, StoreError> {
+        let place = self.path().to_owned();
+        self.on_reader(move |_| Ok(instance::alive(&place)?)).await
+    }
+
+    async fn recover(&self, now: Timestamp) -> Result<usize, StoreError> {
+        recover::recover(self, now).await
+    }
+
+    async fn reseal(&self) -> Result<usize, CredentialStoreError> {
+        credentials::reseal(self).await
+    }
+
+    async fn damage(&self) -> Result<Vec<String>, StoreError> {
+        self.on_reader(|connection| {
+            let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
+            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+            let lines = rows.collect::<Result<Vec<_>, _>>()?;
+            Ok(lines.into_iter().filter(|line| line != "ok").collect())
+        })
+        .await
+    }
+
     fn free_space(&self) -> Result<u64, StoreError> {
         let stats = rustix::fs::statvfs(self.path())
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
     }
-}
 
-impl std::fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.path()).finish_non_exhaustive()
+    async fn close(&self) {
+        self.inner.writer.stop();
+        self.inner.readers.close();
+        self.inner.writer.ended().await;
+    }
+
+    async fn ended(&self) {
+        self.inner.writer.ended().await;
     }
 }
 
-// === impl Inner ===
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.writer.stop();
-        self.readers.close();
-        self.writer.join();
-    }
+fn changes(connection: &Connection) -> Result<Changes, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
+         (SELECT value FROM meta WHERE name = 'pins_epoch'), \
+         (SELECT change FROM approval_state WHERE id = 1), \
+         (SELECT value FROM meta WHERE name = 'cancellations')",
+    )?;
+    let [keys, pins, approvals, cancellations]: [i64; 4] =
+        statement.query_row([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?;
+    Ok(Changes {
+        keys: whole(keys)?,
+        pins: whole(pins)?,
+        approvals: whole(approvals)?,
+        cancellations: whole(cancellations)?,
+    })
 }

@@ -8,6 +8,7 @@ use std::{path::PathBuf, time::Duration};
 use toolcrib_core::{
     event::EventLog,
     record::{Checkpoint, CheckpointSigner, RecordStore, Witness, WitnessStore},
+    store::Storage,
 };
 use toolcrib_store::{
     Durability, Options, SqliteStore, WitnessFile,
@@ -61,7 +62,11 @@ impl Rig {
     }
 
     fn open(&self) -> SqliteStore {
-        SqliteStore::open(self.path(), Options { durability: Durability::Relaxed }).unwrap()
+        SqliteStore::open(
+            self.path(),
+            Options { durability: Durability::Relaxed, ..Options::default() },
+        )
+        .unwrap()
     }
 
     async fn verify(&self, witness: bool, anchors: &[Checkpoint]) -> Report {

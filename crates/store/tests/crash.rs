@@ -14,6 +14,7 @@ use std::{
 use toolcrib_core::{
     event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, SessionOutcome},
     id::EventId,
+    store::Storage,
 };
 use toolcrib_store::{
     Options, SqliteStore,

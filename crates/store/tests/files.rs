@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use rusqlite::Connection;
 use toolcrib_core::{
     event::{EventLog, EventQuery},
-    store::{CatalogStore, KeyStore, StoreError},
+    store::{CatalogStore, KeyStore, Storage, StoreError},
 };
 use toolcrib_store::{
     Options, SqliteStore,
@@ -57,7 +57,7 @@ async fn a_closed_store_is_one_file_and_holds_everything() {
     store.insert(key("k", 1, 0)).await.unwrap();
     store.save(&source, "[]".to_owned(), moment(3)).await.unwrap();
     let (events, epoch) =
-        (store.read(EventQuery::default()).await.unwrap(), store.epoch().await.unwrap());
+        (store.read(EventQuery::default()).await.unwrap(), store.changes(None).await.unwrap().keys);
     store.close().await;
     let mut left: Vec<_> =
         fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
@@ -68,7 +68,7 @@ async fn a_closed_store_is_one_file_and_holds_everything() {
     let store = open(&path).unwrap();
     assert_eq!(store.read(EventQuery::default()).await.unwrap(), events);
     assert_eq!(store.list().await.unwrap(), [key("k", 1, 0)]);
-    assert_eq!(store.epoch().await.unwrap(), epoch);
+    assert_eq!(store.changes(None).await.unwrap().keys, epoch);
     assert_eq!(store.load(&source).await.unwrap(), Some(("[]".to_owned(), moment(3))));
 }
 

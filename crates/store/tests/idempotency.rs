@@ -1,7 +1,7 @@
 //! Idempotent calls and their answers: the view of a second process, and the content of the file.
 #![cfg(test)]
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use toolcrib_core::{
     canonical::Digest,
@@ -9,9 +9,10 @@ use toolcrib_core::{
     credential::Secret,
     event::{EventBody, EventLog},
     idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
+    store::Storage,
 };
 use toolcrib_store::{
-    IdempotencyBounds, Options, SealKey, SealKeys, SqliteIdempotency, SqliteStore,
+    IdempotencyBounds, Options, SealKey, SealKeys, SqliteStore,
     conformance::{
         event_log::{called, returned},
         moment,
@@ -24,9 +25,18 @@ fn keys(byte: &str) -> SealKeys {
     SealKeys::new(SealKey::parse(&Secret::new(byte.repeat(32))).unwrap(), [])
 }
 
-fn open(path: &Path) -> (SqliteStore, SqliteIdempotency) {
-    let store = SqliteStore::open(path, Options::default()).unwrap();
-    let once = store.idempotency(keys("0a"));
+fn open(path: &Path) -> (SqliteStore, Arc<dyn IdempotencyStore>) {
+    open_with(path, keys("0a"), IdempotencyBounds::default())
+}
+
+fn open_with(
+    path: &Path,
+    call_keys: SealKeys,
+    idempotency: IdempotencyBounds,
+) -> (SqliteStore, Arc<dyn IdempotencyStore>) {
+    let options = Options { call_keys, idempotency, ..Options::default() };
+    let store = SqliteStore::open(path, options).unwrap();
+    let once = store.idempotency();
     (store, once)
 }
 
@@ -59,7 +69,7 @@ fn ended(run: &str, body: &str) -> ClaimOutcome {
     ClaimOutcome::Ended(AnswerRecord { run, body, until: until() })
 }
 
-async fn keep(once: &SqliteIdempotency, key: &IdempotencyKey, run: &str, body: &str) {
+async fn keep(once: &Arc<dyn IdempotencyStore>, key: &IdempotencyKey, run: &str, body: &str) {
     once.keep(key, &run.parse().unwrap(), Some(body.to_owned()), until()).await.unwrap();
 }
 
@@ -113,13 +123,13 @@ async fn answers_are_sealed() {
             }
         }
     }
-    let (store, _) = open(&path);
-    let other = store.idempotency(keys("0b"));
+    let bounds = IdempotencyBounds::default();
+    let (_, other) = open_with(&path, keys("0b"), bounds);
     assert_eq!(other.claim(claim(ann.clone(), CANARY, "r2")).await.unwrap(), ClaimOutcome::Spent);
-    let none = store.idempotency(SealKeys::none());
+    let (_, none) = open_with(&path, SealKeys::none(), bounds);
     assert!(!none.seals() && none.claim(claim(ann.clone(), CANARY, "r3")).await.is_err());
     // An answer that was moved to another key cannot be opened.
-    let (_, once) = (&store, store.idempotency(keys("0a")));
+    let (store, once) = open(&path);
     let bob = key("bob", CANARY);
     once.claim(claim(bob.clone(), CANARY, "r4")).await.unwrap();
     keep(&once, &bob, "r4", "bob's").await;
@@ -195,9 +205,8 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
 async fn calls_and_bytes_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    let (store, once) = open(&path);
     let bounds = IdempotencyBounds { calls: (8, 6), bytes: (60_000, 30_000) };
-    let once = once.bounded(bounds);
+    let (store, once) = open_with(&path, keys("0a"), bounds);
     let put = async |who: &str, name: &str, size: usize| {
         let key = key(who, name);
         assert_eq!(once.claim(claim(key.clone(), "c", name)).await.unwrap(), ClaimOutcome::Taken);

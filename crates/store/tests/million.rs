@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use toolcrib_core::event::EventLog;
+use toolcrib_core::{event::EventLog, store::Storage};
 use toolcrib_store::{
     Durability, Options, SqliteStore,
     conformance::{
@@ -22,7 +22,9 @@ const BATCH: usize = 2_000;
 async fn a_million_events_are_checked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    let store = SqliteStore::open(&path, Options { durability: Durability::Relaxed }).unwrap();
+    let store =
+        SqliteStore::open(&path, Options { durability: Durability::Relaxed, ..Options::default() })
+            .unwrap();
     let begun = Instant::now();
     for batch in 0..EVENTS / BATCH {
         let pairs = (0..BATCH / 2).flat_map(|number| {

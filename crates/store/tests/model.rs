@@ -59,9 +59,9 @@ proptest! {
     #[test]
     fn sqlite_behaves_like_the_model(steps in proptest::collection::vec(step(), 1..40)) {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options { durability: Durability::Relaxed };
+        let options = Options { durability: Durability::Relaxed, ..Options::default() };
         let sqlite = SqliteStore::open(directory.path().join("store.db"), options).unwrap();
-        let model = MemoryLog::new();
+        let model = MemoryLog::default();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for step in steps {

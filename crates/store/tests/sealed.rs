@@ -1,15 +1,16 @@
 //! Sealed credentials: the bytes of the file, and attacks with access to the file.
 #![cfg(test)]
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::Arc};
 
 use rusqlite::{Connection, params};
 use toolcrib_core::{
     credential::{CredentialStore, CredentialStoreError, Owner, Secret},
     id::CredentialName,
+    store::Storage,
 };
 use toolcrib_store::{
-    Options, SealKey, SealKeys, SqliteCredentials, SqliteStore,
+    Options, SealKey, SealKeys, SqliteStore,
     conformance::{
         credential_store::{credential, material},
         moment,
@@ -22,9 +23,10 @@ fn key(byte: &str) -> SealKey {
     SealKey::parse(&Secret::new(byte.repeat(32))).unwrap()
 }
 
-fn open(path: &Path, keys: SealKeys) -> (SqliteStore, SqliteCredentials) {
-    let store = SqliteStore::open(path, Options::default()).unwrap();
-    let credentials = store.credentials(keys);
+fn open(path: &Path, keys: SealKeys) -> (SqliteStore, Arc<dyn CredentialStore>) {
+    let options = Options { seal_keys: keys, ..Options::default() };
+    let store = SqliteStore::open(path, options).unwrap();
+    let credentials = store.credentials();
     (store, credentials)
 }
 
@@ -32,7 +34,7 @@ fn name(text: &str) -> CredentialName {
     text.parse().unwrap()
 }
 
-async fn value(store: &SqliteCredentials, owner: &Owner, of: &str) -> String {
+async fn value(store: &dyn CredentialStore, owner: &Owner, of: &str) -> String {
     let opened = store.get(owner, &name(of)).await.unwrap().unwrap();
     opened.material.value.expose().to_owned()
 }
@@ -62,7 +64,7 @@ async fn no_value_is_in_the_bytes_of_the_store() {
         names
     };
     assert!(look().contains(&"store.db-wal".to_owned()), "the write-ahead log was checked too");
-    assert_eq!(value(&credentials, &it.owner, "n").await, format!("{CANARY}-rotated"));
+    assert_eq!(value(&*credentials, &it.owner, "n").await, format!("{CANARY}-rotated"));
     store.close().await;
     look();
 }
@@ -95,7 +97,7 @@ async fn rows_that_are_exchanged_do_not_open() {
         file.execute_batch(&sql).unwrap();
     };
     file.execute("UPDATE credentials SET sealed = ?1 WHERE id = 'b'", params![original]).unwrap();
-    assert_eq!(value(&credentials, &theirs.owner, "n").await, "of bob");
+    assert_eq!(value(&*credentials, &theirs.owner, "n").await, "of bob");
     let audiences = serde_json::to_string(&theirs.audiences).unwrap();
     refused(r#"UPDATE credentials SET audiences = '["evil.example"]' WHERE id = 'b'"#).await;
     restore(&format!("audiences = '{audiences}'"));
@@ -110,15 +112,15 @@ async fn rows_that_are_exchanged_do_not_open() {
 async fn without_the_right_key_nothing_is_stored_or_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    let (store, credentials) = open(&path, SealKeys::new(key("0a"), []));
+    let (_store, credentials) = open(&path, SealKeys::new(key("0a"), []));
     let it = credential("a", "n", None);
     credentials.put(it.clone(), material("v")).await.unwrap();
 
-    let other = store.credentials(SealKeys::new(key("0b"), []));
+    let other = open(&path, SealKeys::new(key("0b"), [])).1;
     let error = other.get(&it.owner, &it.name).await.unwrap_err();
     assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
     assert!(error.to_string().contains("old_seal_key"), "{error}");
-    let none = store.credentials(SealKeys::none());
+    let none = open(&path, SealKeys::none()).1;
     for error in [
         none.get(&it.owner, &it.name).await.unwrap_err(),
         none.put(credential("b", "m", None), material("w")).await.unwrap_err(),
@@ -139,17 +141,17 @@ async fn a_new_key_takes_over_while_the_old_one_still_opens() {
     for (id, named) in [("a", "x"), ("b", "y")] {
         credentials.put(credential(id, named, None), material(named)).await.unwrap();
     }
-    let both = store.credentials(SealKeys::new(key("0b"), [key("0a")]));
+    let (resealing, both) = open(&path, SealKeys::new(key("0b"), [key("0a")]));
     let owner = credential("a", "x", None).owner;
-    assert_eq!(value(&both, &owner, "x").await, "x", "before it is resealed");
-    assert_eq!(both.reseal().await.unwrap(), 2);
-    assert_eq!(both.reseal().await.unwrap(), 0);
-    let new = store.credentials(SealKeys::new(key("0b"), []));
-    assert_eq!(value(&new, &owner, "x").await, "x");
-    assert_eq!(value(&new, &owner, "y").await, "y");
+    assert_eq!(value(&*both, &owner, "x").await, "x", "before it is resealed");
+    assert_eq!(resealing.reseal().await.unwrap(), 2);
+    assert_eq!(resealing.reseal().await.unwrap(), 0);
+    let new = open(&path, SealKeys::new(key("0b"), [])).1;
+    assert_eq!(value(&*new, &owner, "x").await, "x");
+    assert_eq!(value(&*new, &owner, "y").await, "y");
     assert_eq!(new.list().await.unwrap()[0].revision, 1, "the values are the same");
     let old = credentials.get(&owner, &name("x")).await.unwrap_err();
     assert!(matches!(old, CredentialStoreError::OtherKey(_)), "{old}");
-    let error = credentials.reseal().await.unwrap_err();
+    let error = store.reseal().await.unwrap_err();
     assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
 }

@@ -5,7 +5,7 @@ use std::{collections::HashSet, os::unix::fs::symlink, path::Path};
 
 use toolcrib_core::{
     event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, SessionOutcome},
-    store::KeyStore,
+    store::{KeyStore, Storage},
 };
 use toolcrib_store::{
     Durability, Options, SqliteStore,
@@ -18,7 +18,8 @@ use toolcrib_store::{
 };
 
 fn open(path: &Path) -> SqliteStore {
-    SqliteStore::open(path, Options { durability: Durability::Relaxed }).unwrap()
+    SqliteStore::open(path, Options { durability: Durability::Relaxed, ..Options::default() })
+        .unwrap()
 }
 
 async fn all(store: &SqliteStore) -> Vec<LoggedEvent> {
@@ -77,11 +78,11 @@ async fn a_key_made_elsewhere_changes_the_epoch_here() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let (server, command_line) = (open(&path), open(&path));
-    let before = server.epoch().await.unwrap();
+    let before = server.changes(None).await.unwrap().keys;
     command_line.insert(key("k", 1, 0)).await.unwrap();
-    let inserted = server.epoch().await.unwrap();
+    let inserted = server.changes(None).await.unwrap().keys;
     command_line.revoke(&"k".parse().unwrap(), moment(1)).await.unwrap();
-    let revoked = server.epoch().await.unwrap();
+    let revoked = server.changes(None).await.unwrap().keys;
     assert!(before != inserted && inserted != revoked && before != revoked);
     assert_eq!(server.list().await.unwrap()[0].revoked_at, Some(moment(1)));
 }

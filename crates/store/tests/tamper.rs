@@ -6,6 +6,7 @@ use toolcrib_core::{
     credential::Secret,
     event::EventLog,
     record::{Checkpoint, RecordStore as _},
+    store::Storage,
 };
 use toolcrib_store::{
     Durability, Options, SigningKey, SqliteStore,
@@ -49,7 +50,11 @@ impl Rig {
     }
 
     fn open(&self) -> SqliteStore {
-        SqliteStore::open(self.path(), Options { durability: Durability::Relaxed }).unwrap()
+        SqliteStore::open(
+            self.path(),
+            Options { durability: Durability::Relaxed, ..Options::default() },
+        )
+        .unwrap()
     }
 
     fn tamper(&self, sql: &str) {

@@ -111,7 +111,7 @@ async fn an_essential_task_that_ends_is_fatal() {
 #[test]
 fn failures_are_found_by_instance() {
     let tasks = Tasks::new();
-    let place = Place::enter(&tasks.board, TaskName::of("source", "a"));
+    let place = BoardEntry::enter(&tasks.board, TaskName::of("source", "a"));
     place.failed("panicked");
     assert_eq!((tasks.failures_of("a"), tasks.failures_of("b")), (1, 0));
 }

@@ -46,16 +46,16 @@ use toolcrib_core::{
     id::{KeyId, PrincipalId, SourceId, TenantId},
     principal::AuthMethod,
     scope::Grant,
-    store::KeyStore as _,
+    store::{KeyStore as _, Storage as _},
 };
 use toolcrib_gateway::{
-    Gateway, GatewayBuilder, Stores,
+    Gateway, GatewayBuilder,
     authn::{self, KeyRequest},
     clock::SystemClock,
     config::{self, Config, SecretReader},
 };
 use toolcrib_sources::Factory;
-use toolcrib_store::{Durability, Options, SealKeys, SqliteStore};
+use toolcrib_store::{Durability, Options, SqliteStore};
 
 pub use self::{
     actor::{Actor, Reply},
@@ -195,21 +195,12 @@ impl TestGatewayBuilder {
         let toml = self.toml + &of_sources;
         let mut config = config::parse("test.toml", &toml, directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
-        config.test_seams = self.test_routes;
-        let options = Options { durability: Durability::Relaxed };
+        config.test_routes = self.test_routes;
+        let options = Options { durability: Durability::Relaxed, ..Options::default() };
         let store = SqliteStore::open(directory.path().join("test.db"), options).unwrap();
-        let stores = Stores {
-            log: Arc::new(store.clone()),
-            keys: Arc::new(store.clone()),
-            catalogs: Arc::new(store.clone()),
-            runs: Some(Arc::new(store.runs(SealKeys::none()))),
-            pins: Some(Arc::new(store.clone())),
-            approvals: Some(Arc::new(store.approvals(SealKeys::none()))),
-            idempotency: Some(Arc::new(store.idempotency(SealKeys::none()))),
-            quotas: Some(Arc::new(store.clone())),
-        };
+        let storage = Arc::new(store.clone());
         let sources = Sources::new(self.sources);
-        let mut builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));
+        let mut builder = GatewayBuilder::new(config.clone(), storage, Arc::new(sources.clone()));
         if let Some(clock) = &self.clock {
             builder = builder.clock(Arc::clone(clock) as Arc<dyn Clock>);
         }

@@ -6,17 +6,17 @@ use std::{error::Error, io::Write as _, sync::Arc};
 use axum::{Router, routing::get};
 use serde_json::json;
 use toolcrib::{
-    Annotations, ExplorerConfig, Gateway, Identity, NativeTools, RouterExt as _, Stores, Tool,
-    ToolAnswer, ToolCall, ToolDefinition,
+    Annotations, ExplorerConfig, Gateway, Identity, NativeTools, RouterExt as _, Tool, ToolAnswer,
+    ToolCall, ToolDefinition,
     core::{
         descriptor::SafetyTier,
         id::{PrincipalId, TenantId},
         scope::Grant,
-        store::KeyStore as _,
+        store::Storage,
     },
     gateway::authn::{KeyRequest, new_key},
 };
-use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog};
+use toolcrib_store::MemoryStorage;
 
 // --- the tools ---
 
@@ -67,20 +67,19 @@ fn explorer() -> Router {
 
 // --- a whole gateway: every protocol, one gate, one record ---
 
-async fn gateway(stores: Stores) -> Result<Gateway, Box<dyn Error>> {
+async fn gateway(storage: Arc<dyn Storage>) -> Result<Gateway, Box<dyn Error>> {
     let tools = NativeTools::new("yard", tools, run)?
         .scopes(["yard:use"])?
         .tier(SafetyTier::Read)
         .tenants(["acme"])?;
-    Ok(Gateway::builder(stores).tools(tools).start().await?)
+    Ok(Gateway::builder(storage).tools(tools).start().await?)
 }
 
 /// Everything, and a key that may use it.
 pub(crate) async fn program() -> Result<(Router, Gateway, String), Box<dyn Error>> {
-    let keys = MemoryKeys::default();
-    let stores = Stores::new(MemoryLog::default(), keys.clone(), MemoryCatalogs::default());
-    // To keep the record and the keys: `Stores::of(SqliteStore::open("yard.db", Options::default())?)`.
-    let gateway = gateway(stores).await?;
+    // To keep everything: `toolcrib_store::open("sqlite:yard.db", Options::default())?`.
+    let storage = Arc::new(MemoryStorage::default());
+    let gateway = gateway(Arc::clone(&storage) as Arc<dyn Storage>).await?;
 
     let request = KeyRequest {
         name: "first".to_owned(),
@@ -91,7 +90,7 @@ pub(crate) async fn program() -> Result<(Router, Gateway, String), Box<dyn Error
         expires_at: None,
     };
     let key = new_key(request, gateway.clock().now())?;
-    keys.insert(key.record).await?;
+    storage.keys().insert(key.record).await?;
     gateway.authenticator().refresh().await;
 
     let router = Router::new()

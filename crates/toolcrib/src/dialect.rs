@@ -3,13 +3,17 @@
 
 use serde_json::Value;
 use toolcrib_gateway::{Gateway, config::Config};
+use utoipa::openapi::{Content, Ref, Response, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{middleware::Mount, state::AppState};
 
 pub(crate) struct Dialect {
-    /// The tags of its routes in the description, each with its meaning.
+    /// The tags of its routes in the description, each with its meaning. Routes without a tag get
+    /// the first one.
     pub(crate) tags: &'static [(&'static str, &'static str)],
+    /// The schema of its errors.
+    pub(crate) error: &'static str,
     /// Returns its paths. Each has the surface it counts for, its access rule and its format of
     /// refusals.
     pub(crate) mounts: fn(&Config) -> Vec<Mount>,
@@ -26,4 +30,10 @@ pub(crate) struct Setup<'a> {
     pub(crate) gateway: Option<&'a Gateway>,
     /// The configuration, with the section of the dialect.
     pub(crate) config: &'a Config,
+}
+
+/// Returns the description of a JSON response with the schema of this name.
+pub(crate) fn described_response(description: &str, schema: &str) -> Response {
+    let content = Content::new(Some(Ref::from_schema_name(schema)));
+    ResponseBuilder::new().description(description).content("application/json", content).build()
 }

@@ -16,8 +16,10 @@ use toolcrib_gateway::{
 };
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema, Type},
+    openapi::{RefOr, Schema},
 };
+
+use crate::parameters;
 
 /// Marks the replayed response of an earlier call.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -53,8 +55,7 @@ pub(crate) struct IdempotencyKeyText;
 
 impl PartialSchema for IdempotencyKeyText {
     fn schema() -> RefOr<Schema> {
-        let pattern = r#"^([!#-~][!-~]{0,255}|"[!-~]{1,256}"|")$"#;
-        ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+        parameters::pattern(r#"^([!#-~][!-~]{0,255}|"[!-~]{1,256}"|")$"#)
     }
 }
 

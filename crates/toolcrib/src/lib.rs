@@ -8,6 +8,7 @@
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
+mod body;
 mod call_error;
 mod dialect;
 mod explorer;
@@ -27,10 +28,16 @@ mod router;
 mod serve;
 mod state;
 
-/// All dialects. A new one needs a folder, its `mod`, an entry here, and its section of the
-/// configuration.
-const DIALECTS: &[dialect::Dialect] =
-    &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
+/// All dialects, in the order in which a path is matched against their mounts. A new dialect needs
+/// a folder, its `mod`, an entry here, and its section of the configuration.
+const DIALECTS: &[dialect::Dialect] = &[
+    ops::DIALECT,
+    openwop::DIALECT,
+    otc::DIALECT,
+    explorer::DIALECT,
+    mcp::DIALECT,
+    resource::DIALECT,
+];
 
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};
@@ -48,7 +55,7 @@ pub const HAS_TEST_ROUTES: bool = cfg!(feature = "test-routes");
 pub use serve::{bind, serve};
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{
-    self as gateway, Gateway, GatewayBuilder, Stores,
+    self as gateway, Gateway, GatewayBuilder,
     config::ExplorerPolicy,
     provider::{
         Annotations, Authenticator, HandlerError, Identity, NativeTools, Offer, RequestHead, Tool,

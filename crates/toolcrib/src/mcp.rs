@@ -7,7 +7,7 @@
 //!
 //! * `protocol` parses one JSON-RPC message, `era` determines its revision.
 //! * `method` answers it; `pages` is `tools/list`, `call` is a running `tools/call`, `listen` an
-//!   open subscription.
+//!   open subscription; `outgoing` is a message of the latter two.
 //! * `session` is the state that a handshake creates; `changes` detects changes of a caller's list.
 //! * `meta` has the three tools that a toolset can list in place of its own.
 //! * `http` and `stdio` are the transports; they share everything above.
@@ -21,6 +21,7 @@ mod answer;
 mod call;
 mod changes;
 mod consent;
+mod cursor;
 mod description;
 mod era;
 mod error;
@@ -30,6 +31,7 @@ mod http;
 mod listen;
 mod meta;
 mod method;
+mod outgoing;
 mod pages;
 mod param_headers;
 mod progress;
@@ -43,6 +45,7 @@ use crate::dialect::Dialect;
 
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[("MCP", "Model Context Protocol over streamable HTTP")],
+    error: "",
     mounts: http::mounts,
     routes: http::routes,
     description: description::document,

@@ -13,6 +13,7 @@ pub(crate) mod authenticate;
 mod body;
 mod challenge;
 mod cors;
+mod host;
 pub(crate) mod memory;
 mod mount;
 pub(crate) mod origin;
@@ -22,7 +23,6 @@ mod request_id;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
-use async_trait::async_trait;
 use axum::{
     Router,
     extract::{Request, State},
@@ -30,14 +30,9 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http::{HeaderValue, StatusCode, header};
 use http_body::Body as _;
-use toolcrib_gateway::{
-    authn::AuthError,
-    config::{MountAuth, ServerConfig},
-    metrics::Surface,
-    miss,
-};
+use toolcrib_gateway::{authn::AuthError, miss};
 use tower::Layer as _;
 
 use crate::{respond, serve::connection};
@@ -46,68 +41,35 @@ pub(crate) use self::{
     authenticate::{Caller, require},
     body::{BodyLimit, Payload},
     challenge::{Challenge, WELL_KNOWN},
-    memory::{Hold, Memory},
+    host::HttpHost,
+    memory::{Memory, MemoryShare},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
     path::Segment,
     refusal::Refusal,
 };
 
-/// The server behind a guard.
-#[async_trait]
-pub(crate) trait HttpHost: Send + Sync + 'static {
-    /// Returns the settings of the listener.
-    fn server(&self) -> &ServerConfig;
-
-    /// Returns the challenge for a refused caller.
-    fn challenge(&self) -> &Challenge;
-
-    /// Checks that a request with `uri` and `headers` is addressed to this server and was not sent
-    /// by a foreign page.
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal>;
-
-    /// Authenticates the sender of `headers` to a mount that requires `auth`.
-    async fn caller(
-        &self,
-        headers: &HeaderMap,
-        auth: MountAuth,
-        credentials: Credentials,
-    ) -> Result<Caller, AuthError>;
-
-    /// Records a refusal for missing or invalid credentials on `route`.
-    fn record_unauthenticated(&self, route: &str);
-
-    /// Returns the memory budget for request bodies.
-    fn memory(&self) -> &Memory;
-
-    /// Counts a request that was refused because the memory budget was exhausted.
-    fn crowded(&self);
-
-    /// Counts a response.
-    fn answered(&self, surface: Surface, status: StatusCode);
-}
-
 /// The host and its mounts, in the order in which a path is matched against them.
 #[derive(Clone)]
 struct Guard {
-    host: Arc<dyn HttpHost>,
+    host: HttpHost,
     mounts: Arc<[Mount]>,
     /// The mount of all other paths.
     elsewhere: Arc<Mount>,
 }
 
 /// Puts `routes` behind the guard. `elsewhere` is the mount of paths outside `mounts`.
-pub(crate) fn guarded<H: HttpHost + Clone>(
-    routes: Router<H>,
+pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(
+    routes: Router<S>,
     mounts: Vec<Mount>,
     elsewhere: Mount,
-    host: H,
+    state: S,
+    host: HttpHost,
 ) -> Router {
     let routes = routes
         .method_not_allowed_fallback(|| async { Refusal::Method })
         .fallback(|| async { Refusal::NoRoute })
-        .with_state::<()>(host.clone());
-    let guard =
-        Guard { host: Arc::new(host), mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
+        .with_state::<()>(state);
+    let guard = Guard { host, mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
     // A service around the whole router: a layer of the router itself would run after routing, and
     // axum would add `Allow` to refusals of callers that may not learn the methods of a route.
     Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
@@ -118,13 +80,13 @@ async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Respo
 }
 
 async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
-    let server = guard.host.server();
+    let server = &*guard.host.server;
     if let Some(response) = cors::preflight(server, &request) {
         return response;
     }
     let foreign = cors::listed(server, request.headers());
     let id = request_id::of(request.headers());
-    let hold = (!request.body().is_end_stream()).then(|| guard.host.memory().hold());
+    let hold = (!request.body().is_end_stream()).then(|| guard.host.memory.hold());
     if let Some(hold) = &hold {
         request.extensions_mut().insert(hold.clone());
     }
@@ -197,9 +159,7 @@ impl Guard {
             if refusal == Refusal::Crowded {
                 self.host.crowded();
             }
-            if let Some(wait) = refusal.retry_after() {
-                response = respond::with_retry_after(response, wait);
-            }
+            response = respond::with_retry_after(response, refusal.retry_after());
             let headers = response.headers_mut();
             match (&refusal, allow) {
                 (Refusal::Method, Some(allow)) => {
@@ -208,7 +168,7 @@ impl Guard {
                 (Refusal::Unauthenticated(error), _)
                     if response.status() == StatusCode::UNAUTHORIZED =>
                 {
-                    let challenge = self.host.challenge().credentials(*error);
+                    let challenge = self.host.challenge.credentials(*error);
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 }
                 _ => {}

@@ -1,23 +1,19 @@
 //! The OpenAPI description of the whole HTTP interface, collected from the handlers.
 
 use serde_json::{Value, json};
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::{OpenApi, path::Operation};
 
-use crate::DIALECTS;
-
-/// The tag of routes that belong to no dialect.
-const OPERATIONS: (&str, &str) = ("Operations", "Probes, metrics and descriptions");
+use crate::{
+    DIALECTS,
+    dialect::{Dialect, described_response},
+};
 
 /// Completes the description that the routers collected.
 pub(crate) fn document(collected: &OpenApi) -> Value {
-    let mut document = match serde_json::to_value(collected) {
-        Ok(document) => document,
-        Err(error) => {
-            tracing::error!(%error, "the OpenAPI description could not be serialised");
-            json!({})
-        }
-    };
-    let tags = DIALECTS.iter().flat_map(|dialect| dialect.tags).chain([&OPERATIONS]);
+    let mut document = serde_json::to_value(collected)
+        .inspect_err(|error| tracing::error!(%error, "the OpenAPI description is incomplete"))
+        .unwrap_or_default();
+    let tags = DIALECTS.iter().flat_map(|dialect| dialect.tags);
     let tags: Vec<Value> =
         tags.map(|(name, about)| json!({ "name": name, "description": about })).collect();
     let more = json!({
@@ -29,8 +25,8 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
             "securitySchemes": { "key": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "An API key. Open Tool Calling accepts it in X-API-Key, OTC-API-Key \
-                    or OXP-API-Key too.",
+                "description": "An API key. Open Tool Calling also accepts it in the headers \
+                    X-API-Key, OTC-API-Key and OXP-API-Key.",
             } },
         },
     });
@@ -38,26 +34,45 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
     for dialect in DIALECTS {
         put(&mut document, (dialect.description)(), DEPTH);
     }
-    refuses_unknown_parameters(&mut document);
     document
 }
 
-/// Adds the refusal of unknown query parameters ([`crate::parameters`]) to every route under `/v1`.
-fn refuses_unknown_parameters(document: &mut Value) {
-    let refused = json!({
-        "description": "A query parameter that this route does not have",
-        "content": { "application/json": {
-            "schema": { "$ref": "#/components/schemas/ErrorEnvelope" },
-        } },
-    });
-    let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flatten();
-    let v1 = paths.filter(|(path, _)| path.starts_with("/v1/"));
-    let operations = v1.filter_map(|(_, item)| item.as_object_mut()).flatten();
-    for (_, operation) in operations {
-        if let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) {
-            responses.entry("400").or_insert_with(|| refused.clone());
+/// Adds what all routes of `dialect` share: the tag, and the responses of the middleware. A route
+/// that describes such a response itself keeps its description.
+pub(crate) fn complete(description: &mut OpenApi, dialect: &Dialect) {
+    for (path, item) in &mut description.paths.paths {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            if operation.tags.as_ref().is_none_or(Vec::is_empty) {
+                let first = dialect.tags.first().map(|(name, _)| (*name).to_owned());
+                operation.tags = Some(first.into_iter().collect());
+            }
+            for (status, description) in shared_errors(path, operation) {
+                let response = || described_response(description, dialect.error).into();
+                operation.responses.responses.entry(status.to_owned()).or_insert_with(response);
+            }
         }
     }
+}
+
+/// Returns the responses of the middleware and of unavailable stores, with their descriptions.
+fn shared_errors(path: &str, operation: &Operation) -> Vec<(&'static str, &'static str)> {
+    // Routes without a caller declare an empty security requirement.
+    let is_open = operation.security.is_some();
+    let has_body = operation.request_body.is_some();
+    let mut errors = Vec::new();
+    if path.starts_with("/v1/") {
+        // `crate::parameters` rejects unknown parameters.
+        errors.push(("400", "A query parameter is unknown, or a parameter or the body is invalid"));
+    }
+    if !is_open {
+        errors.push(("401", "The API key is missing or invalid"));
+        errors.push(("503", "The server cannot process the request at the moment; retry later"));
+    }
+    if has_body {
+        errors.push(("413", "The body is larger than `server.max_body`"));
+    }
+    errors
 }
 
 /// Number of levels whose objects are merged member by member; deeper values are replaced.
@@ -79,10 +94,10 @@ fn info() -> Value {
     json!({
         "title": "toolcrib",
         "version": env!("CARGO_PKG_VERSION"),
-        "description": "One catalog of every tool, one gate that every call passes, one record of \
-            what happened. `GET /v1/tools` answers a bare array, which is what the accepted \
-            implementations, SDKs and test suites of RFC 0078 use; its text shows an envelope, \
-            which is answered to `Accept: application/vnd.openwop.tools+json`.",
+        "description": "One catalog of all tools, one gate for all calls, and one record of all \
+            events. `GET /v1/tools` returns a bare array, like the reference implementations, SDKs \
+            and test suites of RFC 0078. The envelope in the text of that RFC is returned for \
+            `Accept: application/vnd.openwop.tools+json`.",
         "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
     })
 }

@@ -8,6 +8,7 @@ mod explain;
 mod keys;
 mod pins;
 mod record;
+mod request;
 mod runs;
 pub(crate) mod schemas;
 mod sources;
@@ -17,8 +18,8 @@ mod tools;
 mod values;
 mod workflows;
 
-use serde_json::{Value, json};
-use toolcrib_core::{compact::CompactToolDescriptor, descriptor};
+use axum::Router;
+use serde_json::json;
 use toolcrib_gateway::{
     config::{Config, MountAuth},
     metrics::Surface,
@@ -26,7 +27,6 @@ use toolcrib_gateway::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::error::{ErrorEnvelope, refuse, unknown_parameter};
-use self::schemas::without_dialect;
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Mount, Paths},
@@ -34,14 +34,17 @@ use crate::{
     state::AppState,
 };
 
+const SURFACE: Surface = Surface::new("openwop", "OpenWop");
+
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[
         ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
-        ("Approvals", "Requests for consent, and answers to them"),
+        ("Approvals", "Requests for approval, and votes on them"),
     ],
+    error: "ErrorEnvelope",
     mounts,
     routes,
-    description,
+    description: || json!({ "components": { "schemas": schemas::components() } }),
 };
 
 /// Returns its mounts. Every path under `/v1` requires a key, whether it exists or not; only the
@@ -50,30 +53,24 @@ fn mounts(_: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);
     vec![
-        Mount::new(Surface::OpenWop, Paths::exactly(open), Access::Open, refuse),
-        Mount::new(Surface::OpenWop, Paths::Under("/v1".to_owned()), keyed, refuse),
+        Mount::new(SURFACE, Paths::exactly(open), Access::Open, refuse),
+        Mount::new(SURFACE, Paths::Under("/v1".to_owned()), keyed, refuse),
     ]
 }
 
 /// Returns the test routes, if they are configured. They have no description.
-#[cfg(feature = "test-routes")]
-fn test_routes(config: &Config) -> axum::Router<AppState> {
-    match config.test_seams {
-        true => test_routes::routes(),
-        false => axum::Router::new(),
+fn test_routes(config: &Config) -> Router<AppState> {
+    #[cfg(feature = "test-routes")]
+    if config.test_routes {
+        return test_routes::routes();
     }
-}
-
-/// Returns no routes: this build has no test routes.
-#[cfg(not(feature = "test-routes"))]
-fn test_routes(config: &Config) -> axum::Router<AppState> {
-    if config.test_seams {
+    if config.test_routes {
         tracing::error!(
             "the test routes are configured, but this build has none; build it with the feature \
              `test-routes`"
         );
     }
-    axum::Router::new()
+    Router::new()
 }
 
 /// Returns the routes, with their description.
@@ -103,13 +100,4 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(approvals::by_id, approvals::answer));
     parameters::checked(described, unknown_parameter)
         .merge(OpenApiRouter::from(test_routes(setup.config)))
-}
-
-/// Returns the schemas derived in `core`, which does not depend on utoipa.
-fn description() -> Value {
-    json!({ "components": { "schemas": {
-        "ToolDescriptor": without_dialect(descriptor::json_schema()),
-        "CompactToolDescriptor": without_dialect(CompactToolDescriptor::json_schema()),
-        "RunEvent": without_dialect(schemas::run_event()),
-    } } })
 }

@@ -23,6 +23,7 @@ use toolcrib_gateway::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    dialect::Dialect,
     middleware::{
         Access, Caller, Credentials, Hosts, Mount, Paths, Refusal, Segment, authenticate::caller,
         require,
@@ -36,9 +37,19 @@ use crate::{
 /// For documents that change only with the program's version.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
+pub(crate) const SURFACE: Surface = Surface::new("ops", "Ops");
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    tags: &[("Operations", "Health, metrics, schemas and this description")],
+    error: "ErrorEnvelope",
+    mounts,
+    routes: |_| routes(),
+    description: || json!({}),
+};
+
 /// Returns its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
-pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
-    let open = |paths| Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse);
+fn mounts(config: &Config) -> Vec<Mount> {
+    let open = |paths| Mount::new(SURFACE, paths, Access::Open, openwop::refuse);
     let metrics = match config.server.public_metrics {
         true => Access::Open,
         false => Access::Keyed(MountAuth::Required),
@@ -52,11 +63,11 @@ pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
 
 /// Returns the mount of all other paths.
 pub(crate) fn elsewhere() -> Mount {
-    Mount::new(Surface::Ops, Paths::All, Access::Open, openwop::refuse)
+    Mount::new(SURFACE, Paths::All, Access::Open, openwop::refuse)
 }
 
 /// Returns the routes, with their description; `crate::router` adds the OpenAPI document itself.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
+fn routes() -> OpenApiRouter<AppState> {
     let written = openwop::schemas::all().into_iter();
     let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
     let v1 = OpenApiRouter::new().routes(routes!(openapi));
@@ -68,62 +79,58 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(metrics))
 }
 
-/// Whether the process answers.
+/// Returns 200 as long as the process is running.
 #[utoipa::path(
     get,
     path = "/livez",
-    tag = "Operations",
     security(()),
-    responses((status = 200, description = "It does", body = Object))
+    responses((status = 200, description = "The process is running", body = Object))
 )]
 async fn livez() -> Response {
     respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ok\"}"[..])
 }
 
-/// Whether callers can be served: keys can be checked, no background task has ended that the process
-/// cannot do without, and the record is the one that was signed. Sources that are down do not count,
-/// because they take only their own tools with them. A store that is low on disk space is a `warning`.
+/// Returns whether the server can serve callers: keys can be checked, all required background tasks
+/// are running, and the record matches its signatures. Unavailable sources do not count, because
+/// they affect only their own tools. Low disk space of the store is reported as `warning`.
 #[utoipa::path(
     get,
     path = "/readyz",
-    tag = "Operations",
     security(()),
     params(("verbose" = Option<String>, Query, description =
-        "Add the single checks; for a caller with the scope `metrics:read` also the background tasks")),
+        "Adds the individual checks, and the background tasks for a caller with the scope `metrics:read`")),
     responses(
-        (status = 200, description = "They can", body = Object),
-        (status = 503, description = "Not now", body = Object),
+        (status = 200, description = "Ready", body = Object),
+        (status = 503, description = "Not ready", body = Object),
     )
 )]
 async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> Response {
     let checks = state.gateway.health();
     let failed = checks.iter().find(|check| check.state == CheckState::Failed);
-    let mut body = match failed {
-        None => json!({ "status": "ready" }),
-        Some(check) => json!({ "status": "unavailable", "reason": check.reason }),
+    let (status, mut body) = match failed {
+        None => (StatusCode::OK, json!({ "status": "ready" })),
+        Some(check) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            json!({ "status": "unavailable", "reason": check.reason }),
+        ),
     };
-    if failed.is_none()
-        && state.gateway.audit().is_low_on_space()
-        && let Some(body) = body.as_object_mut()
-    {
-        body.insert("warning".to_owned(), json!("the store is low on disk space"));
+    let mut insert = |name: &str, value: Value| {
+        if let Some(body) = body.as_object_mut() {
+            body.insert(name.to_owned(), value);
+        }
+    };
+    if failed.is_none() && state.gateway.audit().is_low_on_space() {
+        insert("warning", json!("the store is low on disk space"));
     }
-    let asks = |pair: &str| pair == "verbose" || pair.starts_with("verbose=");
-    if uri.query().unwrap_or_default().split('&').any(asks)
-        && let Some(body) = body.as_object_mut()
-    {
+    if respond::query(uri.query(), "verbose").is_some() {
         let shown = checks.iter().map(|check| {
             json!({ "name": check.name, "state": check.state.as_str(), "reason": check.reason })
         });
-        body.insert("checks".to_owned(), shown.collect());
+        insert("checks", shown.collect());
         if may_see_tasks(&state, &headers).await {
-            body.insert("tasks".to_owned(), tasks(&state));
+            insert("tasks", tasks(&state));
         }
     }
-    let status = match failed {
-        None => StatusCode::OK,
-        Some(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
     respond::json(status, &body)
 }
 
@@ -158,14 +165,13 @@ fn tasks(state: &AppState) -> Value {
     shown.collect()
 }
 
-/// Counters and histograms as OpenMetrics text.
+/// Returns the metrics as OpenMetrics text.
 #[utoipa::path(
     get,
     path = "/metrics",
-    tag = "Operations",
     responses(
         (status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text"),
-        (status = 401, description = "No valid key, and `server.public_metrics` is off"),
+        (status = 401, description = "The API key is missing or invalid, and `server.public_metrics` is off"),
         (status = 403, description = "The scope `metrics:read` is missing"),
     )
 )]
@@ -178,26 +184,25 @@ async fn metrics(
         require(&state.gateway, &caller, RouteScope::MetricsRead, "/metrics")?;
     }
     let metrics = state.gateway.metrics();
-    metrics.request_bytes(state.memory.held());
+    metrics.request_bytes(state.host.memory.held());
     let mut response = respond::json_bytes(StatusCode::OK, metrics.encode());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)
 }
 
-/// A published JSON Schema: tool-descriptor, compact-tool-descriptor, tool-catalog, tool-hooks,
+/// Returns a published JSON Schema: tool-descriptor, compact-tool-descriptor, tool-catalog, tool-hooks,
 /// run-event, agent-tool-called, agent-tool-returned, tool-session-opened, tool-session-closed or
-/// error-envelope, each with `.schema.json` after it.
+/// error-envelope, each followed by `.schema.json`.
 #[utoipa::path(
     get,
     path = "/schemas/{file}",
-    tag = "Operations",
     security(()),
     params(("file" = String, Path, description = "`NAME.schema.json`")),
     responses(
         (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
         (status = 304, description = "Not modified"),
-        (status = 404, description = "There is no such schema", body = ErrorEnvelope),
+        (status = 404, description = "No such schema", body = ErrorEnvelope),
     )
 )]
 async fn schema(
@@ -216,11 +221,10 @@ async fn schema(
 #[derive(Clone)]
 struct Schemas(Arc<[(&'static str, Body)]>);
 
-/// This interface, as OpenAPI 3.1.
+/// Returns this interface as OpenAPI 3.1.
 #[utoipa::path(
     get,
     path = "/v1/openapi.json",
-    tag = "Operations",
     security(()),
     responses(
         (status = 200, description = "This document", body = Object),

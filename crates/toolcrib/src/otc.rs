@@ -18,10 +18,18 @@ mod result;
 mod schema;
 
 use axum::response::Response;
-use serde_json::json;
-use toolcrib_gateway::{authn::AcceptedCredentials, config::Config, metrics::Surface};
+use serde_json::{Value, json};
+use toolcrib_gateway::{authn::AcceptedCredentials, config::Config};
+use utoipa::{
+    PartialSchema as _,
+    openapi::{RefOr, Schema},
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use self::{
+    definition::{Definition, Flat, Nested},
+    dialect::{OTC, OXP},
+};
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
@@ -31,11 +39,12 @@ use crate::{
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[
         ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
-        ("OXP", "The Open eXecution Protocol, which Open Tool Calling became"),
+        ("OXP", "The Open eXecution Protocol, the successor of Open Tool Calling"),
     ],
+    error: "ServerError",
     mounts,
     routes,
-    description: || json!({}),
+    description,
 };
 
 /// Headers that this family of protocols uses for a key.
@@ -45,10 +54,10 @@ const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 fn mounts(config: &Config) -> Vec<Mount> {
     let otc = |path: &str| {
         let access = Access::Keyed(config.otc.auth);
-        keyed(Mount::new(Surface::Otc, Paths::exactly([path]), access, refuse))
+        keyed(Mount::new(OTC, Paths::exactly([path]), access, refuse))
     };
     let mut mounts = vec![
-        Mount::new(Surface::Otc, Paths::exactly(["/health"]), Access::Open, refuse),
+        Mount::new(OTC, Paths::exactly(["/health"]), Access::Open, refuse),
         otc("/tools"),
         otc("/tools/call"),
     ];
@@ -56,8 +65,8 @@ fn mounts(config: &Config) -> Vec<Mount> {
         let health = Paths::exactly(["/oxp/health"]);
         let access = Access::Keyed(config.oxp.auth);
         let all = Paths::Under("/oxp".to_owned());
-        mounts.push(Mount::new(Surface::Oxp, health, Access::Open, oxp::refuse));
-        mounts.push(keyed(Mount::new(Surface::Oxp, all, access, oxp::refuse)));
+        mounts.push(Mount::new(OXP, health, Access::Open, oxp::refuse));
+        mounts.push(keyed(Mount::new(OXP, all, access, oxp::refuse)));
     }
     mounts
 }
@@ -69,9 +78,31 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(list::list))
         .routes(routes!(call::call));
     match setup.config.oxp.enabled {
-        true => routes.merge(oxp::routes()),
+        true => oxp::add(routes),
         false => routes,
     }
+}
+
+/// Returns the schemas of the lists, which consist of bytes of the catalog.
+fn description() -> Value {
+    let list = |name: &str, tool: RefOr<Schema>| {
+        json!({
+            "type": "object",
+            "required": ["$schema", name],
+            "properties": {
+                "$schema": {
+                    "type": "string",
+                    "description": "The version of the response, in the family of names that the \
+                        caller used.",
+                },
+                name: { "type": "array", "items": tool },
+            },
+        })
+    };
+    json!({ "components": { "schemas": {
+        "ToolList": list("tools", Definition::<Nested>::schema()),
+        "OxpToolList": list("items", Definition::<Flat>::schema()),
+    } } })
 }
 
 /// Makes `mount` accept keys in the headers of this family.

@@ -10,17 +10,16 @@ use axum::{
     response::Response,
 };
 use http::Method;
-use serde_json::Value;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema, Type},
+    openapi::{ObjectBuilder, OpenApi, RefOr, Schema, Type, path::ParameterIn},
 };
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::respond;
 
 /// The known query parameters by method and path.
-type Known = HashMap<(Method, String), Vec<String>>;
+type KnownParameters = HashMap<(Method, String), Vec<String>>;
 
 /// Formats the rejection; the argument is the list of the route's known parameters.
 type Refuse = fn(&[String]) -> Response;
@@ -30,27 +29,22 @@ pub(crate) fn checked<S>(routes: OpenApiRouter<S>, refuse: Refuse) -> OpenApiRou
 where
     S: Clone + Send + Sync + 'static,
 {
-    let known = Arc::new(known(&routes));
+    let known = Arc::new(known(routes.get_openapi()));
     routes.route_layer(from_fn_with_state((known, refuse), check))
 }
 
-fn known<S>(routes: &OpenApiRouter<S>) -> Known
-where
-    S: Clone + Send + Sync + 'static,
-{
-    let description = serde_json::to_value(routes.get_openapi()).unwrap_or_default();
-    let paths = description.get("paths").and_then(Value::as_object).into_iter().flatten();
-    let mut known = Known::new();
-    for (path, methods) in paths.filter(|(path, _)| path.starts_with("/v1/")) {
-        for (method, operation) in methods.as_object().into_iter().flatten() {
-            let Ok(method) = Method::from_bytes(method.to_uppercase().as_bytes()) else { continue };
-            let parameters = operation.get("parameters").and_then(Value::as_array);
-            let text = |of: &Value, name: &str| Some(of.get(name)?.as_str()?.to_owned());
-            let names = parameters
-                .into_iter()
-                .flatten()
-                .filter(|it| text(it, "in").as_deref() == Some("query"))
-                .filter_map(|it| text(it, "name"));
+fn known(description: &OpenApi) -> KnownParameters {
+    let mut known = KnownParameters::new();
+    for (path, item) in description.paths.paths.iter().filter(|(path, _)| path.starts_with("/v1/"))
+    {
+        let operations =
+            [(Method::GET, &item.get), (Method::POST, &item.post), (Method::DELETE, &item.delete)];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            let names = operation.parameters.iter().flatten().filter_map(|it| match it {
+                RefOr::T(it) if it.parameter_in == ParameterIn::Query => Some(it.name.clone()),
+                _ => None,
+            });
             known.insert((method, path.clone()), names.collect());
         }
     }
@@ -58,7 +52,7 @@ where
 }
 
 async fn check(
-    State((known, refuse)): State<(Arc<Known>, Refuse)>,
+    State((known, refuse)): State<(Arc<KnownParameters>, Refuse)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -69,7 +63,7 @@ async fn check(
 }
 
 /// Returns the known parameters of the route if `request` has an unknown one.
-fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
+fn unknown<'a>(known: &'a KnownParameters, request: &Request) -> Option<&'a [String]> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
     let method = match *request.method() {
@@ -77,11 +71,12 @@ fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
         ref method => method.clone(),
     };
     let names = known.get(&(method, path))?;
-    let is_known = |sent: &String| names.contains(sent);
-    match respond::query_names(query).all(|sent| is_known(&sent)) {
-        true => None,
-        false => Some(names),
-    }
+    (!respond::query_names(query).all(|sent| names.contains(&sent))).then_some(names)
+}
+
+/// Returns the schema of a text that matches `pattern`.
+pub(crate) fn pattern(pattern: &str) -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 
 /// The schema of a toolset's name; a toolset that is not configured is rejected as well.
@@ -89,8 +84,7 @@ pub(crate) struct ToolsetName;
 
 impl PartialSchema for ToolsetName {
     fn schema() -> RefOr<Schema> {
-        let pattern = "^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$";
-        ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+        pattern("^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$")
     }
 }
 

@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use axum::{Extension, Router, response::Response, routing::get};
 use http::{HeaderMap, Uri};
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{
-    config::{Config, ResourceConfig},
-    metrics::Surface,
-};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use toolcrib_gateway::config::{Config, ResourceConfig};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
+    dialect::Dialect,
     middleware::{Access, Mount, Paths, Refusal, WELL_KNOWN},
     openwop,
+    ops::SURFACE,
     respond::{self, Caching},
     state::AppState,
 };
@@ -30,23 +29,54 @@ const MCP: &str = "/mcp";
 #[derive(Clone)]
 struct Document(Option<Arc<Body>>);
 
-/// Returns its mount, which is open.
-pub(crate) fn mounts() -> Vec<Mount> {
-    let paths = Paths::Under(WELL_KNOWN.to_owned());
-    vec![Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse)]
+pub(crate) const DIALECT: Dialect = Dialect {
+    tags: &[],
+    error: "ErrorEnvelope",
+    mounts: |_| {
+        let paths = Paths::Under(WELL_KNOWN.to_owned());
+        vec![Mount::new(SURFACE, paths, Access::Open, openwop::refuse)]
+    },
+    routes: |setup| routes(setup.config),
+    description,
+};
+
+fn routes(config: &Config) -> OpenApiRouter<AppState> {
+    let resource = config.resource.as_ref();
+    let paths = [Some(String::new()), Some(MCP.to_owned()), resource.and_then(own_path)];
+    let routes = paths.into_iter().flatten().fold(Router::new(), |routes, path| {
+        routes.route(&format!("{WELL_KNOWN}{path}"), get(metadata))
+    });
+    routes.layer(Extension(Document(resource.map(document)))).into()
 }
 
-/// Returns the routes, with their description.
-pub(crate) fn routes(config: &Config) -> OpenApiRouter<AppState> {
-    let resource = config.resource.as_ref();
-    let routes = OpenApiRouter::new().routes(routes!(root)).routes(routes!(mcp));
-    let routes = match resource.and_then(own_path) {
-        Some(path) => {
-            routes.merge(Router::new().route(&format!("{WELL_KNOWN}{path}"), get(root)).into())
-        }
-        None => routes,
+/// Returns the description of the two fixed paths, which differ in their operation id.
+fn description() -> Value {
+    let item = |operation: &str, summary: &str| {
+        json!({ "get": {
+            "tags": ["Operations"],
+            "operationId": operation,
+            "summary": summary,
+            "security": [{}],
+            "responses": {
+                "200": {
+                    "description": "The metadata of RFC 9728",
+                    "content": { "application/json": { "schema": { "type": "object" } } },
+                },
+                "304": { "description": "Not modified" },
+                "404": { "description": "`[auth.resource]` is not configured" },
+            },
+        } })
     };
-    routes.layer(Extension(Document(resource.map(document))))
+    json!({ "paths": {
+        WELL_KNOWN: item(
+            "protectedResource",
+            "Returns the metadata of this server as an OAuth 2.0 protected resource.",
+        ),
+        format!("{WELL_KNOWN}{MCP}"): item(
+            "protectedResourceMcp",
+            "Returns the same metadata, at the path that MCP clients request first.",
+        ),
+    } })
 }
 
 /// Returns the path of `resource` if it differs from the two fixed ones.
@@ -73,47 +103,10 @@ fn document(resource: &ResourceConfig) -> Arc<Body> {
     Arc::new(Body::new(document.to_string()))
 }
 
-fn answer(document: Document, headers: &HeaderMap) -> Result<Response, Refusal> {
-    let document = document.0.ok_or(Refusal::NoRoute)?;
-    Ok(respond::tagged(headers, &document, "application/json", CACHING))
-}
-
-/// Who gives out tokens for this server.
-#[utoipa::path(
-    get,
-    path = "/.well-known/oauth-protected-resource",
-    operation_id = "protectedResource",
-    tag = "Operations",
-    security(()),
-    responses(
-        (status = 200, description = "The metadata of RFC 9728", body = Object),
-        (status = 304, description = "Not modified"),
-        (status = 404, description = "There is no `[auth.resource]`"),
-    )
-)]
-async fn root(
-    Extension(document): Extension<Document>,
+async fn metadata(
+    Extension(Document(document)): Extension<Document>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    answer(document, &headers)
-}
-
-/// The same, where clients of `/mcp` look first.
-#[utoipa::path(
-    get,
-    path = "/.well-known/oauth-protected-resource/mcp",
-    operation_id = "protectedResourceMcp",
-    tag = "Operations",
-    security(()),
-    responses(
-        (status = 200, description = "The metadata of RFC 9728", body = Object),
-        (status = 304, description = "Not modified"),
-        (status = 404, description = "There is no `[auth.resource]`"),
-    )
-)]
-async fn mcp(
-    Extension(document): Extension<Document>,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    answer(document, &headers)
+    let document = document.ok_or(Refusal::NoRoute)?;
+    Ok(respond::tagged(&headers, &document, "application/json", CACHING))
 }

@@ -2,22 +2,28 @@
 
 mod encoding;
 
+use std::time::Duration;
+
 use axum::{body::Body as HttpBody, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde::Serialize;
-use toolcrib_core::{call::CallError, catalog::Body, id::RunId};
+use toolcrib_core::{
+    call::CallError,
+    catalog::{Body, Entry},
+    id::RunId,
+};
 use toolcrib_gateway::{CallReport, CatalogScope};
 
 /// The header in which every calling surface returns the id of the call's run.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
 
 /// Returns a response with `body` as JSON.
-pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+pub(crate) fn json(status: StatusCode, body: &(impl Serialize + ?Sized)) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => json_bytes(status, bytes),
         Err(error) => {
-            tracing::error!(%error, "an answer could not be serialised");
+            tracing::error!(%error, "a response could not be serialised");
             json_bytes(StatusCode::INTERNAL_SERVER_ERROR, &b"{\"error\":\"internal error\"}"[..])
         }
     }
@@ -30,6 +36,13 @@ pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Respons
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// Appends `json`, a form of `entry`, to a list.
+pub(crate) fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
+    if let Err(error) = serde_json::to_writer(out, json) {
+        tracing::error!(tool = %entry.id, %error, "a tool could not be serialised");
+    }
 }
 
 /// Returns a response with capacity for all headers that are added later, so that the map of
@@ -55,6 +68,17 @@ pub(crate) struct Caching {
 /// each time.
 pub(crate) const PRIVATE: Caching =
     Caching { control: "private, no-cache", vary: "Authorization, Accept, Accept-Encoding" };
+
+/// Returns the media types that the client accepts with a weight above 0, in lower case.
+pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let values = headers.get_all(header::ACCEPT).iter();
+    values.flat_map(|value| value.to_str().unwrap_or_default().split(',')).filter_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next()?.to_ascii_lowercase();
+        let refused = |part: &str| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
+        (!parts.any(refused)).then_some(kind)
+    })
+}
 
 /// Returns `body` in the encoding that suits the request, or 304 when the client's copy is current.
 pub(crate) fn tagged(
@@ -105,7 +129,7 @@ fn has_already(request: &HeaderMap, etag: &str) -> bool {
 
 /// Returns the run of `called` if its caller may learn it. A call of an unknown tool leaves no run,
 /// so the id of a run would reveal that a hidden tool exists (I-9).
-pub(crate) fn run_to_tell(called: &CallReport) -> Option<RunId> {
+pub(crate) fn visible_run(called: &CallReport) -> Option<RunId> {
     let unknown = matches!(called.result, Err(CallError::NoSuchTool));
     (!unknown).then(|| called.run_id.clone())
 }
@@ -118,10 +142,10 @@ pub(crate) fn with_run(mut response: Response, run: Option<&RunId>) -> Response 
     response
 }
 
-/// Adds `Retry-After` with `wait`, rounded up to whole seconds and at least one.
-pub(crate) fn with_retry_after(mut response: Response, wait: std::time::Duration) -> Response {
-    let seconds = wait.as_millis().div_ceil(1000).max(1);
-    if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
+/// Adds `Retry-After` with `wait`, if there is one, rounded up to whole seconds and at least one.
+pub(crate) fn with_retry_after(mut response: Response, wait: Option<Duration>) -> Response {
+    let seconds = wait.map(|wait| wait.as_millis().div_ceil(1000).max(1).to_string());
+    if let Some(value) = seconds.and_then(|seconds| HeaderValue::try_from(seconds).ok()) {
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
     response
@@ -154,7 +178,7 @@ pub(crate) fn within(uri: &Uri) -> CatalogScope {
 }
 
 /// The message for a `toolset` parameter with an unknown name.
-pub(crate) const NO_TOOLSET: &str = "the parameter `toolset` names no toolset";
+pub(crate) const NO_TOOLSET: &str = "the parameter `toolset` does not name a toolset";
 
 #[cfg(test)]
 mod tests {

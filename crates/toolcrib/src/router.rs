@@ -9,19 +9,24 @@ use toolcrib_gateway::{Gateway, config::Config};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    DIALECTS, dialect::Setup, middleware, openapi::document, ops, resource, state::AppState,
+    DIALECTS,
+    dialect::Setup,
+    middleware,
+    openapi::{complete, document},
+    ops,
+    state::AppState,
 };
 
 /// Returns a router with all surfaces of `gateway`, set up according to `config`.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
-    let dialects = DIALECTS.iter().flat_map(|dialect| (dialect.mounts)(config));
-    let mounts = ops::mounts(config).into_iter().chain(dialects).chain(resource::mounts());
+    let mounts = DIALECTS.iter().flat_map(|dialect| (dialect.mounts)(config)).collect();
     let setup = Setup { gateway: Some(&gateway), config };
     let (routes, collected) = routes(&setup).split_for_parts();
     let description = Body::new(document(&collected).to_string());
     let routes = routes.layer(Extension(Arc::new(ops::OpenApiDocument(description))));
     let state = AppState::new(gateway, config);
-    middleware::guarded(routes, mounts.collect(), ops::elsewhere(), state)
+    let host = state.host.clone();
+    middleware::guarded(routes, mounts, ops::elsewhere(), state, host)
 }
 
 /// Adds `gateway.router()`, for programs that embed a gateway.
@@ -44,9 +49,9 @@ pub fn openapi() -> Value {
 }
 
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    DIALECTS
-        .iter()
-        .fold(OpenApiRouter::new(), |routes, dialect| routes.merge((dialect.routes)(setup)))
-        .merge(ops::routes())
-        .merge(resource::routes(setup.config))
+    DIALECTS.iter().fold(OpenApiRouter::new(), |all, dialect| {
+        let mut routes = (dialect.routes)(setup);
+        complete(routes.get_openapi_mut(), dialect);
+        all.merge(routes)
+    })
 }

@@ -20,7 +20,9 @@ const MEMBERS: &[(&str, usize)] = &[
     ("gateway", 1),
     ("mcp", 1),
     ("sources", 1),
+    ("store", 1),
     ("tasks", 1),
+    ("toolcrib", 1),
 ];
 
 /// The path of a module from the root of its crate.

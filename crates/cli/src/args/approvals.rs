@@ -51,7 +51,7 @@ The command requires a comment. With --url the key needs the scope approvals:ove
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalListArgs {
     /// Select only approvals in this state
-    #[arg(long, value_parser = one_of(&ApprovalState::ALL, ApprovalState::as_str))]
+    #[arg(long, value_parser = one_of(ApprovalState::ALL, ApprovalState::as_str))]
     pub(crate) state: Option<ApprovalState>,
 
     #[command(flatten)]

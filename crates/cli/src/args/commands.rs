@@ -31,10 +31,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) allow_empty: bool,
 
-    /// Also serve the OpenWOP test seams below /v1/host/sample, for conformance runs on a loopback
+    /// Also serve the OpenWOP test routes below /v1/host/sample, for conformance runs on a loopback
     /// address; needs a build with the feature `test-routes`
     #[arg(long)]
-    pub(crate) test_seams: bool,
+    pub(crate) test_routes: bool,
 }
 
 #[derive(Debug, Subcommand)]

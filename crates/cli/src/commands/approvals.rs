@@ -3,13 +3,14 @@
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{ApprovalQuery, ApprovalStore as _, Verdict},
+    approval::{ApprovalQuery, Verdict},
     clock::Timestamp,
     id::ApprovalId,
     principal::Principal,
+    store::Storage,
 };
 use toolcrib_gateway::{Gateway, approvals};
-use toolcrib_store::{SealKeys, SqliteStore};
+use toolcrib_store::SealKeys;
 
 use crate::{
     args::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand},
@@ -39,7 +40,7 @@ pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Resu
                 _ => seal::keys(&settings.config.store).await?,
             };
             let local = Local::start_with(settings, Some(keys)).await?;
-            let shown = local.run(async |gateway| here(&command, gateway, &store).await).await;
+            let shown = local.run(async |gateway| here(&command, gateway, &*store).await).await;
             store.close().await;
             shown?
         }
@@ -90,7 +91,7 @@ async fn there(command: &ApprovalsCommand, client: &Client) -> anyhow::Result<Va
 async fn here(
     command: &ApprovalsCommand,
     gateway: &Gateway,
-    store: &SqliteStore,
+    store: &dyn Storage,
 ) -> anyhow::Result<Value> {
     let now = gateway.clock().now();
     let answer = async |args: &ApprovalAnswerArgs, verdict: Verdict| {
@@ -115,7 +116,7 @@ async fn here(
 async fn all(
     args: &ApprovalListArgs,
     now: Timestamp,
-    store: &SqliteStore,
+    store: &dyn Storage,
 ) -> anyhow::Result<Vec<Value>> {
     let query = ApprovalQuery {
         tenant: args.page.tenant.clone(),
@@ -123,7 +124,7 @@ async fn all(
         limit: usize::try_from(args.page.lines)?,
         ..ApprovalQuery::default()
     };
-    let found = store.approvals(SealKeys::none()).list(query).await?;
+    let found = store.approvals().list(query).await?;
     let rows = found.iter().map(|approval| {
         let operator = local::operator(approval.tenant.clone(), Vec::new())?;
         Ok(approvals::to_json(approval, None, &operator, now))
@@ -132,10 +133,10 @@ async fn all(
 }
 
 /// Returns the operator as a principal in the tenant of `approval`.
-async fn operator_for(approval: &ApprovalId, store: &SqliteStore) -> anyhow::Result<Principal> {
+async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Result<Principal> {
     let unknown =
         || advised("there is no such approval", "`toolcrib approvals list` shows the approvals");
-    let found = store.approvals(SealKeys::none()).list(ApprovalQuery::default()).await?;
+    let found = store.approvals().list(ApprovalQuery::default()).await?;
     let found = found.into_iter().find(|it| it.id == *approval).ok_or_else(unknown)?;
     local::operator(found.tenant, Vec::new())
 }

@@ -40,7 +40,7 @@ async fn run_local(tool: &str, arguments: Typed, cx: &Context) -> anyhow::Result
         let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
         let operator = local::operator(tenant, Vec::new())?;
         let tool = ToolRef::Id(entry.id.as_str());
-        let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
+        let mut request = CallRequest::new(gateway.snapshot(), Surface::CLI, tool, arguments);
         let meter = Arc::new(Meter::new(printer));
         request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
         let report = gateway.call(&operator, request).await;

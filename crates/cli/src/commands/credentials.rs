@@ -9,14 +9,14 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use toolcrib_core::{
     credential::{
-        ClientAuth, Credential, CredentialKind, CredentialStore as _, CredentialStoreError,
-        Material, OAuth2, Owner, Secret,
+        ClientAuth, Credential, CredentialKind, CredentialStore, CredentialStoreError, Material,
+        OAuth2, Owner, Secret,
     },
     id::TenantId,
-    store::StoreError,
+    store::{Storage, StoreError},
 };
 use toolcrib_gateway::authn::manage::moment;
-use toolcrib_store::{SealKey, SqliteCredentials};
+use toolcrib_store::{Options, SealKey};
 
 use crate::{
     args::{
@@ -60,7 +60,8 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
     settings::no_url(&cx.global, "credentials are managed")?;
     let settings = Settings::load(&cx.global)?;
     let config = &settings.config;
-    let (store, keys) = match &command {
+    let with = |seal_keys| Options { seal_keys, ..Options::default() };
+    let store = match &command {
         CredentialsCommand::Set(args) => {
             check_owner(&args.owner)?;
             let keys = seal::keys(&config.store).await?;
@@ -68,21 +69,21 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
             if !keys.can_seal() {
                 return Err(no_key());
             }
-            (store::open(config)?, keys)
+            store::open(config, with(keys))?
         }
         // `list` and `remove` need no key.
         CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
-            (store::open_existing(config)?, toolcrib_store::SealKeys::none())
+            store::open_existing(config)?
         }
-        _ => (store::open_existing(config)?, seal::keys(&config.store).await?),
+        _ => store::open_existing_with(config, with(seal::keys(&config.store).await?))?,
     };
-    let credentials = store.credentials(keys);
+    let credentials = &*store.credentials();
     let result = match command {
-        CredentialsCommand::Set(args) => set(*args, &credentials, printer).await,
-        CredentialsCommand::List(_) => list(&credentials, printer).await,
-        CredentialsCommand::Rotate(args) => rotate(args, &credentials, printer).await,
-        CredentialsCommand::Remove { owner } => remove(owner, &credentials, printer).await,
-        CredentialsCommand::Reseal => reseal(&credentials, printer).await,
+        CredentialsCommand::Set(args) => set(*args, credentials, printer).await,
+        CredentialsCommand::List(_) => list(credentials, printer).await,
+        CredentialsCommand::Rotate(args) => rotate(args, credentials, printer).await,
+        CredentialsCommand::Remove { owner } => remove(owner, credentials, printer).await,
+        CredentialsCommand::Reseal => reseal(&*store, printer).await,
         CredentialsCommand::NewKey { .. } => Ok(()),
     };
     store.close().await;
@@ -91,7 +92,7 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
 
 async fn set(
     args: CredentialSetArgs,
-    credentials: &SqliteCredentials,
+    credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<()> {
     let kind = kind(&args)?;
@@ -126,7 +127,7 @@ async fn set(
     printer.json_or_note(&public(&credential, now), note)
 }
 
-async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<()> {
+async fn list(credentials: &dyn CredentialStore, printer: Printer) -> anyhow::Result<()> {
     let (now, all) = (Utc::now(), credentials.list().await?);
     if printer.wants_json() {
         return printer.json(&all.iter().map(|it| public(it, now)).collect::<Vec<_>>());
@@ -140,7 +141,7 @@ async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Resu
 
 async fn rotate(
     args: CredentialRotateArgs,
-    credentials: &SqliteCredentials,
+    credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<()> {
     let owner = owner(&args.owner);
@@ -169,7 +170,7 @@ async fn rotate(
 
 async fn remove(
     args: CredentialOwnerArgs,
-    credentials: &SqliteCredentials,
+    credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<()> {
     let owner = owner(&args);
@@ -183,8 +184,8 @@ async fn remove(
     printer.json_or_note(&removed, "removed; calls that need it fail from now on")
 }
 
-async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<()> {
-    let resealed = credentials.reseal().await.advise(
+async fn reseal(store: &dyn Storage, printer: Printer) -> anyhow::Result<()> {
+    let resealed = store.reseal().await.advise(
         "some data could not be resealed",
         "set `[store] old_seal_key` to the key of the remaining data, or remove the credential and \
          set it again",

@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::Grant,
-    store::{KeyRecord, KeyStore as _},
+    store::KeyRecord,
     suggest,
 };
 use toolcrib_gateway::{
@@ -129,7 +129,7 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
         return Err(usage("select a principal with --principal, --key-id, or --scope and --role"));
     }
     let store = store::open_existing(config)?;
-    let keys = store.list().await.context("the keys could not be read");
+    let keys = store.keys().list().await.context("the keys could not be read");
     store.close().await;
     let key = chosen(args, &keys?)?;
     let auth = AuthMethod::ApiKey(key.id.clone());

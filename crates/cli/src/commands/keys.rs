@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
-    store::{KeyRotation, KeyStore as _},
+    store::{KeyRotation, Storage},
     suggest,
 };
 use toolcrib_gateway::{
@@ -18,7 +18,7 @@ use toolcrib_gateway::{
     },
     config::Config,
 };
-use toolcrib_store::SqliteStore;
+use toolcrib_store::Options;
 
 use crate::{
     args::{KeyCreateArgs, KeysCommand},
@@ -70,7 +70,7 @@ pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Ex
         (None, KeysCommand::Create(args)) => {
             let config = Settings::load(&cx.global)?.config;
             check_grants(args, &config, printer)?;
-            let store = store::open(&config)?;
+            let store = store::open(&config, Options::default())?;
             Target::Store(Box::new(config), store)
         }
         (server, _) => Target::of(server, &cx.global)?,
@@ -139,8 +139,8 @@ async fn refused(error: anyhow::Error, id: &KeyId, client: &Client) -> anyhow::E
     }
 }
 
-async fn here(store: &SqliteStore) -> anyhow::Result<Vec<KeyInfo>> {
-    Ok(store.list().await?.iter().map(KeyInfo::from).collect())
+async fn here(store: &dyn Storage) -> anyhow::Result<Vec<KeyInfo>> {
+    Ok(store.keys().list().await?.iter().map(KeyInfo::from).collect())
 }
 
 async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
@@ -187,7 +187,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
             let (name, roles, scopes) = (args.name, args.roles, args.scopes);
             let request = KeyRequest { name, tenant, principal, roles, scopes, expires_at };
             let key = authn::new_key(request, now)?;
-            store.insert(key.record.clone()).await.context("the key was not stored")?;
+            store.keys().insert(key.record.clone()).await.context("the key was not stored")?;
             show(created(&key, None)?, printer)
         }
     }
@@ -210,7 +210,7 @@ async fn rotate(
                 Err(error) => Err(refused(error, id, client).await),
             };
         }
-        Target::Store(_, store) => store,
+        Target::Store(_, store) => store.keys(),
     };
     let keys = store.list().await?;
     let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
@@ -232,7 +232,7 @@ async fn rotate(
 
 async fn list(target: &Target, printer: Printer) -> anyhow::Result<()> {
     let keys: Vec<KeyInfo> = match target {
-        Target::Store(_, store) => here(store).await?,
+        Target::Store(_, store) => here(&**store).await?,
         Target::Server(client) => there(client).await?,
     };
     printer.list(COLUMNS, &keys, "there are no keys; create one with `toolcrib keys create`")
@@ -252,8 +252,8 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
         }
         Target::Store(_, store) => {
             let now = Utc::now();
-            if !store.revoke(id, now).await? {
-                let keys = here(store).await?;
+            if !store.keys().revoke(id, now).await? {
+                let keys = here(&**store).await?;
                 return Err(unknown_key("no key with this id that could be revoked", id, &keys));
             }
             (moment(now), "revoked; running servers refuse it within a second")

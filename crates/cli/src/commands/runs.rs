@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    event::{EventLog as _, EventQuery, RunEvent},
+    event::{EventQuery, RunEvent},
     id::{RunId, TenantId},
-    store::{RunQuery, RunStore as _, StoreError},
+    store::{RunQuery, Storage},
 };
-use toolcrib_store::{SealKeys, SqliteStore};
 
 use super::audit::event_line;
 use crate::{
@@ -72,7 +71,7 @@ async fn list(args: &RunListArgs, target: &Target, printer: Printer) -> anyhow::
                 limit: usize::try_from(args.page.lines)?,
                 ..RunQuery::default()
             };
-            read_store(store, query).await?
+            read_store(&**store, query).await?
         }
         Target::Server(_) if args.page.tenant.is_some() => {
             return Err(usage("a server lists only the runs of the key's tenant; omit --tenant"));
@@ -92,9 +91,9 @@ async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<
         Target::Store(_, store) => {
             let query = RunQuery { run: Some(run.clone()), ..RunQuery::default() };
             let query_events = EventQuery { run: Some(run.clone()), ..EventQuery::default() };
-            let events = store.read(query_events).await?;
+            let events = store.events().read(query_events).await?;
             let events = events.into_iter().map(|logged| logged.event).collect();
-            (read_store(store, query).await?, events)
+            (read_store(&**store, query).await?, events)
         }
         Target::Server(client) => {
             let runs = fetch(client, &[("runId", run.as_str())]).await?;
@@ -117,7 +116,7 @@ async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<
 async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<()> {
     let cancelled = match target {
         Target::Store(_, store) => {
-            let runs = store.runs(SealKeys::none());
+            let runs = store.runs();
             let query = RunQuery { run: Some(run.clone()), ..RunQuery::default() };
             let found = runs.list(query).await?;
             let mut tenants: Vec<&TenantId> = found.iter().map(|run| &run.tenant).collect();
@@ -145,9 +144,9 @@ async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Resul
     printer.json_or_note(&json!({ "runId": run, "cancelled": cancelled }), note)
 }
 
-async fn read_store(store: &SqliteStore, query: RunQuery) -> anyhow::Result<Vec<WorkflowRun>> {
-    let found: Result<_, StoreError> = store.runs(SealKeys::none()).list(query).await;
-    Ok(serde_json::from_value(serde_json::to_value(found?)?)?)
+async fn read_store(store: &dyn Storage, query: RunQuery) -> anyhow::Result<Vec<WorkflowRun>> {
+    let found = store.runs().list(query).await?;
+    Ok(serde_json::from_value(serde_json::to_value(found)?)?)
 }
 
 async fn fetch(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<WorkflowRun>> {

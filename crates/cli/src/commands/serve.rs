@@ -16,14 +16,14 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{credential::CredentialStore, record::DeliveryFactory};
+use toolcrib_core::{record::DeliveryFactory, store::Storage};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
     config::Config,
 };
 use toolcrib_sources::Deliveries;
-use toolcrib_store::SqliteStore;
+use toolcrib_store::Options;
 use toolcrib_tasks::Policy;
 
 use crate::{
@@ -42,7 +42,7 @@ use crate::{
 use changes::Watch;
 
 /// The warning at each start with the test routes.
-const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can record \
+const TEST_ROUTES: &str = "--test-routes: /v1/host/sample is served, where every caller with a key can record \
                      calls of invented tools and principals in its tenant and reset its rate limits; \
                      use it only for conformance runs";
 
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let config = &settings.config;
     let ready = preflight::check(config, &settings.data_dir).await;
     let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
-    if config.test_seams {
+    if config.test_routes {
         check_test_routes(config, toolcrib::HAS_TEST_ROUTES)?;
         printer.warning(TEST_ROUTES);
     }
@@ -78,7 +78,9 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let early = Lock::take(&settings)?;
     let listener = bind(config.server.listen, args)?;
 
-    let store = store::open(config)?;
+    let keys = ready.seal_keys.clone();
+    let options = Options { seal_keys: keys.clone(), call_keys: keys, ..Options::default() };
+    let store = store::open(config, options)?;
     // At the first start, opening the store has created the directory of the lock file.
     let _lock = match early {
         Some(lock) => Some(lock),
@@ -90,9 +92,9 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let (gateway, audit) = start(&settings, ready, &store, printer).await?;
 
     // The store cannot work without its writer thread, which only a restart replaces.
-    let (closing, writer) = (CancellationToken::new(), store.clone());
+    let (closing, writer) = (CancellationToken::new(), Arc::clone(&store));
     gateway.tasks().spawn("store", Policy::Essential, closing.clone(), move || {
-        let writer = writer.clone();
+        let writer = Arc::clone(&writer);
         async move { writer.ended().await }
     });
     let address = listener.local_addr()?;
@@ -100,7 +102,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let router = toolcrib::router(gateway.clone(), config);
     let mut server: ServerTask = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
     let greeted = match &demo {
-        Some(demo) => demo.greet(&gateway, &store, address, printer).await,
+        Some(demo) => demo.greet(&gateway, &*store, address, printer).await,
         None => Ok(()),
     };
     report_idle_roles(&gateway);
@@ -135,7 +137,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
 async fn start(
     settings: &Settings,
     ready: Ready,
-    store: &SqliteStore,
+    store: &Arc<dyn Storage>,
     printer: Printer,
 ) -> anyhow::Result<(Gateway, AuditTasks)> {
     let config = &settings.config;
@@ -147,22 +149,20 @@ async fn start(
         ));
     }
     // Always set, because a reloaded configuration may be the first one that names a credential.
-    let keys = ready.seal_keys;
-    let credentials = store.credentials(keys.clone());
-    let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
+    let credentials = Some(store.credentials());
     let library = settings::library(&settings.data_dir);
-    let stores = store::seams(store, keys.clone(), keys);
     let (signer, key_may_be_new) = match ready.signing_key {
         Some(key) => (key, config.record.signing_key.is_some()),
         None => signing::key(config).await?,
     };
-    let gateway = local::start(config.clone(), library, stores, credentials).await?;
+    let gateway = local::builder(config.clone(), library, Arc::clone(store), credentials);
+    let gateway = gateway.start().await?;
 
-    gateway.audit().watch_space(Arc::new(store.clone()), config.store.keep_free).await;
+    gateway.audit().watch_space(Arc::clone(store), config.store.keep_free).await;
     let deliveries = Arc::new(Deliveries::default());
     gateway.approvals().send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
     let parts = Parts {
-        store: Arc::new(store.clone()),
+        store: store.record(),
         signer: Arc::new(signer),
         witness: Arc::new(signing::witness(config)),
         key_may_be_new,
@@ -257,7 +257,7 @@ fn configure(args: &ServeArgs, demo: Option<&Demo>, cx: &Context) -> anyhow::Res
     if let Some(listen) = args.listen {
         settings.config.server.listen = listen;
     }
-    settings.config.test_seams = args.test_seams;
+    settings.config.test_routes = args.test_routes;
     Ok(settings)
 }
 
@@ -300,16 +300,16 @@ fn report_idle_roles(gateway: &Gateway) {
 fn check_test_routes(config: &Config, built: bool) -> anyhow::Result<()> {
     if !built {
         return Err(advised(
-            "--test-seams: this program was built without the test routes",
-            "build it with `cargo build --features test-routes`, or leave --test-seams out",
+            "--test-routes: this program was built without the test routes",
+            "build it with `cargo build --features test-routes`, or leave --test-routes out",
         ));
     }
     if config.server.listen.ip().is_loopback() && !config.server.behind_proxy {
         return Ok(());
     }
     Err(advised(
-        "--test-seams are only served to this machine",
-        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-seams out",
+        "--test-routes are only served to this machine",
+        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-routes out",
     ))
 }
 
@@ -424,14 +424,14 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let server = |it: &Config| format!("{:?}", it.server);
     let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
-    let mounts = |it: &Config| (it.otc, it.mcp.clone(), it.openwop.list_body);
+    let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
     let sections = [
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
         ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),
-        ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
+        ("otc], [oxp], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];
     sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
 }

@@ -15,5 +15,5 @@ fn a_script_stays_a_script() {
     let plain = run(dir().path(), &["completions", "fish"]).ok().stdout;
     assert_eq!(run(dir().path(), &["--json", "completions", "fish"]).ok().stdout, plain);
     let help = run(dir().path(), &["completions", "--help"]).ok().stdout;
-    assert!(help.contains("--json changes nothing about it"), "{help}");
+    assert!(help.contains("--json does not change the output"), "{help}");
 }

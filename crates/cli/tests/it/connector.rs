@@ -505,7 +505,9 @@ fn a_pack_may_be_the_connector() {
     let checked = run(dir.path(), &["config", "check"]);
     let told = checked.stdout + &checked.stderr;
     assert!(
-        told.contains("`source.acme.base_url`: is only for a connector with `document`"),
+        told.contains(
+            "`source.acme.base_url`: is only for a source of kind \"connector\" with `document`"
+        ),
         "{told}"
     );
 }

@@ -71,7 +71,7 @@ async fn it_introduces_itself() {
     let told = server.caller(facts["keys"]["admin"].as_str()).get("/v1/sources").await.1;
     assert_eq!(told["sources"].as_array().unwrap().len(), 5, "{told}");
     let help = run(dir.path(), &["serve", "--help"]).ok().stdout;
-    assert!(help.contains("four keys of two tenants, five sources"), "{help}");
+    assert!(help.contains("five sources and four keys"), "{help}");
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &data.join("demo.json").metadata().unwrap().permissions(),
     );

@@ -81,8 +81,8 @@ fn the_help_lists_all_commands() {
                              sets `[store] url` [default: .toolcrib next to the configuration file]
           --url <URL>        Use the running server at this address instead of the store [env:
                              TOOLCRIB_URL]
-          --key <KEY>        Present this API key; prefer the variable or --key-file, because other users
-                             of the machine can see arguments [env: TOOLCRIB_KEY]
+          --key <KEY>        Present this API key; prefer the variable or --key-file, because other
+                             users of the machine can see arguments [env: TOOLCRIB_KEY]
           --key-file <FILE>  Read the API key from this file; takes precedence over --key
       -q, --quiet            Print fewer messages on stderr
       -v, --verbose...       Print more messages on stderr; repeat for even more

@@ -285,7 +285,7 @@ fn commands_that_can_never_work_are_told_apart() {
         ("program = \"/bin/x\"\nsandbox = { mode = \"off\" }", "mode_reason"),
         ("program = \"/bin/x\"\nshell = true", "unknown field"),
         ("program = \"/bin/x\"\nlimits = { files = 1 }", "at least 8"),
-        ("program = \"/bin/x\"\noutput = \"xml\"", "expected \"text\" or \"json\""),
+        ("program = \"/bin/x\"\noutput = \"xml\"", "expected `text` or `json`"),
     ] {
         configure(dir.path(), &format!("[source.commands.x]\n{command}"));
         let ran = run(dir.path(), &["config", "check"]);

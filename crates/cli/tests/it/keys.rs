@@ -106,7 +106,7 @@ fn a_name_has_no_characters_that_are_not_seen() {
     {
         let refused = create(&format!("a{hidden}b"));
         assert_eq!(refused.code, 2, "{hidden:?}: {refused:?}");
-        assert!(refused.stderr.contains("one that is not seen"), "{refused:?}");
+        assert!(refused.stderr.contains("contains an invisible character"), "{refused:?}");
     }
     create("der Schlüssel 日本").ok();
 }

@@ -124,7 +124,7 @@ fn what_is_not_trusted_is_not_installed() {
 fn packs_that_can_never_work_are_told_apart() {
     let dir = dir();
     for (pack, rest, complaint) in [
-        (NAME, "grants = [\"fs\"]", "expected \"log\", \"clock\", \"random\" or \"http\""),
+        (NAME, "grants = [\"fs\"]", "expected one of `log`, `clock`, `random`, `http`"),
         (NAME, "memory = \"1KiB\"", "expected between 64KiB and 1GiB"),
         (NAME, "integrity = \"sha256-x\"", "base64 of 32 bytes"),
         (NAME, "trusted_keys = [\"x\"]", "expected an Ed25519 public key"),

@@ -44,11 +44,14 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     assert_eq!(tools(&caller).len(), 5, "the old one stays");
 
     std::fs::remove_file(dir.path().join("toolcrib.toml")).unwrap();
-    write_config(dir.path(), &config("").replace("127.0.0.1:0", "127.0.0.1:1"));
+    let fixed = config("[oxp]\nenabled = false\n").replace("127.0.0.1:0", "127.0.0.1:1");
+    write_config(dir.path(), &fixed);
     server.process.signal(Signal::HUP);
     eventually("a rule less", || tools(&caller).len() == 6);
     server.process.until("what needs a restart", |it| {
-        it.stderr().contains("[server] changed; that takes a restart").then_some(())
+        let said = it.stderr();
+        let takes = |section| said.contains(&format!("[{section}] changed; that takes a restart"));
+        (takes("server") && takes("otc], [oxp], [mcp] or [openwop")).then_some(())
     });
 }
 

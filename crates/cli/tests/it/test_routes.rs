@@ -1,9 +1,10 @@
-//! `serve --test-seams`, and the record of events that only tests and loads write.
+//! `serve --test-routes`, and the record of events that only tests and loads write.
 
 use serde_json::{Value, json};
 use toolcrib_core::{
     event::{CallStatus, EventBody, EventLog as _, NewEvent, ToolReturned},
     id::AgentId,
+    store::Storage as _,
 };
 use toolcrib_store::{Options, SqliteStore};
 
@@ -15,7 +16,7 @@ const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
 async fn the_demo_serves_the_test_routes_with_the_flag_and_warns() {
     let dir = dir();
     let data = dir.path().join("data");
-    let args = ["serve", "--demo", "--test-seams", "--listen", "127.0.0.1:0", "--data-dir"];
+    let args = ["serve", "--demo", "--test-routes", "--listen", "127.0.0.1:0", "--data-dir"];
     let server = Server::of(toolcrib(dir.path()).args(args).arg(&data));
     let admin = server.caller(Some(&demo_key(&data, "admin")));
     let asked = json!({ "principal": "core.system", "toolName": "web.search", "args": {} });
@@ -30,7 +31,7 @@ async fn the_demo_serves_the_test_routes_with_the_flag_and_warns() {
     assert_eq!(events, json!({ "events": [] }));
     assert_eq!(server.caller(None).post(INVOKE, &asked).await.0, 401);
     let said = server.stop();
-    assert!(said.contains("warning: --test-seams: /v1/host/sample is served"), "{said}");
+    assert!(said.contains("warning: --test-routes: /v1/host/sample is served"), "{said}");
     // The text output shows their events, too.
     let shown = run(dir.path(), &["--data-dir", data.to_str().unwrap(), "audit", "tail"]).ok();
     assert!(shown.stdout.contains("tool.session.closed    probe.session completed (session "));
@@ -46,7 +47,7 @@ async fn without_the_flag_there_are_no_test_routes() {
     assert_eq!(admin.post(INVOKE, &asked).await.0, 404);
     let run = "/v1/host/sample/test/runs/__probe__/events";
     assert_eq!(admin.get(run).await.0, 404);
-    assert!(!server.stop().contains("test-seams"));
+    assert!(!server.stop().contains("test-routes"));
 }
 
 /// I-30: servers that are reachable through a proxy or from other machines refuse test routes, and no
@@ -60,12 +61,12 @@ fn the_test_routes_do_not_leave_the_machine() {
         "[server]\nlisten = \"0.0.0.0:0\"\n",
     ] {
         write_config(dir.path(), config);
-        let ran = run(dir.path(), &["serve", "--test-seams"]);
+        let ran = run(dir.path(), &["serve", "--test-routes"]);
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(!ran.stdout.contains("listening"), "{ran:?}");
     }
     assert!(!dir.path().join(".toolcrib").exists(), "nothing was started");
-    write_config(dir.path(), "test_seams = true\n");
+    write_config(dir.path(), "test_routes = true\n");
     assert_eq!(run(dir.path(), &["config", "check"]).code, 1);
 }
 

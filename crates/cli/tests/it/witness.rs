@@ -361,7 +361,7 @@ async fn the_exit_code_says_what_is_proven() {
         toolcrib_store::Options::default(),
     )
     .unwrap();
-    use toolcrib_core::event::EventLog as _;
+    use toolcrib_core::{event::EventLog as _, store::Storage as _};
     let check =
         |args: &[&str]| verify(dir.path(), &[&["--public-key", "record.pub"], args].concat());
     let outcome =

@@ -126,7 +126,7 @@ faults! {
         ListedNotReadable = "disclosure.listed-is-readable",
         /// Every `ETag` returns 304.
         ForeignEtag = "disclosure.etag",
-        /// Test seams require no credentials.
+        /// Test routes require no credentials.
         SeamsOpen = "seams.authenticated",
         /// Events contain the arguments.
         ArgumentsShown = "hooks.content-free",

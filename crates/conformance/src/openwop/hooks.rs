@@ -12,7 +12,7 @@ use crate::{
 
 pub(super) const CHECKS: &[Check] = checks! {
     "openwop.seams.authenticated", Must, "host-sample-test-seams", authenticated:
-        "test seams require credentials";
+        "test routes require credentials";
     "openwop.hooks.content-free", Must, "RFC 0064 §B", content_free:
         "events contain the hash of the arguments instead of the arguments; a success has a duration";
     "openwop.hooks.args-hash", Must, "RFC 0064 §B, RFC 8785", args_hash:

@@ -1,4 +1,4 @@
-//! Tool sessions, observed through the test seams `tools/session-run` and `test/runs/…/events`.
+//! Tool sessions, observed through the test routes `tools/session-run` and `test/runs/…/events`.
 
 use std::collections::BTreeSet;
 

@@ -6,13 +6,17 @@
 use std::{net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// The list of one source.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(with = "Vec<String>", inline)]
 pub struct AllowList(Vec<Allow>);
 
 /// One entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Allow {
     /// `10.1.0.0/16`, or one address.
     Net(IpNet),
@@ -50,6 +54,14 @@ impl AllowList {
 impl FromIterator<Allow> for AllowList {
     fn from_iter<I: IntoIterator<Item = Allow>>(entries: I) -> Self {
         Self(entries.into_iter().collect())
+    }
+}
+
+impl TryFrom<String> for Allow {
+    type Error = InvalidAllow;
+
+    fn try_from(text: String) -> Result<Self, InvalidAllow> {
+        text.parse()
     }
 }
 

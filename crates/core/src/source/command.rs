@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -31,7 +32,8 @@ pub struct CommandsSpec {
 }
 
 /// The destination of the stderr of children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum StderrMode {
     /// Keeps the last lines in memory.
     #[default]
@@ -77,9 +79,11 @@ pub struct CommandSpec {
 }
 
 /// The format of a command's standard output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum OutputKind {
     /// Text.
+    #[default]
     Text,
     /// One JSON document, which becomes structured output.
     Json,
@@ -119,9 +123,11 @@ pub struct Protected {
 }
 
 /// Whether a confinement is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum ConfinementMode {
     /// Where enforcement is impossible, the command does not run.
+    #[default]
     Required,
     /// Enforced as far as the system can.
     BestEffort,
@@ -172,7 +178,8 @@ pub struct Argument {
 }
 
 /// The unparsed text of a piece of a template.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "expected a string, or an array of strings")]
 pub enum Typed {
     /// One argument.
     One(String),

@@ -1,6 +1,9 @@
 //! A node pack, as the operator describes it.
 
-use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::egress::AllowList;
 
@@ -57,7 +60,10 @@ pub struct PackVerification {
 }
 
 /// A function of this host that a pack's code may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum PackGrant {
     /// Write lines to the log of the server.
     Log,
@@ -87,15 +93,6 @@ impl PackGrant {
 impl fmt::Display for PackGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for PackGrant {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|grant| grant.as_str() == text);
-        found.ok_or("expected \"log\", \"clock\", \"random\" or \"http\"")
     }
 }
 

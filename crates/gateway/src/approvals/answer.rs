@@ -41,8 +41,8 @@ pub struct ApprovalDetails {
 }
 
 impl Approvals {
-    /// The approvals that are visible to `reader`, the newest first: its own requests, and those that it
-    /// could answer. `query` narrows them down within the reader's tenant.
+    /// The approvals that are visible to `reader`, the newest first: its own requests, and those
+    /// that it could answer. `query` narrows them down within the reader's tenant.
     ///
     /// # Errors
     /// [`ApprovalError::Unavailable`].
@@ -127,7 +127,8 @@ impl Approvals {
         Err(ApprovalError::Unavailable)
     }
 
-    /// The approvals visible to `reader` that match `query`, and the last change among all that match.
+    /// The approvals visible to `reader` that match `query`, and the last change among all that
+    /// match.
     pub(super) async fn changed(
         &self,
         reader: &Principal,
@@ -145,7 +146,7 @@ impl Approvals {
     /// # Errors
     /// [`ApprovalError::Unavailable`].
     pub async fn epoch(&self) -> Result<u64, ApprovalError> {
-        self.store()?.epoch().await.map_err(unavailable)
+        Ok(self.services.storage.changes(None).await.map_err(unavailable)?.approvals)
     }
 
     fn store(&self) -> Result<&dyn ApprovalStore, ApprovalError> {

@@ -1,6 +1,7 @@
 //! Notifications about approvals.
 //!
-//! Invariant (I-34): a listener receives only approvals that are visible to its principal at that time.
+//! Invariant (I-34): a listener receives only approvals that are visible to its principal at that
+//! time.
 
 use std::sync::Arc;
 

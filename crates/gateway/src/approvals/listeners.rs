@@ -1,7 +1,7 @@
 //! The number of listeners to approvals.
 //!
-//! Bound: [`MAX_LISTENERS`], and [`SHARE_OF_TENANT`] for each tenant beyond it, so that no tenant uses up
-//! the listeners of another.
+//! Bound: [`MAX_LISTENERS`], and [`SHARE_OF_TENANT`] for each tenant beyond it, so that no tenant
+//! uses up the listeners of another.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Deadlines that pause: while a step of a workflow waits for approval, the deadlines of the workflows
-//! around it do not run.
+//! Deadlines that pause: while a step of a workflow waits for approval, the deadlines of the
+//! workflows around it do not run.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

@@ -5,12 +5,13 @@ use std::{
     time::Duration,
 };
 
-use toolcrib_core::approval::{ApprovalQuery, ApprovalStore};
+use toolcrib_core::{
+    approval::{ApprovalQuery, ApprovalStore},
+    store::{Changes, StoreError},
+};
 
 use super::Approvals;
 
-/// How often the store is polled for changes by other processes.
-const POLL: Duration = Duration::from_millis(250);
 /// How often expired approvals are ended, and how many at a time.
 const EXPIRY: Duration = Duration::from_secs(2);
 const EXPIRED_AT_ONCE: usize = 100;
@@ -24,11 +25,10 @@ impl Approvals {
         let Some(store) = self.store.clone() else { return };
         let background = &self.services.background;
         let seen = Arc::new(AtomicU64::new(u64::MAX));
-        let (approvals, polled) = (Arc::clone(self), Arc::clone(&store));
-        background.every("approvals", POLL, move || {
-            let (approvals, store) = (Arc::clone(&approvals), Arc::clone(&polled));
-            let seen = Arc::clone(&seen);
-            async move { approvals.notice_changes(store.as_ref(), &seen).await }
+        let approvals = Arc::clone(self);
+        background.follow("approvals", &self.services.storage, move |changes| {
+            approvals.notice_changes(changes, &seen);
+            std::future::ready(())
         });
         let (approvals, expired) = (Arc::clone(self), Arc::clone(&store));
         background.every("approvals/expiry", EXPIRY, move || {
@@ -47,13 +47,13 @@ impl Approvals {
         });
     }
 
-    async fn notice_changes(&self, store: &dyn ApprovalStore, seen: &AtomicU64) {
+    fn notice_changes(&self, changes: Result<Changes, StoreError>, seen: &AtomicU64) {
         if self.changed.receiver_count() == 0 {
             return;
         }
-        match store.epoch().await {
-            Ok(epoch) => {
-                if seen.swap(epoch, Ordering::Relaxed) != epoch {
+        match changes {
+            Ok(changes) => {
+                if seen.swap(changes.approvals, Ordering::Relaxed) != changes.approvals {
                     self.announce();
                 }
             }

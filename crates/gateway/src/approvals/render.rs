@@ -7,8 +7,8 @@ use toolcrib_core::{
     principal::Principal,
 };
 
-/// The JSON form of `approval` on every surface, for `reader`. `arguments` are the redacted arguments as
-/// JSON text, if the reader may see them.
+/// The JSON form of `approval` on every surface, for `reader`. `arguments` are the redacted
+/// arguments as JSON text, if the reader may see them.
 pub fn to_json(
     approval: &Approval,
     arguments: Option<&str>,

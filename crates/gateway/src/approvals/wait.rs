@@ -34,10 +34,10 @@ pub(crate) struct CallInput<'a> {
 }
 
 impl Approvals {
-    /// Returns once a call that requires no approval, or has one, may run; its cause is then the event that
-    /// approved it. Otherwise opens a request, and waits as long as the configuration lets calls wait; in
-    /// the meantime the deadlines of the workflow calls around `parent` are paused. Returns the snapshot in
-    /// which the call was authorized again, if it has waited.
+    /// Returns once a call that requires no approval, or has one, may run; its cause is then the
+    /// event that approved it. Otherwise opens a request, and waits as long as the configuration
+    /// lets calls wait; in the meantime the deadlines of the workflow calls around `parent` are
+    /// paused. Returns the snapshot in which the call was authorized again, if it has waited.
     ///
     /// # Errors
     /// The reason why the call does not run.
@@ -139,9 +139,9 @@ impl WaitingCall<'_> {
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
     }
 
-    /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot: the
-    /// caller is still known and may use the tool, and the tool is still the approved one. This is the
-    /// one reload of a snapshot within a request (I-23).
+    /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot:
+    /// the caller is still known and may use the tool, and the tool is still the approved one. This
+    /// is the one reload of a snapshot within a request (I-23).
     fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
         let unknown = |_| CallError::NoSuchTool;
         let before = Arc::new(self.principal.clone());
@@ -223,8 +223,8 @@ impl WaitingCall<'_> {
         Some(text).filter(|text| text.len() <= MAX_SHOWN)
     }
 
-    /// Spends a grant on this call; `false` when another call has used it. Afterwards the call runs at
-    /// most once.
+    /// Spends a grant on this call; `false` when another call has used it. Afterwards the call runs
+    /// at most once.
     async fn spend(
         &self,
         mut approval: Approval,

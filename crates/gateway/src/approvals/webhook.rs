@@ -34,8 +34,8 @@ const STORE_PAUSE: Duration = Duration::from_secs(2);
 const GIVE_UP_HOURS: i64 = 24;
 
 impl Approvals {
-    /// Sends approvals to the receivers of `[[approvals.webhook]]` until the gateway ends. Only for the
-    /// process that serves: every process that calls this sends all of them.
+    /// Sends approvals to the receivers of `[[approvals.webhook]]` until the gateway ends. Only for
+    /// the process that serves: every process that calls this sends all of them.
     pub fn send_webhooks(self: &Arc<Self>, deliveries: Arc<dyn DeliveryFactory>) {
         let Some(store) = self.store.clone() else { return };
         let approvals = Arc::clone(self);
@@ -131,7 +131,8 @@ impl Webhook {
         }
     }
 
-    /// Delivers a page of changes. Returns the pause before the next page; `None` waits for a change.
+    /// Delivers a page of changes. Returns the pause before the next page; `None` waits for a
+    /// change.
     async fn deliver_page(&self, failures: &mut u64) -> Result<Option<Duration>, StoreError> {
         let store = &self.store;
         let after = store.cursor(&self.reader).await?;

@@ -1,5 +1,5 @@
-//! Acceptance: the operator declares a record valid although it does not continue the signed state, for
-//! example after a backup was restored, a key was changed, or a loss was investigated.
+//! Acceptance: the operator declares a record valid although it does not continue the signed state,
+//! for example after a backup was restored, a key was changed, or a loss was investigated.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,8 +7,8 @@ use toolcrib_core::{
     clock::Timestamp,
     event::{EventBody, EventLog, NewEvent, RecordAccepted},
     id::{PrincipalId, TenantId},
-    record::{CheckpointKind, CheckpointSigner, RecordStore, Witness, WitnessStore},
-    store::StoreError,
+    record::{CheckpointKind, CheckpointSigner, Witness, WitnessStore},
+    store::{Storage, StoreError},
 };
 
 use super::continuity::{self, Failure};
@@ -23,21 +23,22 @@ pub struct Acceptance {
     pub problem: String,
 }
 
-/// Accepts the record in `store` as it is. Each log that does not continue what the witness names gets
-/// an event that says so and a checkpoint of kind [`CheckpointKind::Accepted`], and the witness names
-/// those. Returns the accepted logs; none when every log was valid.
+/// Accepts the record in `storage` as it is. Each log that does not continue what the witness names
+/// gets an event that says so and a checkpoint of kind [`CheckpointKind::Accepted`], and the
+/// witness names those. Returns the accepted logs; none when every log was valid.
 ///
 /// No server may run on the store at the same time.
 ///
 /// # Errors
 /// [`StoreError`]: the next attempt accepts the remaining logs.
-pub async fn accept<S: RecordStore + EventLog>(
-    store: &S,
+pub async fn accept(
+    storage: &dyn Storage,
     signer: &dyn CheckpointSigner,
     witnesses: &Arc<dyn WitnessStore>,
     reason: Option<&str>,
     now: Timestamp,
 ) -> Result<Vec<Acceptance>, StoreError> {
+    let (log, store) = (&*storage.events(), &*storage.record());
     let (mut witness, general) = match witnesses.load().await? {
         Some(text) => match continuity::witness(&text, signer) {
             Some(witness) => (witness, None),
@@ -85,7 +86,7 @@ pub async fn accept<S: RecordStore + EventLog>(
     let mut accepted = Vec::new();
     for (tenant, problem) in problems {
         let known = witness.tenants.get(&tenant).map(|known| known.number);
-        record(store, &tenant, &problem, known, reason, now).await?;
+        record(log, &tenant, &problem, known, reason, now).await?;
         let head = store.head(&tenant).await?.ok_or_else(|| lost(&tenant))?;
         let before = store.last_checkpoint(&tenant).await?;
         let place = (head.position, head.hash);
@@ -107,7 +108,7 @@ pub async fn accept<S: RecordStore + EventLog>(
 }
 
 async fn record(
-    log: &impl EventLog,
+    log: &dyn EventLog,
     tenant: &TenantId,
     problem: &str,
     checkpoint: Option<u64>,

@@ -1,4 +1,5 @@
-//! One anchor: receives checkpoints, so that a copy exists beyond the reach of a writer of the store.
+//! One anchor: receives checkpoints, so that a copy exists beyond the reach of a writer of the
+//! store.
 //!
 //! Of the waiting checkpoints of one tenant only the last one is sent: it covers those before it.
 

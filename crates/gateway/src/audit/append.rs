@@ -1,8 +1,8 @@
 //! Appending to the event log.
 //!
-//! Invariant (I-18): a call starts only after its opening event was stored. Invariant (I-19): a closing
-//! event that cannot be stored does not fail its call. Invariant (I-20): no type here has a field for
-//! arguments or results.
+//! Invariant (I-18): a call starts only after its opening event was stored. Invariant (I-19): a
+//! closing event that cannot be stored does not fail its call. Invariant (I-20): no type here has a
+//! field for arguments or results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ use toolcrib_core::{
     id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
     principal::Principal,
     record::RecordStore,
-    store::{FreeSpace, StoreError},
+    store::{Storage, StoreError},
 };
 
 use super::{
@@ -103,11 +103,11 @@ impl Started {
 
 /// Refusals that may wait to be written, of about 1 KiB each; further ones are counted.
 const MAX_QUEUED: usize = 1024;
-/// How long a batch of denials takes, whatever is in it. Who reads events after a denial waits for the
-/// batch, and must not learn from that how much was written.
+/// How long a batch of denials takes, whatever is in it. Who reads events after a denial waits for
+/// the batch, and must not learn from that how much was written.
 const BATCH_TIME: Duration = Duration::from_millis(25);
-/// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes for
-/// every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
+/// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes
+/// for every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
 const MAX_LATE: usize = 10_000;
 /// How often the free space of the store is read.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
@@ -116,8 +116,9 @@ const PROMPT_TRIES: u32 = 3;
 const LATE_TRIES: u32 = 60;
 
 impl Audit {
-    pub(crate) fn new(log: Arc<dyn EventLog>, services: &Services) -> Self {
-        let Services { clock, metrics, background, .. } = services.clone();
+    pub(crate) fn new(services: &Services) -> Self {
+        let Services { storage, clock, metrics, background, .. } = services.clone();
+        let log = storage.events();
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
         let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
         let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&writer));
@@ -164,16 +165,16 @@ impl Audit {
         self.space.is_low()
     }
 
-    /// Reads the free space of `place` now and every second until the gateway ends; less than
+    /// Reads the free space of `storage` now and every second until the gateway ends; less than
     /// `keep_free` bytes count as low.
-    pub async fn watch_space(&self, place: Arc<dyn FreeSpace>, keep_free: u64) {
+    pub async fn watch_space(&self, storage: Arc<dyn Storage>, keep_free: u64) {
         let (space, metrics) = (Arc::clone(&self.space), Arc::clone(&self.writer.metrics));
         let read = move || {
             let (space, metrics) = (Arc::clone(&space), Arc::clone(&metrics));
-            let place = Arc::clone(&place);
+            let storage = Arc::clone(&storage);
             // It may take long on a network file system.
             let read =
-                tokio::task::spawn_blocking(move || space.read(&*place, keep_free, &metrics));
+                tokio::task::spawn_blocking(move || space.read(&*storage, keep_free, &metrics));
             async move {
                 if read.await.is_err() {
                     tracing::error!("the free space of the store could not be read");
@@ -195,8 +196,9 @@ impl Audit {
         }
     }
 
-    /// Makes the closing event durable, with the destinations of the call. Retries a few times at once and
-    /// then in the background; the caller is answered in any case, because its call has run.
+    /// Makes the closing event durable, with the destinations of the call. Retries a few times at
+    /// once and then in the background; the caller is answered in any case, because its call has
+    /// run.
     pub(crate) async fn finished(
         &self,
         started: Started,
@@ -254,7 +256,8 @@ impl Audit {
         });
     }
 
-    /// Whether a call that is refused with `code` gets events of its own. If not, it has been counted.
+    /// Whether a call that is refused with `code` gets events of its own. If not, it has been
+    /// counted.
     pub(crate) fn admits(&self, call: &CallIdentity, code: &str) -> bool {
         if self.admits_of(&call.tenant, &call.principal) {
             return true;
@@ -270,8 +273,8 @@ impl Audit {
         false
     }
 
-    /// Records a call that was refused before it started: a pair without a duration, and for a denial
-    /// the decision. The refusal stands whether or not it could be stored.
+    /// Records a call that was refused before it started: a pair without a duration, and for a
+    /// denial the decision. The refusal stands whether or not it could be stored.
     pub(crate) async fn refused(
         &self,
         call: &CallIdentity,
@@ -285,9 +288,9 @@ impl Audit {
         }
     }
 
-    /// Records, in one run, that `references` of an allow-list resolve to no tool that `agent` may use: one
-    /// return without a call for each (RFC 0064, forbidden at load). The call id is derived from the
-    /// reference, so that repeated loading records the same id.
+    /// Records, in one run, that `references` of an allow-list resolve to no tool that `agent` may
+    /// use: one return without a call for each (RFC 0064, forbidden at load). The call id is
+    /// derived from the reference, so that repeated loading records the same id.
     ///
     /// # Errors
     /// [`StoreError`]: none of them was stored.
@@ -319,7 +322,8 @@ impl Audit {
         self.writer.log.append(rows).await.map(|_| run)
     }
 
-    /// Records a denial without making its caller wait. The cost is the same for every tool and reason.
+    /// Records a denial without making its caller wait. The cost is the same for every tool and
+    /// reason.
     pub(crate) fn deny(&self, refusal: Refusal) {
         match self.admits_of(&refusal.tenant, &refusal.principal) {
             true => self.enqueue(refusal),
@@ -368,8 +372,8 @@ impl Audit {
         self.denied(principal, action, UNKNOWN, UNKNOWN);
     }
 
-    /// Records a request to `route` (a template) without valid credentials. Such requests belong to no
-    /// tenant: one event for each second and route, and a count of the others.
+    /// Records a request to `route` (a template) without valid credentials. Such requests belong to
+    /// no tenant: one event for each second and route, and a count of the others.
     pub fn unauthenticated(&self, route: &str) {
         let (Ok(tenant), Ok(principal)) =
             (TenantId::parse(TenantId::OPERATOR), PrincipalId::parse("anonymous"))
@@ -404,8 +408,8 @@ impl Audit {
         self.writer.refusals.count(refusal, 1, self.writer.clock.monotonic_nanos());
     }
 
-    /// Records the counts of refusals that have been counted for long enough. While space is low they
-    /// wait.
+    /// Records the counts of refusals that have been counted for long enough. While space is low
+    /// they wait.
     pub(crate) fn flush_counted_refusals(&self) {
         if self.space.is_low() {
             return;
@@ -422,8 +426,8 @@ impl Audit {
         self.writer.refusals.reset(tenant);
     }
 
-    /// Waits until the queued denials have been stored or have failed, so that a caller that was denied
-    /// and then reads events finds its own.
+    /// Waits until the queued denials have been stored or have failed, so that a caller that was
+    /// denied and then reads events finds its own.
     pub(crate) async fn settle(&self) {
         let (done, settled) = oneshot::channel();
         if self.queue.send(DenialQueueItem::Settle(done)).await.is_ok() && settled.await.is_err() {
@@ -645,8 +649,8 @@ struct Decision {
 }
 
 impl Refusal {
-    /// The decisions to record, that of the caller's tenant first; and the reason, if the tool exists in
-    /// that tenant.
+    /// The decisions to record, that of the caller's tenant first; and the reason, if the tool
+    /// exists in that tenant.
     ///
     /// A request for a tool of another tenant is recorded for the operator alone. In the log of the
     /// caller's tenant it is a request for an unknown name (I-9).

@@ -1,7 +1,7 @@
 //! Checks that the log of a tenant continues the last signed state, which the witness names.
 //!
-//! Invariant (I-72): the end of a log is signed only if the stored checkpoints are the signed ones, the
-//! last signed event is unchanged, and every later event follows from it.
+//! Invariant (I-72): the end of a log is signed only if the stored checkpoints are the signed ones,
+//! the last signed event is unchanged, and every later event follows from it.
 
 use std::fmt;
 

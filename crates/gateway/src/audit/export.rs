@@ -1,7 +1,8 @@
-//! The record in the formats of other systems: JSON lines with their hashes, OCSF, CloudEvents and OTLP
-//! logs.
+//! The record in the formats of other systems: JSON lines with their hashes, OCSF, CloudEvents and
+//! OTLP logs.
 //!
-//! Invariant (I-20): an export contains only fields of the record, so it contains no content of calls.
+//! Invariant (I-20): an export contains only fields of the record, so it contains no content of
+//! calls.
 
 mod cloudevents;
 mod ocsf;
@@ -44,8 +45,8 @@ impl Format {
         }
     }
 
-    /// Appends `events`, which were read with their [`StoredEvent::prev`], to `out`. Returns the number of
-    /// malformed events, which are left out: the store was changed by another program.
+    /// Appends `events`, which were read with their [`StoredEvent::prev`], to `out`. Returns the
+    /// number of malformed events, which are left out: the store was changed by another program.
     pub fn write(self, events: &[StoredEvent], out: &mut Vec<u8>) -> usize {
         if self == Self::Otlp {
             return otlp::write(events, out);

@@ -15,8 +15,8 @@ pub struct Readiness {
 // === impl Readiness ===
 
 impl Readiness {
-    /// Sets the problem; `None` when there is none. It is public, so it names no tenant, no tool and no
-    /// path.
+    /// Sets the problem; `None` when there is none. It is public, so it names no tenant, no tool
+    /// and no path.
     pub fn set(&self, reason: Option<String>) {
         *self.reason.lock() = reason;
     }

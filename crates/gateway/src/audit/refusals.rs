@@ -1,11 +1,12 @@
 //! Which refusals get events of their own, and the count of all others.
 //!
-//! A refusal costs its caller nothing, so it must cost the event log next to nothing. Each principal
-//! and each tenant has a bucket (GCRA, as rate limits have). A refusal that both admit is recorded one
-//! by one. Any other is counted in a [`Row`], and each row becomes one event with a count.
+//! A refusal costs its caller nothing, so it must cost the event log next to nothing. Each
+//! principal and each tenant has a bucket (GCRA, as rate limits have). A refusal that both admit is
+//! recorded one by one. Any other is counted in a [`Row`], and each row becomes one event with a
+//! count.
 //!
-//! Invariant: memory is bounded whatever callers do: [`MAX_BUCKETS`] buckets of about 150 bytes, and
-//! at most twice [`MAX_ROWS`] rows of about 1 KiB. Rows hold no arguments.
+//! Invariant: memory is bounded whatever callers do: [`MAX_BUCKETS`] buckets of about 150 bytes,
+//! and at most twice [`MAX_ROWS`] rows of about 1 KiB. Rows hold no arguments.
 //! Invariant: no refusal is lost. One that finds no place for a row of its own is counted in a row
 //! that says less.
 
@@ -20,8 +21,8 @@ use toolcrib_core::{
 
 use crate::snapshot::Miss;
 
-/// Refusals of one principal with events of their own: more than a conformance suite or an agent that
-/// makes mistakes has.
+/// Refusals of one principal with events of their own: more than a conformance suite or an agent
+/// that makes mistakes has.
 const OF_PRINCIPAL: Rate = rate(20, 60, 100);
 /// Refusals of all principals of a tenant with events of their own.
 const OF_TENANT: Rate = rate(100, 60, 500);
@@ -62,8 +63,8 @@ pub(crate) struct Refusal {
 pub(crate) enum RefusalSubject {
     /// Something whose reason is known.
     Known { resource: Box<str>, reason: Box<str> },
-    /// A name of no tool that the caller may use. Whether there is such a tool, and why the caller may
-    /// not use it, is decided when the refusal is recorded: a caller cannot feel it then.
+    /// A name of no tool that the caller may use. Whether there is such a tool, and why the caller
+    /// may not use it, is decided when the refusal is recorded: a caller cannot feel it then.
     Miss(Box<(Miss, Option<MissedCall>)>),
 }
 
@@ -125,7 +126,8 @@ pub(super) struct Refusals {
 // === impl Refusals ===
 
 impl Refusals {
-    /// Whether a refusal of `principal` gets events of its own. Takes one out of both buckets if so.
+    /// Whether a refusal of `principal` gets events of its own. Takes one out of both buckets if
+    /// so.
     pub(super) fn admit(&self, tenant: &TenantId, principal: &PrincipalId, now: u64) -> bool {
         let buckets = [
             (Bucket::Principal(tenant.clone(), principal.clone()), OF_PRINCIPAL),

@@ -1,12 +1,12 @@
 //! The free disk space of the store.
 //!
-//! Invariant (I-18): while space is low, only calls that run are recorded, so that space remains for
-//! them: their two events, destinations, sessions, approvals and pins. Denials, refused calls (rate,
-//! quota, scopes, arguments, breakers) and requests without credentials are counted instead.
+//! Invariant (I-18): while space is low, only calls that run are recorded, so that space remains
+//! for them: their two events, destinations, sessions, approvals and pins. Denials, refused calls
+//! (rate, quota, scopes, arguments, breakers) and requests without credentials are counted instead.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolcrib_core::store::FreeSpace;
+use toolcrib_core::store::Storage;
 
 use crate::metrics::Metrics;
 
@@ -24,8 +24,8 @@ impl Space {
         self.low.load(Ordering::Relaxed)
     }
 
-    pub(super) fn read(&self, place: &dyn FreeSpace, keep_free: u64, metrics: &Metrics) {
-        let free = match place.free_space() {
+    pub(super) fn read(&self, storage: &dyn Storage, keep_free: u64, metrics: &Metrics) {
+        let free = match storage.free_space() {
             Ok(free) => free,
             // The last state stays in force.
             Err(error) => {

@@ -1,5 +1,5 @@
-//! The background work on the record: signing checkpoints, sending them to anchors, forwarding events
-//! and applying retention.
+//! The background work on the record: signing checkpoints, sending them to anchors, forwarding
+//! events and applying retention.
 //!
 //! Invariants:
 //! - no call waits for it (I-73): calls are recorded and run whatever is unavailable;
@@ -22,8 +22,8 @@ use crate::{
     gateway::Gateway,
 };
 
-/// Checkpoints that wait for a slow anchor. Only the last one of a tenant counts, so an anchor that has
-/// missed some reads the last ones from the store.
+/// Checkpoints that wait for a slow anchor. Only the last one of a tenant counts, so an anchor that
+/// has missed some reads the last ones from the store.
 const MAX_SIGNED: usize = 1024;
 
 /// What a [`AuditTasks`] is built with.
@@ -34,15 +34,15 @@ pub struct Parts {
     pub signer: Arc<dyn CheckpointSigner>,
     /// The store of the last signed state.
     pub witness: Arc<dyn WitnessStore>,
-    /// Whether the key may be new. Then a store without checkpoints needs no witness, whatever events it
-    /// has.
+    /// Whether the key may be new. Then a store without checkpoints needs no witness, whatever
+    /// events it has.
     pub key_may_be_new: bool,
     /// Builds deliveries to anchors and forwarders.
     pub deliveries: Arc<dyn DeliveryFactory>,
 }
 
-/// Signs, anchors, forwards and prunes the record of a gateway. Close it after the gateway and before the
-/// store.
+/// Signs, anchors, forwards and prunes the record of a gateway. Close it after the gateway and
+/// before the store.
 pub struct AuditTasks {
     context: Arc<Context>,
     config: watch::Sender<RecordConfig>,
@@ -113,7 +113,8 @@ impl AuditTasks {
         Ok(tasks)
     }
 
-    /// Takes over another configuration: unchanged destinations continue. On an error nothing changes.
+    /// Takes over another configuration: unchanged destinations continue. On an error nothing
+    /// changes.
     ///
     /// # Errors
     /// A destination that can never work.
@@ -178,8 +179,9 @@ impl AuditTasks {
         Task { task: self.tasks.spawn(name, Policy::Forever, end.clone(), run), end }
     }
 
-    /// Signs every unsigned event, sends the checkpoints to the anchors, and ends every task. Does not wait
-    /// for an anchor or forwarder that does not answer: the next start continues from its cursor.
+    /// Signs every unsigned event, sends the checkpoints to the anchors, and ends every task. Does
+    /// not wait for an anchor or forwarder that does not answer: the next start continues from its
+    /// cursor.
     pub async fn close(&self) {
         if let Some(signing) = self.signing.lock().await.take() {
             signing.end().await;
@@ -213,7 +215,8 @@ impl Outgoing {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts a [`AuditTasks`], which signs, anchors, forwards and prunes the record. A gateway has one.
+    /// Starts a [`AuditTasks`], which signs, anchors, forwards and prunes the record. A gateway has
+    /// one.
     ///
     /// # Errors
     /// A destination that can never work.

@@ -1,8 +1,8 @@
 //! One issuer of tokens and its keys.
 //!
-//! Keys are fetched at the start, every [`REFRESH`], and when a token names an unknown key: by one task at
-//! a time, with a pause after each attempt, however many tokens name unknown keys. While the issuer is
-//! unreachable, the last keys are trusted until they are `max_key_age` old.
+//! Keys are fetched at the start, every [`REFRESH`], and when a token names an unknown key: by one
+//! task at a time, with a pause after each attempt, however many tokens name unknown keys. While
+//! the issuer is unreachable, the last keys are trusted until they are `max_key_age` old.
 
 use std::{
     collections::HashSet,

@@ -92,8 +92,8 @@ impl KeySet {
             None => true,
         });
         let Some(key) = named.next() else { return Found::Unknown };
-        // Without a unique name every key would have to be tried, at the request of an unauthenticated
-        // client.
+        // Without a unique name every key would have to be tried, at the request of an
+        // unauthenticated client.
         if named.next().is_some() {
             return Found::Forged;
         }

@@ -1,7 +1,7 @@
 //! Signed tokens in their compact form (RFC 7515, RFC 7519), before their signature is verified.
 //!
-//! Invariant (I-62): the members of a token that bring keys (`jku`, `jwk`, `x5u`, `x5c`) are never read,
-//! and `kid` is only compared.
+//! Invariant (I-62): the members of a token that bring keys (`jku`, `jwk`, `x5u`, `x5c`) are never
+//! read, and `kid` is only compared.
 
 use base64::{
     Engine as _,

@@ -23,8 +23,8 @@ use super::{Authenticator, KeyRequest, Known, NewKey, is_kept_for_tokens, new_ke
 
 /// The scope for managing the keys of a tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();
-/// The scope, in addition to [`SCOPE`], for creating or rotating a key of another existing principal, or
-/// of a name that this program uses itself.
+/// The scope, in addition to [`SCOPE`], for creating or rotating a key of another existing
+/// principal, or of a name that this program uses itself.
 pub const IMPERSONATE: &str = RouteScope::KeysImpersonate.as_str();
 /// Principals of this program's own, in lower case, without punctuation: the operator at the
 /// machine, callers without credentials, and the system as it ends approvals. The empty one is `-`.
@@ -257,8 +257,8 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The caller of a valid key of `principal` in `tenant`; with `key`, of that key. Does not count as a
-    /// use of the key.
+    /// The caller of a valid key of `principal` in `tenant`; with `key`, of that key. Does not
+    /// count as a use of the key.
     ///
     /// # Errors
     /// [`UnknownHolder`]: no key exists, or several keys have different grants.

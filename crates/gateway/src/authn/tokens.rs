@@ -1,7 +1,7 @@
 //! Signed tokens: their issuer, the key that verifies them and their principal.
 //!
-//! A verified token is cached by its digest until it expires, or until the configuration or the keys of
-//! the issuer change.
+//! A verified token is cached by its digest until it expires, or until the configuration or the
+//! keys of the issuer change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -134,7 +134,7 @@ impl Tokens {
             let config = &issuer.config;
             // An issuer without a configured tenant names the tenant in each token.
             config.tenant.as_ref().is_none_or(|of| of == tenant)
-                && id.as_str().starts_with(&*config.principal_prefix)
+                && id.as_str().starts_with(config.principal_prefix())
         };
         let shared = |shared: &Shared| {
             shared.config.tenant == *tenant && shared.config.principal.as_ref() == Some(id)
@@ -227,7 +227,7 @@ fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), 
         (None, Some(tenant)) => tenant.clone(),
         (None, None) => return Err(NoToken),
     };
-    Ok((claims::principal(&config.principal_prefix, name)?, tenant))
+    Ok((claims::principal(config.principal_prefix(), name)?, tenant))
 }
 
 fn known_as(id: PrincipalId, tenant: TenantId, token: Token, roles: &Roles) -> Principal {
@@ -254,7 +254,8 @@ impl Shared {
         let secret = config.secret.expose().as_bytes();
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let SharedJwtConfig { secret: _, audience, tenant, principal, scopes, roles } = &config;
-        // The grants of the roles are part of the key, because a token may contain some of them itself.
+        // The grants of the roles are part of the key, because a token may contain some of them
+        // itself.
         let given: Vec<_> = roles.iter().map(|role| all_roles.get(role)).collect();
         let settings =
             format!("{audience:?} {tenant:?} {principal:?} {scopes:?} {roles:?} {given:?}");
@@ -265,8 +266,8 @@ impl Shared {
         Self { config, key, proof }
     }
 
-    /// Every party with the shared secret can write any claim, so a token can only narrow the scopes that
-    /// the configuration grants to all of them.
+    /// Every party with the shared secret can write any claim, so a token can only narrow the
+    /// scopes that the configuration grants to all of them.
     fn verify(&self, token: &Jws<'_>, roles: &Roles, now: Timestamp) -> Result<Principal, NoToken> {
         hmac::verify(&self.key, token.signed, &token.signature).map_err(|_| NoToken)?;
         let end = claims::end_of(&token.claims, now, SHARED_SKEW)?;

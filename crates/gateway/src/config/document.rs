@@ -1,61 +1,80 @@
 //! Parses a configuration file completely, even when parts of it are invalid, so that all mistakes
 //! are reported at once.
 //!
-//! A value that the types of [`File`] reject is reported and removed. The rest is parsed again,
+//! A value that the types of the file reject is reported and removed. The rest is parsed again,
 //! until nothing is rejected. Removed keys are remembered, and not reported as missing.
 
 use std::{collections::BTreeSet, ops::Range};
 
-use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
 use toml::{
     Spanned,
     de::{DeTable, DeValue, Deserializer},
 };
 use toolcrib_core::suggest;
 
-use super::{error::Problem, file::File};
+use super::{
+    error::Problem,
+    places::{Place, Places},
+};
 
 /// Limit on reported mistakes; each one requires another parse of the file.
 const MAX_PROBLEMS: usize = 200;
 
+/// The span of keys that are not in the file. Problems do not show them.
+pub(super) const HIDDEN: Range<usize> = usize::MAX..usize::MAX;
+
 /// The parsed parts of a file.
 #[derive(Debug, Default)]
-pub(super) struct Document {
-    pub(super) file: File,
+pub(super) struct Document<T> {
+    pub(super) typed: T,
     pub(super) problems: Vec<Problem>,
     /// The removed keys, in the form of [`Problem::key`].
     pub(super) broken: BTreeSet<String>,
+    pub(super) places: Places,
     /// Whether the file is TOML.
     pub(super) is_toml: bool,
 }
 
-/// Parses everything in `text` that is valid.
-pub(super) fn read(text: &str) -> Document {
+/// An unknown key: an own message about it, or the keys that are known in its place.
+pub(super) enum Unknown {
+    Message(String),
+    Known(Vec<String>),
+}
+
+/// Parses everything in `text` that is valid. `prepare` changes the tree before it is
+/// deserialized. `explain` gets an unknown key and those that its type knows.
+pub(super) fn read<T: DeserializeOwned + Default>(
+    text: &str,
+    prepare: impl Fn(&mut DeTable<'_>),
+    explain: impl Fn(&str, Vec<String>) -> Unknown,
+) -> Document<T> {
     let (mut tree, errors) = DeTable::parse_recoverable(text);
     let mut document = Document { is_toml: errors.is_empty(), ..Document::default() };
+    document.places = Places::read(text, tree.get_ref());
+    prepare(tree.get_mut());
     for error in &errors {
-        let line = error.span().map(|span| line_of(text, span.start));
+        let line = error.span().map(|span| document.places.line(span.start));
         // A second error on the same line is usually a consequence of the first.
         if !document.problems.iter().any(|known| known.line == line) {
-            let message = error.message().to_owned();
-            document.problems.push(Problem { line, key: None, message });
+            document.report(error.span(), "", error.message());
         }
     }
     let end = document.problems.iter().filter_map(|problem| problem.line).min();
     while document.problems.len() < MAX_PROBLEMS {
-        let error = match File::deserialize(Deserializer::from(tree.clone())) {
-            Ok(file) => {
-                document.file = file;
+        let error = match T::deserialize(Deserializer::from(tree.clone())) {
+            Ok(typed) => {
+                document.typed = typed;
                 return document;
             }
             Err(error) => error,
         };
-        let removed = error.span().and_then(|span| remove(tree.get_mut(), &span, &Path::default()));
-        let Some(Removed { path, is_key, at }) = removed else {
-            document.problems.push(problem(text, error.span(), None, error.message()));
+        let removed =
+            error.span().and_then(|span| remove(tree.get_mut(), &span, &Place::default()));
+        let Some(Removed { key, is_key, at, text: typed }) = removed else {
+            document.report(error.span(), "", error.message());
             break;
         };
-        let key = path.shown;
         let missing = quoted(error.message(), "missing field ");
         let lacks_broken = |broken: &BTreeSet<String>| match missing {
             Some(member) => broken.contains(&format!("{key}.{member}")),
@@ -63,11 +82,14 @@ pub(super) fn read(text: &str) -> Document {
         };
         // Errors after the place where the file stops being TOML are unreliable, and so are errors
         // with an empty span.
-        let is_reliable = end
-            .is_none_or(|end| missing.is_none() && !at.is_empty() && line_of(text, at.start) < end);
+        let is_reliable = end.is_none_or(|end| {
+            missing.is_none() && !at.is_empty() && document.places.line(at.start) < end
+        });
         if !lacks_broken(&document.broken) && is_reliable {
-            let message = with_suggestion(error.message(), &mut document.broken, &key);
-            document.problems.push(problem(text, Some(at), Some(&key), &message));
+            let (message, meant) = explained(error.message(), typed.as_deref(), &explain);
+            // The key that was meant is not missing.
+            document.broken.extend(meant.map(|name| sibling(&key, &name)));
+            document.report(Some(at), &key, &message);
         }
         if !is_key {
             document.broken.insert(key);
@@ -76,37 +98,11 @@ pub(super) fn read(text: &str) -> Document {
     document
 }
 
-/// Returns the line of the configuration key `key`, or of the nearest table around it.
-pub(super) fn line_of_key(text: &str, key: &str) -> Option<usize> {
-    let (tree, _) = DeTable::parse_recoverable(text);
-    let mut best: Option<(usize, usize)> = None;
-    walk(tree.get_ref(), &Path::default(), &mut |path, at| {
-        let around = key == path.shown || key.starts_with(&format!("{}.", path.shown));
-        if around && best.is_none_or(|(length, _)| path.shown.len() > length) {
-            best = Some((path.shown.len(), at));
-        }
-    });
-    best.map(|(_, at)| line_of(text, at))
-}
-
-impl Document {
-    /// Returns whether `key`, or a part of it, was removed.
-    pub(super) fn has_broken(&self, key: &str) -> bool {
-        let within = format!("{key}.");
-        self.broken.iter().any(|it| it == key || it.starts_with(&within))
-    }
-}
-
-/// Returns the line of byte `offset`.
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
-}
-
-fn problem(text: &str, span: Option<Range<usize>>, key: Option<&str>, message: &str) -> Problem {
-    Problem {
-        line: span.map(|span| line_of(text, span.start)),
-        key: key.filter(|key| !key.is_empty()).map(str::to_owned),
-        message: message.to_owned(),
+impl<T> Document<T> {
+    fn report(&mut self, span: Option<Range<usize>>, key: &str, message: &str) {
+        let line = span.map(|span| self.places.line(span.start));
+        let key = (!key.is_empty()).then(|| key.to_owned());
+        self.problems.push(Problem { line, key, message: message.to_owned() });
     }
 }
 
@@ -115,74 +111,90 @@ fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
 }
 
-/// Adds a suggestion to a message about an unknown key. The suggested key is marked as broken, so
-/// that it is not reported as missing.
-fn with_suggestion(message: &str, broken: &mut BTreeSet<String>, key: &str) -> String {
-    let split = message.split_once(", expected ").filter(|_| message.starts_with("unknown field"));
-    let (Some((unknown, expected)), Some(typed)) = (split, quoted(message, "unknown field "))
-    else {
-        // Serde names the Rust type of a field; the message says "a whole number".
-        let number = |text: String, name| text.replace(name, "expected a whole number");
-        return ["expected usize", "expected u64", "expected u32", "expected u8"]
-            .into_iter()
-            .fold(message.to_owned(), number);
-    };
-    let known = expected.split('`').skip(1).step_by(2);
-    let Some(suggestion) = suggest::closest(typed, known) else { return message.to_owned() };
-    let table = key.rsplit_once('.').map_or("", |(table, _)| table);
-    broken.insert(if table.is_empty() {
-        suggestion.to_owned()
-    } else {
-        format!("{table}.{suggestion}")
-    });
-    format!("{unknown}, did you mean `{suggestion}`? Expected {expected}")
-}
-
-/// The path of a key.
-#[derive(Debug, Clone, Default)]
-struct Path {
-    shown: String,
-}
-
-impl Path {
-    fn member(&self, name: &str) -> Self {
-        let bare = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
-        let name = match !name.is_empty() && name.bytes().all(bare) {
-            true => name.to_owned(),
-            false => format!("{name:?}"),
+/// Returns `message` with a suggestion for an unknown key or word, and the suggested key. `typed`
+/// is the rejected text.
+fn explained(
+    message: &str,
+    typed: Option<&str>,
+    explain: impl Fn(&str, Vec<String>) -> Unknown,
+) -> (String, Option<String>) {
+    if let (Some(known), Some(typed)) = (message.strip_prefix("must be one of "), typed) {
+        return (message.to_owned() + &suggest::did_you_mean(typed, known.split(", ")), None);
+    }
+    let names = |list: &str| list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    let unknown = |kind| Some((quoted(message, kind)?, message.split_once(", expected ")?));
+    if let Some((name, (unknown, expected))) = unknown("unknown field ") {
+        let before: Vec<String> = names(expected);
+        let known = match explain(name, before.clone()) {
+            Unknown::Message(message) => return (message, None),
+            Unknown::Known(known) => known,
         };
-        let dot = if self.shown.is_empty() { "" } else { "." };
-        Self { shown: format!("{}{dot}{name}", self.shown) }
+        let expected = match known == before {
+            true => expected.to_owned(),
+            false => format!("one of `{}`", known.join("`, `")),
+        };
+        let meant = suggest::closest(name, known.iter().map(String::as_str)).map(str::to_owned);
+        return (suggesting(unknown, meant.as_deref(), &expected), meant);
     }
+    if let Some((name, (unknown, expected))) = unknown("unknown variant ") {
+        let known: Vec<String> = names(expected);
+        let meant = suggest::closest(name, known.iter().map(String::as_str));
+        return (suggesting(unknown, meant, expected), None);
+    }
+    if message.starts_with("invalid value") && message.contains("expected a nonzero ") {
+        return ("must be at least 1".to_owned(), None);
+    }
+    // Serde names the Rust type of a field; the message says "a whole number".
+    let number = |text: String, name: &str| text.replace(name, "expected a whole number");
+    let types = ["a nonzero usize", "a nonzero u32", "usize", "u64", "u32", "u16", "u8"];
+    (
+        types.iter().fold(message.to_owned(), |text, it| number(text, &format!("expected {it}"))),
+        None,
+    )
+}
 
-    /// An element of an array is named by its id or name, if it has one.
-    fn element(&self, element: &DeValue<'_>) -> Self {
-        let name = ["id", "name"].into_iter().find_map(|key| element.get(key)?.get_ref().as_str());
-        match name {
-            Some(name) => Self { shown: format!("{}.{name}", self.shown) },
-            None => self.clone(),
-        }
+fn suggesting(unknown: &str, meant: Option<&str>, expected: &str) -> String {
+    match meant {
+        Some(meant) => format!("{unknown}, did you mean `{meant}`? Expected {expected}"),
+        None => format!("{unknown}, expected {expected}"),
     }
+}
+
+/// Returns the key `name` in the table of `key`.
+fn sibling(key: &str, name: &str) -> String {
+    key.rsplit_once('.').map_or(name.to_owned(), |(table, _)| format!("{table}.{name}"))
 }
 
 struct Removed {
-    path: Path,
+    /// The key, as problems show it.
+    key: String,
     /// Whether the key itself is wrong, not its value.
     is_key: bool,
     at: Range<usize>,
+    /// The value, if it is a text.
+    text: Option<String>,
+}
+
+impl Removed {
+    fn new(place: &Place, is_key: bool, at: &Range<usize>, value: &DeValue<'_>) -> Self {
+        let text = value.as_str().map(str::to_owned);
+        Self { key: place.shown.clone(), is_key, at: at.clone(), text }
+    }
 }
 
 /// Removes the innermost entry of `table` that encloses `span`.
-fn remove(table: &mut DeTable<'_>, span: &Range<usize>, path: &Path) -> Option<Removed> {
+fn remove(table: &mut DeTable<'_>, span: &Range<usize>, place: &Place) -> Option<Removed> {
     let mut found = None;
     for (key, value) in table.iter_mut() {
-        let path = path.member(key.get_ref());
-        if let Some(removed) = remove_within(value, span, &path) {
+        let is_hidden = key.span() == HIDDEN;
+        let place = if is_hidden { place.clone() } else { place.member(key.get_ref()) };
+        if let Some(removed) = remove_within(value, span, &place) {
             return Some(removed);
         }
         let is_key = key.span() == *span;
-        if is_key || value.span() == *span || encloses(value, span) {
-            found = Some((key.get_ref().to_string(), Removed { path, is_key, at: span.clone() }));
+        if !is_hidden && (is_key || is_at(value, span)) {
+            let removed = Removed::new(&place, is_key, span, value.get_ref());
+            found = Some((key.get_ref().to_string(), removed));
             break;
         }
     }
@@ -194,19 +206,19 @@ fn remove(table: &mut DeTable<'_>, span: &Range<usize>, path: &Path) -> Option<R
 fn remove_within(
     value: &mut Spanned<DeValue<'_>>,
     span: &Range<usize>,
-    path: &Path,
+    place: &Place,
 ) -> Option<Removed> {
     match value.get_mut() {
-        DeValue::Table(table) => remove(table, span, path),
+        DeValue::Table(table) => remove(table, span, place),
         DeValue::Array(array) => {
             let mut found = None;
             for (index, element) in array.iter_mut().enumerate() {
-                let path = path.element(element.get_ref());
-                if let Some(removed) = remove_within(element, span, &path) {
+                let place = place.element(index, element.get_ref());
+                if let Some(removed) = remove_within(element, span, &place) {
                     return Some(removed);
                 }
-                if element.span() == *span || encloses(element, span) {
-                    found = Some((index, Removed { path, is_key: false, at: span.clone() }));
+                if is_at(element, span) {
+                    found = Some((index, Removed::new(&place, false, span, element.get_ref())));
                     break;
                 }
             }
@@ -220,29 +232,10 @@ fn remove_within(
     }
 }
 
-/// Returns whether `span` is within a plain value, which has no removable parts.
-fn encloses(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
+/// Returns whether `span` is that of `value`, or within a plain value, which has no removable
+/// parts.
+fn is_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
     let within = value.span();
     let is_plain = !value.get_ref().is_table() && !value.get_ref().is_array();
-    is_plain && within.start <= span.start && span.end <= within.end
-}
-
-fn walk(table: &DeTable<'_>, path: &Path, visit: &mut impl FnMut(&Path, usize)) {
-    for (key, value) in table {
-        let path = path.member(key.get_ref());
-        visit(&path, key.span().start);
-        match value.get_ref() {
-            DeValue::Table(table) => walk(table, &path, visit),
-            DeValue::Array(array) => {
-                for element in array.iter() {
-                    let path = path.element(element.get_ref());
-                    if let DeValue::Table(table) = element.get_ref() {
-                        visit(&path, element.span().start);
-                        walk(table, &path, visit);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
+    within == *span || (is_plain && within.start <= span.start && span.end <= within.end)
 }

@@ -15,8 +15,8 @@ pub struct Protection {
 /// A path that a confined program may reach.
 #[derive(Debug, Clone)]
 pub(super) struct NamedPath {
-    pub(super) line: usize,
-    pub(super) key: String,
+    pub(super) line: Option<usize>,
+    pub(super) key: Option<String>,
     pub(super) path: PathBuf,
     pub(super) is_written: bool,
 }

@@ -1,8 +1,8 @@
-//! Keeps confined programs away from the data directory, keys and files with secrets, and from writing
-//! the configuration.
+//! Keeps confined programs away from the data directory, keys and files with secrets, and from
+//! writing the configuration.
 //!
-//! Invariant: a configuration that lets a program reach one of these paths is rejected. The paths are also
-//! passed to the launcher of each program, which checks them again.
+//! Invariant: a configuration that lets a program reach one of these paths is rejected. The paths
+//! are also passed to the launcher of each program, which checks them again.
 
 use std::{
     collections::BTreeSet,
@@ -49,8 +49,8 @@ impl Config {
             };
             let verb = if named.is_written { "write" } else { "read" };
             problems.push(Problem {
-                line: Some(named.line),
-                key: Some(named.key.clone()),
+                line: named.line,
+                key: named.key.clone(),
                 message: format!(
                     "{} would let the program {verb} {what}; name a narrower path, or move one of \
                      them",

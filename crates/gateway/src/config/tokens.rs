@@ -1,42 +1,85 @@
-//! `[auth.jwt]` and `[otc.jwt]`: signed tokens as credentials.
+//! `[auth]` and `[otc]`: signed tokens as credentials.
 
-use std::time::Duration;
+use std::{fmt, marker::PhantomData, time::Duration};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
 use toolcrib_core::{
     credential::Secret,
     egress::AllowList,
     id::{PrincipalId, TenantId},
     scope::Grant,
 };
+use url::{Host, Url};
 
-/// An issuer of signed tokens that are accepted as credentials.
-#[derive(Debug, Clone, PartialEq, Eq)]
+use super::{
+    mcp::ResourceConfig,
+    resolver::{Resolver, is_plain},
+    secret::Value,
+    server::MountAuth,
+    units::{self as kind, Kind as _},
+};
+
+const MAX_SKEW: Duration = Duration::from_secs(5 * 60);
+const MAX_KEY_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The minimum for HMAC with SHA-256 (RFC 7518, section 3.2).
+const MIN_SECRET: usize = 32;
+
+/// Identity providers.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Authentication {
+    /// Information for OAuth clients.
+    pub(super) resource: Option<ResourceConfig>,
+    /// Issuers of tokens; one table or several.
+    #[schemars(with = "Vec<JwtConfig>")]
+    pub(super) jwt: OneOrMore<JwtConfig>,
+}
+
+/// One table, or several of the same name.
+#[derive(Debug)]
+pub(super) struct OneOrMore<T>(Vec<Spanned<T>>);
+
+/// An issuer of signed tokens ([guide](../guides/oidc.md)).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// The exact value of `iss`.
+    /// Exact value of the claim `iss`.
     pub issuer: String,
-    /// The accepted values of `aud`; a token must contain one of them.
+    /// Accepted values of `aud`; a token must contain one of them.
     pub audiences: Vec<String>,
-    /// The accepted values of `alg`.
+    /// Accepted algorithms; also `RS384`, `RS512`, `PS384`, `PS512`, `ES384`, `ES512`.
+    #[serde(default = "usual_algorithms")]
+    #[schemars(extend("default" = ["RS256", "PS256", "ES256", "EdDSA"]))]
     pub algorithms: Vec<JwtAlgorithm>,
-    /// The address of the keys; by default it is taken from the issuer's discovery document.
+    /// Address of the issuer's keys.
+    #[schemars(extend("x-default" = "OpenID Connect Discovery"))]
     pub jwks_url: Option<String>,
-    /// The accepted difference between the issuer's clock and the local one.
+    /// Accepted difference of clocks, at most `5m`.
+    #[serde(default = "one_minute", with = "kind::Duration")]
     pub clock_skew: Duration,
-    /// How long keys stay valid while the issuer is unreachable.
+    /// Time for which keys are valid while the issuer is unreachable, at most `7d`.
+    #[serde(default = "one_day", with = "kind::Age")]
     pub max_key_age: Duration,
-    /// Addresses that may be reached in addition to public ones to fetch the keys.
+    /// Private networks, addresses and hosts for fetching keys.
+    #[serde(default)]
     pub allow: AllowList,
-    /// The places of the claims.
+    /// Places of the claims.
+    #[serde(default)]
     pub claims: ClaimsConfig,
-    /// The tenant of every token, when it is not taken from a claim.
+    /// Tenant of every token; otherwise `claims.tenant`.
     pub tenant: Option<TenantId>,
-    /// The prefix of the principals. It keeps principals of issuers apart from those of keys.
-    pub principal_prefix: String,
+    /// Text before the principal. It keeps principals of issuers apart from those of keys.
+    #[schemars(extend("x-default" = "the issuer's host and `|`"))]
+    principal_prefix: Option<String>,
 }
 
 /// The asymmetric signature algorithms. Symmetric ones are absent, so that no configuration lets a
 /// verifier of tokens sign them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline)]
 #[expect(missing_docs, reason = "RFC 7518 and RFC 8037 name and explain them")]
 pub enum JwtAlgorithm {
     Rs256,
@@ -51,22 +94,58 @@ pub enum JwtAlgorithm {
     EdDsa,
 }
 
-/// The places of the claims in a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Places of the claims: names with dots between them, or JSON pointers.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct ClaimsConfig {
     /// The principal.
+    #[schemars(extend("default" = "sub"))]
     pub principal: ClaimPath,
-    /// The tenant.
+    /// The tenant; in place of `tenant`.
     pub tenant: Option<ClaimPath>,
     /// The scopes, separated by blanks or as an array.
+    #[schemars(extend("default" = "scope"))]
     pub scopes: Option<ClaimPath>,
     /// The roles, as an array or a single one.
     pub roles: Option<ClaimPath>,
 }
 
 /// The member names, from the outermost to the innermost.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline)]
 pub struct ClaimPath(pub Vec<String>);
+
+/// Open Tool Calling.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Otc {
+    /// `optional`: callers without a key are `[anonymous]`.
+    pub(super) auth: MountAuth,
+    /// Tokens with a shared secret.
+    pub(super) jwt: Option<SharedJwt>,
+}
+
+/// HS256 tokens with a shared secret, for `/tools` and `/oxp`
+/// ([guide](../guides/oidc.md#shared-secret-tokens-for-open-tool-calling)).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SharedJwt {
+    /// Secret of at least 32 bytes.
+    secret: Value,
+    /// Required `aud`; without it a token with `aud` is refused.
+    audience: Option<String>,
+    /// Tenant of every token.
+    tenant: TenantId,
+    /// Principal of tokens without `sub`; without it they are rejected.
+    principal: Option<PrincipalId>,
+    /// Scopes of every token, at most.
+    #[serde(default)]
+    scopes: Vec<Grant>,
+    /// Roles of every token.
+    #[serde(default)]
+    roles: Vec<String>,
+}
 
 /// Tokens signed with a shared secret, only for Open Tool Calling.
 #[derive(Debug, Clone)]
@@ -131,6 +210,52 @@ impl JwtAlgorithm {
     }
 }
 
+impl TryFrom<String> for JwtAlgorithm {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known = Self::ALL.map(Self::as_str).join(", ");
+        Self::parse(&name).ok_or_else(|| {
+            format!(
+                "expected algorithms with a public key, which are {known}; `none` and algorithms \
+                 with a shared secret are not among them"
+            )
+        })
+    }
+}
+
+/// The default algorithms; every common issuer supports one of them.
+fn usual_algorithms() -> Vec<JwtAlgorithm> {
+    use JwtAlgorithm::{EdDsa, Es256, Ps256, Rs256};
+    vec![Rs256, Ps256, Es256, EdDsa]
+}
+
+// === impl JwtConfig ===
+
+impl JwtConfig {
+    /// Returns the prefix of the principals of this issuer.
+    pub fn principal_prefix(&self) -> &str {
+        self.principal_prefix.as_deref().unwrap_or_default()
+    }
+}
+
+fn one_minute() -> Duration {
+    Duration::from_secs(60)
+}
+
+fn one_day() -> Duration {
+    Duration::from_secs(24 * 60 * 60)
+}
+
+// === impl ClaimsConfig ===
+
+impl Default for ClaimsConfig {
+    fn default() -> Self {
+        let usual = |name: &str| ClaimPath(vec![name.to_owned()]);
+        Self { principal: usual("sub"), tenant: None, scopes: Some(usual("scope")), roles: None }
+    }
+}
+
 // === impl ClaimPath ===
 
 impl ClaimPath {
@@ -142,6 +267,17 @@ impl ClaimPath {
         };
         let sound = names.len() <= 16 && names.iter().all(|name| !name.is_empty());
         sound.then_some(Self(names))
+    }
+}
+
+impl TryFrom<String> for ClaimPath {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        Self::parse(&text).ok_or(
+            "expected names with dots between them such as \"realm_access.roles\", or a JSON \
+             pointer such as \"/realm_access/roles\"",
+        )
     }
 }
 
@@ -160,6 +296,168 @@ fn unescaped(token: &str) -> Option<String> {
         });
     }
     Some(name)
+}
+
+impl Default for Otc {
+    fn default() -> Self {
+        Self { auth: MountAuth::Required, jwt: None }
+    }
+}
+
+// === impl OneOrMore ===
+
+impl<T> Default for OneOrMore<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = OneOrMore<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, or several of them")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                let one = T::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(OneOrMore(vec![Spanned::new(0..0, one)]))
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(OneOrMore)
+            }
+        }
+        deserializer.deserialize_any(Visitor(PhantomData))
+    }
+}
+
+impl Resolver<'_> {
+    /// Resolves the issuers. `has_shared` is whether tokens with a shared secret are accepted as
+    /// well.
+    pub(super) fn issuers(
+        &mut self,
+        typed: OneOrMore<JwtConfig>,
+        has_shared: bool,
+    ) -> Vec<JwtConfig> {
+        let mut issuers: Vec<JwtConfig> = Vec::new();
+        for typed in typed.0 {
+            let key = self.element("auth.jwt", &typed.span());
+            let Some(issuer) = self.issuer(&key, typed.into_inner()) else { continue };
+            if issuers.iter().any(|other| other.issuer == issuer.issuer) {
+                let message = "another [[auth.jwt]] has this issuer";
+                self.complain(&format!("{key}.issuer"), message);
+            }
+            let others = issuers.iter().map(JwtConfig::principal_prefix);
+            let mut others = others.chain(has_shared.then_some(SharedJwtConfig::PRINCIPAL_PREFIX));
+            let own = issuer.principal_prefix();
+            // The issuer chooses the text after its prefix, which may be the rest of a longer
+            // prefix.
+            if others.any(|other| own.starts_with(other) || other.starts_with(own)) {
+                let message = "it begins like the prefix of another [[auth.jwt]] or of [otc.jwt] \
+                               (by default it is the host of the issuer), so that principals of \
+                               both could be taken for each other; set a `principal_prefix` of its \
+                               own";
+                self.complain(&format!("{key}.principal_prefix"), message);
+            }
+            issuers.push(issuer);
+        }
+        issuers
+    }
+
+    fn issuer(&mut self, key: &str, mut typed: JwtConfig) -> Option<JwtConfig> {
+        let before = self.problems.len();
+        let member = |name: &str| format!("{key}.{name}");
+        let url = self.check(&member("issuer"), check_address(&typed.issuer, &typed.allow));
+        let keys = typed.jwks_url.as_deref();
+        let keys = keys.map(|keys| check_address(keys, &typed.allow)).transpose();
+        self.check(&member("jwks_url"), keys);
+        if typed.audiences.is_empty() || typed.audiences.iter().any(String::is_empty) {
+            let message = "expected at least one audience: what the issuer calls this server";
+            self.complain(&member("audiences"), message);
+        }
+        if typed.algorithms.is_empty() {
+            self.complain_of_absence(key, &member("algorithms"), "expected at least one algorithm");
+        }
+        if typed.clock_skew > MAX_SKEW {
+            self.complain(&member("clock_skew"), "is more than 5 minutes");
+        }
+        if typed.max_key_age > MAX_KEY_AGE {
+            self.complain(&member("max_key_age"), "is more than 7 days");
+        }
+        let tenant = member("tenant");
+        match (&typed.claims.tenant, typed.tenant.clone()) {
+            (None, None) => {
+                let message = "say which tenant tokens belong to: `tenant`, or `claims.tenant` \
+                               with the path of a claim";
+                self.complain_of_absence(key, &tenant, message);
+            }
+            (Some(_), Some(_)) => {
+                self.complain(&tenant, "cannot be combined with `claims.tenant`; keep one of them");
+            }
+            (None, Some(fixed)) => drop(self.check(&tenant, check_tenant(fixed))),
+            (Some(_), None) => {}
+        }
+        let url = url?;
+        let usual = || format!("{}|", url.host_str().unwrap_or_default());
+        let prefix = typed.principal_prefix.take().unwrap_or_else(usual);
+        self.check(&member("principal_prefix"), check_prefix(&prefix));
+        typed.principal_prefix = Some(prefix);
+        (self.problems.len() == before).then_some(typed)
+    }
+
+    pub(super) fn shared_jwt(&mut self, typed: SharedJwt) -> Option<SharedJwtConfig> {
+        let key = "otc.jwt.secret";
+        let secret = self.secret(key, &typed.secret);
+        if secret.as_ref().is_some_and(|secret| secret.expose().len() < MIN_SECRET) {
+            self.complain(key, "is shorter than 32 bytes");
+        }
+        Some(SharedJwtConfig {
+            tenant: self.check("otc.jwt.tenant", check_tenant(typed.tenant))?,
+            secret: secret?,
+            audience: typed.audience,
+            principal: typed.principal,
+            scopes: typed.scopes,
+            roles: typed.roles,
+        })
+    }
+}
+
+/// Rejects the tenant of the record's own events.
+pub(super) fn check_tenant(tenant: TenantId) -> Result<TenantId, &'static str> {
+    match tenant.as_str() == TenantId::OPERATOR {
+        true => Err("the tenant `-` is the record's own; choose another name"),
+        false => Ok(tenant),
+    }
+}
+
+fn check_prefix(text: &str) -> Result<(), &'static str> {
+    match text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(()),
+        false => Err("expected at most 64 printable ASCII characters without blanks"),
+    }
+}
+
+/// Validates an address whose documents decide which tokens are valid: no third party may change
+/// them in transit.
+fn check_address(text: &str, allow: &AllowList) -> Result<Url, &'static str> {
+    let url = Url::parse(text).ok().filter(|url| is_plain(url) && is_private_enough(url, allow));
+    url.ok_or(
+        "expected an https address without user information, query or fragment (http only for \
+         loopback and for hosts in `allow`)",
+    )
+}
+
+/// Returns whether documents at `url` can be trusted: they are fetched over TLS, from this machine,
+/// or from a host that the operator allows.
+pub(crate) fn is_private_enough(url: &Url, allow: &AllowList) -> bool {
+    let here = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || allow.has_host(name),
+        Some(Host::Ipv4(ip)) => ip.is_loopback() || allow.has_address(ip.into()),
+        Some(Host::Ipv6(ip)) => ip.is_loopback() || allow.has_address(ip.into()),
+        None => return false,
+    };
+    url.scheme() == "https" || (url.scheme() == "http" && here)
 }
 
 #[cfg(test)]

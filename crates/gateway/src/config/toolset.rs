@@ -1,7 +1,35 @@
 //! `[toolset.NAME]`: named parts of the catalog.
 
 use globset::{Glob, GlobMatcher};
-use toolcrib_core::catalog::{Entry, Listing, Toolset};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolcrib_core::catalog::{Entry, Listing, Toolset as Members};
+
+use super::{places::member, resolver::Resolver};
+
+/// A named part of the catalog ([guide](../guides/toolsets.md)).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Toolset {
+    /// Title for people and for MCP's `instructions`.
+    title: Option<String>,
+    /// Globs over tool ids and wire names.
+    allow: Vec<String>,
+    /// Globs of excluded tools.
+    #[serde(default)]
+    deny: Vec<String>,
+    /// `search` lists `search_tools`, `describe_tool` and `call_tool` in place of the tools.
+    #[serde(default)]
+    meta: Meta,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Meta {
+    #[default]
+    Off,
+    Search,
+}
 
 /// A named part of the catalog, as configured.
 #[derive(Debug, Clone)]
@@ -29,8 +57,8 @@ pub struct ToolPattern {
 impl ToolsetConfig {
     /// Resolves the toolset among `entries`. An entry of the allow-list is unresolved when it
     /// matches no tool, or only excluded ones.
-    pub fn resolve<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Toolset {
-        let mut toolset = Toolset::new(&self.name);
+    pub fn resolve<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Members {
+        let mut toolset = Members::new(&self.name);
         toolset.title.clone_from(&self.title);
         toolset.listing = self.listing;
         let mut idle: Vec<&ToolPattern> = self.allow.iter().collect();
@@ -62,16 +90,37 @@ impl ToolPattern {
     }
 }
 
+impl Resolver<'_> {
+    pub(super) fn toolset(&mut self, name: String, typed: Toolset) -> Option<ToolsetConfig> {
+        let table = member("toolset", &name);
+        let key = |name: &str| format!("{table}.{name}");
+        self.check(&table, check_name(&name))?;
+        if typed.allow.is_empty() {
+            self.complain(&key("allow"), "expected at least one glob over tool ids and wire names");
+        }
+        let allow = self.list(&key("allow"), &typed.allow, pattern);
+        let deny = self.list(&key("deny"), &typed.deny, pattern);
+        let listing = match typed.meta {
+            Meta::Off => Listing::Tools,
+            Meta::Search => Listing::Search,
+        };
+        Some(ToolsetConfig { allow: allow?, deny: deny?, title: typed.title, listing, name })
+    }
+}
+
+fn pattern(text: &str) -> Result<ToolPattern, String> {
+    match text {
+        "" => Err("an empty glob matches no tool".to_owned()),
+        text => ToolPattern::new(text).map_err(|error| format!("is not a glob: {}", error.kind())),
+    }
+}
+
 /// Validates the name of a toolset.
-pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
-    let edge = |byte: Option<&u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    let inner =
-        |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(byte);
-    let bytes = name.as_bytes();
-    let legal = name.len() <= 64 && bytes.iter().all(inner);
-    match legal && edge(bytes.first()) && edge(bytes.last()) {
+fn check_name(name: &str) -> Result<(), &'static str> {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+    let has_edges =
+        !name.is_empty() && !name.starts_with(['_', '-']) && !name.ends_with(['_', '-']);
+    match has_edges && name.len() <= 64 && name.bytes().all(inner) {
         true => Ok(()),
         false => {
             Err("a toolset's name has lower-case letters, digits, `-` and `_`, at most 64, and \

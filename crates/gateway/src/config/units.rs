@@ -1,62 +1,200 @@
-//! Durations and sizes in human-readable form.
+//! Kinds of values: their texts in the file, and their names in the configuration reference.
+//!
+//! A field of a kind has `#[serde(with = "kind::Duration")]`: serde reads and writes the text, and
+//! schemars takes the name from the same type.
 
-use std::time::Duration;
+use std::{borrow::Cow, net::SocketAddr, str::FromStr as _, time};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de};
+use toolcrib_core::{limit, quota};
+
+/// A kind of value that the file writes as text.
+pub(super) trait Kind {
+    /// The value.
+    type Value;
+
+    /// Parses the text of a value.
+    fn parse(text: &str) -> Result<Self::Value, String>;
+
+    /// Returns the text of a value, for documented defaults.
+    fn text(value: &Self::Value) -> String;
+
+    /// Deserializes a value, also as `Some` of an optional field.
+    fn deserialize<'de, D: Deserializer<'de>, T: From<Self::Value>>(d: D) -> Result<T, D::Error> {
+        let text = String::deserialize(d)?;
+        Self::parse(&text).map(T::from).map_err(de::Error::custom)
+    }
+
+    /// Serializes a value; `None` becomes no text.
+    fn serialize<S, T>(value: &T, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        S: Serializer,
+        T: Clone + Into<Option<Self::Value>>,
+    {
+        value.clone().into().map(|value| Self::text(&value)).serialize(serializer)
+    }
+}
+
+/// Gives types the schema of a kind: only its name.
+macro_rules! named {
+    ($($type:ty: $name:literal,)*) => { $(
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "title": $name })
+            }
+        }
+    )* };
+}
+
+/// Defines the kinds with their values and the functions for their texts.
+macro_rules! kinds {
+    ($($kind:ident($value:ty): $parse:path, $text:path;)*) => { $(
+        #[derive(Debug)]
+        pub(super) enum $kind {}
+
+        impl Kind for $kind {
+            type Value = $value;
+
+            fn parse(text: &str) -> Result<$value, String> {
+                $parse(text)
+            }
+
+            fn text(value: &$value) -> String {
+                $text(value)
+            }
+        }
+    )* };
+}
+
+kinds! {
+    Address(SocketAddr): parse_address, SocketAddr::to_string;
+    Age(time::Duration): parse_age, duration_text;
+    Duration(time::Duration): parse_duration, duration_text;
+    KeepFree(u64): parse_keep_free, size_text;
+    Quota(Option<quota::Quota>): parse_quota, or_off;
+    Rate(Option<limit::Rate>): parse_rate, or_off;
+    Size(usize): parse_size, size_text;
+    Wait(time::Duration): parse_wait, duration_text;
+}
+
+/// Any value.
+#[derive(Debug)]
+pub(super) enum Any {}
+
+named! {
+    Address: "text",
+    Age: "age",
+    Any: "any value",
+    Duration: "duration",
+    KeepFree: "size",
+    Quota: "quota",
+    Rate: "rate",
+    Size: "size",
+    Wait: "duration",
+    super::secret::KeyPlace: "place of a key",
+    super::secret::Value: "text or secret",
+}
 
 /// Parses a duration such as `250ms`, `30s`, `5m` or `2h`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => 0,
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(millis))
-        .filter(|&n| n > 0)
-        .map(Duration::from_millis)
-        .ok_or_else(|| {
-            "expected a duration such as \"250ms\", \"30s\", \"5m\" or \"2h\"".to_owned()
-        })
+pub fn parse_duration(text: &str) -> Result<time::Duration, String> {
+    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+    let expected = "expected a duration such as \"250ms\", \"30s\", \"5m\" or \"2h\"";
+    number(text, &units, |unit| unit)
+        .map(time::Duration::from_millis)
+        .ok_or_else(|| expected.to_owned())
 }
 
 /// Like [`parse_duration`], but also accepts days such as `90d`.
-pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
-    match days.map(|days| days.checked_mul(86_400)) {
-        Some(Some(seconds)) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        Some(_) => Err("expected a time such as \"90d\" or \"12h\"".to_owned()),
-        None => parse_duration(text)
-            .map_err(|_| "expected a time such as \"90d\" or \"12h\"".to_owned()),
+fn parse_age(text: &str) -> Result<time::Duration, String> {
+    let days = number(text, &[("d", 86_400)], |unit| unit).map(time::Duration::from_secs);
+    let age = days.map_or_else(|| parse_duration(text), Ok);
+    age.map_err(|_| "expected a time such as \"90d\" or \"12h\"".to_owned())
+}
+
+/// Like [`parse_duration`], but also accepts zero.
+fn parse_wait(text: &str) -> Result<time::Duration, String> {
+    match text {
+        "0" | "0s" => Ok(time::Duration::ZERO),
+        text => parse_duration(text),
     }
 }
 
 /// Parses a size such as `4096`, `64KiB` or `4MiB`.
-pub(super) fn parse_size(text: &str) -> Result<usize, String> {
+fn parse_size(text: &str) -> Result<usize, String> {
+    let units = [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+    number(text, &units, str::trim)
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .ok_or_else(|| "expected a size such as \"65536\", \"64KiB\" or \"4MiB\"".to_owned())
+}
+
+/// Parses a size; `off` means 0.
+fn parse_keep_free(text: &str) -> Result<u64, String> {
+    match text {
+        "off" => Ok(0),
+        size => parse_size(size).map(|bytes| bytes as u64),
+    }
+}
+
+/// Parses a number with one of the units; `None` if it is not positive or too large.
+fn number(text: &str, units: &[(&str, u64)], clean: fn(&str) -> &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim() {
-        "" | "B" => Some(1),
-        "KiB" => Some(1 << 10),
-        "MiB" => Some(1 << 20),
-        "GiB" => Some(1 << 30),
-        _ => None,
-    };
-    number
-        .parse::<usize>()
-        .ok()
-        .zip(factor)
-        .and_then(|(n, factor)| n.checked_mul(factor))
-        .filter(|&n| n > 0)
-        .ok_or_else(|| "expected a size such as \"65536\", \"64KiB\" or \"4MiB\"".to_owned())
+    let (_, factor) = units.iter().find(|(name, _)| *name == clean(unit))?;
+    number.parse::<u64>().ok()?.checked_mul(*factor).filter(|&number| number > 0)
+}
+
+fn parse_quota(text: &str) -> Result<Option<quota::Quota>, String> {
+    let expected = "expected calls per day such as \"10000/d\", or \"off\"";
+    unless_off(text, str::parse).map_err(|_| expected.to_owned())
+}
+
+fn parse_rate(text: &str) -> Result<Option<limit::Rate>, String> {
+    let expected = "expected calls per time such as \"30/m\" or \"5/s\", or \"off\"";
+    unless_off(text, str::parse).map_err(|_| expected.to_owned())
+}
+
+fn unless_off<T, E>(text: &str, parse: impl Fn(&str) -> Result<T, E>) -> Result<Option<T>, E> {
+    if text == "off" { Ok(None) } else { parse(text).map(Some) }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    SocketAddr::from_str(text)
+        .map_err(|_| "expected an address and a port such as \"127.0.0.1:8808\"".to_owned())
+}
+
+fn or_off<T: ToString>(value: &Option<T>) -> String {
+    value.as_ref().map_or_else(|| "off".to_owned(), T::to_string)
+}
+
+fn duration_text(duration: &time::Duration) -> String {
+    let units = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    in_units(duration.as_millis(), &units)
+}
+
+fn size_text<T: Copy + ToString>(bytes: &T) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
+    in_units(bytes.to_string().parse().unwrap_or_default(), &units)
+}
+
+/// Formats a number in the largest unit of which it is a multiple.
+fn in_units(number: u128, units: &[(&str, u128)]) -> String {
+    let unit = units.iter().find(|(_, factor)| number >= *factor && number % factor == 0);
+    unit.map_or_else(|| "0s".to_owned(), |(unit, factor)| format!("{}{unit}", number / factor))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -75,6 +213,16 @@ mod tests {
         assert_eq!(parse_size("12"), Ok(12));
         for text in ["", "KiB", "1KB", "0", "1.5MiB"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_text_that_they_are_read_from() {
+        for text in ["250ms", "30s", "5m", "24h", "0s"] {
+            assert_eq!(duration_text(&parse_wait(text).unwrap()), text);
+        }
+        for text in ["12", "64KiB", "4MiB", "1GiB"] {
+            assert_eq!(size_text(&parse_size(text).unwrap()), text);
         }
     }
 }

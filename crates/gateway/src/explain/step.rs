@@ -1,5 +1,6 @@
 //! The steps of an explanation.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ pub(super) enum To {
 }
 
 /// The result of one step of the pipeline.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
     /// The step.
     pub step: StepName,
@@ -27,7 +28,7 @@ pub struct Step {
 }
 
 /// The steps, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepName {
     /// Whether the credentials hold.
@@ -53,7 +54,7 @@ pub enum StepName {
 }
 
 /// The result of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepResult {
     /// The call passes.

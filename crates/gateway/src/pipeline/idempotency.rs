@@ -93,7 +93,7 @@ const STORING: usize = 64 << 20;
 
 /// The idempotent calls that run, and the stored answers.
 pub(crate) struct Idempotency {
-    store: Option<Arc<dyn IdempotencyStore>>,
+    store: Arc<dyn IdempotencyStore>,
     services: Services,
     table: Mutex<Table<ResultReceiver>>,
     /// The bytes of answers that wait to be stored.
@@ -121,15 +121,15 @@ pub(super) struct Ticket {
 }
 
 impl Idempotency {
-    pub(crate) fn new(store: Option<Arc<dyn IdempotencyStore>>, services: Services) -> Arc<Self> {
+    pub(crate) fn new(services: Services) -> Arc<Self> {
+        let store = services.storage.idempotency();
         let table = Mutex::new(Table::new(Limits::default()));
         Arc::new(Self { store, services, table, storing: ByteBudget::new(STORING) })
     }
 
     /// Removes expired answers from the store every minute until the gateway ends.
     pub(crate) fn start(&self) {
-        let Some(store) = self.store.clone() else { return };
-        let clock = Arc::clone(&self.services.clock);
+        let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.services.clock));
         self.services.background.every("idempotency", SWEEP, move || {
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
             async move {
@@ -148,7 +148,7 @@ impl Idempotency {
 
     /// The store, if it can keep answers sealed.
     pub(super) fn sealed_store(&self) -> Option<&dyn IdempotencyStore> {
-        self.store.as_deref().filter(|store| store.seals())
+        Some(&*self.store).filter(|store| store.seals())
     }
 
     /// Looks up `key` for the call with the digest `call`, and takes the key if it is free.

@@ -61,7 +61,7 @@ pub(crate) enum QuotaError {
 
 /// Counts of calls.
 pub struct Quotas {
-    store: Option<Arc<dyn QuotaStore>>,
+    store: Arc<dyn QuotaStore>,
     services: Services,
     counts: Mutex<Counts>,
     /// Locked while counts are stored, so that the answers of the store keep their order.
@@ -143,7 +143,8 @@ impl Count {
 }
 
 impl Quotas {
-    pub(crate) fn new(store: Option<Arc<dyn QuotaStore>>, services: Services) -> Arc<Self> {
+    pub(crate) fn new(services: Services) -> Arc<Self> {
+        let store = services.storage.quotas();
         let day = Day::of(services.now());
         let counts =
             Counts { day, of: HashMap::new(), earlier: Vec::new(), forgotten: Day(i64::MIN) };
@@ -252,7 +253,7 @@ impl Quotas {
         };
         let keys = quotas.iter().map(|(key, _)| key.clone()).collect();
         let counted = QuotaCharge { quotas: Arc::clone(self), day, keys };
-        if many && self.store.is_some() {
+        if many {
             self.settle().await?;
         }
         Ok(counted)
@@ -283,7 +284,7 @@ impl Quotas {
             if counts.of.contains_key(key) {
                 return Ok(());
             }
-            if counts.of.len() >= MAX_COUNTS && self.store.is_some() {
+            if counts.of.len() >= MAX_COUNTS {
                 counts.of.retain(|_, count| !count.is_settled());
             }
             if counts.of.len() >= MAX_COUNTS {
@@ -292,13 +293,8 @@ impl Quotas {
             }
             counts.day
         };
-        let known = match &self.store {
-            None => 0,
-            Some(store) => {
-                let stored = store.add(day, vec![(key.clone(), 0)]).await?;
-                stored.first().copied().unwrap_or(0)
-            }
-        };
+        let stored = self.store.add(day, vec![(key.clone(), 0)]).await;
+        let known = stored?.first().copied().unwrap_or(0);
         let mut counts = self.counts.lock();
         if counts.day == day {
             counts.of.entry(key.clone()).or_insert(Count { known, ..Count::default() });
@@ -308,7 +304,6 @@ impl Quotas {
 
     /// Stores every count.
     pub(crate) async fn settle(&self) -> Result<(), StoreError> {
-        let Some(store) = &self.store else { return Ok(()) };
         let _in_order = self.settling.lock().await;
         loop {
             let earlier = {
@@ -317,7 +312,7 @@ impl Quotas {
                 counts.earlier.pop()
             };
             let Some((day, key, calls)) = earlier else { break };
-            if let Err(error) = store.add(day, vec![(key.clone(), calls)]).await {
+            if let Err(error) = self.store.add(day, vec![(key.clone(), calls)]).await {
                 self.counts.lock().earlier.push((day, key, calls));
                 return Err(error);
             }
@@ -327,14 +322,14 @@ impl Quotas {
             if batch.is_empty() {
                 break;
             }
-            let stored = store.add(day, batch.clone()).await;
+            let stored = self.store.add(day, batch.clone()).await;
             self.counts.lock().settled(day, &batch, stored.as_deref().ok());
             stored?;
         }
-        self.forget(store.as_ref()).await
+        self.forget().await
     }
 
-    async fn forget(&self, store: &dyn QuotaStore) -> Result<(), StoreError> {
+    async fn forget(&self) -> Result<(), StoreError> {
         let day = {
             let counts = self.counts.lock();
             if counts.forgotten >= counts.day {
@@ -342,7 +337,7 @@ impl Quotas {
             }
             counts.day
         };
-        while store.forget_before(day).await? > 0 {}
+        while self.store.forget_before(day).await? > 0 {}
         self.counts.lock().forgotten = day;
         Ok(())
     }

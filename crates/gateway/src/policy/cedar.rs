@@ -351,8 +351,8 @@ fn number_of(id: &PolicyId) -> Option<usize> {
     id.strip_prefix("policy")?.parse().ok()
 }
 
-/// Whether the decision of the policy can depend on the principal in addition to its tenant and scopes: it
-/// names a principal, or reads the attribute `id` of any entity.
+/// Whether the decision of the policy can depend on the principal in addition to its tenant and
+/// scopes: it names a principal, or reads the attribute `id` of any entity.
 fn names_principals(policy: &Policy) -> bool {
     // A policy that cannot be inspected counts as one that does.
     policy.to_json().map_or(true, |json| mentions(&json))

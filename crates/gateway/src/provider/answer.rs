@@ -14,7 +14,8 @@ pub struct ToolAnswer {
     pub structured: Option<Value>,
     /// Whether the tool itself says that it failed.
     pub is_error: bool,
-    /// The id of the call in the handler's own records. A gateway replaces it with the id of the run.
+    /// The id of the call in the handler's own records. A gateway replaces it with the id of the
+    /// run.
     pub trace_id: Option<String>,
 }
 

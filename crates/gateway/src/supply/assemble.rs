@@ -1,7 +1,7 @@
 //! Builds catalog entries from the tools of a source and the rules of its configuration.
 //!
-//! Invariant (I-13): tier, egress, replay policy, approval and scopes come from rules alone, never from
-//! the claims of an upstream.
+//! Invariant (I-13): tier, egress, replay policy, approval and scopes come from rules alone, never
+//! from the claims of an upstream.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ pub(crate) fn entry(
     let arguments = ArgumentCheck::compile(input_schema.as_ref())
         .map_err(|error| format!("its input schema cannot be used: {error}"))?;
     let scopes = match set.scopes {
-        Some(scopes) => scopes,
+        Some(ref scopes) => scopes.clone(),
         None => vec![source.default_scope()?],
     };
     let usual = Usual::of(source);
@@ -172,7 +172,7 @@ pub(crate) fn entry(
         }),
         timeout: set.timeout.unwrap_or(gate.timeout),
         annotations: clean_value(tool.annotations.as_ref()),
-        consent: set.consent,
+        consent: set.consent(),
         arguments,
         digest: None,
         wire: WireCache::default(),
@@ -224,8 +224,8 @@ fn is_protocol(kind: SourceKind) -> bool {
     }
 }
 
-/// The name of a tool within its source. The type id of a node repeats the name of its pack, which is
-/// the source.
+/// The name of a tool within its source. The type id of a node repeats the name of its pack, which
+/// is the source.
 fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
     let pack =
         tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);
@@ -261,20 +261,9 @@ mod tests {
     use std::path::Path;
 
     use serde_json::json;
-    use toolcrib_core::credential::Secret;
 
     use super::*;
-    use crate::config::{self, SecretReader};
-
-    struct NoSecrets;
-    impl SecretReader for NoSecrets {
-        fn env(&self, _: &str) -> Option<Secret> {
-            None
-        }
-        fn file(&self, _: &Path) -> Result<Secret, String> {
-            Err("no files here".to_owned())
-        }
-    }
+    use crate::config::{self, NoSecrets};
 
     fn source(tools: &str) -> (SourceConfig, GateConfig) {
         let text = format!(

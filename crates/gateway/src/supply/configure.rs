@@ -27,10 +27,9 @@ struct NewSource {
 }
 
 impl Supply {
-    /// Takes over `config`: sources whose description did not change stay, and new ones start. Returns
-    /// the configuration with the native sources, and the sources that are no longer in use, for
-    /// [`retire`](Self::retire). Publishes nothing. On an
-    /// error nothing changes.
+    /// Takes over `config`: sources whose description did not change stay, and new ones start.
+    /// Returns the configuration with the native sources, and the sources that are no longer in
+    /// use, for [`retire`](Self::retire). Publishes nothing. On an error nothing changes.
     ///
     /// # Errors
     /// [`InvalidSource`]: a description can never work.
@@ -98,8 +97,8 @@ impl Supply {
         Ok(new)
     }
 
-    /// Puts the slots of `config` in place of the current ones. Returns the sources that are no longer
-    /// in use.
+    /// Puts the slots of `config` in place of the current ones. Returns the sources that are no
+    /// longer in use.
     fn replace_slots(
         &self,
         slots: &mut Slots,

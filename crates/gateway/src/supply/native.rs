@@ -1,5 +1,5 @@
-//! Tools of the embedding program as one source of a gateway: in every dialect, behind the same gate
-//! and in the same record as all others.
+//! Tools of the embedding program as one source of a gateway: in every dialect, behind the same
+//! gate and in the same record as all others.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -37,7 +37,8 @@ pub struct NativeTools {
     handler: Arc<dyn ToolCallHandler>,
 }
 
-/// The factory of a gateway: native tools and workflows are its own, everything else is by `others`.
+/// The factory of a gateway: native tools and workflows are its own, everything else is by
+/// `others`.
 pub(crate) struct Natives {
     pub(crate) tools: Vec<NativeTools>,
     pub(crate) others: Arc<dyn SourceFactory>,
@@ -55,9 +56,9 @@ struct NativeSource {
 // === impl NativeTools ===
 
 impl NativeTools {
-    /// The tools of `provider`, run by `handler`, as source `id`. The provider is called at the start, every
-    /// five minutes, and after [`Supply::refresh`](crate::Supply::refresh); in between, the gateway offers a
-    /// snapshot.
+    /// The tools of `provider`, run by `handler`, as source `id`. The provider is called at the
+    /// start, every five minutes, and after [`Supply::refresh`](crate::Supply::refresh); in
+    /// between, the gateway offers a snapshot.
     ///
     /// # Errors
     /// `id` is not one for a source.
@@ -89,7 +90,8 @@ impl NativeTools {
         Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })
     }
 
-    /// Sets the scopes that every tool requires; an empty list requires none. Later rules override them.
+    /// Sets the scopes that every tool requires; an empty list requires none. Later rules override
+    /// them.
     ///
     /// # Errors
     /// One of them is not a scope.

@@ -86,7 +86,7 @@ pub(crate) fn verdict(
 /// Compares `discovered` with the pins of `source`, and stores the differences.
 pub(crate) async fn update(
     source: &SourceConfig,
-    store: Option<&Arc<dyn PinStore>>,
+    store: &dyn PinStore,
     discovered: Option<&Arc<Discovered>>,
     now: Timestamp,
 ) -> PinUpdate {
@@ -94,8 +94,7 @@ pub(crate) async fn update(
         return PinUpdate::default();
     }
     let id = &source.spec.id;
-    let Some(store) = store else { return PinUpdate::default() };
-    match try_update(source, &**store, discovered, now).await {
+    match try_update(source, store, discovered, now).await {
         Ok((book, events, drifts)) => {
             PinUpdate { book: Some(Arc::new(book)), unfinished: false, events, drifts }
         }

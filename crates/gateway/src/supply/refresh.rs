@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use toolcrib_core::{
     id::SourceId,
     source::{Discovered, Source, SourceSpec},
+    store::{Changes, StoreError},
     text,
 };
 use toolcrib_tasks::TaskName;
@@ -22,11 +23,11 @@ use super::{
     pins::{self, PinUpdate},
     slots::{Offered, Slot},
 };
-use crate::config::SourceConfig;
+use crate::{background::Services, config::SourceConfig};
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How often due sources, pins and toolsets are checked.
+/// How often due sources, unread pins and toolsets are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The stored state of a source: its tools and the identity of their upstream.
@@ -49,8 +50,14 @@ impl Drop for Lowered<'_> {
 }
 
 impl Supply {
-    /// Starts the refresh task, which serves `requests` until the gateway ends.
+    /// Starts the tasks that follow the pins and serve `requests`, until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>, requests: mpsc::UnboundedReceiver<SourceId>) {
+        let supply = Arc::clone(self);
+        let Services { background, storage, .. } = &self.services;
+        background.follow("pins", storage, move |changes| {
+            let supply = Arc::clone(&supply);
+            async move { supply.follow_pins(changes).await }
+        });
         let (supply, requests) = (Arc::clone(self), Arc::new(Requests::new(requests)));
         self.services.background.until_done("refresh", move || {
             let (supply, requests) = (Arc::clone(&supply), Arc::clone(&requests));
@@ -75,7 +82,6 @@ impl Supply {
             let due = self.slots.lock().due(self.services.clock.now());
             due.iter().for_each(|source| self.schedule(source));
             self.audit.flush_counted_refusals();
-            self.watch_pins();
             self.watch_toolsets();
         }
     }
@@ -230,7 +236,7 @@ impl Supply {
         known: Option<&Arc<Discovered>>,
     ) -> PinUpdate {
         let now = self.services.clock.now();
-        let mut update = pins::update(source, self.pins.as_ref(), known, now).await;
+        let mut update = pins::update(source, &*self.pins, known, now).await;
         let events = std::mem::take(&mut update.events);
         if !events.is_empty() {
             self.services.metrics.drifted(&source.spec.id, update.drifts);
@@ -239,29 +245,25 @@ impl Supply {
         update
     }
 
-    /// Starts a check whether another process has changed a pin.
-    fn watch_pins(self: &Arc<Self>) {
-        let Some(pins) = self.pins.clone() else { return };
-        if self.comparing_pins.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let supply = Arc::clone(self);
-        self.services.background.tasks().once("pins", async move {
-            let _lowered = Lowered(&supply.comparing_pins);
-            let unfinished = supply.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
-            match pins.epoch().await {
-                Ok(epoch) => {
-                    let before = supply.pins_epoch.swap(epoch, Ordering::AcqRel);
-                    if epoch != before || unfinished {
-                        supply.reload_pins().await;
-                    }
+    /// Reads the pins again when any process has changed one, and while they could not be read.
+    async fn follow_pins(self: &Arc<Self>, changes: Result<Changes, StoreError>) {
+        let is_unfinished = || self.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
+        match changes {
+            Ok(Changes { pins, .. }) => {
+                let before = self.pin_changes.swap(pins, Ordering::AcqRel);
+                if pins != before || is_unfinished() {
+                    self.reload_pins().await;
                 }
-                Err(error) => tracing::warn!(%error, "the pins could not be read"),
             }
-        });
+            Err(error) => tracing::warn!(%error, "the pins could not be read"),
+        }
+        if is_unfinished() {
+            tokio::time::sleep(INTERVAL).await;
+        }
     }
 
-    /// Starts a check whether allow-lists of toolsets match tools, once every source has listed its own.
+    /// Starts a check whether allow-lists of toolsets match tools, once every source has listed its
+    /// own.
     fn watch_toolsets(self: &Arc<Self>) {
         let is_due = {
             let slots = self.slots.lock();

@@ -21,8 +21,8 @@ pub(super) type References = BTreeSet<(String, String)>;
 pub(super) struct Reported(Mutex<(Generation, References)>);
 
 impl Reported {
-    /// Records the entries that match no tool of `snapshot` (RFC 0064: forbidden at load), each once.
-    /// They belong to no tenant.
+    /// Records the entries that match no tool of `snapshot` (RFC 0064: forbidden at load), each
+    /// once. They belong to no tenant.
     pub(super) async fn report(&self, snapshot: &Snapshot, audit: &Audit) {
         let generation = snapshot.catalog.generation();
         if self.0.lock().0 == generation {

@@ -1,5 +1,5 @@
-//! Type checks of workflows, as far as schemas decide them: a literal that the tool would reject, a text
-//! in place of a number, a member that does not exist.
+//! Type checks of workflows, as far as schemas decide them: a literal that the tool would reject, a
+//! text in place of a number, a member that does not exist.
 //!
 //! Undecidable cases pass, because the pipeline validates every call anyway.
 

@@ -181,7 +181,7 @@ impl Run {
             meta: self.meta.clone(),
             ..CallRequest::new(
                 self.workflows.snapshots.load(),
-                Surface::Workflow,
+                Surface::WORKFLOW,
                 ToolRef::Id(&step.tool),
                 arguments,
             )

@@ -1,5 +1,5 @@
-//! Finding and reading the files. Everything is bounded: one directory per pattern, so many files, so
-//! many bytes.
+//! Finding and reading the files. Everything is bounded: one directory per pattern, so many files,
+//! so many bytes.
 
 use std::path::PathBuf;
 

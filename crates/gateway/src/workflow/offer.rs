@@ -1,8 +1,10 @@
 //! The workflows that a snapshot offers. Decided for each snapshot, because tools come and go.
 //!
-//! Invariant (I-7): a workflow requires every scope of its steps, exists only for tenants that have all of
-//! their tools, and is at least as strict as each of them in tier, egress, replay policy and approval.
-//! Invariant (I-14): a tool of tier `exec` cannot be a step, because a workflow cannot have that tier.
+//! Invariant (I-7): a workflow requires every scope of its steps, exists only for tenants that have
+//! all of their tools, and is at least as strict as each of them in tier, egress, replay policy and
+//! approval.
+//! Invariant (I-14): a tool of tier `exec` cannot be a step, because a workflow cannot have that
+//! tier.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -361,7 +363,7 @@ fn demands(
     set.egress = Some(set.egress.unwrap_or(egress).max(egress));
     set.replay_policy = Some(set.replay_policy.unwrap_or(replay).max(replay));
     // Steps with approvals of their own request them with their own arguments.
-    set.consent.by_parts = set.approval.is_none_or(|own| own == Approval::Never);
+    set.by_parts = set.approval.is_none_or(|own| own == Approval::Never);
     set.approval = Some(set.approval.unwrap_or(approval).max(approval));
     set.timeout = set.timeout.or(flow.plan.timeout);
     Ok((set, tenants, notes))

@@ -1,9 +1,16 @@
 //! Continues the runs of a dead process, and ends the runs that other processes cancel.
 //!
-//! Invariant (I-49): a call that was made is not repeated, unless the log shows that it was refused or
-//! its tool may be repeated.
+//! Invariant (I-49): a call that was made is not repeated, unless the log shows that it was refused
+//! or its tool may be repeated.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
@@ -12,7 +19,7 @@ use toolcrib_core::{
     id::{AgentId, CallId, EventId, RunId, SessionId, TenantId, ToolId},
     principal::{AuthMethod, Principal},
     scope::ScopeSet,
-    store::{KeptRun, RunRecord, RunState, RunStore, StoreError},
+    store::{Changes, KeptRun, RunRecord, RunState, StoreError},
 };
 
 use super::{
@@ -22,39 +29,46 @@ use super::{
     past::{History, Past},
     run::{End, Run, RunStopConditions, keep_in},
 };
-
-/// How often the store is polled for cancelled runs.
-const POLL: Duration = Duration::from_millis(500);
+use crate::background::Services;
 
 impl Workflows {
-    /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs that
-    /// other processes cancel, until the gateway ends.
+    /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs
+    /// that other processes cancel, until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>, settled: impl Future<Output = ()> + Send + 'static) {
-        let Some(store) = self.store.clone() else { return };
+        let Services { background, storage, .. } = &self.services;
+        background.spawn(resume_all(Arc::clone(self), settled));
         let workflows = Arc::clone(self);
-        self.services.background.spawn(resume_all(workflows, Arc::clone(&store), settled));
-        let live = Arc::clone(&self.live);
-        self.services.background.every("workflows", POLL, move || {
-            let (live, store) = (Arc::clone(&live), Arc::clone(&store));
+        // The requests that have been carried out; `u64::MAX` when some have not.
+        let done = Arc::new(AtomicU64::new(u64::MAX));
+        background.follow("workflows", storage, move |changes| {
+            let (workflows, done) = (Arc::clone(&workflows), Arc::clone(&done));
             async move {
-                if live.is_idle() {
-                    return;
-                }
-                match store.requested_cancellations().await {
-                    Ok(calls) => calls.iter().for_each(|call| live.cancel_call(call)),
-                    Err(error) => tracing::warn!(%error, "cancelled runs cannot be read"),
+                if let Err(error) = workflows.cancel_requested(changes, &done).await {
+                    tracing::warn!(%error, "cancelled runs cannot be read");
                 }
             }
         });
     }
+
+    /// Ends the runs whose cancellation was requested, as often as they are still listed.
+    async fn cancel_requested(
+        &self,
+        changes: Result<Changes, StoreError>,
+        done: &AtomicU64,
+    ) -> Result<(), StoreError> {
+        let requests = changes?.cancellations;
+        if self.live.is_idle() || done.load(Ordering::Relaxed) == requests {
+            return Ok(());
+        }
+        let calls = self.store.requested_cancellations().await?;
+        calls.iter().for_each(|call| self.live.cancel_call(call));
+        done.store(if calls.is_empty() { requests } else { u64::MAX }, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
-async fn resume_all(
-    workflows: Arc<Workflows>,
-    store: Arc<dyn RunStore>,
-    settled: impl Future<Output = ()>,
-) {
-    let adopted = match store.adopted().await {
+async fn resume_all(workflows: Arc<Workflows>, settled: impl Future<Output = ()>) {
+    let adopted = match workflows.store.adopted().await {
         Ok(adopted) if adopted.is_empty() => return,
         Ok(adopted) => adopted,
         Err(error) => {
@@ -207,7 +221,6 @@ fn prepare(
         .interactions
         .start(record.run_id.clone(), &principal)
         .map_err(|error| failed("unavailable", &error.to_string()))?;
-    let store = workflows.store.as_ref();
     let ends = RunStopConditions {
         requested: CancellationToken::new(),
         left: CancellationToken::new(),
@@ -224,7 +237,7 @@ fn prepare(
         call: record.call_id.clone(),
         cause,
         interaction,
-        keep: store.map(|store| keep_in(store, &record.tenant, &record.call_id)),
+        keep: Some(keep_in(&workflows.store, &record.tenant, &record.call_id)),
         past: Past { kept, history: Arc::clone(history) },
         progress: None,
         meta: serde_json::Map::new(),
@@ -235,14 +248,14 @@ fn prepare(
 // === closing ===
 
 async fn store_end(workflows: &Arc<Workflows>, record: &RunRecord, end: &End) {
-    let Some(store) = workflows.store.as_ref() else { return };
     let (state, code) = match end {
         End::Completed(_) => (RunState::Completed, None),
         End::Failed(failure) => (RunState::Failed, Some(failure.code.as_str())),
         End::Cancelled => (RunState::Cancelled, None),
     };
     let now = workflows.services.now();
-    if let Err(error) = store.end(&record.tenant, &record.call_id, state, code, now).await {
+    let ended = workflows.store.end(&record.tenant, &record.call_id, state, code, now).await;
+    if let Err(error) = ended {
         tracing::error!(call = %record.call_id, %error, "the end of a run could not be stored");
     }
 }

@@ -1,9 +1,9 @@
 //! One run of one workflow.
 //!
-//! Invariant (I-22): a run has a task of its own. A caller that disconnects cancels it, and the events of
-//! its steps are recorded before the end of its own call.
-//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's current
-//! scopes, and its cause is the call of the workflow.
+//! Invariant (I-22): a run has a task of its own. A caller that disconnects cancels it, and the
+//! events of its steps are recorded before the end of its own call.
+//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's
+//! current scopes, and its cause is the call of the workflow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,8 +57,8 @@ pub(super) struct RunStopConditions {
     pub(super) gateway: CancellationToken,
     /// Its deadline.
     pub(super) timeout: Duration,
-    /// The call of the workflow that it is a step of. While a step waits for approval, both deadlines
-    /// pause.
+    /// The call of the workflow that it is a step of. While a step waits for approval, both
+    /// deadlines pause.
     pub(super) parent: Option<CallId>,
 }
 
@@ -98,11 +98,10 @@ pub(super) async fn run(
         .interactions
         .start(call.run_id.clone(), &principal)
         .map_err(|error| unavailable(&error.to_string()))?;
-    let store = workflows.store.clone();
-    let lasts = store.as_ref().is_some_and(|store| lasts(durable, store.as_ref(), &principal));
+    let store = Arc::clone(&workflows.store);
+    let lasts = lasts(durable, &*store, &principal);
     let record = record(&call, &principal, entry, &called, lasts, workflows.services.now());
-    let keep = store.as_ref().filter(|_| lasts);
-    let keep = keep.map(|store| keep_in(store, &principal.tenant, &call.call_id));
+    let keep = lasts.then(|| keep_in(&store, &principal.tenant, &call.call_id));
     let left = CancellationToken::new();
     let _left_when_dropped = left.clone().drop_guard();
     let ends = RunStopConditions {
@@ -135,7 +134,7 @@ pub(super) async fn run(
     let (recorded, max_bytes) = (called.recorded, call.max_result_bytes);
     let task = workflows.services.background.spawn(async move {
         let inputs = lasts.then(|| run.inputs.to_string());
-        let end = match begin(store.as_deref(), record, inputs).await {
+        let end = match begin(&*store, record, inputs).await {
             Ok(()) => run.until(ends, max_bytes).await,
             Err(failure) => End::Failed(failure),
         };
@@ -182,18 +181,17 @@ fn record(
 fn lasts(durable: Option<bool>, store: &dyn RunStore, principal: &Principal) -> bool {
     match principal.auth {
         AuthMethod::ApiKey(_) | AuthMethod::Anonymous => durable.unwrap_or_else(|| store.seals()),
-        // A command of the operator ends with its process, and tokens are not stored: the next process
-        // could not check that one is still valid.
+        // A command of the operator ends with its process, and tokens are not stored: the next
+        // process could not check that one is still valid.
         AuthMethod::Operator | AuthMethod::Jwt(_) => false,
     }
 }
 
 async fn begin(
-    store: Option<&dyn RunStore>,
+    store: &dyn RunStore,
     record: RunRecord,
     inputs: Option<String>,
 ) -> Result<(), Failure> {
-    let Some(store) = store else { return Ok(()) };
     store.begin(record, inputs).await.map_err(|error| {
         tracing::error!(%error, "a run could not be stored");
         let error = CallError::NotAccountable("stored");
@@ -221,7 +219,8 @@ impl Run {
             () = ends.requested.cancelled() => return End::Cancelled,
             () = ends.closed.cancelled() => Err(Failure::interrupted()),
             () = ends.gateway.cancelled() => Err(Failure::interrupted()),
-            // A caller that disconnects also cancels; otherwise the deadline of the call has passed.
+            // A caller that disconnects also cancels; otherwise the deadline of the call has
+            // passed.
             () = ends.left.cancelled() => match ends.requested.is_cancelled() {
                 true => return End::Cancelled,
                 false => Err(too_long()),
@@ -260,8 +259,7 @@ impl Run {
             End::Cancelled => (SessionOutcome::Cancelled, RunState::Cancelled, None),
         };
         self.interaction.close(session).await;
-        let Some(store) = &self.workflows.store else { return };
-        let now = self.workflows.services.now();
+        let (store, now) = (&self.workflows.store, self.workflows.services.now());
         if let Err(error) = store.end(&self.principal.tenant, &self.call, state, code, now).await {
             tracing::error!(call = %self.call, %error, "the end of a run could not be stored");
         }

@@ -8,8 +8,8 @@ use toolcrib_core::call::Outcome;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StepValue {
     pub(super) status: Status,
-    /// Structured output; without any, the text, read as JSON when it is an object or an array. Of a
-    /// step with `for_each`, an array of those. Absent when nothing came of it.
+    /// Structured output; without any, the text, read as JSON when it is an object or an array. Of
+    /// a step with `for_each`, an array of those. Absent when nothing came of it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub(super) result: Option<Value>,
     /// The text blocks, joined by line ends.

@@ -24,7 +24,7 @@ const ASKS: &str = "[source.tools.\"*\"]\napproval = \"always\"\n";
 async fn asking(settings: &str, rules: &str) -> Rig {
     let text = format!("{settings}\n{}", one_source(rules));
     let offers = Some(Ok(crate::support::offer(&["echo", "fail", "slow"])));
-    rig_with(offers, &text, toolcrib_store::MemoryCatalogs::new()).await
+    rig_with(offers, &text, toolcrib_store::MemoryCatalogs::default()).await
 }
 
 fn who(name: &str, scopes: &[&str]) -> Principal {

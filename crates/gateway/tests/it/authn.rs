@@ -13,10 +13,10 @@ use toolcrib_core::{
     store::{KeyRecord, KeyRotation, KeyStore, StoreError},
 };
 use toolcrib_gateway::{
-    GatewayBuilder, Stores,
+    GatewayBuilder,
     authn::{AuthError, KEY_PREFIX, KeyRequest, NewKey, new_key},
 };
-use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog};
+use toolcrib_store::MemoryStorage;
 
 use crate::support::{Factory, Rig, one_source, parse, rig_with};
 
@@ -126,9 +126,8 @@ async fn reload_changes_what_a_role_grants() {
 }
 
 /// Keys whose next list blocks until the test releases it.
-#[derive(Default)]
 struct Slow {
-    keys: MemoryKeys,
+    keys: Arc<dyn KeyStore>,
     held: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
@@ -162,26 +161,16 @@ impl KeyStore for Slow {
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {
         self.keys.note_used(used).await
     }
-    async fn epoch(&self) -> Result<u64, StoreError> {
-        self.keys.epoch().await
-    }
 }
 
 /// A slow read does not restore a key that a later read found revoked.
 #[tokio::test(start_paused = true)]
 async fn the_latest_read_counts() {
-    let keys = Arc::new(Slow::default());
-    let stores = Stores {
-        log: Arc::new(MemoryLog::new()),
-        keys: Arc::clone(&keys) as Arc<dyn KeyStore>,
-        catalogs: Arc::new(MemoryCatalogs::new()),
-        runs: None,
-        pins: None,
-        approvals: None,
-        idempotency: None,
-        quotas: None,
-    };
-    let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));
+    let mut storage = MemoryStorage::default();
+    let keys = Arc::new(Slow { keys: Arc::clone(&storage.keys), held: Mutex::default() });
+    storage.keys = Arc::clone(&keys) as Arc<dyn KeyStore>;
+    let sources = Arc::new(Factory::default());
+    let builder = GatewayBuilder::new(parse(""), Arc::new(storage), sources);
     let gateway = builder.start().await.unwrap();
     let key = new_key(request(), Utc::now()).unwrap();
     keys.insert(key.record.clone()).await.unwrap();

@@ -13,7 +13,7 @@ use toolcrib_core::{
     principal::Principal,
 };
 use toolcrib_gateway::{BreakerReport, BreakerState, CallReport};
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Hand, Rig, eventually, offer, one_source, parse, principal, rig, rig_at};
 
@@ -25,7 +25,7 @@ async fn timed(rules: &str) -> (Rig, Arc<Hand>) {
     hand.0.store(1_000_000_000, Ordering::SeqCst);
     let clock = Arc::clone(&hand) as Arc<dyn Clock>;
     let text = one_source(&format!("{BREAKER}{rules}"));
-    (rig_at(Some(Ok(offer(TOOLS))), &text, MemoryCatalogs::new(), clock).await, hand)
+    (rig_at(Some(Ok(offer(TOOLS))), &text, MemoryCatalogs::default(), clock).await, hand)
 }
 
 fn caller(name: &str) -> Principal {

@@ -11,7 +11,7 @@ use toolcrib_gateway::{
     idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, KEPT_FOR},
     metrics::Surface,
 };
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Hand, Rig, eventually, offer, one_source, principal, rig, rig_at};
 
@@ -29,8 +29,12 @@ async fn once(
     tool: &str,
     arguments: Value,
 ) -> Result<IdempotentOutcome, IdempotencyError> {
-    let request =
-        CallRequest::new(gateway.snapshot(), Surface::Otc, ToolRef::Wire(tool), arguments);
+    let request = CallRequest::new(
+        gateway.snapshot(),
+        Surface::new("otc", "Otc"),
+        ToolRef::Wire(tool),
+        arguments,
+    );
     let key = ClientKey { space: "test", text: key };
     gateway.call_idempotent(who, key, request, keep).await
 }
@@ -200,7 +204,8 @@ async fn closing_ends_calls_under_keys() {
 async fn answers_are_kept_for_a_day_and_keys_are_short() {
     let clock = Arc::new(Hand::default());
     let offers = Some(Ok(offer(&["echo"])));
-    let rig = rig_at(offers, &one_source(""), MemoryCatalogs::new(), Arc::clone(&clock) as _).await;
+    let rig =
+        rig_at(offers, &one_source(""), MemoryCatalogs::default(), Arc::clone(&clock) as _).await;
     let ann = caller("ann", &["*"]);
     let day = u64::try_from(KEPT_FOR.as_nanos()).unwrap();
     for (wait, repeats) in [(0, false), (day - 1, true), (1, false), (0, true)] {

@@ -13,23 +13,22 @@ use toolcrib_core::{
     source::{Discovered, SourceFactory},
     store::StoreError,
 };
-use toolcrib_gateway::{Gateway, GatewayBuilder, Stores};
-use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryPins};
+use toolcrib_gateway::{Gateway, GatewayBuilder};
+use toolcrib_store::{MemoryCatalogs, MemoryStorage};
 
-use crate::support::{Factory, Log, eventually, offer, one_source, parse, principal};
+use crate::support::{Factory, Log, eventually, offer, one_source, parse, principal, storage};
 
 /// Pins that fail on demand.
-#[derive(Clone, Default)]
 struct Flaky {
-    pins: MemoryPins,
-    broken: Arc<AtomicBool>,
+    pins: Arc<dyn PinStore>,
+    broken: AtomicBool,
 }
 
 impl Flaky {
-    fn check(&self) -> Result<&MemoryPins, StoreError> {
+    fn check(&self) -> Result<&dyn PinStore, StoreError> {
         match self.broken.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("told so".to_owned())),
-            false => Ok(&self.pins),
+            false => Ok(&*self.pins),
         }
     }
 }
@@ -72,38 +71,31 @@ impl PinStore for Flaky {
     ) -> Result<PinApproval, StoreError> {
         self.check()?.approve(choices, at, by).await
     }
-    async fn epoch(&self) -> Result<u64, StoreError> {
-        self.check()?.epoch().await
-    }
 }
 
 struct Kept {
     log: Log,
-    catalogs: MemoryCatalogs,
-    pins: Flaky,
+    storage: MemoryStorage,
+    pins: Arc<Flaky>,
 }
 
 impl Kept {
     fn new() -> Self {
-        Self { log: Log::default(), catalogs: MemoryCatalogs::new(), pins: Flaky::default() }
+        let log = Log::default();
+        let mut storage = storage(&log, &MemoryCatalogs::default());
+        let (pins, broken) = (Arc::clone(&storage.pins), AtomicBool::new(false));
+        let pins = Arc::new(Flaky { pins, broken });
+        storage.pins = Arc::clone(&pins) as Arc<dyn PinStore>;
+        Self { log, storage, pins }
     }
 
     /// Starts a process on the shared store, whose source offers `discovered`.
-    async fn start(&self, discovered: Discovered, pinned: bool) -> (Gateway, Arc<Factory>) {
+    async fn start(&self, discovered: Discovered) -> (Gateway, Arc<Factory>) {
         let factory = Arc::new(Factory::default());
         *factory.offers.lock() = Some(Ok(discovered));
-        let stores = Stores {
-            log: Arc::new(self.log.clone()),
-            keys: Arc::new(MemoryKeys::new()),
-            catalogs: Arc::new(self.catalogs.clone()),
-            runs: None,
-            pins: pinned.then(|| Arc::new(self.pins.clone()) as Arc<dyn PinStore>),
-            approvals: None,
-            idempotency: None,
-            quotas: None,
-        };
+        let storage = Arc::new(self.storage.clone());
         let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
-        let builder = GatewayBuilder::new(parse(&one_source("")), stores, sources);
+        let builder = GatewayBuilder::new(parse(&one_source("")), storage, sources);
         let gateway = builder.start().await.unwrap();
         gateway.supply().settle(std::time::Duration::from_secs(10)).await;
         (gateway, factory)
@@ -130,12 +122,12 @@ fn listed(gateway: &Gateway) -> usize {
 #[tokio::test]
 async fn nothing_is_offered_while_the_pins_cannot_be_read() {
     let kept = Kept::new();
-    let (gateway, _) = kept.start(described("a"), true).await;
+    let (gateway, _) = kept.start(described("a")).await;
     assert_eq!(listed(&gateway), 1);
     gateway.close().await;
 
     kept.pins.broken.store(true, Ordering::SeqCst);
-    let (gateway, _) = kept.start(described("a"), true).await;
+    let (gateway, _) = kept.start(described("a")).await;
     assert_eq!(listed(&gateway), 0, "it was approved, but nobody knows");
     let report = &gateway.supply().reports()[0];
     assert_eq!(report.quarantined, 1);
@@ -146,16 +138,13 @@ async fn nothing_is_offered_while_the_pins_cannot_be_read() {
     // Approvals that were read stay valid: they cannot be revoked.
     kept.pins.broken.store(true, Ordering::SeqCst);
     assert_eq!(listed(&gateway), 1);
-    gateway.close().await;
-    let (gateway, _) = kept.start(described("a"), false).await;
-    assert_eq!(listed(&gateway), 0, "a gateway without pins has nothing to trust in");
 }
 
 /// I-52: a changed tool is quarantined even while the change cannot be stored.
 #[tokio::test]
 async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     let kept = Kept::new();
-    let (gateway, factory) = kept.start(described("a"), true).await;
+    let (gateway, factory) = kept.start(described("a")).await;
     let source = Arc::clone(&factory.built.lock()[0]);
     kept.pins.broken.store(true, Ordering::SeqCst);
     *source.offers.lock() = Ok(described("b"));
@@ -166,10 +155,10 @@ async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     eventually("it is told", || kept.drifts() == 1).await;
 
     // Another process sees the same change, and reports nothing.
-    let (other, _) = kept.start(described("b"), true).await;
+    let (other, _) = kept.start(described("b")).await;
     assert_eq!((listed(&other), kept.drifts()), (0, 1));
     // An approval in one process takes effect in the other.
-    let pins = other.supply().pins(&"t".parse().unwrap()).await.unwrap().unwrap();
+    let pins = other.supply().pins(&"t".parse().unwrap()).await.unwrap();
     let digest = &pins[0].seen.as_ref().unwrap().digest;
     let digest = toolcrib_core::canonical::Digest::parse(digest).unwrap();
     let wanted = [(pins[0].tool_id.to_string(), digest)];

@@ -376,7 +376,7 @@ async fn closing_waits_for_what_is_to_be_recorded() {
             let tool = toolcrib_gateway::ToolRef::Wire("s__hang");
             let request = toolcrib_gateway::CallRequest::new(
                 gateway.snapshot(),
-                toolcrib_gateway::metrics::Surface::Cli,
+                toolcrib_gateway::metrics::Surface::CLI,
                 tool,
                 json!({}),
             );
@@ -444,7 +444,7 @@ async fn counted_denials_of_foreign_and_unknown_tools_are_one_to_the_tenant() {
         for tool in ["s__echo", "s__nothing"] {
             let request = CallRequest::new(
                 rig.gateway.snapshot(),
-                Surface::Cli,
+                Surface::CLI,
                 ToolRef::Wire(tool),
                 json!({}),
             );

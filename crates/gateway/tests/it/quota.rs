@@ -18,15 +18,12 @@ use toolcrib_core::{
     principal::Principal,
     quota::{Day, QuotaKey, QuotaStore},
     source::SourceFactory,
-    store::StoreError,
+    store::{Storage as _, StoreError},
 };
-use toolcrib_gateway::{CallReport, Gateway, GatewayBuilder, MAX_UNSETTLED, QuotaReport, Stores};
-use toolcrib_store::{
-    Options, SqliteStore,
-    memory::{MemoryCatalogs, MemoryKeys, MemoryPins, MemoryQuotas},
-};
+use toolcrib_gateway::{CallReport, Gateway, GatewayBuilder, MAX_UNSETTLED, QuotaReport};
+use toolcrib_store::{MemoryCatalogs, MemoryStorage, Options, SqliteStore};
 
-use crate::support::{Factory, Log, Rig, offer, one_source, parse, principal};
+use crate::support::{Factory, Log, Rig, offer, one_source, parse, principal, storage};
 
 /// A clock that tests set.
 #[derive(Default)]
@@ -46,13 +43,16 @@ const NOON: i64 = 20_000 * 86_400 + 43_200;
 const TOOLS: &[&str] = &["echo", "down", "strict", "shut", "fail", "other"];
 
 async fn start(text: &str, quotas: Option<Arc<dyn QuotaStore>>, clock: &Arc<Wall>) -> Rig {
-    let (log, keys, catalogs) = (Log::default(), MemoryKeys::new(), MemoryCatalogs::new());
+    let (log, catalogs) = (Log::default(), MemoryCatalogs::default());
     let factory = Arc::new(Factory::default());
     *factory.offers.lock() = Some(Ok(offer(TOOLS)));
-    let stores = Stores::new(log.clone(), keys.clone(), catalogs.clone());
-    let stores = Stores { quotas, ..stores.with_pins(MemoryPins::new()) };
-    let builder =
-        GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);
+    let mut storage = storage(&log, &catalogs);
+    if let Some(quotas) = quotas {
+        storage.quotas = quotas;
+    }
+    let keys = Arc::clone(&storage.keys);
+    let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
+    let builder = GatewayBuilder::new(parse(text), Arc::new(storage), sources);
     let gateway: Gateway =
         builder.clock(Arc::clone(clock) as Arc<dyn Clock>).start().await.unwrap();
     gateway.supply().settle(Duration::from_secs(10)).await;
@@ -224,7 +224,7 @@ async fn counts_are_those_of_the_store() {
 }
 
 /// A store that fails on demand.
-struct Frail(MemoryQuotas, AtomicBool);
+struct Frail(Arc<dyn QuotaStore>, AtomicBool);
 
 #[async_trait]
 impl QuotaStore for Frail {
@@ -243,7 +243,7 @@ impl QuotaStore for Frail {
 /// count is lost.
 #[tokio::test]
 async fn calls_that_cannot_be_counted_are_refused() {
-    let store = Arc::new(Frail(MemoryQuotas::new(), AtomicBool::new(false)));
+    let store = Arc::new(Frail(MemoryStorage::default().quotas, AtomicBool::new(false)));
     let text = with("quota = \"100/d\"", "");
     let rig = start(&text, Some(Arc::clone(&store) as _), &noon()).await;
     let ann = caller("ann", &[]);

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::json;
 use toolcrib_core::{call::UpstreamErrorKind, store::CatalogStore};
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{eventually, offer, one_source, parse, principal, rig, rig_with};
 
@@ -54,7 +54,7 @@ async fn the_last_good_catalog_survives_a_failing_source_and_a_restart() {
 
 #[tokio::test]
 async fn an_unreadable_stored_catalog_is_ignored() {
-    let catalogs = MemoryCatalogs::new();
+    let catalogs = MemoryCatalogs::default();
     let id = "s".parse().unwrap();
     catalogs.save(&id, "{not json".to_owned(), chrono::Utc::now()).await.unwrap();
     let rig = rig_with(Some(Ok(offer(&["one"]))), &one_source(""), catalogs).await;
@@ -99,7 +99,7 @@ async fn tools_that_would_share_a_name_are_left_out_and_reported() {
 async fn bare_names_that_two_sources_share_are_left_out_and_reported() {
     let other = SECOND.replace("\"b\"", "\"t\"");
     let text = format!("{}names = \"bare\"\n{other}names = \"bare\"\n", one_source(""));
-    let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::new()).await;
+    let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::default()).await;
     let caller = principal("t", &["*"]);
     assert_eq!(rig.listed(&caller), [""; 0]);
     for source in rig.gateway.supply().reports() {
@@ -120,7 +120,7 @@ async fn a_grant_that_reaches_nothing_is_reported() {
         "[[role]]\nname = \"r\"\nscopes = [\"tools:*\", \"audit:read\", \"fiels:read\"]\n{}",
         one_source("")
     );
-    let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::new()).await;
+    let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::default()).await;
     assert_eq!(rig.gateway.unmatched_grants(), ["role \"r\": fiels:read"]);
 }
 
@@ -129,7 +129,8 @@ const SECOND: &str = "[[source]]\nid = \"b\"\nkind = \"mcp\"\ncommand = [\"y\"]\
 /// I-25: a source that never responds delays no other source's refresh.
 #[tokio::test]
 async fn a_hanging_discovery_delays_no_other_source() {
-    let rig = rig_with(None, &format!("{}{SECOND}", one_source("")), MemoryCatalogs::new()).await;
+    let rig =
+        rig_with(None, &format!("{}{SECOND}", one_source("")), MemoryCatalogs::default()).await;
     let caller = principal("t", &["*"]);
     let second = Arc::clone(&rig.factory.built.lock()[1]);
     let before = second.asked.load(Ordering::SeqCst);
@@ -193,7 +194,7 @@ async fn a_removed_source_is_closed_after_its_calls() {
     let gateway = rig.gateway.clone();
     let call = tokio::spawn(async move {
         let tool = toolcrib_gateway::ToolRef::Wire("s__hang");
-        let surface = toolcrib_gateway::metrics::Surface::Cli;
+        let surface = toolcrib_gateway::metrics::Surface::CLI;
         let request =
             toolcrib_gateway::CallRequest::new(gateway.snapshot(), surface, tool, json!({}));
         gateway.call(&principal("t", &["*"]), request).await

@@ -19,7 +19,7 @@ use toolcrib_gateway::{
     session::{IDLE, MAX_INTERACTIONS},
 };
 
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Rig, eventually, offer, one_source, principal, rig, rig_with};
 
@@ -31,7 +31,8 @@ async fn call(
     caller: &Principal,
     tool: &str,
 ) -> CallReport {
-    let request = CallRequest::new(snapshot, Surface::Mcp, ToolRef::Wire(tool), json!({}));
+    let request =
+        CallRequest::new(snapshot, Surface::new("mcp", "Mcp"), ToolRef::Wire(tool), json!({}));
     interaction.call(caller, request).await
 }
 
@@ -246,7 +247,7 @@ async fn a_busy_session_ends_by_age() {
     ] {
         let config = format!("{config}\n{}", one_source("[source.tools.\"*\"]\ntimeout = \"1h\""));
         let offers = Some(Ok(offer(&["echo", "hang"])));
-        let rig = rig_with(offers, &config, MemoryCatalogs::new()).await;
+        let rig = rig_with(offers, &config, MemoryCatalogs::default()).await;
         let caller = principal("t", ALL);
         let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
         let begin = tokio::time::Instant::now();

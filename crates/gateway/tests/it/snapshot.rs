@@ -15,13 +15,13 @@ use toolcrib_core::{
     store::StoreError,
 };
 use toolcrib_gateway::{
-    CallReport, CallRequest, Gateway, GatewayBuilder, Stores, ToolRef,
+    CallReport, CallRequest, Gateway, GatewayBuilder, ToolRef,
     idempotency::{ClientKey, IdempotentOutcome},
     metrics::Surface,
 };
-use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryPins};
+use toolcrib_store::MemoryCatalogs;
 
-use crate::support::{Factory, Log, Rig, eventually, offer, one_source, parse, principal};
+use crate::support::{Factory, Log, Rig, eventually, offer, one_source, parse, principal, storage};
 
 /// A limiter that removes every source from the configuration before it admits the first call.
 #[derive(Default)]
@@ -43,13 +43,14 @@ impl RateLimiter for Reloads {
 
 /// Returns a gateway whose source `s` is removed while one of its calls passes the limiter.
 async fn reloaded_during_calls() -> Rig {
-    let (log, keys, catalogs) = (Log::default(), MemoryKeys::new(), MemoryCatalogs::new());
+    let (log, catalogs) = (Log::default(), MemoryCatalogs::default());
     let (factory, limiter) = (Arc::new(Factory::default()), Arc::new(Reloads::default()));
     *factory.offers.lock() = Some(Ok(offer(&["echo"])));
-    let stores = Stores::new(log.clone(), keys.clone(), catalogs.clone());
+    let storage = storage(&log, &catalogs);
+    let keys = Arc::clone(&storage.keys);
     let config = parse(&one_source("[source.tools.\"*\"]\nrate = \"10/s\""));
     let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
-    let builder = GatewayBuilder::new(config, stores.with_pins(MemoryPins::new()), sources);
+    let builder = GatewayBuilder::new(config, Arc::new(storage), sources);
     let limits = Arc::clone(&limiter) as Arc<dyn RateLimiter>;
     let gateway = builder.limiter(limits).start().await.unwrap();
     gateway.supply().settle(Duration::from_secs(10)).await;
@@ -59,7 +60,7 @@ async fn reloaded_during_calls() -> Rig {
 
 fn request(rig: &Rig) -> CallRequest<'static> {
     let tool = ToolRef::Wire("s__echo");
-    CallRequest::new(rig.gateway.snapshot(), Surface::Otc, tool, json!({}))
+    CallRequest::new(rig.gateway.snapshot(), Surface::new("otc", "Otc"), tool, json!({}))
 }
 
 // I-23

@@ -28,17 +28,15 @@ use toolcrib_core::{
         Discovered, DiscoveredTool, InvalidSource, Source, SourceFactory, SourceListener,
         SourceSpec, SourceState, SourceStatus,
     },
-    store::StoreError,
+    store::{KeyStore, StoreError},
 };
 use toolcrib_gateway::{
-    CallReport, CallRequest, Gateway, GatewayBuilder, Stores, ToolRef,
+    CallReport, CallRequest, Gateway, GatewayBuilder, ToolRef,
     clock::SystemClock,
     config::{self, Config, SecretReader},
     metrics::Surface,
 };
-use toolcrib_store::memory::{
-    MemoryApprovals, MemoryCatalogs, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
-};
+use toolcrib_store::{MemoryCatalogs, MemoryLog, MemoryStorage};
 
 /// A log that fails on demand.
 #[derive(Clone, Default)]
@@ -320,7 +318,7 @@ impl SecretReader for NoSecrets {
 pub(crate) struct Rig {
     pub(crate) gateway: Gateway,
     pub(crate) log: Log,
-    pub(crate) keys: MemoryKeys,
+    pub(crate) keys: Arc<dyn KeyStore>,
     pub(crate) catalogs: MemoryCatalogs,
     pub(crate) factory: Arc<Factory>,
 }
@@ -332,7 +330,7 @@ pub(crate) fn parse(text: &str) -> Config {
 /// Creates a gateway with one source `s` that offers `tools`, under `rules` (the inside of
 /// `[[source]]`).
 pub(crate) async fn rig(tools: &[&str], rules: &str) -> Rig {
-    rig_with(Some(Ok(offer(tools))), &one_source(rules), MemoryCatalogs::new()).await
+    rig_with(Some(Ok(offer(tools))), &one_source(rules), MemoryCatalogs::default()).await
 }
 
 pub(crate) fn one_source(rules: &str) -> String {
@@ -353,23 +351,26 @@ pub(crate) async fn rig_at(
     catalogs: MemoryCatalogs,
     clock: Arc<dyn Clock>,
 ) -> Rig {
-    let (log, keys, factory) = (Log::default(), MemoryKeys::new(), Arc::new(Factory::default()));
+    let (log, factory) = (Log::default(), Arc::new(Factory::default()));
     *factory.offers.lock() = offers;
-    let stores = Stores {
-        log: Arc::new(log.clone()),
-        keys: Arc::new(keys.clone()),
-        catalogs: Arc::new(catalogs.clone()),
-        runs: Some(Arc::new(MemoryRuns::default())),
-        pins: Some(Arc::new(MemoryPins::default())),
-        approvals: Some(Arc::new(MemoryApprovals::new(log.clone()))),
-        idempotency: None,
-        quotas: None,
-    };
-    let builder =
-        GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);
+    let storage = storage(&log, &catalogs);
+    let keys = Arc::clone(&storage.keys);
+    let builder = GatewayBuilder::new(
+        parse(text),
+        Arc::new(storage),
+        Arc::clone(&factory) as Arc<dyn SourceFactory>,
+    );
     let gateway = builder.clock(clock).start().await.unwrap();
     gateway.supply().settle(Duration::from_secs(10)).await;
     Rig { gateway, log, keys, catalogs, factory }
+}
+
+/// Returns a storage in memory with these parts.
+pub(crate) fn storage(log: &Log, catalogs: &MemoryCatalogs) -> MemoryStorage {
+    let catalogs = Arc::new(catalogs.clone());
+    let mut storage = MemoryStorage::with_events(log.clone());
+    storage.catalogs = catalogs;
+    storage
 }
 
 pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
@@ -391,7 +392,7 @@ impl Rig {
         arguments: Value,
     ) -> CallReport {
         let request =
-            CallRequest::new(self.gateway.snapshot(), Surface::Cli, ToolRef::Wire(tool), arguments);
+            CallRequest::new(self.gateway.snapshot(), Surface::CLI, ToolRef::Wire(tool), arguments);
         let called = self.gateway.call(principal, request).await;
         self.settle().await;
         called

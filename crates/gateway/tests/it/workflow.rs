@@ -14,7 +14,7 @@ use toolcrib_core::{
     store::{RunQuery, RunRecord, RunState},
 };
 use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Rig, eventually, offer, principal, rig_with};
 
@@ -37,7 +37,7 @@ async fn bench(rules: &str, of_flows: &str, flows: &[&str]) -> Bench {
         "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{rules}\n\
          [[source]]\nid = \"w\"\nkind = \"workflow\"\nfiles = [{files:?}]\n{of_flows}"
     );
-    let rig = rig_with(Some(Ok(offer(TOOLS))), &text, MemoryCatalogs::new()).await;
+    let rig = rig_with(Some(Ok(offer(TOOLS))), &text, MemoryCatalogs::default()).await;
     Bench { rig, _directory: directory }
 }
 
@@ -46,7 +46,7 @@ impl Bench {
         let tool = format!("openwop:workflow.{id}");
         let request = CallRequest::new(
             self.rig.gateway.snapshot(),
-            Surface::Cli,
+            Surface::CLI,
             ToolRef::Id(&tool),
             arguments,
         );
@@ -458,7 +458,12 @@ async fn the_caller_hears_of_each_step() {
     let tool = ToolRef::Id("openwop:workflow.chain");
     let request = CallRequest {
         progress: Some(Arc::clone(&heard) as Arc<dyn ProgressSink>),
-        ..CallRequest::new(bench.rig.gateway.snapshot(), Surface::Mcp, tool, json!({ "text": "x" }))
+        ..CallRequest::new(
+            bench.rig.gateway.snapshot(),
+            Surface::new("mcp", "Mcp"),
+            tool,
+            json!({ "text": "x" }),
+        )
     };
     bench.rig.gateway.call(&caller, request).await.result.unwrap();
     let heard: Vec<_> = heard

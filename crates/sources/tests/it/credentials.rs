@@ -44,7 +44,7 @@ pub(crate) fn credential(kind: CredentialKind) -> Credential {
 }
 
 pub(crate) async fn holding(credential: Credential, value: &str) -> Arc<MemoryCredentials> {
-    let store = Arc::new(MemoryCredentials::new());
+    let store = Arc::new(MemoryCredentials::default());
     let material = Material { value: secret(value), client_secret: None };
     store.put(credential, material).await.unwrap();
     store

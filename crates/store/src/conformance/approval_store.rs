@@ -1,14 +1,15 @@
-//! The requirements of [`ApprovalStore`].
+//! The requirements of [`ApprovalStore`](toolcrib_core::approval::ApprovalStore).
 
 use toolcrib_core::{
     approval::{
-        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Argument, Fingerprint, OpenOutcome,
-        Verdict, Vote, store::MAX_PENDING,
+        Approval, ApprovalQuery, ApprovalState, Argument, Fingerprint, OpenOutcome, Verdict, Vote,
+        store::MAX_PENDING,
     },
     clock::Timestamp,
-    event::{EventLog, EventQuery, NewEvent},
+    event::{EventQuery, NewEvent},
     id::{ApprovalId, CallId, TenantId},
     scope::Scope,
+    store::Storage,
 };
 
 use super::moment;
@@ -62,65 +63,64 @@ fn event_of(approval: &Approval) -> NewEvent {
     }
 }
 
-async fn open_request(
-    engine: &(impl ApprovalStore, impl EventLog),
-    approval: Approval,
-) -> Approval {
+async fn open_request(storage: &dyn Storage, approval: Approval) -> Approval {
     let event = event_of(&approval);
-    match engine.0.open(approval, None, event).await.unwrap() {
+    match storage.approvals().open(approval, None, event).await.unwrap() {
         OpenOutcome::Opened(approval) => *approval,
         other => unreachable!("{other:?}"),
     }
 }
 
 /// Two calls share a fingerprint only when all parts are equal.
-pub async fn a_fingerprint_is_of_all_its_parts(engine: &(impl ApprovalStore, impl EventLog)) {
+pub async fn a_fingerprint_is_of_all_its_parts(storage: &dyn Storage) {
     let parts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
-    let one = engine.0.fingerprint(parts(&["a", "bc"])).await.unwrap();
-    assert_eq!(one, engine.0.fingerprint(parts(&["a", "bc"])).await.unwrap());
+    let one = storage.approvals().fingerprint(parts(&["a", "bc"])).await.unwrap();
+    assert_eq!(one, storage.approvals().fingerprint(parts(&["a", "bc"])).await.unwrap());
     assert_eq!(one.0.len(), 64);
     for other in [&["ab", "c"][..], &["a", "bd"], &["abc"], &["a", "bc", ""]] {
-        assert_ne!(one, engine.0.fingerprint(parts(other)).await.unwrap(), "{other:?}");
+        assert_ne!(one, storage.approvals().fingerprint(parts(other)).await.unwrap(), "{other:?}");
     }
 }
 
 /// A stored approval is returned unchanged, and only to its own tenant.
-pub async fn an_approval_comes_back_as_it_was_asked_for(
-    engine: &(impl ApprovalStore, impl EventLog),
-) {
-    let opened = open_request(engine, approval("acme", "a", 1)).await;
+pub async fn an_approval_comes_back_as_it_was_asked_for(storage: &dyn Storage) {
+    let opened = open_request(storage, approval("acme", "a", 1)).await;
     assert_eq!(opened, Approval { change: opened.change, ..approval("acme", "a", 1) });
-    let (found, shown) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
+    let (found, shown) =
+        storage.approvals().find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
     assert_eq!((found, shown), (opened.clone(), None));
-    assert_eq!(engine.0.find(&tenant("other"), &id("a")).await.unwrap(), None);
-    let live = engine.0.live(&tenant("acme"), &opened.fingerprint).await.unwrap();
+    assert_eq!(storage.approvals().find(&tenant("other"), &id("a")).await.unwrap(), None);
+    let live = storage.approvals().live(&tenant("acme"), &opened.fingerprint).await.unwrap();
     assert_eq!(live.as_ref(), Some(&opened));
-    assert_eq!(engine.0.live(&tenant("other"), &opened.fingerprint).await.unwrap(), None);
+    assert_eq!(
+        storage.approvals().live(&tenant("other"), &opened.fingerprint).await.unwrap(),
+        None
+    );
 }
 
 /// While one request for a call is in force there is no second one.
-pub async fn the_same_call_asks_once(engine: &(impl ApprovalStore, impl EventLog)) {
-    let first = open_request(engine, approval("acme", "a", 1)).await;
+pub async fn the_same_call_asks_once(storage: &dyn Storage) {
+    let first = open_request(storage, approval("acme", "a", 1)).await;
     let again = |name: &str| Approval {
         fingerprint: first.fingerprint.clone(),
         ..approval("acme", name, 2)
     };
     let event = event_of(&again("b"));
-    let known = engine.0.open(again("b"), None, event).await.unwrap();
+    let known = storage.approvals().open(again("b"), None, event).await.unwrap();
     assert_eq!(known, OpenOutcome::Existing(Box::new(first.clone())));
-    assert_eq!(engine.1.read(EventQuery::default()).await.unwrap().len(), 1);
+    assert_eq!(storage.events().read(EventQuery::default()).await.unwrap().len(), 1);
     // The same call in another tenant is a different call.
     let others = Approval { tenant: tenant("other"), ..again("c") };
-    open_request(engine, Approval { event_id: "event-c".parse().unwrap(), ..others }).await;
+    open_request(storage, Approval { event_id: "event-c".parse().unwrap(), ..others }).await;
     let over = Approval { live: false, state: ApprovalState::Expired, ..first.clone() };
-    assert!(engine.0.change(over, Vec::new()).await.unwrap());
-    open_request(engine, again("b")).await;
+    assert!(storage.approvals().change(over, Vec::new()).await.unwrap());
+    open_request(storage, again("b")).await;
 }
 
 /// A change based on an old revision is refused.
-pub async fn only_the_last_revision_is_replaced(engine: &(impl ApprovalStore, impl EventLog)) {
-    let opened = open_request(engine, approval("acme", "a", 1)).await;
-    let before = engine.0.epoch().await.unwrap();
+pub async fn only_the_last_revision_is_replaced(storage: &dyn Storage) {
+    let opened = open_request(storage, approval("acme", "a", 1)).await;
+    let before = storage.changes(None).await.unwrap().approvals;
     let mut granted = opened.clone();
     granted.state = ApprovalState::Granted;
     granted.votes.push(Vote {
@@ -131,68 +131,66 @@ pub async fn only_the_last_revision_is_replaced(engine: &(impl ApprovalStore, im
         comment: Some("fine".to_owned()),
         at: moment(5),
     });
-    assert!(engine.0.change(granted.clone(), Vec::new()).await.unwrap());
-    assert!(!engine.0.change(granted.clone(), Vec::new()).await.unwrap());
-    let (found, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
-    let change = engine.0.epoch().await.unwrap();
+    assert!(storage.approvals().change(granted.clone(), Vec::new()).await.unwrap());
+    assert!(!storage.approvals().change(granted.clone(), Vec::new()).await.unwrap());
+    let (found, _) = storage.approvals().find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
+    let change = storage.changes(None).await.unwrap().approvals;
     assert!(change > before);
     assert_eq!(found, Approval { revision: 1, change: found.change, ..granted.clone() });
     assert!(found.change > opened.change);
     let unknown = Approval { id: id("nobody"), ..granted };
-    assert!(!engine.0.change(unknown, Vec::new()).await.unwrap());
+    assert!(!storage.approvals().change(unknown, Vec::new()).await.unwrap());
 }
 
 /// Changes that come too late change and record nothing.
-pub async fn of_many_that_spend_a_grant_one_does(engine: &(impl ApprovalStore, impl EventLog)) {
-    let opened = open_request(engine, approval("acme", "a", 1)).await;
+pub async fn of_many_that_spend_a_grant_one_does(storage: &dyn Storage) {
+    let opened = open_request(storage, approval("acme", "a", 1)).await;
     let granted = Approval { state: ApprovalState::Granted, ..opened };
-    assert!(engine.0.change(granted, Vec::new()).await.unwrap());
-    let (granted, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
+    assert!(storage.approvals().change(granted, Vec::new()).await.unwrap());
+    let (granted, _) = storage.approvals().find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
     let spend = |number: usize| {
         let mut mine = granted.clone();
         async move {
             assert!(mine.spend(&CallId::parse(format!("call-{number}")).unwrap(), moment(2)));
             let event =
                 NewEvent { event_id: format!("e{number}").parse().unwrap(), ..event_of(&mine) };
-            engine.0.change(mine, vec![event]).await.unwrap()
+            storage.approvals().change(mine, vec![event]).await.unwrap()
         }
     };
     let spent = futures_util::future::join_all((0..50).map(spend)).await;
     assert_eq!(spent.into_iter().filter(|spent| *spent).count(), 1);
-    let (used, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
+    let (used, _) = storage.approvals().find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
     assert_eq!((used.state, used.live), (ApprovalState::Used, false));
-    assert_eq!(engine.0.live(&tenant("acme"), &used.fingerprint).await.unwrap(), None);
-    assert_eq!(engine.1.read(EventQuery::default()).await.unwrap().len(), 2);
+    assert_eq!(storage.approvals().live(&tenant("acme"), &used.fingerprint).await.unwrap(), None);
+    assert_eq!(storage.events().read(EventQuery::default()).await.unwrap().len(), 2);
 }
 
 /// A request and its event are stored together or not at all.
-pub async fn a_request_and_its_event_are_stored_together(
-    engine: &(impl ApprovalStore, impl EventLog),
-) {
-    let opened = open_request(engine, approval("acme", "a", 1)).await;
+pub async fn a_request_and_its_event_are_stored_together(storage: &dyn Storage) {
+    let opened = open_request(storage, approval("acme", "a", 1)).await;
     // An event with that id exists already.
     let other = Approval { event_id: opened.event_id.clone(), ..approval("acme", "b", 2) };
     let event = event_of(&other);
-    engine.0.open(other, None, event.clone()).await.unwrap_err();
-    assert_eq!(engine.0.find(&tenant("acme"), &id("b")).await.unwrap(), None);
+    storage.approvals().open(other, None, event.clone()).await.unwrap_err();
+    assert_eq!(storage.approvals().find(&tenant("acme"), &id("b")).await.unwrap(), None);
     let over = Approval { state: ApprovalState::Rejected, ..opened.clone() };
-    engine.0.change(over, vec![event]).await.unwrap_err();
-    let (found, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
+    storage.approvals().change(over, vec![event]).await.unwrap_err();
+    let (found, _) = storage.approvals().find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
     assert_eq!(found, opened);
-    let events = engine.1.read(EventQuery::default()).await.unwrap();
+    let events = storage.events().read(EventQuery::default()).await.unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event.body, opened.requested());
 }
 
 /// Every member of a query narrows the result.
-pub async fn approvals_are_selected(engine: &(impl ApprovalStore, impl EventLog)) {
+pub async fn approvals_are_selected(storage: &dyn Storage) {
     for (whose, name, at) in [("acme", "a", 1), ("acme", "b", 2), ("other", "c", 3)] {
-        open_request(engine, approval(whose, name, at)).await;
+        open_request(storage, approval(whose, name, at)).await;
     }
-    let (b, _) = engine.0.find(&tenant("acme"), &id("b")).await.unwrap().unwrap();
-    let after = engine.0.epoch().await.unwrap();
+    let (b, _) = storage.approvals().find(&tenant("acme"), &id("b")).await.unwrap().unwrap();
+    let after = storage.changes(None).await.unwrap().approvals;
     let rejected = Approval { state: ApprovalState::Rejected, ..b };
-    assert!(engine.0.change(rejected, Vec::new()).await.unwrap());
+    assert!(storage.approvals().change(rejected, Vec::new()).await.unwrap());
     let all = ApprovalQuery::default;
     let at = |millis: i64| -> Option<Timestamp> { Some(moment(millis)) };
     for (query, expected) in [
@@ -209,50 +207,53 @@ pub async fn approvals_are_selected(engine: &(impl ApprovalStore, impl EventLog)
         (ApprovalQuery { changed_after: Some(0), limit: 1, ..all() }, &["a"]),
         (ApprovalQuery { changed_after: Some(after), ..all() }, &["b"]),
     ] {
-        let found = engine.0.list(query.clone()).await.unwrap();
+        let found = storage.approvals().list(query.clone()).await.unwrap();
         let names: Vec<&str> = found.iter().map(|it| it.id.as_str()).collect();
         assert_eq!(names, expected, "{query:?}");
     }
 }
 
 /// The number of pending approvals per principal is bounded.
-pub async fn one_principal_cannot_ask_without_end(engine: &(impl ApprovalStore, impl EventLog)) {
+pub async fn one_principal_cannot_ask_without_end(storage: &dyn Storage) {
     for number in 0..MAX_PENDING {
-        open_request(engine, approval("acme", &format!("a{number}"), 1)).await;
+        open_request(storage, approval("acme", &format!("a{number}"), 1)).await;
     }
     let more = approval("acme", "more", 2);
     let event = event_of(&more);
-    assert_eq!(engine.0.open(more, None, event).await.unwrap(), OpenOutcome::LimitReached);
+    assert_eq!(
+        storage.approvals().open(more, None, event).await.unwrap(),
+        OpenOutcome::LimitReached
+    );
     let other = Approval { principal: "bob".parse().unwrap(), ..approval("acme", "bobs", 2) };
-    open_request(engine, other).await;
-    let (first, _) = engine.0.find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();
+    open_request(storage, other).await;
+    let (first, _) = storage.approvals().find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();
     let over = Approval { state: ApprovalState::Rejected, ..first };
-    assert!(engine.0.change(over, Vec::new()).await.unwrap());
-    open_request(engine, approval("acme", "more", 2)).await;
+    assert!(storage.approvals().change(over, Vec::new()).await.unwrap());
+    open_request(storage, approval("acme", "more", 2)).await;
 }
 
 /// A reader sees the changes after its first request, and no acknowledged change again.
-pub async fn a_reader_goes_on_where_it_was(engine: &(impl ApprovalStore, impl EventLog)) {
-    let a = open_request(engine, approval("acme", "a", 1)).await;
-    assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change);
-    let b = open_request(engine, approval("acme", "b", 1)).await;
-    assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change, "not acknowledged yet");
-    engine.0.acknowledge("hook", b.change).await.unwrap();
-    assert_eq!(engine.0.cursor("hook").await.unwrap(), b.change);
-    engine.0.acknowledge("hook", a.change).await.unwrap();
-    assert_eq!(engine.0.cursor("hook").await.unwrap(), b.change, "never back");
-    assert_eq!(engine.0.cursor("another").await.unwrap(), b.change);
+pub async fn a_reader_goes_on_where_it_was(storage: &dyn Storage) {
+    let a = open_request(storage, approval("acme", "a", 1)).await;
+    assert_eq!(storage.approvals().cursor("hook").await.unwrap(), a.change);
+    let b = open_request(storage, approval("acme", "b", 1)).await;
+    assert_eq!(storage.approvals().cursor("hook").await.unwrap(), a.change, "not acknowledged yet");
+    storage.approvals().acknowledge("hook", b.change).await.unwrap();
+    assert_eq!(storage.approvals().cursor("hook").await.unwrap(), b.change);
+    storage.approvals().acknowledge("hook", a.change).await.unwrap();
+    assert_eq!(storage.approvals().cursor("hook").await.unwrap(), b.change, "never back");
+    assert_eq!(storage.approvals().cursor("another").await.unwrap(), b.change);
 }
 
 /// Pruning by age never deletes an approval in force.
-pub async fn what_counts_is_not_pruned(engine: &(impl ApprovalStore, impl EventLog)) {
-    let a = open_request(engine, approval("acme", "a", 1)).await;
-    open_request(engine, approval("acme", "b", 2)).await;
-    assert_eq!(engine.0.prune(moment(9)).await.unwrap(), 0);
+pub async fn what_counts_is_not_pruned(storage: &dyn Storage) {
+    let a = open_request(storage, approval("acme", "a", 1)).await;
+    open_request(storage, approval("acme", "b", 2)).await;
+    assert_eq!(storage.approvals().prune(moment(9)).await.unwrap(), 0);
     let over = Approval { live: false, state: ApprovalState::Used, ..a };
-    assert!(engine.0.change(over, Vec::new()).await.unwrap());
-    assert_eq!(engine.0.prune(moment(1)).await.unwrap(), 0);
-    assert_eq!(engine.0.prune(moment(2)).await.unwrap(), 1);
-    let left = engine.0.list(ApprovalQuery::default()).await.unwrap();
+    assert!(storage.approvals().change(over, Vec::new()).await.unwrap());
+    assert_eq!(storage.approvals().prune(moment(1)).await.unwrap(), 0);
+    assert_eq!(storage.approvals().prune(moment(2)).await.unwrap(), 1);
+    let left = storage.approvals().list(ApprovalQuery::default()).await.unwrap();
     assert_eq!(left.len(), 1);
 }

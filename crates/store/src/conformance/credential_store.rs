@@ -5,7 +5,7 @@ use toolcrib_core::{
         Credential, CredentialKind, CredentialStore, CredentialStoreError, Material, Owner, Secret,
     },
     id::CredentialName,
-    store::StoreError,
+    store::{Storage, StoreError},
 };
 
 use super::moment;
@@ -41,7 +41,7 @@ pub fn material(value: &str) -> Material {
 
 /// Returns the credential and its two values as texts.
 async fn read(
-    store: &impl CredentialStore,
+    store: &dyn CredentialStore,
     owner: &Owner,
     name: &str,
 ) -> Option<(Credential, String, Option<String>)> {
@@ -51,7 +51,8 @@ async fn read(
 }
 
 /// Every field and the values are kept.
-pub async fn a_credential_comes_back_as_it_was_put(store: &impl CredentialStore) {
+pub async fn a_credential_comes_back_as_it_was_put(storage: &dyn Storage) {
+    let store = &*storage.credentials();
     let full = credential("a", "full", Some("ann"));
     let bare = Credential { expires_at: None, ..credential("b", "bare", None) };
     store.put(full.clone(), material("wért\"\n")).await.unwrap();
@@ -64,7 +65,8 @@ pub async fn a_credential_comes_back_as_it_was_put(store: &impl CredentialStore)
 }
 
 /// A principal's credential is not visible to its tenant, another principal or another tenant.
-pub async fn an_owner_is_matched_exactly(store: &impl CredentialStore) {
+pub async fn an_owner_is_matched_exactly(storage: &dyn Storage) {
+    let store = &*storage.credentials();
     store.put(credential("a", "n", None), material("tenant")).await.unwrap();
     store.put(credential("b", "n", Some("ann")), material("ann")).await.unwrap();
     let (t, u) = ("t".parse().unwrap(), "u".parse().unwrap());
@@ -82,7 +84,8 @@ pub async fn an_owner_is_matched_exactly(store: &impl CredentialStore) {
 }
 
 /// An owner has one credential per name, ids are unique, and a refused credential changes nothing.
-pub async fn the_same_name_or_id_is_a_conflict(store: &impl CredentialStore) {
+pub async fn the_same_name_or_id_is_a_conflict(storage: &dyn Storage) {
+    let store = &*storage.credentials();
     store.put(credential("a", "n", None), material("first")).await.unwrap();
     store.put(credential("b", "n", Some("ann")), material("first")).await.unwrap();
     for refused in [
@@ -100,7 +103,8 @@ pub async fn the_same_name_or_id_is_a_conflict(store: &impl CredentialStore) {
 }
 
 /// A rotation based on an old revision does not undo a newer one.
-pub async fn a_rotation_counts_only_over_what_was_seen(store: &impl CredentialStore) {
+pub async fn a_rotation_counts_only_over_what_was_seen(storage: &dyn Storage) {
+    let store = &*storage.credentials();
     let first = credential("a", "n", None);
     let id = first.id.clone();
     store.put(first.clone(), material("one")).await.unwrap();
@@ -117,7 +121,8 @@ pub async fn a_rotation_counts_only_over_what_was_seen(store: &impl CredentialSt
 }
 
 /// A credential is removed once, and its name is free again.
-pub async fn what_is_removed_is_gone(store: &impl CredentialStore) {
+pub async fn what_is_removed_is_gone(storage: &dyn Storage) {
+    let store = &*storage.credentials();
     let first = credential("a", "n", None);
     store.put(first.clone(), material("one")).await.unwrap();
     assert!(store.remove(&first.id).await.unwrap());
@@ -127,7 +132,8 @@ pub async fn what_is_removed_is_gone(store: &impl CredentialStore) {
 }
 
 /// Sorted by tenant, the tenant's own first, then by principal and name.
-pub async fn credentials_are_listed_by_owner_and_name(store: &impl CredentialStore) {
+pub async fn credentials_are_listed_by_owner_and_name(storage: &dyn Storage) {
+    let store = &*storage.credentials();
     let other =
         Credential { owner: Owner::tenant("s".parse().unwrap()), ..credential("e", "z", None) };
     for it in [

@@ -1,4 +1,4 @@
-//! The requirements of [`EventLog`].
+//! The requirements of [`EventLog`](toolcrib_core::event::EventLog).
 
 use std::collections::HashSet;
 
@@ -6,12 +6,11 @@ use futures_util::future::join_all;
 use toolcrib_core::{
     egress::{EgressDecided, EgressReason},
     event::{
-        AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, EventQuery, LoggedEvent,
-        NewEvent, SessionOutcome, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened,
-        Transport,
+        AuthorizationDecided, CallStatus, EventBody, EventError, EventQuery, LoggedEvent, NewEvent,
+        SessionOutcome, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened, Transport,
     },
     id::{AgentId, EventId, RunId, TenantId},
-    store::StoreError,
+    store::{Storage, StoreError},
 };
 
 use super::moment;
@@ -116,7 +115,8 @@ pub fn closed(opened: &NewEvent, event: &str) -> NewEvent {
 }
 
 /// An appended event is returned with a position and a sequence, and otherwise unchanged.
-pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
+pub async fn an_event_comes_back_as_it_was_appended(storage: &dyn Storage) {
+    let log = &*storage.events();
     let call = called("t", "r", "e1", "c1");
     let mut bare = returned(&call, "e2");
     if let EventBody::ToolReturned(returned) = &mut bare.body {
@@ -144,7 +144,8 @@ pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
 }
 
 /// Positions rise within an append and from one to the next.
-pub async fn positions_rise_in_the_order_of_the_append(log: &impl EventLog) {
+pub async fn positions_rise_in_the_order_of_the_append(storage: &dyn Storage) {
+    let log = &*storage.events();
     let mut positions = log.append(decisions("a", "r", 0..3)).await.unwrap();
     positions.extend(log.append(decisions("b", "r", 3..5)).await.unwrap());
     assert_eq!(positions.len(), 5);
@@ -155,7 +156,8 @@ pub async fn positions_rise_in_the_order_of_the_append(log: &impl EventLog) {
 }
 
 /// Sequences begin at 0 and have no gaps, for each run of each tenant.
-pub async fn sequences_count_per_run_and_tenant(log: &impl EventLog) {
+pub async fn sequences_count_per_run_and_tenant(storage: &dyn Storage) {
+    let log = &*storage.events();
     let placed = [("a", "r"), ("a", "s"), ("a", "r"), ("b", "r"), ("a", "r"), ("b", "r")];
     for (index, (tenant, run)) in placed.iter().enumerate() {
         log.append(vec![decided(tenant, run, &format!("e{index}"))]).await.unwrap();
@@ -166,7 +168,8 @@ pub async fn sequences_count_per_run_and_tenant(log: &impl EventLog) {
 }
 
 /// A refused append leaves nothing and no gap, even for events before the conflict.
-pub async fn an_append_is_atomic(log: &impl EventLog) {
+pub async fn an_append_is_atomic(storage: &dyn Storage) {
+    let log = &*storage.events();
     log.append(vec![decided("t", "r", "e0")]).await.unwrap();
     for refused in [
         vec![decided("t", "r", "e1"), decided("t", "r", "e0"), decided("t", "r", "e2")],
@@ -182,13 +185,15 @@ pub async fn an_append_is_atomic(log: &impl EventLog) {
 }
 
 /// An empty append succeeds and stores nothing.
-pub async fn nothing_appended_is_nothing_stored(log: &impl EventLog) {
+pub async fn nothing_appended_is_nothing_stored(storage: &dyn Storage) {
+    let log = &*storage.events();
     assert!(log.append(Vec::new()).await.unwrap().is_empty());
     assert!(log.read(EventQuery::default()).await.unwrap().is_empty());
 }
 
 /// I-9: a query for one tenant never returns an event of another, with any other filter.
-pub async fn a_query_selects_by_tenant_and_run(log: &impl EventLog) {
+pub async fn a_query_selects_by_tenant_and_run(storage: &dyn Storage) {
+    let log = &*storage.events();
     let placed = [("a", "r"), ("b", "r"), ("a", "s"), ("b", "s"), ("a", "r")];
     for (index, (tenant, run)) in placed.iter().enumerate() {
         log.append(vec![decided(tenant, run, &format!("e{index}"))]).await.unwrap();
@@ -211,7 +216,8 @@ pub async fn a_query_selects_by_tenant_and_run(log: &impl EventLog) {
 }
 
 /// `after` and `limit` page through everything, once, in every selection.
-pub async fn a_reader_pages_with_a_cursor(log: &impl EventLog) {
+pub async fn a_reader_pages_with_a_cursor(storage: &dyn Storage) {
+    let log = &*storage.events();
     for index in 0..10 {
         let tenant = if index % 3 == 0 { "a" } else { "b" };
         log.append(vec![decided(tenant, "r", &format!("e{index}"))]).await.unwrap();
@@ -238,7 +244,8 @@ pub async fn a_reader_pages_with_a_cursor(log: &impl EventLog) {
 }
 
 /// `newest` selects from the end, and still returns ascending order.
-pub async fn the_newest_come_in_ascending_order(log: &impl EventLog) {
+pub async fn the_newest_come_in_ascending_order(storage: &dyn Storage) {
+    let log = &*storage.events();
     log.append(decisions("other", "r2", 10..13)).await.unwrap();
     log.append(decisions("t", "r", 0..6)).await.unwrap();
     for (tenant, run) in
@@ -253,7 +260,8 @@ pub async fn the_newest_come_in_ascending_order(log: &impl EventLog) {
 }
 
 /// No read returns more than the cap, for any limit.
-pub async fn a_read_is_capped(log: &impl EventLog) {
+pub async fn a_read_is_capped(storage: &dyn Storage) {
+    let log = &*storage.events();
     log.append(decisions("t", "r", 0..MAX_READ + 5)).await.unwrap();
     for limit in [0, MAX_READ, MAX_READ + 5, usize::MAX] {
         let read = log.read(EventQuery { limit, ..EventQuery::default() }).await.unwrap();
@@ -265,7 +273,8 @@ pub async fn a_read_is_capped(log: &impl EventLog) {
 }
 
 /// Concurrent appends store every event once, and every run counts from 0 without a gap.
-pub async fn concurrent_appends_leave_no_gap(log: &impl EventLog) {
+pub async fn concurrent_appends_leave_no_gap(storage: &dyn Storage) {
+    let log = &*storage.events();
     let appends = (0..120).map(|index| {
         let run = format!("r{}", index % 3);
         log.append(vec![
@@ -285,7 +294,8 @@ pub async fn concurrent_appends_leave_no_gap(log: &impl EventLog) {
 
 /// I-9: a tenant's positions count its own events from 1, regardless of other tenants. Positions of
 /// the whole log, and those returned by an append, count all events.
-pub async fn positions_of_a_tenant_have_no_gaps(log: &impl EventLog) {
+pub async fn positions_of_a_tenant_have_no_gaps(storage: &dyn Storage) {
+    let log = &*storage.events();
     let placed = [("b", "r"), ("a", "r"), ("b", "s"), ("b", "r"), ("a", "s"), ("a", "r")];
     let mut appended = Vec::new();
     for (index, (tenant, run)) in placed.iter().enumerate() {
@@ -312,7 +322,8 @@ pub async fn positions_of_a_tenant_have_no_gaps(log: &impl EventLog) {
 }
 
 /// I-9: `after` of a query for a tenant is a position in that tenant's log.
-pub async fn a_tenants_cursor_stands_in_its_own_log(log: &impl EventLog) {
+pub async fn a_tenants_cursor_stands_in_its_own_log(storage: &dyn Storage) {
+    let log = &*storage.events();
     log.append(decisions("b", "r", 0..7)).await.unwrap();
     log.append(decisions("a", "r", 7..10)).await.unwrap();
     for run in [None, Some("r")] {
@@ -330,7 +341,8 @@ pub async fn a_tenants_cursor_stands_in_its_own_log(log: &impl EventLog) {
 }
 
 /// I-9: with concurrent tenants each counts from 1 without a gap, in the order of the whole log.
-pub async fn concurrent_tenants_do_not_move_each_other(log: &impl EventLog) {
+pub async fn concurrent_tenants_do_not_move_each_other(storage: &dyn Storage) {
+    let log = &*storage.events();
     let appends = (0..120).map(|index| {
         let own = format!("t{}", index % 3);
         log.append(vec![

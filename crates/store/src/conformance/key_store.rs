@@ -1,8 +1,8 @@
-//! The requirements of [`KeyStore`].
+//! The requirements of [`KeyStore`](toolcrib_core::store::KeyStore).
 
 use toolcrib_core::{
     id::KeyId,
-    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, Storage, StoreError},
 };
 
 use super::moment;
@@ -27,7 +27,8 @@ pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
 }
 
 /// Every field is kept.
-pub async fn a_key_comes_back_as_it_was_inserted(keys: &impl KeyStore) {
+pub async fn a_key_comes_back_as_it_was_inserted(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     let bare = KeyRecord {
         roles: vec![],
         scopes: vec![],
@@ -48,7 +49,8 @@ pub async fn a_key_comes_back_as_it_was_inserted(keys: &impl KeyStore) {
 }
 
 /// Oldest first, for any order of insertion.
-pub async fn keys_are_listed_by_creation(keys: &impl KeyStore) {
+pub async fn keys_are_listed_by_creation(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     for (id, digest, created) in [("b", 1, 20), ("c", 2, 30), ("a", 3, 10)] {
         keys.insert(key(id, digest, created)).await.unwrap();
     }
@@ -57,20 +59,22 @@ pub async fn keys_are_listed_by_creation(keys: &impl KeyStore) {
 }
 
 /// Ids and digests are unique, and a refused key changes nothing.
-pub async fn the_same_id_or_digest_is_a_conflict(keys: &impl KeyStore) {
+pub async fn the_same_id_or_digest_is_a_conflict(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     keys.insert(key("a", 1, 0)).await.unwrap();
-    let epoch = keys.epoch().await.unwrap();
+    let epoch = storage.changes(None).await.unwrap().keys;
     for refused in [key("a", 2, 0), key("b", 1, 0)] {
         let error = keys.insert(refused).await.unwrap_err();
         assert!(matches!(error, StoreError::Conflict(_)), "{error}");
     }
     assert_eq!(keys.list().await.unwrap(), [key("a", 1, 0)]);
-    assert_eq!(keys.epoch().await.unwrap(), epoch);
+    assert_eq!(storage.changes(None).await.unwrap().keys, epoch);
 }
 
 /// Only one of several concurrent creations finds the principal new. Revoked keys count, other
 /// tenants do not.
-pub async fn a_principal_is_new_once(keys: &impl KeyStore) {
+pub async fn a_principal_is_new_once(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     let of = |id: &str, digest, tenant: &str, principal: &str| KeyRecord {
         tenant: tenant.parse().unwrap(),
         principal: principal.parse().unwrap(),
@@ -85,9 +89,9 @@ pub async fn a_principal_is_new_once(keys: &impl KeyStore) {
     assert_eq!(keys.list().await.unwrap().len(), 1);
     let id = keys.list().await.unwrap().remove(0).id;
     assert!(keys.revoke(&id, moment(7)).await.unwrap());
-    let epoch = keys.epoch().await.unwrap();
+    let epoch = storage.changes(None).await.unwrap().keys;
     assert!(!keys.insert_for_new_principal(of("c", 3, "t", "ann")).await.unwrap());
-    assert_eq!(keys.epoch().await.unwrap(), epoch);
+    assert_eq!(storage.changes(None).await.unwrap().keys, epoch);
     assert!(keys.insert_for_new_principal(of("d", 4, "other", "ann")).await.unwrap());
     assert!(keys.insert_for_new_principal(of("e", 5, "t", "bob")).await.unwrap());
     let twice = keys.insert_for_new_principal(of("e", 6, "t", "eve")).await.unwrap_err();
@@ -95,7 +99,8 @@ pub async fn a_principal_is_new_once(keys: &impl KeyStore) {
 }
 
 /// The first revocation counts; later ones and those of unknown keys return `false`.
-pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
+pub async fn a_key_is_revoked_once(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     keys.insert(key("a", 1, 0)).await.unwrap();
     keys.insert(key("b", 2, 1)).await.unwrap();
     let id = KeyId::parse("a").unwrap();
@@ -107,14 +112,15 @@ pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
 }
 
 /// The old key expires at the given time, unless it expires earlier.
-pub async fn a_key_is_followed_by_another(keys: &impl KeyStore) {
+pub async fn a_key_is_followed_by_another(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     let ids = ["a", "b", "c"].map(|id| KeyId::parse(id).unwrap());
     let [a, b, _] = &ids;
     keys.insert(KeyRecord { expires_at: None, ..key("a", 1, 0) }).await.unwrap();
-    let epoch = keys.epoch().await.unwrap();
+    let epoch = storage.changes(None).await.unwrap().keys;
     let next = KeyRecord { replaces: Some(a.clone()), ..key("b", 2, 10) };
     assert_eq!(keys.rotate(a, next, moment(50)).await.unwrap(), KeyRotation::Rotated);
-    assert_ne!(keys.epoch().await.unwrap(), epoch);
+    assert_ne!(storage.changes(None).await.unwrap().keys, epoch);
     let end = moment(10 + 86_400_000);
     let last = KeyRecord { replaces: Some(b.clone()), ..key("c", 3, 20) };
     let rotated = keys.rotate(b, last, moment(i64::from(u32::MAX))).await.unwrap();
@@ -128,14 +134,15 @@ pub async fn a_key_is_followed_by_another(keys: &impl KeyStore) {
 
 /// Unknown, revoked and expired keys cannot be rotated, and a refused new key leaves the old one
 /// unchanged.
-pub async fn a_rotation_that_is_refused_changes_nothing(keys: &impl KeyStore) {
+pub async fn a_rotation_that_is_refused_changes_nothing(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     let revoked = KeyRecord { revoked_at: Some(moment(5)), ..key("revoked", 1, 0) };
     let expired = KeyRecord { expires_at: Some(moment(9)), ..key("expired", 2, 1) };
     let held = [revoked, expired, key("good", 3, 2)];
     for key in held.clone() {
         keys.insert(key).await.unwrap();
     }
-    let epoch = keys.epoch().await.unwrap();
+    let epoch = storage.changes(None).await.unwrap().keys;
     for old in ["revoked", "expired", "nothing"] {
         let old = KeyId::parse(old).unwrap();
         let refused = keys.rotate(&old, key("new", 4, 10), moment(20)).await.unwrap();
@@ -145,12 +152,13 @@ pub async fn a_rotation_that_is_refused_changes_nothing(keys: &impl KeyStore) {
     let twice = keys.rotate(&good, key("new", 3, 10), moment(20)).await.unwrap_err();
     assert!(matches!(twice, StoreError::Conflict(_)), "{twice}");
     assert_eq!(keys.list().await.unwrap(), held);
-    assert_eq!(keys.epoch().await.unwrap(), epoch);
+    assert_eq!(storage.changes(None).await.unwrap().keys, epoch);
 }
 
 /// One key replaces another, even when rotations run concurrently or the first one expired the old
 /// key immediately. After the successor is revoked, another one can replace the key.
-pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
+pub async fn of_parallel_rotations_one_succeeds(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     let old = KeyId::parse("old").unwrap();
     keys.insert(KeyRecord { expires_at: None, ..key("old", 1, 0) }).await.unwrap();
     let rotate = |digest: u8| {
@@ -158,13 +166,13 @@ pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
         let new = KeyRecord { replaces: Some(old.clone()), ..key(&id, digest, 10) };
         keys.rotate(&old, new, moment(20))
     };
-    let epoch = keys.epoch().await.unwrap();
+    let epoch = storage.changes(None).await.unwrap().keys;
     let results = tokio::join!(rotate(2), rotate(3), rotate(4), rotate(5));
     let results = [results.0, results.1, results.2, results.3].map(Result::unwrap);
     let count = |wanted| results.iter().filter(|it| **it == wanted).count();
     assert_eq!(count(KeyRotation::Rotated), 1, "{results:?}");
     assert_eq!(count(KeyRotation::AlreadyReplaced), 3, "{results:?}");
-    let changed = keys.epoch().await.unwrap();
+    let changed = storage.changes(None).await.unwrap().keys;
     assert_ne!(changed, epoch);
     let listed = keys.list().await.unwrap();
     assert_eq!(listed.len(), 2);
@@ -174,7 +182,7 @@ pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
     let refused = keys.rotate(&old, late.clone(), moment(40)).await.unwrap();
     assert_eq!(refused, KeyRotation::AlreadyReplaced);
     assert_eq!(keys.list().await.unwrap(), listed);
-    assert_eq!(keys.epoch().await.unwrap(), changed);
+    assert_eq!(storage.changes(None).await.unwrap().keys, changed);
 
     assert!(keys.revoke(&listed[1].id, moment(15)).await.unwrap());
     let again = KeyRecord { created_at: moment(16), ..late };
@@ -182,26 +190,28 @@ pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
 }
 
 /// A use does not change the epoch, so readers need not reload all keys.
-pub async fn the_last_use_is_noted_and_never_goes_back(keys: &impl KeyStore) {
+pub async fn the_last_use_is_noted_and_never_goes_back(storage: &dyn Storage) {
+    let keys = &*storage.keys();
     for (id, digest) in [("a", 1), ("b", 2)] {
         keys.insert(key(id, digest, i64::from(digest))).await.unwrap();
     }
-    let epoch = keys.epoch().await.unwrap();
+    let epoch = storage.changes(None).await.unwrap().keys;
     for (id, at) in [("a", 30), ("nothing", 40), ("a", 20)] {
         keys.note_used(vec![(KeyId::parse(id).unwrap(), moment(at))]).await.unwrap();
     }
     let used: Vec<_> = keys.list().await.unwrap().iter().map(|key| key.last_used_at).collect();
     assert_eq!(used, [Some(moment(30)), None]);
-    assert_eq!(keys.epoch().await.unwrap(), epoch);
+    assert_eq!(storage.changes(None).await.unwrap().keys, epoch);
 }
 
 /// The epoch changes with every change, and only then.
-pub async fn the_epoch_changes_with_every_change(keys: &impl KeyStore) {
-    let mut last = keys.epoch().await.unwrap();
+pub async fn the_epoch_changes_with_every_change(storage: &dyn Storage) {
+    let keys = &*storage.keys();
+    let mut last = storage.changes(None).await.unwrap().keys;
     let id = KeyId::parse("a").unwrap();
     keys.insert(key("a", 1, 0)).await.unwrap();
     for revocation in [true, false] {
-        let epoch = keys.epoch().await.unwrap();
+        let epoch = storage.changes(None).await.unwrap().keys;
         assert_ne!(epoch, last);
         last = epoch;
         if revocation {
@@ -210,5 +220,5 @@ pub async fn the_epoch_changes_with_every_change(keys: &impl KeyStore) {
     }
     keys.revoke(&id, moment(2)).await.unwrap();
     keys.list().await.unwrap();
-    assert_eq!(keys.epoch().await.unwrap(), last);
+    assert_eq!(storage.changes(None).await.unwrap().keys, last);
 }

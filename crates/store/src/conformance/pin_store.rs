@@ -4,6 +4,7 @@ use toolcrib_core::{
     canonical::Digest,
     id::{PrincipalId, SourceId},
     pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinDigests, PinForm, PinStore, SeenForm},
+    store::Storage,
 };
 
 use super::moment;
@@ -26,7 +27,7 @@ fn choice(tool: &str, text: &str) -> PinChoice {
     PinChoice { source: source("s"), tool: tool.to_owned(), digest: form(text).digest }
 }
 
-async fn pinned(pins: &impl PinStore, tool: &str) -> Option<PinDigests> {
+async fn pinned(pins: &dyn PinStore, tool: &str) -> Option<PinDigests> {
     pins.book(&source("s")).await.unwrap().tools.get(tool).copied()
 }
 
@@ -36,7 +37,8 @@ fn digests(approved: Option<&str>, seen: Option<&str>) -> Option<PinDigests> {
 }
 
 /// The first form of a tool is kept; a later one changes nothing.
-pub async fn only_the_first_form_is_trusted(pins: &impl PinStore) {
+pub async fn only_the_first_form_is_trusted(storage: &dyn Storage) {
+    let pins = &*storage.pins();
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap(), None);
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
     pins.trust(&source("s"), one("a", "2"), moment(2)).await.unwrap();
@@ -51,7 +53,8 @@ pub async fn only_the_first_form_is_trusted(pins: &impl PinStore) {
 }
 
 /// A form is reported once; the newest pending form counts, and the approved form is never pending.
-pub async fn the_newest_form_that_differs_is_noted_once(pins: &impl PinStore) {
+pub async fn the_newest_form_that_differs_is_noted_once(storage: &dyn Storage) {
+    let pins = &*storage.pins();
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
     for (text, news) in [("2", true), ("2", false), ("3", true), ("2", true), ("1", false)] {
         let changed = pins.note(&source("s"), one("a", text), moment(2)).await.unwrap();
@@ -69,7 +72,8 @@ pub async fn the_newest_form_that_differs_is_noted_once(pins: &impl PinStore) {
 }
 
 /// An approval covers the reviewed forms, all of them or none.
-pub async fn an_approval_is_of_the_form_that_waits(pins: &impl PinStore) {
+pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
+    let pins = &*storage.pins();
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
     pins.note(&source("s"), one("a", "2"), moment(2)).await.unwrap();
     pins.note(&source("s"), one("b", "1"), moment(2)).await.unwrap();
@@ -91,7 +95,8 @@ pub async fn an_approval_is_of_the_form_that_waits(pins: &impl PinStore) {
 }
 
 /// Sources do not share pins, and pins are sorted by name.
-pub async fn pins_are_of_one_source_and_sorted(pins: &impl PinStore) {
+pub async fn pins_are_of_one_source_and_sorted(storage: &dyn Storage) {
+    let pins = &*storage.pins();
     for tool in ["b", "a"] {
         pins.trust(&source("s"), one(tool, "1"), moment(1)).await.unwrap();
     }
@@ -103,10 +108,11 @@ pub async fn pins_are_of_one_source_and_sorted(pins: &impl PinStore) {
 }
 
 /// The epoch rises with every change and only then, and a book carries it.
-pub async fn the_pins_epoch_rises_with_every_change(pins: &impl PinStore) {
-    let mut last = pins.epoch().await.unwrap();
+pub async fn the_pins_epoch_rises_with_every_change(storage: &dyn Storage) {
+    let pins = &*storage.pins();
+    let mut last = storage.changes(None).await.unwrap().pins;
     let mut step = async |changes: bool, what: &str| {
-        let now = pins.epoch().await.unwrap();
+        let now = storage.changes(None).await.unwrap().pins;
         assert_eq!(now > last, changes, "{what}");
         assert_eq!(pins.book(&source("s")).await.unwrap().epoch, now);
         last = now;

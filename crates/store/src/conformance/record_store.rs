@@ -1,16 +1,14 @@
-//! The requirements of [`RecordStore`].
+//! The requirements of [`RecordStore`](toolcrib_core::record::RecordStore).
 
 use std::collections::HashMap;
 
 use toolcrib_core::{
     canonical::Digest,
     credential::Secret,
-    event::{EventLog, EventQuery},
+    event::EventQuery,
     id::TenantId,
-    record::{
-        Checkpoint, CheckpointKind, CheckpointSigner, Cursor, News, RecordStore, StoredQuery,
-        genesis,
-    },
+    record::{Checkpoint, CheckpointKind, CheckpointSigner, Cursor, News, StoredQuery, genesis},
+    store::Storage,
 };
 
 use super::{
@@ -28,43 +26,38 @@ pub fn signing_key() -> SigningKey {
 }
 
 /// Signs the end of the log of `tenant`, and stores the checkpoint.
-pub async fn sign(
-    engine: &impl RecordStore,
-    key: &SigningKey,
-    tenant: &str,
-    at: i64,
-) -> Checkpoint {
+pub async fn sign(storage: &dyn Storage, key: &SigningKey, tenant: &str, at: i64) -> Checkpoint {
     let tenant = tenant.parse().unwrap();
-    let head = engine.head(&tenant).await.unwrap().unwrap();
-    let last = engine.last_checkpoint(&tenant).await.unwrap();
+    let head = storage.record().head(&tenant).await.unwrap().unwrap();
+    let last = storage.record().last_checkpoint(&tenant).await.unwrap();
     let (head, kind) = ((head.position, head.hash), CheckpointKind::Head);
     let checkpoint = key.checkpoint(kind, tenant, head, last.as_ref(), moment(at)).unwrap();
-    assert!(engine.add_checkpoint(checkpoint.clone()).await.unwrap());
+    assert!(storage.record().add_checkpoint(checkpoint.clone()).await.unwrap());
     checkpoint
 }
 
 /// Marks the events that `checkpoint` covers as pruned.
-async fn mark(engine: &impl RecordStore, key: &SigningKey, checkpoint: &Checkpoint) {
+async fn mark(storage: &dyn Storage, key: &SigningKey, checkpoint: &Checkpoint) {
     let tenant = checkpoint.tenant.clone();
-    let last = engine.last_checkpoint(&tenant).await.unwrap();
+    let last = storage.record().last_checkpoint(&tenant).await.unwrap();
     let place = (checkpoint.position, checkpoint.hash);
     let kind = CheckpointKind::Pruned;
     let mark = key.checkpoint(kind, tenant, place, last.as_ref(), moment(90)).unwrap();
-    assert!(engine.add_checkpoint(mark).await.unwrap());
+    assert!(storage.record().add_checkpoint(mark).await.unwrap());
 }
 
 /// Marks the events that `checkpoint` covers as pruned, and removes them in batches of `step`.
 pub async fn prune(
-    engine: &impl RecordStore,
+    storage: &dyn Storage,
     key: &SigningKey,
     checkpoint: &Checkpoint,
     step: usize,
 ) -> usize {
     let tenant = checkpoint.tenant.clone();
-    mark(engine, key, checkpoint).await;
+    mark(storage, key, checkpoint).await;
     let mut removed = 0;
     loop {
-        let count = engine.prune(&tenant, step).await.unwrap();
+        let count = storage.record().prune(&tenant, step).await.unwrap();
         removed += count;
         if count < step {
             return removed;
@@ -72,22 +65,29 @@ pub async fn prune(
     }
 }
 
-async fn fill(engine: &impl EventLog) {
+async fn fill(storage: &dyn Storage) {
     for number in 0..3 {
         let call = called("t", "r", &format!("e{number}"), &format!("c{number}"));
         let end = returned(&call, &format!("e{number}-end"));
-        engine.append(vec![call, decided("u", "r", &format!("d{number}")), end]).await.unwrap();
+        storage
+            .events()
+            .append(vec![call, decided("u", "r", &format!("d{number}")), end])
+            .await
+            .unwrap();
     }
 }
 
-async fn findings(engine: &impl RecordStore) -> Vec<verify::Finding> {
+async fn findings(storage: &dyn Storage) -> Vec<verify::Finding> {
     let trusted = vec![signing_key().public()];
     let whole = Scope::default();
-    verify::record(engine, &whole, trusted, &[], None, |_, _| ()).await.unwrap().findings
+    verify::record(&*storage.record(), &whole, trusted, &[], None, |_, _| ())
+        .await
+        .unwrap()
+        .findings
 }
 
-pub async fn every_event_continues_its_tenants_chain(engine: &(impl EventLog + RecordStore)) {
-    fill(engine).await;
+pub async fn every_event_continues_its_tenants_chain(storage: &dyn Storage) {
+    fill(storage).await;
     for (tenant, count) in [("t", 6), ("u", 3)] {
         let tenant = tenant.parse().unwrap();
         let query = StoredQuery {
@@ -96,30 +96,30 @@ pub async fn every_event_continues_its_tenants_chain(engine: &(impl EventLog + R
             ..StoredQuery::default()
         };
         let mut prev = genesis();
-        let stored = engine.stored(query).await.unwrap();
+        let stored = storage.record().stored(query).await.unwrap();
         assert_eq!(stored.len(), count);
         for (event, position) in stored.iter().zip(1..) {
             assert_eq!((event.tenant_position, event.prev), (position, Some(prev)));
             prev = event.hash_after(&prev);
             assert_eq!(event.hash, Some(prev));
         }
-        let head = engine.head(&tenant).await.unwrap().unwrap();
+        let head = storage.record().head(&tenant).await.unwrap().unwrap();
         assert_eq!((head.position, head.hash), (count as u64, prev));
     }
-    assert!(engine.head(&"nobody".parse().unwrap()).await.unwrap().is_none());
-    assert_eq!(engine.last_position().await.unwrap(), 9);
+    assert!(storage.record().head(&"nobody".parse().unwrap()).await.unwrap().is_none());
+    assert_eq!(storage.record().last_position().await.unwrap(), 9);
     let after = StoredQuery { after: 7, ..StoredQuery::default() };
     let positions: Vec<u64> =
-        engine.stored(after).await.unwrap().iter().map(|event| event.position).collect();
+        storage.record().stored(after).await.unwrap().iter().map(|event| event.position).collect();
     assert_eq!(positions, [8, 9]);
-    assert_eq!(findings(engine).await, []);
+    assert_eq!(findings(storage).await, []);
 }
 
-pub async fn readers_are_told_the_links_that_are_stored(engine: &(impl EventLog + RecordStore)) {
-    fill(engine).await;
+pub async fn readers_are_told_the_links_that_are_stored(storage: &dyn Storage) {
+    fill(storage).await;
     let query = StoredQuery { with_prev: true, ..StoredQuery::default() };
-    let stored = engine.stored(query).await.unwrap();
-    let read = engine.read(EventQuery::default()).await.unwrap();
+    let stored = storage.record().stored(query).await.unwrap();
+    let read = storage.events().read(EventQuery::default()).await.unwrap();
     assert_eq!(stored.len(), read.len());
     for (stored, read) in stored.iter().zip(&read) {
         let link = (read.link.position, Some(read.link.prev), Some(read.link.hash));
@@ -128,12 +128,10 @@ pub async fn readers_are_told_the_links_that_are_stored(engine: &(impl EventLog 
     }
 }
 
-pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(
-    engine: &(impl EventLog + RecordStore),
-) {
-    fill(engine).await;
+pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(storage: &dyn Storage) {
+    fill(storage).await;
     let key = signing_key();
-    let first = sign(engine, &key, "t", 1).await;
+    let first = sign(storage, &key, "t", 1).await;
     let tenant = &first.tenant;
     let made = |kind, place, last: Option<&Checkpoint>| {
         key.checkpoint(kind, tenant.clone(), place, last, moment(2)).unwrap()
@@ -151,24 +149,27 @@ pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(
         ),
     ];
     for (what, checkpoint) in refused {
-        assert!(!engine.add_checkpoint(checkpoint).await.unwrap(), "{what}");
+        assert!(!storage.record().add_checkpoint(checkpoint).await.unwrap(), "{what}");
     }
-    engine.append(vec![decided("t", "r", "more")]).await.unwrap();
-    let second = sign(engine, &key, "t", 3).await;
+    storage.events().append(vec![decided("t", "r", "more")]).await.unwrap();
+    let second = sign(storage, &key, "t", 3).await;
     assert_eq!((second.number, second.prev), (2, first.digest()));
-    let stored = engine.checkpoints(tenant, 0).await.unwrap();
+    let stored = storage.record().checkpoints(tenant, 0).await.unwrap();
     assert_eq!(stored, [first.clone(), second.clone()]);
-    assert_eq!(engine.checkpoints(tenant, 1).await.unwrap(), std::slice::from_ref(&second));
-    assert_eq!(engine.last_checkpoint(tenant).await.unwrap(), Some(second));
-    assert_eq!(findings(engine).await, []);
+    assert_eq!(
+        storage.record().checkpoints(tenant, 1).await.unwrap(),
+        std::slice::from_ref(&second)
+    );
+    assert_eq!(storage.record().last_checkpoint(tenant).await.unwrap(), Some(second));
+    assert_eq!(findings(storage).await, []);
 }
 
-pub async fn news_are_told_with_what_is_signed(engine: &(impl EventLog + RecordStore)) {
-    fill(engine).await;
-    sign(engine, &signing_key(), "u", 1).await;
+pub async fn news_are_told_with_what_is_signed(storage: &dyn Storage) {
+    fill(storage).await;
+    sign(storage, &signing_key(), "u", 1).await;
     let mut hashes = HashMap::new();
     for tenant in ["t", "u"] {
-        let head = engine.head(&tenant.parse().unwrap()).await.unwrap().unwrap();
+        let head = storage.record().head(&tenant.parse().unwrap()).await.unwrap().unwrap();
         hashes.insert(tenant, head.hash);
     }
     let news = |tenant: &str, position, checkpointed| News {
@@ -177,47 +178,50 @@ pub async fn news_are_told_with_what_is_signed(engine: &(impl EventLog + RecordS
         hash: Some(hashes[tenant]),
         checkpointed,
     };
-    let mut all = engine.news(0, 9).await.unwrap();
+    let mut all = storage.record().news(0, 9).await.unwrap();
     all.sort_by(|a, b| a.tenant.cmp(&b.tenant));
     assert_eq!(all, [news("t", 6, 0), news("u", 3, 3)]);
-    assert_eq!(engine.news(8, 9).await.unwrap(), [news("t", 6, 0)]);
-    assert_eq!(engine.news(9, 9).await.unwrap(), []);
+    assert_eq!(storage.record().news(8, 9).await.unwrap(), [news("t", 6, 0)]);
+    assert_eq!(storage.record().news(9, 9).await.unwrap(), []);
     let tenants = |names: &[&str]| names.iter().map(|it| it.parse().unwrap()).collect::<Vec<_>>();
-    assert_eq!(engine.tenants(None).await.unwrap(), tenants(&["t", "u"]));
-    assert_eq!(engine.tenants(Some(&"t".parse().unwrap())).await.unwrap(), tenants(&["u"]));
+    assert_eq!(storage.record().tenants(None).await.unwrap(), tenants(&["t", "u"]));
+    assert_eq!(
+        storage.record().tenants(Some(&"t".parse().unwrap())).await.unwrap(),
+        tenants(&["u"])
+    );
 }
 
-pub async fn what_is_pruned_leaves_a_log_that_proves_itself(
-    engine: &(impl EventLog + RecordStore),
-) {
+pub async fn what_is_pruned_leaves_a_log_that_proves_itself(storage: &dyn Storage) {
     let key = signing_key();
-    fill(engine).await;
-    let old = sign(engine, &key, "t", 1).await;
-    engine.append((0..4).map(|n| decided("t", "r", &format!("f{n}"))).collect()).await.unwrap();
-    sign(engine, &key, "t", 100).await;
-    let wanted = engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap();
+    fill(storage).await;
+    let old = sign(storage, &key, "t", 1).await;
+    storage
+        .events()
+        .append((0..4).map(|n| decided("t", "r", &format!("f{n}"))).collect())
+        .await
+        .unwrap();
+    sign(storage, &key, "t", 100).await;
+    let wanted = storage.record().prunable(&old.tenant, moment(50), u64::MAX).await.unwrap();
     assert_eq!(wanted.as_ref(), Some(&old));
     // An interrupted pruning leaves a sound log.
-    mark(engine, &key, &old).await;
-    assert_eq!(engine.prune(&old.tenant, 2).await.unwrap(), 2);
-    assert_eq!(findings(engine).await, []);
-    assert_eq!(engine.prune(&old.tenant, 10).await.unwrap(), 4);
-    assert_eq!(engine.prune(&old.tenant, 10).await.unwrap(), 0);
-    assert_eq!(findings(engine).await, []);
+    mark(storage, &key, &old).await;
+    assert_eq!(storage.record().prune(&old.tenant, 2).await.unwrap(), 2);
+    assert_eq!(findings(storage).await, []);
+    assert_eq!(storage.record().prune(&old.tenant, 10).await.unwrap(), 4);
+    assert_eq!(storage.record().prune(&old.tenant, 10).await.unwrap(), 0);
+    assert_eq!(findings(storage).await, []);
     let query = EventQuery { tenant: Some(old.tenant.clone()), ..EventQuery::default() };
-    let left = engine.read(query).await.unwrap();
+    let left = storage.events().read(query).await.unwrap();
     assert_eq!((left[0].position, left[0].link.prev, left.len()), (7, old.hash, 4));
     // The log continues after the pruning.
-    engine.append(vec![decided("t", "r2", "g")]).await.unwrap();
-    assert_eq!(engine.head(&old.tenant).await.unwrap().unwrap().position, 11);
-    assert_eq!(findings(engine).await, []);
-    assert!(engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap().is_none());
+    storage.events().append(vec![decided("t", "r2", "g")]).await.unwrap();
+    assert_eq!(storage.record().head(&old.tenant).await.unwrap().unwrap().position, 11);
+    assert_eq!(findings(storage).await, []);
+    assert!(storage.record().prunable(&old.tenant, moment(50), u64::MAX).await.unwrap().is_none());
 }
 
 // I-72
-pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(
-    engine: &(impl EventLog + RecordStore),
-) {
+pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(storage: &dyn Storage) {
     let key = signing_key();
     let tenants = ["t", "u", "v"].map(|name| name.parse::<TenantId>().unwrap());
     let mut prunings = 0;
@@ -227,57 +231,58 @@ pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(
             let count = (usize::try_from(round).unwrap() * 7 + index * 3) % 5;
             let ids = (0..count).map(|number| format!("{name}{round}-{number}"));
             let events: Vec<_> = ids.map(|id| decided(name, "r", &id)).collect();
-            engine.append(events).await.unwrap();
+            storage.events().append(events).await.unwrap();
             // Each tenant at its own pace, and some heads twice.
             let due = round % (i64::try_from(index).unwrap() + 1) == 0;
-            if due && engine.head(tenant).await.unwrap().is_some() {
-                sign(engine, &key, name, round).await;
+            if due && storage.record().head(tenant).await.unwrap().is_some() {
+                sign(storage, &key, name, round).await;
             }
-            assert_eq!(findings(engine).await, [], "round {round}, {name} signed");
+            assert_eq!(findings(storage).await, [], "round {round}, {name} signed");
             let before = moment(round - 4);
-            let Some(old) = engine.prunable(tenant, before, u64::MAX).await.unwrap() else {
+            let Some(old) = storage.record().prunable(tenant, before, u64::MAX).await.unwrap()
+            else {
                 continue;
             };
             prunings += 1;
-            mark(engine, &key, &old).await;
+            mark(storage, &key, &old).await;
             loop {
-                assert_eq!(findings(engine).await, [], "round {round}, {name} being pruned");
-                if engine.prune(tenant, 2).await.unwrap() < 2 {
+                assert_eq!(findings(storage).await, [], "round {round}, {name} being pruned");
+                if storage.record().prune(tenant, 2).await.unwrap() < 2 {
                     break;
                 }
             }
-            assert_eq!(findings(engine).await, [], "round {round}, {name} pruned");
-            let kept = engine.checkpoints(tenant, 0).await.unwrap();
+            assert_eq!(findings(storage).await, [], "round {round}, {name} pruned");
+            let kept = storage.record().checkpoints(tenant, 0).await.unwrap();
             assert_eq!(kept[0].position, old.position, "unneeded checkpoints are removed");
         }
     }
     assert!(prunings > 60, "{prunings}");
 }
 
-pub async fn nothing_is_pruned_that_somebody_still_needs(engine: &(impl EventLog + RecordStore)) {
+pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) {
     let key = signing_key();
     let tenant = "t".parse().unwrap();
-    engine.append(vec![decided("t", "r", "a")]).await.unwrap();
-    let first = sign(engine, &key, "t", 1).await;
+    storage.events().append(vec![decided("t", "r", "a")]).await.unwrap();
+    let first = sign(storage, &key, "t", 1).await;
     let prunable = async |before, delivered| {
-        let found = engine.prunable(&tenant, moment(before), delivered).await.unwrap();
+        let found = storage.record().prunable(&tenant, moment(before), delivered).await.unwrap();
         found.map(|it| it.number)
     };
     assert_eq!(prunable(50, u64::MAX).await, None, "the end of a log stays");
     let call = called("t", "r", "b", "c");
-    engine.append(vec![call.clone()]).await.unwrap();
+    storage.events().append(vec![call.clone()]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(first.number));
     assert_eq!(prunable(1, u64::MAX).await, None, "too young");
     assert_eq!(prunable(50, 0).await, None, "not delivered");
-    sign(engine, &key, "t", 2).await;
-    engine.append(vec![decided("t", "r", "d")]).await.unwrap();
+    sign(storage, &key, "t", 2).await;
+    storage.events().append(vec![decided("t", "r", "d")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(1), "a call that is open stays");
-    engine.append(vec![returned(&call, "e")]).await.unwrap();
+    storage.events().append(vec![returned(&call, "e")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(2));
     assert_eq!(prunable(50, 1).await, Some(1), "only delivered events");
 }
 
-pub async fn a_cursor_comes_back_as_it_was_set(engine: &impl RecordStore) {
+pub async fn a_cursor_comes_back_as_it_was_set(storage: &dyn Storage) {
     let plain = Cursor {
         name: "a".to_owned(),
         position: 3,
@@ -294,8 +299,8 @@ pub async fn a_cursor_comes_back_as_it_was_set(engine: &impl RecordStore) {
         failures: 4,
         problem: Some("no answer".to_owned()),
     };
-    engine.set_cursor(failing.clone()).await.unwrap();
-    engine.set_cursor(Cursor { position: 1, ..plain.clone() }).await.unwrap();
-    engine.set_cursor(plain.clone()).await.unwrap();
-    assert_eq!(engine.cursors().await.unwrap(), [plain, failing]);
+    storage.record().set_cursor(failing.clone()).await.unwrap();
+    storage.record().set_cursor(Cursor { position: 1, ..plain.clone() }).await.unwrap();
+    storage.record().set_cursor(plain.clone()).await.unwrap();
+    assert_eq!(storage.record().cursors().await.unwrap(), [plain, failing]);
 }

@@ -1,14 +1,15 @@
-//! The requirements of [`RunStore`].
+//! The requirements of [`RunStore`](toolcrib_core::store::RunStore).
 
 use toolcrib_core::{
     id::{CallId, KeyId, PrincipalId, RunId, TenantId, ToolId},
-    store::{RunQuery, RunRecord, RunState, RunStore, StoreError},
+    store::{RunQuery, RunRecord, RunState, Storage, StoreError},
 };
 
 use super::moment;
 
 /// A stored run is returned unchanged.
-pub async fn a_run_comes_back_as_it_began(runs: &impl RunStore) {
+pub async fn a_run_comes_back_as_it_began(storage: &dyn Storage) {
+    let runs = &*storage.runs();
     let nested = RunRecord { parent: Some(call("a")), key: None, ..run("acme", "b", 2) };
     runs.begin(run("acme", "a", 1), Some("{}".to_owned())).await.unwrap();
     runs.begin(nested.clone(), None).await.unwrap();
@@ -20,7 +21,8 @@ pub async fn a_run_comes_back_as_it_began(runs: &impl RunStore) {
 }
 
 /// The first end counts.
-pub async fn a_run_ends_once(runs: &impl RunStore) {
+pub async fn a_run_ends_once(storage: &dyn Storage) {
+    let runs = &*storage.runs();
     let (acme, a) = (tenant("acme"), call("a"));
     runs.begin(run("acme", "a", 1), Some("{}".to_owned())).await.unwrap();
     runs.keep(&acme, &a, &call("a.step"), "1".to_owned()).await.unwrap();
@@ -36,7 +38,8 @@ pub async fn a_run_ends_once(runs: &impl RunStore) {
 }
 
 /// Every member of a query narrows the result.
-pub async fn runs_are_selected_and_the_newest_come_first(runs: &impl RunStore) {
+pub async fn runs_are_selected_and_the_newest_come_first(storage: &dyn Storage) {
+    let runs = &*storage.runs();
     for (whose, name, at) in [("acme", "a", 1), ("acme", "b", 2), ("other", "c", 3)] {
         runs.begin(run(whose, name, at), None).await.unwrap();
     }
@@ -59,7 +62,8 @@ pub async fn runs_are_selected_and_the_newest_come_first(runs: &impl RunStore) {
 }
 
 /// Only running workflows can be cancelled, and only by their tenant.
-pub async fn an_end_can_be_asked_for(runs: &impl RunStore) {
+pub async fn an_end_can_be_asked_for(storage: &dyn Storage) {
+    let runs = &*storage.runs();
     runs.begin(run("acme", "a", 1), None).await.unwrap();
     let of_a = RunId::parse("run-a").unwrap();
     assert_eq!(runs.request_cancellation(&tenant("other"), &of_a).await.unwrap(), 0);
@@ -91,10 +95,12 @@ pub fn run(whose: &str, name: &str, at: i64) -> RunRecord {
     }
 }
 
-fn tenant(id: &str) -> TenantId {
+/// Returns the tenant `id`.
+pub fn tenant(id: &str) -> TenantId {
     TenantId::parse(id).unwrap()
 }
 
-fn call(id: &str) -> CallId {
+/// Returns the call `id`.
+pub fn call(id: &str) -> CallId {
     CallId::parse(id).unwrap()
 }

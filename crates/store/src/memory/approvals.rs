@@ -15,27 +15,30 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use crate::{MAX_READ, fingerprint::FingerprintKey};
+use super::shared::ChangeCounter;
+use crate::{capped, fingerprint::FingerprintKey, key_text};
 
 /// Approval requests in memory, whose events go to the given log.
-#[derive(Clone)]
-pub struct MemoryApprovals {
+pub(super) struct MemoryApprovals {
     log: Arc<dyn EventLog>,
-    held: Arc<Mutex<State>>,
+    held: Mutex<State>,
+    changes: Arc<ChangeCounter>,
 }
 
 #[derive(Default)]
 struct State {
     key: Option<FingerprintKey>,
     all: Vec<(Approval, Option<String>)>,
-    change: u64,
     readers: HashMap<String, u64>,
 }
 
 impl MemoryApprovals {
-    /// Creates an empty store that records its events in `log`.
-    pub fn new(log: impl EventLog) -> Self {
-        Self { log: Arc::new(log), held: Arc::default() }
+    pub(super) fn new(log: Arc<dyn EventLog>, changes: &Arc<ChangeCounter>) -> Self {
+        Self { log, held: Mutex::default(), changes: Arc::clone(changes) }
+    }
+
+    fn next_change(&self) -> u64 {
+        self.changes.count(|changes| &mut changes.approvals)
     }
 }
 
@@ -46,7 +49,8 @@ impl ApprovalStore for MemoryApprovals {
         if let Some(key) = &held.key {
             return Ok(key.of(&parts));
         }
-        let (key, _) = FingerprintKey::generate()?;
+        let key = FingerprintKey::parse(key_text::generate()?.expose());
+        let key = key.ok_or_else(|| StoreError::Corrupt("a new key is not a key".to_owned()))?;
         let fingerprint = key.of(&parts);
         held.key = Some(key);
         Ok(fingerprint)
@@ -83,8 +87,7 @@ impl ApprovalStore for MemoryApprovals {
             return Err(StoreError::Conflict("an approval with this id".to_owned()));
         }
         self.log.append(vec![event]).await?;
-        held.change += 1;
-        let approval = Approval { change: held.change, ..approval };
+        let approval = Approval { change: self.next_change(), ..approval };
         held.all.push((approval.clone(), arguments));
         Ok(OpenOutcome::Opened(Box::new(approval)))
     }
@@ -98,8 +101,7 @@ impl ApprovalStore for MemoryApprovals {
         if !events.is_empty() {
             self.log.append(events).await?;
         }
-        held.change += 1;
-        let (change, revision) = (held.change, approval.revision + 1);
+        let (change, revision) = (self.next_change(), approval.revision + 1);
         if let Some((it, shown)) = held.all.get_mut(place) {
             if !approval.live {
                 *shown = None;
@@ -135,20 +137,13 @@ impl ApprovalStore for MemoryApprovals {
                 found.sort_by(|one, two| (two.created_at, &two.id).cmp(&(one.created_at, &one.id)))
             }
         }
-        found.truncate(match query.limit {
-            0 => MAX_READ,
-            limit => limit.min(MAX_READ),
-        });
+        found.truncate(capped(query.limit));
         Ok(found)
-    }
-
-    async fn epoch(&self) -> Result<u64, StoreError> {
-        Ok(self.held.lock().await.change)
     }
 
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError> {
         let mut held = self.held.lock().await;
-        let change = held.change;
+        let change = self.changes.now().approvals;
         Ok(*held.readers.entry(reader.to_owned()).or_insert(change))
     }
 

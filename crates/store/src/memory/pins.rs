@@ -16,62 +16,55 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::lock;
+use super::shared::{ChangeCounter, lock};
 
 /// Pins in memory.
-#[derive(Debug, Clone, Default)]
-pub struct MemoryPins(Arc<Mutex<State>>);
-
 #[derive(Debug, Default)]
-struct State {
-    pins: BTreeMap<(SourceId, String), Pin>,
-    epoch: u64,
+pub(super) struct MemoryPins {
+    pins: Mutex<Pins>,
+    changes: Arc<ChangeCounter>,
 }
 
+type Pins = BTreeMap<(SourceId, String), Pin>;
+
 impl MemoryPins {
-    /// Creates an empty store.
-    pub fn new() -> Self {
-        Self::default()
+    pub(super) fn new(changes: &Arc<ChangeCounter>) -> Self {
+        Self { pins: Mutex::default(), changes: Arc::clone(changes) }
     }
 
-    /// Creates a copy of the pins of `sources` in `store`, for reading without changing the
-    /// original.
-    ///
-    /// # Errors
-    /// Fails with [`StoreError`] when `store` cannot be read.
-    pub async fn copy_of<'a>(
-        store: &dyn PinStore,
-        sources: impl IntoIterator<Item = &'a SourceId>,
-    ) -> Result<Self, StoreError> {
-        let mut held = State::default();
-        for source in sources {
-            let pins = store.pins(source).await?;
-            held.pins.extend(pins.into_iter().map(|pin| ((source.clone(), pin.tool.clone()), pin)));
+    /// Counts a change. The caller holds the lock of the pins, so that a book has its own number.
+    fn changed(&self, changed: bool) {
+        if changed {
+            self.changes.count(|changes| &mut changes.pins);
         }
-        Ok(Self(Arc::new(Mutex::new(held))))
     }
+}
+
+/// Returns the pins of the tools of `source`.
+fn of<'a>(pins: &'a Pins, source: &'a SourceId) -> impl Iterator<Item = &'a Pin> {
+    pins.values().filter(move |pin| pin.source == *source)
 }
 
 #[async_trait]
 impl PinStore for MemoryPins {
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
-        let held = lock(&self.0);
-        let tools = held.of(source).map(|pin| {
+        let held = lock(&self.pins);
+        let tools = of(&held, source).map(|pin| {
             let pinned = PinDigests {
                 approved: pin.approved.as_ref().map(|it| it.form.digest),
                 seen: pin.seen.as_ref().map(|it| it.form.digest),
             };
             (pin.tool.clone(), pinned)
         });
-        Ok(PinBook { epoch: held.epoch, tools: tools.collect() })
+        Ok(PinBook { epoch: self.changes.now().pins, tools: tools.collect() })
     }
 
     async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError> {
-        Ok(lock(&self.0).of(source).cloned().collect())
+        Ok(of(&lock(&self.pins), source).cloned().collect())
     }
 
     async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError> {
-        Ok(lock(&self.0).pins.get(&(source.clone(), tool.to_owned())).cloned())
+        Ok(lock(&self.pins).get(&(source.clone(), tool.to_owned())).cloned())
     }
 
     async fn trust(
@@ -80,18 +73,18 @@ impl PinStore for MemoryPins {
         forms: Vec<(String, PinForm)>,
         at: Timestamp,
     ) -> Result<(), StoreError> {
-        let mut held = lock(&self.0);
-        let before = held.pins.len();
+        let mut held = lock(&self.pins);
+        let before = held.len();
         for (tool, form) in forms {
-            held.pins.entry((source.clone(), tool.clone())).or_insert_with(|| Pin {
+            held.entry((source.clone(), tool.clone())).or_insert_with(|| Pin {
                 source: source.clone(),
                 tool,
                 approved: Some(ApprovedForm { form, at: at.trunc_subsecs(3), by: None }),
                 seen: None,
             });
         }
-        let added = held.pins.len() > before;
-        held.changed(added);
+        let added = held.len() > before;
+        self.changed(added);
         Ok(())
     }
 
@@ -101,11 +94,11 @@ impl PinStore for MemoryPins {
         forms: Vec<(String, PinForm)>,
         at: Timestamp,
     ) -> Result<Vec<String>, StoreError> {
-        let mut held = lock(&self.0);
+        let mut held = lock(&self.pins);
         let mut news = Vec::new();
         for (tool, form) in forms {
             let key = (source.clone(), tool.clone());
-            let pin = held.pins.entry(key).or_insert_with(|| Pin {
+            let pin = held.entry(key).or_insert_with(|| Pin {
                 source: source.clone(),
                 tool: tool.clone(),
                 approved: None,
@@ -118,21 +111,21 @@ impl PinStore for MemoryPins {
                 news.push(tool);
             }
         }
-        held.changed(!news.is_empty());
+        self.changed(!news.is_empty());
         Ok(news)
     }
 
     async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError> {
-        let mut held = lock(&self.0);
+        let mut held = lock(&self.pins);
         let mut forgotten = false;
         for tool in tools {
-            if let Some(pin) = held.pins.get_mut(&(source.clone(), tool))
+            if let Some(pin) = held.get_mut(&(source.clone(), tool))
                 && pin.approved.is_some()
             {
                 forgotten |= pin.seen.take().is_some();
             }
         }
-        held.changed(forgotten);
+        self.changed(forgotten);
         Ok(())
     }
 
@@ -142,11 +135,11 @@ impl PinStore for MemoryPins {
         at: Timestamp,
         by: Option<PrincipalId>,
     ) -> Result<PinApproval, StoreError> {
-        let mut held = lock(&self.0);
+        let mut held = lock(&self.pins);
         let key = |choice: &PinChoice| (choice.source.clone(), choice.tool.clone());
         let mut before = Vec::new();
         for (index, choice) in choices.iter().enumerate() {
-            let pin = held.pins.get(&key(choice));
+            let pin = held.get(&key(choice));
             let waits = |pin: &&Pin| {
                 pin.seen.as_ref().is_some_and(|seen| seen.form.digest == choice.digest)
             };
@@ -154,30 +147,14 @@ impl PinStore for MemoryPins {
             before.push(pin.approved.as_ref().map(|it| it.form.digest));
         }
         for choice in &choices {
-            if let Some(pin) = held.pins.get_mut(&key(choice))
+            if let Some(pin) = held.get_mut(&key(choice))
                 && let Some(SeenForm { form, .. }) = pin.seen.take()
             {
                 let (at, by) = (at.trunc_subsecs(3), by.clone());
                 pin.approved = Some(ApprovedForm { form, at, by });
             }
         }
-        held.changed(!choices.is_empty());
+        self.changed(!choices.is_empty());
         Ok(PinApproval::Approved(before))
-    }
-
-    async fn epoch(&self) -> Result<u64, StoreError> {
-        Ok(lock(&self.0).epoch)
-    }
-}
-
-// === impl State ===
-
-impl State {
-    fn of(&self, source: &SourceId) -> impl Iterator<Item = &Pin> {
-        self.pins.values().filter(move |pin| pin.source == *source)
-    }
-
-    fn changed(&mut self, changed: bool) {
-        self.epoch += u64::from(changed);
     }
 }

@@ -1,9 +1,6 @@
 //! Counts of quotas in memory.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use async_trait::async_trait;
 use toolcrib_core::{
@@ -11,18 +8,11 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::lock;
+use super::shared::lock;
 
 /// Counts of quotas in memory.
-#[derive(Debug, Clone, Default)]
-pub struct MemoryQuotas(Arc<Mutex<BTreeMap<(Day, QuotaKey), u64>>>);
-
-impl MemoryQuotas {
-    /// Creates a store without counts.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
+#[derive(Debug, Default)]
+pub(super) struct MemoryQuotas(Mutex<BTreeMap<(Day, QuotaKey), u64>>);
 
 #[async_trait]
 impl QuotaStore for MemoryQuotas {

@@ -12,16 +12,16 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::{Events, Kept, MemoryLog, lock};
-use crate::MAX_READ;
+use super::{
+    log::{Events, Kept, MemoryLog},
+    shared::lock,
+};
+use crate::{MAX_READ, capped};
 
 #[async_trait]
 impl RecordStore for MemoryLog {
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
-        let limit = match query.limit {
-            0 => MAX_READ,
-            limit => limit.min(MAX_READ),
-        };
+        let limit = capped(query.limit);
         let events = lock(&self.0);
         let wanted = events.log.iter().filter(|kept| match &query.tenant {
             Some(tenant) => {

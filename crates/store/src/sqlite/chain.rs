@@ -6,8 +6,10 @@ use toolcrib_core::{
     record::{StoredEvent, StoredQuery, genesis},
 };
 
-use super::failure::Failure;
-use crate::MAX_READ;
+use super::{
+    failure::Failure,
+    row::{bound, limit},
+};
 
 /// The columns of a [`StoredEvent`], in the order of [`stored`].
 const COLUMNS: &str = "position, tenant, tenant_position, event_id, run_id, sequence, type, \
@@ -40,10 +42,6 @@ pub(super) fn select(
     connection: &Connection,
     query: &StoredQuery,
 ) -> Result<Vec<StoredEvent>, Failure> {
-    let limit = match query.limit {
-        0 => MAX_READ,
-        limit => limit.min(MAX_READ),
-    };
     let prev = if query.with_prev { PREV } else { "NULL" };
     let from = match query.tenant {
         Some(_) => {
@@ -57,8 +55,8 @@ pub(super) fn select(
     let rows = statement.query_map(
         params![
             query.tenant.as_ref().map(|tenant| tenant.as_str()),
-            i64::try_from(query.after).unwrap_or(i64::MAX),
-            i64::try_from(limit).unwrap_or(i64::MAX),
+            bound(query.after),
+            limit(query.limit),
         ],
         |row| Ok(StoredEvent { prev: digest(row, 11), ..stored(row) }),
     )?;

@@ -6,10 +6,8 @@
 //! - calls and bytes are bounded, in total and per caller. A caller over its limits loses its own
 //!   oldest answers. When the total is exceeded, the caller with the most loses its oldest.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, RunId, TenantId},
@@ -17,23 +15,12 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::{SqliteStore, failure::Failure, log::parse};
-use crate::seal::SealKeys;
-
-/// Limits on calls and bytes, in total and per caller.
-#[derive(Debug, Clone, Copy)]
-pub struct IdempotencyBounds {
-    /// Calls, in total and per caller.
-    pub calls: (u32, u32),
-    /// Bytes, in total and per caller.
-    pub bytes: (u32, u32),
-}
-
-impl Default for IdempotencyBounds {
-    fn default() -> Self {
-        Self { calls: (262_144, 16_384), bytes: (512 << 20, 32 << 20) }
-    }
-}
+use super::{
+    failure::Failure,
+    handle::SqliteStore,
+    row::{execute, first, limit, parse},
+};
+use crate::{IdempotencyBounds, seal::SealKeys};
 
 /// The approximate bytes of a call without its answer.
 const OVERHEAD: usize = 512;
@@ -43,14 +30,6 @@ const LARGEST: usize = 8 << 20;
 const SWEEP: u32 = 256;
 /// The most answers that one step deletes to make room; more wait for the next step.
 const MOST_FORGOTTEN: usize = 256;
-
-/// The idempotent calls of a [`SqliteStore`], with the keys that seal them.
-#[derive(Debug, Clone)]
-pub struct SqliteIdempotency {
-    store: SqliteStore,
-    keys: Arc<SealKeys>,
-    bounds: IdempotencyBounds,
-}
 
 /// The call under a key, still sealed.
 struct StoredCall {
@@ -70,18 +49,6 @@ enum Seen {
     Decided(ClaimOutcome),
     /// The sealed answer of a call, with its run and expiry.
     Answer(String, Vec<u8>, i64),
-}
-
-impl SqliteIdempotency {
-    pub(super) fn new(store: SqliteStore, keys: SealKeys) -> Self {
-        Self { store, keys: Arc::new(keys), bounds: IdempotencyBounds::default() }
-    }
-
-    /// Returns the same store with other bounds.
-    #[must_use]
-    pub fn bounded(self, bounds: IdempotencyBounds) -> Self {
-        Self { bounds, ..self }
-    }
 }
 
 /// Seals `part` of a call, bound to its key and part.
@@ -115,20 +82,20 @@ fn answer_part(run: &str) -> String {
 }
 
 #[async_trait]
-impl IdempotencyStore for SqliteIdempotency {
+impl IdempotencyStore for SqliteStore {
     fn seals(&self) -> bool {
-        self.keys.can_seal()
+        self.options().call_keys.can_seal()
     }
 
     async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError> {
-        if !self.keys.can_seal() {
+        if !self.options().call_keys.can_seal() {
             return Err(no_key());
         }
-        let call = seal(&self.keys, &claim.key, "call", &claim.call.to_string())?;
+        let call = seal(&self.options().call_keys, &claim.key, "call", &claim.call.to_string())?;
         let key = claim.key.clone();
-        let instance = Arc::clone(&self.store.inner.instance);
-        let (keys, bounds) = (Arc::clone(&self.keys), self.bounds);
-        let seen = self.store.inner.writer.write(move |connection| {
+        let instance = self.instance();
+        let (keys, bounds) = (self.options().call_keys.clone(), self.options().idempotency);
+        let seen = self.on_writer(move |connection| {
             let seen = look(connection, &keys, &claim, &instance)?;
             if matches!(seen, Seen::Nothing) {
                 sweep(connection, millis(claim.now))?;
@@ -141,12 +108,12 @@ impl IdempotencyStore for SqliteIdempotency {
             Seen::Nothing => ClaimOutcome::Taken,
             Seen::Decided(claimed) => claimed,
             Seen::Answer(run, sealed, until) => {
-                let body = open(&self.keys, &key, &answer_part(&run), &sealed);
+                let body = open(&self.options().call_keys, &key, &answer_part(&run), &sealed);
                 let until = Timestamp::from_timestamp_millis(until);
                 match (body, until) {
                     (Some(body), Some(until)) => {
                         let run = parse(run, || Failure::corrupt("the run of an idempotent call"));
-                        let run = run.map_err(|failure| failure.at(self.store.path()))?;
+                        let run = run.map_err(|failure| failure.at(self.path()))?;
                         ClaimOutcome::Ended(AnswerRecord { run, body, until })
                     }
                     _ => ClaimOutcome::Spent,
@@ -162,67 +129,61 @@ impl IdempotencyStore for SqliteIdempotency {
         body: Option<String>,
         until: Timestamp,
     ) -> Result<(), StoreError> {
-        let largest = usize::try_from(self.bounds.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
+        let largest =
+            usize::try_from(self.options().idempotency.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
         let body = body.filter(|body| OVERHEAD + body.len() <= largest);
         let sealed = match body {
-            Some(body) => Some(seal(&self.keys, key, &answer_part(run.as_str()), &body)?),
+            Some(body) => {
+                Some(seal(&self.options().call_keys, key, &answer_part(run.as_str()), &body)?)
+            }
             None => None,
         };
-        let (key, run, bounds) = (key.clone(), run.clone(), self.bounds);
-        self.store
-            .inner
-            .writer
-            .write(move |connection| {
-                let bytes = OVERHEAD + sealed.as_ref().map_or(0, Vec::len);
-                let kept = connection
-                    .prepare_cached(
-                        "UPDATE once_calls SET state = ?5, answer = ?6, bytes = ?7, until = ?8 \
+        let (key, run, bounds) = (key.clone(), run.clone(), self.options().idempotency);
+        self.on_writer(move |connection| {
+            let bytes = OVERHEAD + sealed.as_ref().map_or(0, Vec::len);
+            let sql = "UPDATE once_calls SET state = ?5, answer = ?6, bytes = ?7, until = ?8 \
                          WHERE tenant = ?1 AND principal = ?2 AND key = ?3 AND run_id = ?4 \
-                         AND state = 'running'",
-                    )?
-                    .execute(params![
-                        key.tenant.as_str(),
-                        key.principal.as_str(),
-                        key.key.0,
-                        run.as_str(),
-                        if sealed.is_some() { "ended" } else { "spent" },
-                        sealed,
-                        i64::try_from(bytes).unwrap_or(i64::MAX),
-                        millis(until),
-                    ])?;
-                if kept > 0 {
-                    make_room(connection, &key, bounds)?;
-                }
-                Ok(())
-            })
-            .await
+                         AND state = 'running'";
+            let kept = execute(
+                connection,
+                sql,
+                params![
+                    key.tenant.as_str(),
+                    key.principal.as_str(),
+                    key.key.0,
+                    run.as_str(),
+                    if sealed.is_some() { "ended" } else { "spent" },
+                    sealed,
+                    i64::try_from(bytes).unwrap_or(i64::MAX),
+                    millis(until),
+                ],
+            )?;
+            if kept > 0 {
+                make_room(connection, &key, bounds)?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     async fn release(&self, key: &IdempotencyKey, run: &RunId) -> Result<(), StoreError> {
         let (key, run) = (key.clone(), run.clone());
-        self.store
-            .inner
-            .writer
-            .write(move |connection| {
-                connection
-                    .prepare_cached(
-                        "DELETE FROM once_calls WHERE tenant = ?1 AND principal = ?2 AND key = ?3 \
-                         AND run_id = ?4 AND state = 'running'",
-                    )?
-                    .execute(params![
-                        key.tenant.as_str(),
-                        key.principal.as_str(),
-                        key.key.0,
-                        run.as_str()
-                    ])?;
-                Ok(())
-            })
-            .await
+        self.on_writer(move |connection| {
+            let sql = "DELETE FROM once_calls WHERE tenant = ?1 AND principal = ?2 AND key = ?3 \
+                         AND run_id = ?4 AND state = 'running'";
+            execute(
+                connection,
+                sql,
+                params![key.tenant.as_str(), key.principal.as_str(), key.key.0, run.as_str()],
+            )?;
+            Ok(())
+        })
+        .await
     }
 
     async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
         let now = millis(now);
-        self.store.inner.writer.write(move |connection| sweep(connection, now)).await
+        self.on_writer(move |connection| sweep(connection, now)).await
     }
 }
 
@@ -297,12 +258,12 @@ fn put(
     call: &[u8],
     instance: &str,
 ) -> Result<(), Failure> {
-    connection
-        .prepare_cached(
-            "INSERT INTO once_calls (tenant, principal, key, state, instance, run_id, call_id, \
-             call, bytes, until) VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7, ?8, ?9)",
-        )?
-        .execute(params![
+    let sql = "INSERT INTO once_calls (tenant, principal, key, state, instance, run_id, call_id, \
+             call, bytes, until) VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?6, ?7, ?8, ?9)";
+    execute(
+        connection,
+        sql,
+        params![
             claim.key.tenant.as_str(),
             claim.key.principal.as_str(),
             claim.key.key.0,
@@ -312,22 +273,21 @@ fn put(
             call,
             i64::try_from(OVERHEAD).unwrap_or(i64::MAX),
             millis(claim.until),
-        ])?;
+        ],
+    )?;
     Ok(())
 }
 
 fn remove(connection: &Connection, id: i64) -> Result<(), Failure> {
-    connection.prepare_cached("DELETE FROM once_calls WHERE id = ?1")?.execute([id])?;
+    let sql = "DELETE FROM once_calls WHERE id = ?1";
+    execute(connection, sql, [id])?;
     Ok(())
 }
 
 fn sweep(connection: &Connection, now: i64) -> Result<usize, Failure> {
-    let swept = connection
-        .prepare_cached(
-            "DELETE FROM once_calls WHERE id IN (SELECT id FROM once_calls \
-             WHERE until <= ?1 AND state <> 'running' LIMIT ?2)",
-        )?
-        .execute(params![now, SWEEP])?;
+    let sql = "DELETE FROM once_calls WHERE id IN (SELECT id FROM once_calls \
+             WHERE until <= ?1 AND state <> 'running' LIMIT ?2)";
+    let swept = execute(connection, sql, params![now, SWEEP])?;
     Ok(swept)
 }
 
@@ -370,12 +330,9 @@ fn held(
     connection: &Connection,
     (tenant, principal): &(String, String),
 ) -> Result<(i64, i64), Failure> {
-    let held = connection
-        .prepare_cached(
-            "SELECT calls, bytes FROM once_holders WHERE tenant = ?1 AND principal = ?2",
-        )?
-        .query_row([tenant, principal], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let sql = "SELECT calls, bytes FROM once_holders WHERE tenant = ?1 AND principal = ?2";
+    let pair = |row: &Row<'_>| Ok::<(i64, i64), Failure>((row.get(0)?, row.get(1)?));
+    let held = first(connection, sql, [tenant, principal], pair)?;
     Ok(held.unwrap_or_default())
 }
 
@@ -391,13 +348,10 @@ fn forget_oldest(
     connection: &Connection,
     (tenant, principal): &(String, String),
 ) -> Result<bool, Failure> {
-    let forgotten = connection
-        .prepare_cached(
-            "DELETE FROM once_calls WHERE id = (SELECT id FROM once_calls \
+    let sql = "DELETE FROM once_calls WHERE id = (SELECT id FROM once_calls \
              INDEXED BY once_calls_by_age \
-             WHERE tenant = ?1 AND principal = ?2 AND state <> 'running' ORDER BY id LIMIT 1)",
-        )?
-        .execute([tenant, principal])?;
+             WHERE tenant = ?1 AND principal = ?2 AND state <> 'running' ORDER BY id LIMIT 1)";
+    let forgotten = execute(connection, sql, [tenant, principal])?;
     Ok(forgotten > 0)
 }
 
@@ -409,13 +363,9 @@ pub(super) fn settle(connection: &Connection, dead: &str, most: usize) -> Result
         "SELECT id, tenant, run_id, call_id FROM once_calls \
          WHERE instance = ?1 AND state = 'running' LIMIT ?2",
     )?;
-    let mut rows = statement.query(params![dead, i64::try_from(most).unwrap_or(i64::MAX)])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let text = |column: usize| row.get::<_, String>(column);
-        found.push((row.get::<_, i64>(0)?, text(1)?, text(2)?, text(3)?));
-    }
-    drop(rows);
+    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    let found = statement.query_map(params![dead, limit(most)], row)?;
+    let found: Vec<(i64, String, String, String)> = found.collect::<Result<_, _>>()?;
     for (id, tenant, run, call) in &found {
         match may_have_run(connection, tenant, run, call)? {
             true => connection

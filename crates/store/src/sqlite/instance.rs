@@ -10,6 +10,7 @@ use std::{
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use toolcrib_core::{store::StoreError, text::io_reason};
@@ -18,6 +19,9 @@ use super::open;
 
 /// Attempts to create a file that is not removed as dead before it is locked.
 const ATTEMPTS: usize = 16;
+
+/// Longer than [`alive`] holds the lock of a dead instance.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The lock of this process. Dropping it removes the file.
 #[derive(Debug)]
@@ -94,7 +98,13 @@ impl Dead {
             }
             Err(error) => return Err(unavailable(&path, &error)),
         };
-        match lock.try_lock() {
+        let mut held = lock.try_lock();
+        if matches!(held, Err(TryLockError::WouldBlock)) {
+            // A process that looks for living instances holds the lock for a moment.
+            std::thread::sleep(LOOK);
+            held = lock.try_lock();
+        }
+        match held {
             Ok(()) => Ok(Some(Self { id: id.to_owned(), path, lock: Some(lock) })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(unavailable(&path, &error)),
@@ -120,6 +130,17 @@ pub(super) fn present(store: &Path) -> Result<Vec<String>, StoreError> {
         }
     }
     Ok(ids)
+}
+
+/// Returns the ids of all instances whose lock is held.
+pub(super) fn alive(store: &Path) -> Result<Vec<String>, StoreError> {
+    let mut alive = Vec::new();
+    for id in present(store)? {
+        if Dead::claim(store, &id)?.is_none() {
+            alive.push(id);
+        }
+    }
+    Ok(alive)
 }
 
 fn directory(store: &Path) -> PathBuf {

@@ -10,49 +10,43 @@ use toolcrib_core::{
 };
 
 use super::{
-    SqliteStore,
     failure::Failure,
-    log::{parse, time, time_text},
+    handle::SqliteStore,
+    row::{all, execute, moment, parse, time_text},
 };
 
 #[async_trait]
 impl KeyStore for SqliteStore {
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError> {
-        self.inner.writer.write(move |connection| insert(connection, &key)).await
+        self.on_writer(move |connection| insert(connection, &key)).await
     }
 
     async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError> {
-        self.inner
-            .writer
-            .write(move |connection| {
-                if knows_principal(connection, &key)? {
-                    return Ok(false);
-                }
-                insert(connection, &key)?;
-                Ok(true)
-            })
-            .await
+        self.on_writer(move |connection| {
+            if knows_principal(connection, &key)? {
+                return Ok(false);
+            }
+            insert(connection, &key)?;
+            Ok(true)
+        })
+        .await
     }
 
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        self.inner.readers.read(list).await
+        self.on_reader(list).await
     }
 
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
         let id = id.clone();
-        self.inner
-            .writer
-            .write(move |connection| {
-                let revoked = connection.execute(
-                    "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
-                    params![id.as_str(), time_text(at)],
-                )? > 0;
-                if revoked {
-                    next_epoch(connection)?;
-                }
-                Ok(revoked)
-            })
-            .await
+        self.on_writer(move |connection| {
+            let sql = "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+            let revoked = execute(connection, sql, params![id.as_str(), time_text(at)])? > 0;
+            if revoked {
+                next_epoch(connection)?;
+            }
+            Ok(revoked)
+        })
+        .await
     }
 
     async fn rotate(
@@ -62,54 +56,36 @@ impl KeyStore for SqliteStore {
         until: Timestamp,
     ) -> Result<KeyRotation, StoreError> {
         let old = old.clone();
-        self.inner
-            .writer
-            .write(move |connection| {
-                if is_replaced(connection, &old)? {
-                    return Ok(KeyRotation::AlreadyReplaced);
-                }
-                let (now, until) = (time_text(new.created_at), time_text(until));
-                let found = connection.execute(
-                    "UPDATE keys SET expires_at = min(coalesce(expires_at, ?3), ?3) \
+        self.on_writer(move |connection| {
+            if is_replaced(connection, &old)? {
+                return Ok(KeyRotation::AlreadyReplaced);
+            }
+            let (now, until) = (time_text(new.created_at), time_text(until));
+            let sql = "UPDATE keys SET expires_at = min(coalesce(expires_at, ?3), ?3) \
                      WHERE id = ?1 AND revoked_at IS NULL \
-                     AND (expires_at IS NULL OR expires_at > ?2)",
-                    params![old.as_str(), now, until],
-                )? > 0;
-                if !found {
-                    return Ok(KeyRotation::NoActiveKey);
-                }
-                insert(connection, &new)?;
-                Ok(KeyRotation::Rotated)
-            })
-            .await
+                     AND (expires_at IS NULL OR expires_at > ?2)";
+            let found = execute(connection, sql, params![old.as_str(), now, until])? > 0;
+            if !found {
+                return Ok(KeyRotation::NoActiveKey);
+            }
+            insert(connection, &new)?;
+            Ok(KeyRotation::Rotated)
+        })
+        .await
     }
 
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut note = connection.prepare_cached(
-                    "UPDATE keys SET last_used_at = ?2 \
+        self.on_writer(move |connection| {
+            let mut note = connection.prepare_cached(
+                "UPDATE keys SET last_used_at = ?2 \
                      WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)",
-                )?;
-                for (id, at) in &used {
-                    note.execute(params![id.as_str(), time_text(*at)])?;
-                }
-                Ok(())
-            })
-            .await
-    }
-
-    async fn epoch(&self) -> Result<u64, StoreError> {
-        self.inner
-            .readers
-            .read(|connection| {
-                let epoch: i64 = connection
-                    .prepare_cached("SELECT value FROM meta WHERE name = 'keys_epoch'")?
-                    .query_row([], |row| row.get(0))?;
-                u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the keys"))
-            })
-            .await
+            )?;
+            for (id, at) in &used {
+                note.execute(params![id.as_str(), time_text(*at)])?;
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
@@ -119,28 +95,29 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     let roles = json(key.roles.iter().map(String::as_str).collect()).map_err(unwritable)?;
     let scopes = json(key.scopes.iter().map(Grant::as_str).collect()).map_err(unwritable)?;
     let makers = json(key.makers.iter().map(PrincipalId::as_str).collect()).map_err(unwritable)?;
-    connection
-        .execute(
-            "INSERT INTO keys (id, name, tenant, principal, digest, roles, scopes, created_at, \
+    let sql = "INSERT INTO keys (id, name, tenant, principal, digest, roles, scopes, created_at, \
              expires_at, revoked_at, last_used_at, replaces, makers) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-            params![
-                key.id.as_str(),
-                key.name,
-                key.tenant.as_str(),
-                key.principal.as_str(),
-                key.digest,
-                roles,
-                scopes,
-                time_text(key.created_at),
-                key.expires_at.map(time_text),
-                key.revoked_at.map(time_text),
-                key.last_used_at.map(time_text),
-                key.replaces.as_ref().map(KeyId::as_str),
-                makers,
-            ],
-        )
-        .map_err(|error| Failure::from(error).conflict_over("a key with this id or digest"))?;
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    execute(
+        connection,
+        sql,
+        params![
+            key.id.as_str(),
+            key.name,
+            key.tenant.as_str(),
+            key.principal.as_str(),
+            key.digest,
+            roles,
+            scopes,
+            time_text(key.created_at),
+            key.expires_at.map(time_text),
+            key.revoked_at.map(time_text),
+            key.last_used_at.map(time_text),
+            key.replaces.as_ref().map(KeyId::as_str),
+            makers,
+        ],
+    )
+    .map_err(|failure| failure.conflict_over("a key with this id or digest"))?;
     next_epoch(connection)
 }
 
@@ -173,21 +150,15 @@ fn is_replaced(connection: &Connection, id: &KeyId) -> Result<bool, Failure> {
 }
 
 fn next_epoch(connection: &Connection) -> Result<(), Failure> {
-    connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'keys_epoch'", [])?;
+    let sql = "UPDATE meta SET value = value + 1 WHERE name = 'keys_epoch'";
+    execute(connection, sql, [])?;
     Ok(())
 }
 
 fn list(connection: &Connection) -> Result<Vec<KeyRecord>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
-         revoked_at, last_used_at, replaces, makers FROM keys ORDER BY created_at, rowid",
-    )?;
-    let mut rows = statement.query([])?;
-    let mut keys = Vec::new();
-    while let Some(row) = rows.next()? {
-        keys.push(record(row)?);
-    }
-    Ok(keys)
+    let sql = "SELECT id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
+         revoked_at, last_used_at, replaces, makers FROM keys ORDER BY created_at, rowid";
+    all(connection, sql, [], record)
 }
 
 fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
@@ -197,12 +168,7 @@ fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
     let json = |column: usize| -> Result<Vec<String>, Failure> {
         serde_json::from_str(&row.get::<_, String>(column)?).map_err(|_| unreadable())
     };
-    let moment = |column: usize| -> Result<Option<Timestamp>, Failure> {
-        match row.get::<_, Option<String>>(column)? {
-            Some(text) => time(&text).map(Some).ok_or_else(unreadable),
-            None => Ok(None),
-        }
-    };
+    let moment = |column| moment(row, column, unreadable);
     Ok(KeyRecord {
         name: row.get(1)?,
         tenant: parse(row.get(2)?, unreadable)?,
@@ -217,10 +183,7 @@ fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
         expires_at: moment(8)?,
         revoked_at: moment(9)?,
         last_used_at: moment(10)?,
-        replaces: match row.get::<_, Option<String>>(11)? {
-            Some(id) => Some(parse(id, unreadable)?),
-            None => None,
-        },
+        replaces: row.get::<_, Option<String>>(11)?.map(|id| parse(id, unreadable)).transpose()?,
         makers: json(12)?
             .into_iter()
             .map(|maker| parse(maker, unreadable))

@@ -1,20 +1,20 @@
 //! The event log on SQLite.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
-use chrono::{DateTime, SecondsFormat, Utc};
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
-    clock::Timestamp,
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
     id::{CallId, SessionId, TenantId, ToolId},
     record::{Link, StoredEvent, genesis},
     store::StoreError,
 };
 
-use super::{SqliteStore, chain, failure::Failure};
-use crate::MAX_READ;
+use super::{
+    chain,
+    failure::Failure,
+    handle::SqliteStore,
+    row::{all, bound, execute, limit, parse, time, time_text},
+};
 
 /// An event as its row, prepared before it reaches the writer thread.
 #[derive(Debug)]
@@ -48,17 +48,15 @@ impl EventLog for SqliteStore {
             return Ok(Vec::new());
         }
         let records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
-        let instance = Arc::clone(&self.inner.instance);
-        self.inner
-            .writer
-            .write(move |connection| {
-                records.iter().map(|record| record.insert(connection, &instance)).collect()
-            })
-            .await
+        let instance = self.instance();
+        self.on_writer(move |connection| {
+            records.iter().map(|record| record.insert(connection, &instance)).collect()
+        })
+        .await
     }
 
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
-        self.inner.readers.read(move |connection| select(connection, &query)).await
+        self.on_reader(move |connection| select(connection, &query)).await
     }
 }
 
@@ -130,16 +128,16 @@ impl Record {
             hash: None,
         };
         let hash = event.hash_after(&prev);
-        let stored = connection
-            .prepare_cached(
-                "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
+        let sql = "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
                  timestamp, causation_id, payload, hash) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            )?
-            .execute(params![
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+        let stored = execute(
+            connection,
+            sql,
+            params![
                 self.event_id,
                 self.tenant,
-                i64::try_from(last + 1).unwrap_or(i64::MAX),
+                bound(last + 1),
                 self.run_id,
                 sequence,
                 self.kind,
@@ -147,8 +145,9 @@ impl Record {
                 self.causation_id,
                 self.payload,
                 hash.0,
-            ])
-            .map_err(|error| Failure::from(error).conflict_over("an event with this id"))?;
+            ],
+        )
+        .map_err(|failure| failure.conflict_over("an event with this id"))?;
         if stored != 1 {
             return Err(Failure::corrupt("an event that was written is not in the file"));
         }
@@ -161,12 +160,12 @@ impl Record {
     fn keep_open_tables(&self, connection: &Connection, instance: &str) -> Result<(), Failure> {
         match &self.effect {
             Effect::OpensCall { call_id, agent_id, tool_name } => {
-                connection
-                    .prepare_cached(
-                        "INSERT INTO open_calls (tenant, run_id, call_id, event_id, agent_id, \
-                         tool_name, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                    )?
-                    .execute(params![
+                let sql = "INSERT INTO open_calls (tenant, run_id, call_id, event_id, agent_id, \
+                         tool_name, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+                execute(
+                    connection,
+                    sql,
+                    params![
                         self.tenant,
                         self.run_id,
                         call_id.as_str(),
@@ -174,53 +173,46 @@ impl Record {
                         agent_id,
                         tool_name,
                         instance
-                    ])?;
+                    ],
+                )?;
             }
             // One return closes one call: preferably the open one that it names as its cause.
             Effect::ClosesCall { call_id } => {
                 let key = params![self.tenant, self.run_id, call_id.as_str(), self.causation_id];
-                let closed = connection
-                    .prepare_cached(
-                        "DELETE FROM open_calls \
-                         WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = ?4",
-                    )?
-                    .execute(key)?;
+                let sql = "DELETE FROM open_calls \
+                         WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = ?4";
+                let closed = execute(connection, sql, key)?;
                 if closed == 0 {
-                    connection
-                        .prepare_cached(
-                            "DELETE FROM open_calls \
+                    let sql = "DELETE FROM open_calls \
                              WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = \
                              (SELECT event_id FROM open_calls \
-                              WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 LIMIT 1)",
-                        )?
-                        .execute(params![self.tenant, self.run_id, call_id.as_str()])?;
+                              WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 LIMIT 1)";
+                    execute(connection, sql, params![self.tenant, self.run_id, call_id.as_str()])?;
                 }
             }
             // A tool is open in a session at most once: opening it again changes the holder.
             Effect::OpensSession { session_id, tool_id } => {
-                connection
-                    .prepare_cached(
-                        "INSERT INTO open_sessions (tenant, run_id, session_id, tool_id, event_id, \
+                let sql = "INSERT INTO open_sessions (tenant, run_id, session_id, tool_id, event_id, \
                          instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE \
-                         SET event_id = excluded.event_id, instance = excluded.instance",
-                    )?
-                    .execute(params![
+                         SET event_id = excluded.event_id, instance = excluded.instance";
+                execute(
+                    connection,
+                    sql,
+                    params![
                         self.tenant,
                         self.run_id,
                         session_id.as_str(),
                         tool_id.as_str(),
                         self.event_id,
                         instance
-                    ])?;
+                    ],
+                )?;
             }
             Effect::ClosesSession { session_id, tool_id } => {
                 let key = [&*self.tenant, &*self.run_id, session_id.as_str(), tool_id.as_str()];
-                connection
-                    .prepare_cached(
-                        "DELETE FROM open_sessions WHERE tenant = ?1 AND run_id = ?2 \
-                         AND session_id = ?3 AND tool_id = ?4",
-                    )?
-                    .execute(key)?;
+                let sql = "DELETE FROM open_sessions WHERE tenant = ?1 AND run_id = ?2 \
+                         AND session_id = ?3 AND tool_id = ?4";
+                execute(connection, sql, key)?;
             }
             Effect::None => {}
         }
@@ -251,21 +243,13 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
 }
 
 fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent>, Failure> {
-    let limit = match query.limit {
-        0 => MAX_READ,
-        limit => limit.min(MAX_READ),
-    };
-    let mut statement = connection.prepare_cached(&select_sql(query))?;
-    let mut rows = statement.query(params![
+    let params = params![
         query.tenant.as_ref().map(TenantId::as_str),
         query.run.as_ref().map(|run| run.as_str()),
-        query.after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX)),
-        i64::try_from(limit).unwrap_or(i64::MAX),
-    ])?;
-    let mut events = Vec::new();
-    while let Some(row) = rows.next()? {
-        events.push(logged(row)?);
-    }
+        query.after.map_or(-1, bound),
+        limit(query.limit),
+    ];
+    let mut events = all(connection, &select_sql(query), params, logged)?;
     if query.newest {
         events.reverse();
     }
@@ -318,21 +302,4 @@ fn logged(row: &Row<'_>) -> Result<LoggedEvent, Failure> {
             causation_id: causation.map(|id| parse(id, unreadable)).transpose()?,
         },
     })
-}
-
-/// Parses a stored identifier; an invalid one was not written by this program.
-pub(super) fn parse<T: TryFrom<String>>(
-    text: String,
-    unreadable: impl FnOnce() -> Failure,
-) -> Result<T, Failure> {
-    T::try_from(text).map_err(|_| unreadable())
-}
-
-/// Formats as RFC 3339 in UTC with milliseconds, so that text order is time order.
-pub(super) fn time_text(at: Timestamp) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
-}
-
-pub(super) fn time(text: &str) -> Option<Timestamp> {
-    DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc))
 }

@@ -20,7 +20,8 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-use super::{Durability, failure::Failure};
+use super::failure::Failure;
+use crate::Durability;
 
 /// How long a connection waits for a lock of another process. A commit takes milliseconds and a
 /// checkpoint well under a second, so a longer wait means that the other process is stuck.

@@ -1,7 +1,7 @@
 //! Pins on SQLite.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
@@ -13,9 +13,9 @@ use toolcrib_core::{
 };
 
 use super::{
-    SqliteStore,
     failure::Failure,
-    log::{parse, time, time_text},
+    handle::SqliteStore,
+    row::{all, execute, first, moment, parse, time_text, whole},
 };
 
 const COLUMNS: &str = "tool, approved_digest, approved, approved_at, approved_by, seen_digest, \
@@ -25,42 +25,25 @@ const COLUMNS: &str = "tool, approved_digest, approved, approved_at, approved_by
 impl PinStore for SqliteStore {
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
         let source = source.clone();
-        self.inner.readers.read(move |connection| book(connection, &source)).await
+        self.on_reader(move |connection| book(connection, &source)).await
     }
 
     async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError> {
         let source = source.clone();
-        self.inner
-            .readers
-            .read(move |connection| {
-                let mut statement = connection.prepare_cached(&format!(
-                    "SELECT {COLUMNS} FROM pins WHERE source = ?1 ORDER BY tool"
-                ))?;
-                let mut rows = statement.query([source.as_str()])?;
-                let mut pins = Vec::new();
-                while let Some(row) = rows.next()? {
-                    pins.push(pin(&source, row)?);
-                }
-                Ok(pins)
-            })
-            .await
+        self.on_reader(move |connection| {
+            let sql = format!("SELECT {COLUMNS} FROM pins WHERE source = ?1 ORDER BY tool");
+            all(connection, &sql, [source.as_str()], |row| pin(&source, row))
+        })
+        .await
     }
 
     async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError> {
         let (source, tool) = (source.clone(), tool.to_owned());
-        self.inner
-            .readers
-            .read(move |connection| {
-                let mut statement = connection.prepare_cached(&format!(
-                    "SELECT {COLUMNS} FROM pins WHERE source = ?1 AND tool = ?2"
-                ))?;
-                let mut rows = statement.query([source.as_str(), &tool])?;
-                match rows.next()? {
-                    Some(row) => pin(&source, row).map(Some),
-                    None => Ok(None),
-                }
-            })
-            .await
+        self.on_reader(move |connection| {
+            let sql = format!("SELECT {COLUMNS} FROM pins WHERE source = ?1 AND tool = ?2");
+            first(connection, &sql, [source.as_str(), &tool], |row| pin(&source, row))
+        })
+        .await
     }
 
     async fn trust(
@@ -70,27 +53,20 @@ impl PinStore for SqliteStore {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         let source = source.clone();
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut added = 0;
-                for (tool, PinForm { digest, document }) in &forms {
-                    added += connection
-                        .prepare_cached(
-                            "INSERT INTO pins (source, tool, approved_digest, approved, \
-                             approved_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
-                        )?
-                        .execute(params![
-                            source.as_str(),
-                            tool,
-                            digest.0,
-                            document,
-                            time_text(at)
-                        ])?;
-                }
-                changed(connection, added)
-            })
-            .await
+        self.on_writer(move |connection| {
+            let mut added = 0;
+            for (tool, PinForm { digest, document }) in &forms {
+                let sql = "INSERT INTO pins (source, tool, approved_digest, approved, \
+                             approved_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
+                added += execute(
+                    connection,
+                    sql,
+                    params![source.as_str(), tool, digest.0, document, time_text(at)],
+                )?;
+            }
+            changed(connection, added)
+        })
+        .await
     }
 
     async fn note(
@@ -100,53 +76,41 @@ impl PinStore for SqliteStore {
         at: Timestamp,
     ) -> Result<Vec<String>, StoreError> {
         let source = source.clone();
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut news = Vec::new();
-                for (tool, PinForm { digest, document }) in &forms {
-                    let noted = connection
-                        .prepare_cached(
-                            "INSERT INTO pins (source, tool, seen_digest, seen, seen_at) \
+        self.on_writer(move |connection| {
+            let mut news = Vec::new();
+            for (tool, PinForm { digest, document }) in &forms {
+                let sql = "INSERT INTO pins (source, tool, seen_digest, seen, seen_at) \
                              VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (source, tool) DO UPDATE SET \
                              seen_digest = ?3, seen = ?4, seen_at = ?5 \
-                             WHERE seen_digest IS NOT ?3 AND approved_digest IS NOT ?3",
-                        )?
-                        .execute(params![
-                            source.as_str(),
-                            tool,
-                            digest.0,
-                            document,
-                            time_text(at)
-                        ])?;
-                    if noted > 0 {
-                        news.push(tool.clone());
-                    }
+                             WHERE seen_digest IS NOT ?3 AND approved_digest IS NOT ?3";
+                let noted = execute(
+                    connection,
+                    sql,
+                    params![source.as_str(), tool, digest.0, document, time_text(at)],
+                )?;
+                if noted > 0 {
+                    news.push(tool.clone());
                 }
-                changed(connection, news.len())?;
-                Ok(news)
-            })
-            .await
+            }
+            changed(connection, news.len())?;
+            Ok(news)
+        })
+        .await
     }
 
     async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError> {
         let source = source.clone();
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut forgotten = 0;
-                for tool in &tools {
-                    forgotten += connection
-                        .prepare_cached(
-                            "UPDATE pins SET seen_digest = NULL, seen = NULL, seen_at = NULL \
+        self.on_writer(move |connection| {
+            let mut forgotten = 0;
+            for tool in &tools {
+                let sql = "UPDATE pins SET seen_digest = NULL, seen = NULL, seen_at = NULL \
                              WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL \
-                             AND approved_digest IS NOT NULL",
-                        )?
-                        .execute(params![source.as_str(), tool])?;
-                }
-                changed(connection, forgotten)
-            })
-            .await
+                             AND approved_digest IS NOT NULL";
+                forgotten += execute(connection, sql, params![source.as_str(), tool])?;
+            }
+            changed(connection, forgotten)
+        })
+        .await
     }
 
     async fn approve(
@@ -155,63 +119,50 @@ impl PinStore for SqliteStore {
         at: Timestamp,
         by: Option<PrincipalId>,
     ) -> Result<PinApproval, StoreError> {
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut before = Vec::new();
-                // All are checked before the first is changed.
-                for (index, PinChoice { source, tool, digest }) in choices.iter().enumerate() {
-                    let held: Option<Option<[u8; 32]>> = connection
-                        .prepare_cached(
-                            "SELECT approved_digest FROM pins \
-                             WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3",
-                        )?
-                        .query_row(params![source.as_str(), tool, digest.0], |row| row.get(0))
-                        .optional()?;
-                    match held {
-                        Some(approved) => before.push(approved.map(Digest)),
-                        None => return Ok(PinApproval::Stale(index)),
-                    }
+        self.on_writer(move |connection| {
+            let mut before = Vec::new();
+            // All are checked before the first is changed.
+            for (index, PinChoice { source, tool, digest }) in choices.iter().enumerate() {
+                let sql = "SELECT approved_digest FROM pins \
+                             WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3";
+                let params = params![source.as_str(), tool, digest.0];
+                let held: Option<Option<[u8; 32]>> =
+                    first(connection, sql, params, |row| row.get(0))?;
+                match held {
+                    Some(approved) => before.push(approved.map(Digest)),
+                    None => return Ok(PinApproval::Stale(index)),
                 }
-                for PinChoice { source, tool, .. } in &choices {
-                    connection
-                        .prepare_cached(
-                            "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
+            }
+            for PinChoice { source, tool, .. } in &choices {
+                let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
                              approved_at = ?3, approved_by = ?4, seen_digest = NULL, seen = NULL, \
                              seen_at = NULL \
-                             WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL",
-                        )?
-                        .execute(params![
-                            source.as_str(),
-                            tool,
-                            time_text(at),
-                            by.as_ref().map(PrincipalId::as_str)
-                        ])?;
-                }
-                changed(connection, choices.len())?;
-                Ok(PinApproval::Approved(before))
-            })
-            .await
-    }
-
-    async fn epoch(&self) -> Result<u64, StoreError> {
-        self.inner.readers.read(epoch).await
+                             WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL";
+                execute(
+                    connection,
+                    sql,
+                    params![
+                        source.as_str(),
+                        tool,
+                        time_text(at),
+                        by.as_ref().map(PrincipalId::as_str)
+                    ],
+                )?;
+            }
+            changed(connection, choices.len())?;
+            Ok(PinApproval::Approved(before))
+        })
+        .await
     }
 }
 
 /// Counts a change of the pins.
 fn changed(connection: &Connection, rows: usize) -> Result<(), Failure> {
     if rows > 0 {
-        connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'pins_epoch'", [])?;
+        let sql = "UPDATE meta SET value = value + 1 WHERE name = 'pins_epoch'";
+        execute(connection, sql, [])?;
     }
     Ok(())
-}
-
-fn epoch(connection: &Connection) -> Result<u64, Failure> {
-    let epoch: i64 = connection
-        .prepare_cached("SELECT value FROM meta WHERE name = 'pins_epoch'")?
-        .query_row([], |row| row.get(0))?;
-    u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the pins"))
 }
 
 /// One statement, so that the epoch matches the digests.
@@ -223,8 +174,7 @@ fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> 
     let mut rows = statement.query([source.as_str()])?;
     let mut book = PinBook::default();
     while let Some(row) = rows.next()? {
-        let epoch: i64 = row.get(0)?;
-        book.epoch = u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the pins"))?;
+        book.epoch = whole(row.get(0)?)?;
         if let Some(tool) = row.get::<_, Option<String>>(1)? {
             let digest = |column: usize| row.get::<_, Option<[u8; 32]>>(column);
             let pinned =
@@ -243,7 +193,7 @@ fn pin(source: &SourceId, row: &Row<'_>) -> Result<Pin, Failure> {
         if Digest::of(document.as_bytes()).0 != bytes {
             return Err(unreadable());
         }
-        let at = time(&row.get::<_, String>(digest + 2)?).ok_or_else(unreadable)?;
+        let at = moment(row, digest + 2, unreadable)?.ok_or_else(unreadable)?;
         Ok(Some((PinForm { digest: Digest(bytes), document }, at)))
     };
     let by = row.get::<_, Option<String>>(4)?.map(|by| parse(by, unreadable)).transpose()?;

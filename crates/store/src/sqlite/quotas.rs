@@ -7,7 +7,11 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::{SqliteStore, failure::Failure};
+use super::{
+    failure::Failure,
+    handle::SqliteStore,
+    row::{execute, first, whole},
+};
 
 /// The most counts that one step deletes.
 const MOST_FORGOTTEN: i64 = 4_096;
@@ -20,67 +24,57 @@ impl QuotaStore for SqliteStore {
             let work = move |connection: &Connection| {
                 counts.iter().map(|(key, _)| read(connection, day, key)).collect()
             };
-            return self.inner.readers.read(work).await;
+            return self.on_reader(work).await;
         }
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut totals = Vec::with_capacity(counts.len());
-                for (key, calls) in &counts {
-                    if *calls != 0 {
-                        add(connection, day, key, *calls)?;
-                    }
-                    totals.push(read(connection, day, key)?);
+        self.on_writer(move |connection| {
+            let mut totals = Vec::with_capacity(counts.len());
+            for (key, calls) in &counts {
+                if *calls != 0 {
+                    add(connection, day, key, *calls)?;
                 }
-                Ok(totals)
-            })
-            .await
+                totals.push(read(connection, day, key)?);
+            }
+            Ok(totals)
+        })
+        .await
     }
 
     async fn forget_before(&self, day: Day) -> Result<usize, StoreError> {
-        self.inner
-            .writer
-            .write(move |connection| {
-                let mut forgotten = 0;
-                let first: Option<i64> = connection
-                    .query_row("SELECT min(day) FROM quotas", [], |row| row.get(0))
-                    .optional()?
-                    .flatten();
-                if first.is_some_and(|first| first < day.0) {
-                    forgotten = connection.execute(
-                        "DELETE FROM quotas WHERE (day, tenant, principal, tool) IN \
-                         (SELECT day, tenant, principal, tool FROM quotas WHERE day < ?1 LIMIT ?2)",
-                        [day.0, MOST_FORGOTTEN],
-                    )?;
-                }
-                Ok(forgotten)
-            })
-            .await
+        self.on_writer(move |connection| {
+            let mut forgotten = 0;
+            let first: Option<i64> = connection
+                .query_row("SELECT min(day) FROM quotas", [], |row| row.get(0))
+                .optional()?
+                .flatten();
+            if first.is_some_and(|first| first < day.0) {
+                let sql = "DELETE FROM quotas WHERE (day, tenant, principal, tool) IN \
+                         (SELECT day, tenant, principal, tool FROM quotas WHERE day < ?1 LIMIT ?2)";
+                forgotten = execute(connection, sql, [day.0, MOST_FORGOTTEN])?;
+            }
+            Ok(forgotten)
+        })
+        .await
     }
 }
 
 fn add(connection: &Connection, day: Day, key: &QuotaKey, calls: i64) -> Result<(), Failure> {
-    connection
-        .prepare_cached(
-            "INSERT INTO quotas (day, tenant, principal, tool, calls) \
+    let sql = "INSERT INTO quotas (day, tenant, principal, tool, calls) \
              VALUES (?1, ?2, ?3, ?4, max(?5, 0)) \
-             ON CONFLICT (day, tenant, principal, tool) DO UPDATE SET calls = max(calls + ?5, 0)",
-        )?
-        .execute(params![day.0, key.tenant.as_str(), key.principal.as_str(), tool(key), calls])?;
+             ON CONFLICT (day, tenant, principal, tool) DO UPDATE SET calls = max(calls + ?5, 0)";
+    execute(
+        connection,
+        sql,
+        params![day.0, key.tenant.as_str(), key.principal.as_str(), tool(key), calls],
+    )?;
     Ok(())
 }
 
 fn read(connection: &Connection, day: Day, key: &QuotaKey) -> Result<u64, Failure> {
-    let calls: Option<i64> = connection
-        .prepare_cached(
-            "SELECT calls FROM quotas \
-             WHERE day = ?1 AND tenant = ?2 AND principal = ?3 AND tool = ?4",
-        )?
-        .query_row(params![day.0, key.tenant.as_str(), key.principal.as_str(), tool(key)], |row| {
-            row.get(0)
-        })
-        .optional()?;
-    u64::try_from(calls.unwrap_or(0)).map_err(|_| Failure::corrupt("a count of calls"))
+    let sql = "SELECT calls FROM quotas \
+             WHERE day = ?1 AND tenant = ?2 AND principal = ?3 AND tool = ?4";
+    let params = params![day.0, key.tenant.as_str(), key.principal.as_str(), tool(key)];
+    let calls: Option<i64> = first(connection, sql, params, |row| row.get(0))?;
+    whole(calls.unwrap_or(0))
 }
 
 /// No tool has an empty id, so an empty text means all tools.

@@ -16,13 +16,11 @@ use toolcrib_core::{
 };
 
 use super::{
-    SqliteStore, chain,
+    chain,
     failure::Failure,
-    log::{parse, time, time_text},
+    handle::SqliteStore,
+    row::{bound, execute, first, limit, moment, parse, time, time_text, whole},
 };
-
-/// The most rows of one result.
-const MAX_ROWS: i64 = 1_000;
 
 const CHECKPOINT: &str =
     "kind, tenant, number, position, hash, signed_at, public_key, prev, signature";
@@ -34,7 +32,7 @@ impl RecordStore for SqliteStore {
             return Some(displaced);
         }
         let schema = Arc::clone(&self.inner.schema);
-        match self.inner.readers.read(move |connection| schema.run(connection)).await {
+        match self.on_reader(move |connection| schema.run(connection)).await {
             Err(StoreError::Corrupt(_)) => Some("the schema of the store was changed"),
             // Other read errors are reported by the operations that need the data.
             Ok(()) | Err(_) => None,
@@ -42,11 +40,11 @@ impl RecordStore for SqliteStore {
     }
 
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
-        self.inner.readers.read(move |connection| chain::select(connection, &query)).await
+        self.on_reader(move |connection| chain::select(connection, &query)).await
     }
 
     async fn last_position(&self) -> Result<u64, StoreError> {
-        self.inner.readers.read(last_position).await
+        self.on_reader(last_position).await
     }
 
     async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError> {
@@ -65,7 +63,7 @@ impl RecordStore for SqliteStore {
             let hash = hash.ok_or_else(|| Failure::corrupt("the hash of an event"))?;
             Ok(Some(Head { tenant, position, hash }))
         };
-        self.inner.readers.read(read).await
+        self.on_reader(read).await
     }
 
     async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError> {
@@ -88,14 +86,10 @@ impl RecordStore for SqliteStore {
                  UNION SELECT tenant FROM signed WHERE tenant IS NOT NULL \
                  ORDER BY tenant LIMIT ?2",
             )?;
-            let mut rows = statement.query(params![after, MAX_ROWS])?;
-            let mut tenants = Vec::new();
-            while let Some(row) = rows.next()? {
-                tenants.push(parse(row.get(0)?, || Failure::corrupt("a tenant"))?);
-            }
-            Ok(tenants)
+            let tenant = |row: &Row<'_>| parse(row.get(0)?, || Failure::corrupt("a tenant"));
+            statement.query_and_then(params![after, limit(0)], tenant)?.collect()
         };
-        self.inner.readers.read(read).await
+        self.on_reader(read).await
     }
 
     async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
@@ -108,23 +102,21 @@ impl RecordStore for SqliteStore {
                  FROM (SELECT tenant, max(tenant_position) AS last, hash FROM events NOT INDEXED \
                        WHERE position > ?1 AND position <= ?2 GROUP BY tenant) e",
             )?;
-            let mut rows = statement.query([bound(after), bound(to)])?;
-            let mut news = Vec::new();
-            while let Some(row) = rows.next()? {
-                news.push(News {
+            let news = |row: &Row<'_>| {
+                Ok(News {
                     tenant: parse(row.get(0)?, || Failure::corrupt("a tenant"))?,
                     position: whole(row.get(1)?)?,
                     checkpointed: whole(row.get(2)?)?,
                     hash: chain::digest(row, 3),
-                });
-            }
-            Ok(news)
+                })
+            };
+            statement.query_and_then([bound(after), bound(to)], news)?.collect()
         };
-        self.inner.readers.read(read).await
+        self.on_reader(read).await
     }
 
     async fn add_checkpoint(&self, checkpoint: Checkpoint) -> Result<bool, StoreError> {
-        self.inner.writer.write(move |connection| add(connection, &checkpoint)).await
+        self.on_writer(move |connection| add(connection, &checkpoint)).await
     }
 
     async fn checkpoints(
@@ -138,19 +130,16 @@ impl RecordStore for SqliteStore {
                 "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 AND number > ?2 \
                  ORDER BY number LIMIT ?3"
             ))?;
-            let mut rows = statement.query(params![tenant, bound(after), MAX_ROWS])?;
-            let mut checkpoints = Vec::new();
-            while let Some(row) = rows.next()? {
-                checkpoints.push(checkpoint(row)?);
-            }
-            Ok(checkpoints)
+            let rows =
+                statement.query_and_then(params![tenant, bound(after), limit(0)], checkpoint)?;
+            rows.collect()
         };
-        self.inner.readers.read(read).await
+        self.on_reader(read).await
     }
 
     async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
         let tenant = tenant.to_string();
-        self.inner.readers.read(move |connection| last_of(connection, &tenant)).await
+        self.on_reader(move |connection| last_of(connection, &tenant)).await
     }
 
     async fn prunable(
@@ -181,7 +170,7 @@ impl RecordStore for SqliteStore {
             let mut rows = statement.query(params![tenant, time_text(before), bound(delivered)])?;
             rows.next()?.map(checkpoint).transpose()
         };
-        self.inner.readers.read(read).await
+        self.on_reader(read).await
     }
 
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
@@ -190,28 +179,26 @@ impl RecordStore for SqliteStore {
         let work = move |connection: &Connection| {
             let mark =
                 "SELECT max(position) FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'";
-            let removed = connection
-                .prepare_cached(&format!(
-                    "DELETE FROM events WHERE position IN ( \
+            let sql = format!(
+                "DELETE FROM events WHERE position IN ( \
                        SELECT position FROM events INDEXED BY events_by_tenant \
                        WHERE tenant = ?1 AND tenant_position <= ({mark}) \
                        ORDER BY tenant_position LIMIT ?2)"
-                ))?
-                .execute(params![tenant, limit])?;
+            );
+            let removed = execute(connection, &sql, params![tenant, limit])?;
             if i64::try_from(removed).unwrap_or(i64::MAX) < limit {
                 // By number: a mark of retention has an earlier position, so positions do not rise
                 // along the chain.
-                connection
-                    .prepare_cached(&format!(
-                        "DELETE FROM checkpoints WHERE tenant = ?1 AND number < \
+                let sql = format!(
+                    "DELETE FROM checkpoints WHERE tenant = ?1 AND number < \
                          (SELECT max(number) FROM checkpoints \
                           WHERE tenant = ?1 AND kind <> 'pruned' AND position = ({mark}))"
-                    ))?
-                    .execute([&tenant])?;
+                );
+                execute(connection, &sql, [&tenant])?;
             }
             Ok(removed)
         };
-        self.inner.writer.write(work).await
+        self.on_writer(work).await
     }
 
     async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {
@@ -220,64 +207,43 @@ impl RecordStore for SqliteStore {
                 "SELECT name, position, moved_at, failing_since, failures, problem FROM cursors \
                  ORDER BY name",
             )?;
-            let mut rows = statement.query([])?;
-            let mut cursors = Vec::new();
-            while let Some(row) = rows.next()? {
-                let moment = |column: usize| -> Result<Option<Timestamp>, Failure> {
-                    let text: Option<String> = row.get(column)?;
-                    let unreadable = || Failure::corrupt("the moment of a cursor");
-                    text.map(|text| time(&text).ok_or_else(unreadable)).transpose()
-                };
-                cursors.push(Cursor {
+            let cursor = |row: &Row<'_>| {
+                let moment =
+                    |column| moment(row, column, || Failure::corrupt("the moment of a cursor"));
+                Ok(Cursor {
                     name: row.get(0)?,
                     position: whole(row.get(1)?)?,
                     moved_at: moment(2)?,
                     failing_since: moment(3)?,
                     failures: whole(row.get(4)?)?,
                     problem: row.get(5)?,
-                });
-            }
-            Ok(cursors)
+                })
+            };
+            statement.query_and_then([], cursor)?.collect()
         };
-        self.inner.readers.read(read).await
+        self.on_reader(read).await
     }
 
     async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
         let work = move |connection: &Connection| {
-            connection
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO cursors \
+            let sql = "INSERT OR REPLACE INTO cursors \
                      (name, position, moved_at, failing_since, failures, problem) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?
-                .execute(params![
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+            execute(
+                connection,
+                sql,
+                params![
                     cursor.name,
                     bound(cursor.position),
                     cursor.moved_at.map(time_text),
                     cursor.failing_since.map(time_text),
                     bound(cursor.failures),
                     cursor.problem,
-                ])?;
+                ],
+            )?;
             Ok(())
         };
-        self.inner.writer.write(work).await
-    }
-}
-
-impl SqliteStore {
-    /// Returns the defects that SQLite itself finds in the file: pages, indexes and types. Empty
-    /// for a sound file. Reads the whole file.
-    ///
-    /// # Errors
-    /// Fails when the file cannot be read.
-    pub async fn damage(&self) -> Result<Vec<String>, StoreError> {
-        let read = |connection: &Connection| {
-            let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
-            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-            let lines = rows.collect::<Result<Vec<_>, _>>()?;
-            Ok(lines.into_iter().filter(|line| line != "ok").collect())
-        };
-        self.inner.readers.read(read).await
+        self.on_writer(work).await
     }
 }
 
@@ -290,11 +256,10 @@ fn last_position(connection: &Connection) -> Result<u64, Failure> {
 }
 
 fn last_of(connection: &Connection, tenant: &str) -> Result<Option<Checkpoint>, Failure> {
-    let mut statement = connection.prepare_cached(&format!(
+    let sql = format!(
         "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 ORDER BY number DESC LIMIT 1"
-    ))?;
-    let mut rows = statement.query([tenant])?;
-    rows.next()?.map(checkpoint).transpose()
+    );
+    first(connection, &sql, [tenant], checkpoint)
 }
 
 fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
@@ -317,11 +282,13 @@ fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
     if new.number != number || new.prev != prev || !true_of_log || !in_order {
         return Ok(false);
     }
-    connection
-        .prepare_cached(&format!(
-            "INSERT INTO checkpoints ({CHECKPOINT}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
-        ))?
-        .execute(params![
+    let sql = format!(
+        "INSERT INTO checkpoints ({CHECKPOINT}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+    );
+    execute(
+        connection,
+        &sql,
+        params![
             new.kind.as_str(),
             tenant,
             bound(new.number),
@@ -331,7 +298,8 @@ fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
             new.public_key,
             new.prev.0,
             new.signature,
-        ])?;
+        ],
+    )?;
     Ok(true)
 }
 
@@ -349,12 +317,4 @@ fn checkpoint(row: &Row<'_>) -> Result<Checkpoint, Failure> {
         prev: digest(7)?,
         signature: row.get(8).map_err(|_| unreadable())?,
     })
-}
-
-fn whole(number: i64) -> Result<u64, Failure> {
-    u64::try_from(number).map_err(|_| Failure::corrupt("a negative number"))
-}
-
-fn bound(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

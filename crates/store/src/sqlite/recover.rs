@@ -1,7 +1,7 @@
 //! Closing the calls and then the tool sessions that a dead process left open: a session's end
 //! follows the last of its calls.
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 use serde::Deserialize;
 use toolcrib_core::{
     clock::Timestamp,
@@ -9,97 +9,75 @@ use toolcrib_core::{
         CallStatus, EventBody, EventError, NewEvent, SessionOutcome, ToolReturned,
         ToolSessionClosed,
     },
-    id::{EventId, PrincipalId},
+    id::PrincipalId,
     store::StoreError,
 };
 
 use super::{
-    SqliteStore,
     failure::Failure,
+    handle::SqliteStore,
     idempotency,
     instance::{self, Dead},
-    log::{Record, parse},
+    log::Record,
+    row::{all, limit, parse},
     runs,
 };
 
 /// Calls or sessions closed in one transaction, so that other writers do not wait long.
 const CHUNK: usize = 256;
 
-impl SqliteStore {
-    /// Closes every call of a dead process with an `agent.toolReturned` of status `error` and code
-    /// `interrupted`. Then closes its tool sessions with a `tool.session.closed` of outcome
-    /// `failed`. Returns how many of both there were. A durable workflow run is taken over instead,
-    /// together with its call; [`RunStore::adopted`](toolcrib_core::store::RunStore) returns it.
-    /// Calls of living processes, this one included, are unchanged. Safe to run in any number of
-    /// processes at once.
-    ///
-    /// # Errors
-    /// Fails with [`StoreError`]; everything closed before the failure stays closed.
-    pub async fn recover(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let own = self.inner.instance.clone();
-        let taker = own.clone();
-        let place = self.path().to_owned();
-        // The locks of the dead instances are held until the end, so that no other process recovers
-        // them.
-        let dead = self
-            .inner
-            .readers
-            .read(move |connection| {
-                let mut ids = instance::present(&place)?;
-                ids.extend(with_something_open(connection)?);
-                ids.sort_unstable();
-                ids.dedup();
-                let mut dead = Vec::new();
-                for id in ids.iter().filter(|id| ***id != *own) {
-                    dead.extend(Dead::claim(&place, id)?);
-                }
-                Ok(dead)
-            })
-            .await?;
-        let mut closed = 0;
-        for dead in dead {
-            let (id, taker) = (dead.id.clone(), taker.clone());
-            let adopt = move |connection: &Connection| runs::adopt(connection, &id, &taker, now);
-            self.inner.writer.write(adopt).await?;
-            // Idempotent calls come last: the record is complete for them once the calls are
-            // closed.
-            for close in [close_calls, close_sessions, close_claims] {
-                loop {
-                    let id = dead.id.clone();
-                    let work = move |connection: &Connection| close(connection, &id, now);
-                    let count = self.inner.writer.write(work).await?;
-                    closed += count.counted;
-                    if count.found < CHUNK {
-                        break;
-                    }
+/// Closes what dead instances left open; see [`Storage::recover`].
+///
+/// [`Storage::recover`]: toolcrib_core::store::Storage::recover
+pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize, StoreError> {
+    let own = store.instance();
+    let place = store.path().to_owned();
+    // The locks of the dead instances are held until the end, so that no other process recovers
+    // them.
+    let dead = store.on_reader(move |connection| {
+        let mut ids = instance::present(&place)?;
+        ids.extend(with_something_open(connection)?);
+        ids.sort_unstable();
+        ids.dedup();
+        let mut dead = Vec::new();
+        for id in ids.iter().filter(|id| ***id != *own) {
+            dead.extend(Dead::claim(&place, id)?);
+        }
+        Ok(dead)
+    });
+    let mut closed = 0;
+    for dead in dead.await? {
+        let (id, taker) = (dead.id.clone(), store.instance());
+        let adopt = move |connection: &Connection| runs::adopt(connection, &id, &taker, now);
+        store.on_writer(adopt).await?;
+        // Idempotent calls come last: the record is complete for them once the calls are closed.
+        let closers: [(Close, bool); 3] =
+            [(close_calls, true), (close_sessions, true), (close_claims, false)];
+        for (close, is_counted) in closers {
+            loop {
+                let id = dead.id.clone();
+                let found = store.on_writer(move |connection| close(connection, &id, now)).await?;
+                closed += if is_counted { found } else { 0 };
+                if found < CHUNK {
+                    break;
                 }
             }
-            dead.bury();
         }
-        Ok(closed)
+        dead.bury();
     }
+    Ok(closed)
 }
 
-/// The items that one step found, and those that count as closed.
-struct Closed {
-    found: usize,
-    counted: usize,
-}
-
-impl Closed {
-    fn all(found: usize) -> Self {
-        Self { found, counted: found }
-    }
-}
+/// Closes up to [`CHUNK`] items of an instance, and returns how many there were.
+type Close = fn(&Connection, &str, Timestamp) -> Result<usize, Failure>;
 
 /// Decides about up to [`CHUNK`] idempotent calls of `instance`; their events are closed already.
 fn close_claims(
     connection: &Connection,
     instance: &str,
     _now: Timestamp,
-) -> Result<Closed, Failure> {
-    let found = idempotency::settle(connection, instance, CHUNK)?;
-    Ok(Closed { found, counted: 0 })
+) -> Result<usize, Failure> {
+    idempotency::settle(connection, instance, CHUNK)
 }
 
 fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> {
@@ -113,43 +91,70 @@ fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> 
 }
 
 /// Closes up to [`CHUNK`] calls of `instance`, oldest first.
-fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<Closed, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT c.tenant, c.run_id, c.call_id, c.event_id, c.agent_id, c.tool_name, \
-         e.payload \
-         FROM open_calls c JOIN events e ON e.event_id = c.event_id \
-         WHERE c.instance = ?1 ORDER BY e.position LIMIT ?2",
-    )?;
-    let limit = i64::try_from(CHUNK).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![instance, limit])?;
-    let mut records = Vec::new();
-    while let Some(row) = rows.next()? {
-        let unreadable = || Failure::corrupt("an open call");
-        records.push(Record::new(NewEvent {
+fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<usize, Failure> {
+    let sql = "SELECT c.tenant, c.run_id, c.event_id, c.call_id, c.agent_id, c.tool_name, \
+               e.payload \
+               FROM open_calls c JOIN events e ON e.event_id = c.event_id \
+               WHERE c.instance = ?1 ORDER BY e.position LIMIT ?2";
+    close(connection, sql, instance, now, |row| {
+        Ok(EventBody::ToolReturned(ToolReturned {
+            call_id: parse(row.get(3)?, unreadable)?,
+            agent_id: parse(row.get(4)?, unreadable)?,
+            tool_name: row.get(5)?,
+            status: CallStatus::Error,
+            duration_ms: None,
+            error: Some(EventError {
+                code: "interrupted".to_owned(),
+                message: "the process that ran this call ended before the call did".to_owned(),
+            }),
+            principal: caller(&row.get::<_, String>(6)?),
+        }))
+    })
+}
+
+/// Closes up to [`CHUNK`] sessions of `instance`, oldest first.
+fn close_sessions(
+    connection: &Connection,
+    instance: &str,
+    now: Timestamp,
+) -> Result<usize, Failure> {
+    let sql = "SELECT s.tenant, s.run_id, s.event_id, s.session_id, s.tool_id \
+               FROM open_sessions s JOIN events e ON e.event_id = s.event_id \
+               WHERE s.instance = ?1 ORDER BY e.position LIMIT ?2";
+    close(connection, sql, instance, now, |row| {
+        Ok(EventBody::ToolSessionClosed(ToolSessionClosed {
+            session_id: parse(row.get(3)?, unreadable)?,
+            tool_id: parse(row.get(4)?, unreadable)?,
+            outcome: SessionOutcome::Failed,
+        }))
+    })
+}
+
+/// Appends the end of everything that `sql` selects. Its first columns are the tenant, the run and
+/// the opening event.
+fn close(
+    connection: &Connection,
+    sql: &str,
+    instance: &str,
+    now: Timestamp,
+    body: impl Fn(&Row<'_>) -> Result<EventBody, Failure>,
+) -> Result<usize, Failure> {
+    let end = |row: &Row<'_>| {
+        let event = NewEvent {
             event_id: parse(uuid::Uuid::now_v7().to_string(), unreadable)?,
             tenant: parse(row.get(0)?, unreadable)?,
             run_id: parse(row.get(1)?, unreadable)?,
-            body: EventBody::ToolReturned(ToolReturned {
-                call_id: parse(row.get(2)?, unreadable)?,
-                agent_id: parse(row.get(4)?, unreadable)?,
-                tool_name: row.get(5)?,
-                status: CallStatus::Error,
-                duration_ms: None,
-                error: Some(EventError {
-                    code: "interrupted".to_owned(),
-                    message: "the process that ran this call ended before the call did".to_owned(),
-                }),
-                principal: caller(&row.get::<_, String>(6)?),
-            }),
+            body: body(row)?,
             timestamp: now,
-            causation_id: Some(parse::<EventId>(row.get(3)?, unreadable)?),
-        })?);
-    }
-    drop(rows);
+            causation_id: Some(parse(row.get(2)?, unreadable)?),
+        };
+        Ok(Record::new(event)?)
+    };
+    let records = all(connection, sql, params![instance, limit(CHUNK)], end)?;
     for record in &records {
         record.insert(connection, instance)?;
     }
-    Ok(Closed::all(records.len()))
+    Ok(records.len())
 }
 
 /// Returns the principal in `payload`, the event that opened a call. A damaged payload has none,
@@ -162,38 +167,6 @@ fn caller(payload: &str) -> Option<PrincipalId> {
     serde_json::from_str::<Opening>(payload).ok().map(|opening| opening.principal)
 }
 
-/// Closes up to [`CHUNK`] sessions of `instance`, oldest first.
-fn close_sessions(
-    connection: &Connection,
-    instance: &str,
-    now: Timestamp,
-) -> Result<Closed, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT s.tenant, s.run_id, s.session_id, s.tool_id, s.event_id \
-         FROM open_sessions s JOIN events e ON e.event_id = s.event_id \
-         WHERE s.instance = ?1 ORDER BY e.position LIMIT ?2",
-    )?;
-    let limit = i64::try_from(CHUNK).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![instance, limit])?;
-    let mut records = Vec::new();
-    while let Some(row) = rows.next()? {
-        let unreadable = || Failure::corrupt("an open tool session");
-        records.push(Record::new(NewEvent {
-            event_id: parse(uuid::Uuid::now_v7().to_string(), unreadable)?,
-            tenant: parse(row.get(0)?, unreadable)?,
-            run_id: parse(row.get(1)?, unreadable)?,
-            body: EventBody::ToolSessionClosed(ToolSessionClosed {
-                session_id: parse(row.get(2)?, unreadable)?,
-                tool_id: parse(row.get(3)?, unreadable)?,
-                outcome: SessionOutcome::Failed,
-            }),
-            timestamp: now,
-            causation_id: Some(parse::<EventId>(row.get(4)?, unreadable)?),
-        })?);
-    }
-    drop(rows);
-    for record in &records {
-        record.insert(connection, instance)?;
-    }
-    Ok(Closed::all(records.len()))
+fn unreadable() -> Failure {
+    Failure::corrupt("an open call or tool session")
 }

@@ -7,14 +7,17 @@ use rusqlite::Connection;
 use tokio::task::unconstrained;
 use toolcrib_core::{
     event::{EventLog, EventQuery},
-    store::{CatalogStore, KeyStore, StoreError},
+    store::{CatalogStore, KeyStore, Storage, StoreError},
 };
 
-use super::{Durability, Options, SqliteStore, failure::Failure, log::select_sql};
-use crate::conformance::{
-    event_log::{called, decided},
-    key_store::key,
-    moment,
+use super::{SqliteStore, failure::Failure, log::select_sql};
+use crate::{
+    Durability, Options,
+    conformance::{
+        event_log::{called, decided},
+        key_store::key,
+        moment,
+    },
 };
 
 fn open(directory: &Path) -> SqliteStore {
@@ -29,7 +32,7 @@ async fn hold(store: &SqliteStore) -> mpsc::Sender<()> {
     let mut entered = Some(entered);
     let writer = store.clone();
     tokio::spawn(async move {
-        let held = writer.inner.writer.write(move |_| {
+        let held = writer.on_writer(move |_| {
             if let Some(entered) = entered.take() {
                 entered.send(()).unwrap();
             }
@@ -45,7 +48,7 @@ async fn hold(store: &SqliteStore) -> mpsc::Sender<()> {
 /// Runs `sql` on the writer's connection.
 async fn on_writer(store: &SqliteStore, sql: &'static str) -> i64 {
     let run = move |connection: &Connection| Ok(connection.query_row(sql, [], |row| row.get(0))?);
-    store.inner.writer.write(run).await.unwrap()
+    store.on_writer(run).await.unwrap()
 }
 
 #[tokio::test]
@@ -171,7 +174,9 @@ async fn a_lock_held_elsewhere_is_reported_and_overcome() {
 async fn the_write_ahead_log_stays_bounded_without_a_quiet_moment() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    let store = SqliteStore::open(&path, Options { durability: Durability::Relaxed }).unwrap();
+    let store =
+        SqliteStore::open(&path, Options { durability: Durability::Relaxed, ..Options::default() })
+            .unwrap();
     let source = "files".parse().unwrap();
     for number in 0..48 {
         store.save(&source, "x".repeat(1 << 20), moment(number)).await.unwrap();
@@ -187,7 +192,7 @@ async fn a_writer_that_panics_leaves_no_caller_waiting() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let release = hold(&store).await;
-    let broken = store.inner.writer.write(|_| -> Result<(), Failure> { panic!("on purpose") });
+    let broken = store.on_writer(|_| -> Result<(), Failure> { panic!("on purpose") });
     let behind = store.insert(key("a", 1, 0));
     let released = async { drop(release) };
     let (broken, behind, ()) = tokio::join!(broken, behind, released);
@@ -226,7 +231,7 @@ async fn reads_of_a_long_log_use_an_index() {
             let rows = statement.query_map([None::<i64>; 4], |row| row.get::<_, String>(3))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?)
         };
-        let steps = store.inner.writer.write(explain).await.unwrap();
+        let steps = store.on_writer(explain).await.unwrap();
         let first = steps.first().unwrap();
         assert!(first.starts_with(expected), "{steps:?}");
     }

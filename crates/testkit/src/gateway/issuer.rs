@@ -132,7 +132,7 @@ impl TestIssuer {
     }
 
     /// Returns the number of requests to `/jwks`.
-    pub fn asked(&self) -> usize {
+    pub fn requests(&self) -> usize {
         self.shared.asked.load(Ordering::SeqCst)
     }
 

@@ -5,11 +5,15 @@ use http::HeaderMap;
 use rust_embed::RustEmbed;
 use toolcrib_core::catalog::Body;
 
-use super::{error, page::CACHING};
+use super::error::Problem;
 use crate::{
     middleware::{Refusal, Segment},
-    respond,
+    respond::{self, Caching},
 };
+
+/// The page is small and its permissions change with the configuration, so browsers revalidate it
+/// and its files each time.
+pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
 
 #[derive(RustEmbed)]
 #[folder = "src/ui/"]
@@ -26,18 +30,17 @@ pub(super) fn text(name: &str) -> String {
     }
 }
 
-/// A file of the page.
+/// Returns a file of the page.
 #[utoipa::path(
     get,
     path = "/assets/{file}",
     operation_id = "explorerAsset",
-    tag = "Explorer",
     security(()),
-    params(("file" = String, Path, description = "Its name")),
+    params(("file" = String, Path, description = "The name of the file")),
     responses(
         (status = 200, description = "The file", body = String, content_type = "text/plain"),
         (status = 304, description = "Not modified"),
-        (status = 404, description = "No such file", body = error::Problem),
+        (status = 404, description = "No such file", body = Problem),
     )
 )]
 pub(super) async fn asset(file: Segment, headers: HeaderMap) -> Result<Response, Refusal> {

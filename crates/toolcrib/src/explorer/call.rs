@@ -23,70 +23,41 @@ use axum::{
     response::Response,
 };
 use http::StatusCode;
-use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
-use toolcrib_core::{call::Outcome, json::parse_strict};
-use toolcrib_gateway::provider::ToolAnswer;
-use utoipa::ToSchema;
+use serde_json::{Map, Value};
+use toolcrib_core::json::parse_strict;
 
 use super::{
-    Explorer,
-    context::Call,
     error::{self, Problem},
+    host::Call,
     offer::OfferExt as _,
+    result::CallToolResult,
+    state::Explorer,
 };
 use crate::{
     idempotency::IdempotencyKeyText,
     middleware::{Payload, Refusal, Segment},
-    respond,
 };
-
-/// The result of a tool.
-#[derive(Serialize, ToSchema)]
-pub(super) struct CallToolResult {
-    /// MCP content blocks.
-    #[schema(value_type = Vec<Object>)]
-    content: Box<RawValue>,
-    #[serde(rename = "isError")]
-    is_error: bool,
-    #[serde(rename = "structuredContent", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    structured: Option<Box<RawValue>>,
-    /// Absent when nothing records the call.
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Option<TraceMeta>,
-}
-
-#[derive(Serialize, ToSchema)]
-pub(super) struct TraceMeta {
-    /// The run that holds the events of the call.
-    #[serde(rename = "_trace_id")]
-    trace_id: String,
-}
 
 /// Calls a tool.
 #[utoipa::path(
     post,
     path = "/tools/{name}/call",
     operation_id = "explorerCall",
-    tag = "Explorer",
     params(
-        ("name" = String, Path, description = "The tool's name, percent-encoded"),
-        ("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Names the call: sent again, it is not made again, and has the same answer"),
+        ("name" = String, Path, description = "The name of the tool, percent-encoded"),
+        ("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Idempotency key. A repeated request with the same key and the same body returns the stored response."),
     ),
     request_body(content = Object, content_type = "application/json"),
     responses(
-        (status = 200, description = "The tool's answer", body = CallToolResult),
-        (status = 400, description = "`Idempotency-Key` is malformed, or the body ended early", body = Problem),
-        (status = 401, description = "No valid key", body = Problem),
-        (status = 403, description = "Tools may not be run from here, the caller lacks a scope, or the tool wants approval", body = Problem),
-        (status = 404, description = "Unknown to this caller, for whatever reason", body = Problem),
-        (status = 409, description = "The answer under `Idempotency-Key` cannot be given again, or its call runs in another process", body = Problem),
-        (status = 413, description = "The body is too large", body = Problem),
-        (status = 422, description = "`Idempotency-Key` stands for another call", body = Problem),
-        (status = 429, description = "Too many calls of the tool; see Retry-After", body = Problem),
-        (status = 500, description = "The tool failed, or the arguments do not fit", body = CallToolResult),
-        (status = 503, description = "The call could not be recorded, so nothing ran", body = Problem),
+        (status = 200, description = "The result of the tool", body = CallToolResult),
+        (status = 400, description = "`Idempotency-Key` is invalid, or the body ended early", body = Problem),
+        (status = 403, description = "Execution is disabled, the caller lacks a scope, or the tool requires approval", body = Problem),
+        (status = 404, description = "Not found, or not visible to this caller", body = Problem),
+        (status = 409, description = "The response for `Idempotency-Key` cannot be replayed, or the call is running in another process", body = Problem),
+        (status = 422, description = "`Idempotency-Key` was used for another call", body = Problem),
+        (status = 429, description = "The rate limit of the tool is exceeded; see Retry-After", body = Problem),
+        (status = 500, description = "The tool failed, or the arguments are invalid", body = CallToolResult),
+        (status = 503, description = "The call could not be recorded, so the tool did not run", body = Problem),
     )
 )]
 pub(super) async fn call(
@@ -96,25 +67,25 @@ pub(super) async fn call(
 ) -> Result<Response, Refusal> {
     let (head, body) = request.into_parts();
     let known = explorer.caller_first(&head).await?;
-    if !explorer.allow_execute {
-        return Ok(error::problem(StatusCode::FORBIDDEN, "Tool execution is disabled."));
+    if !explorer.allows_execute() {
+        return Ok(error::problem(StatusCode::FORBIDDEN, "Tool execution is disabled.", None));
     }
     let in_the_order_of_the_specification = known.is_none();
-    let mut visitor = match known {
-        Some(visitor) => visitor,
+    let mut sender = match known {
+        Some(sender) => sender,
         None => explorer.reader(&head).await?,
     };
-    let offer = explorer.provider.tools(visitor.principal.as_ref()).await;
-    if in_the_order_of_the_specification && !visitor.proven {
+    let offer = explorer.offer(&sender).await;
+    if in_the_order_of_the_specification && !sender.proven {
         if offer.find(name.as_str()).is_none() {
             return Ok(error::no_such_tool(name.as_str()));
         }
-        visitor = explorer.caller_last(&head).await?;
+        sender = explorer.caller_last(&head).await?;
     }
-    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, visitor.proven).await?;
+    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, sender.proven).await?;
     let arguments = arguments(&body);
     let name = name.as_str().to_owned();
-    Ok(explorer.host.call(Call { visitor, offer, name, arguments, head }).await)
+    Ok(explorer.host.call(Call { sender, offer, name, arguments, head }).await)
 }
 
 /// Parses the arguments in `body`. Text that is not JSON counts as no arguments, as the protocol
@@ -130,35 +101,5 @@ fn arguments(body: &[u8]) -> Value {
                 Err(_) => Value::Object(Map::new()),
             }
         }
-    }
-}
-
-/// Converts `outcome` to this protocol; `trace` is the id of the call's run, if there is one.
-pub(super) fn outcome(outcome: Outcome, trace: Option<&str>) -> CallToolResult {
-    let Outcome { content, structured, is_error } = outcome;
-    let trace = trace.filter(|trace| !trace.is_empty()).map(str::to_owned);
-    let meta = trace.map(|trace_id| TraceMeta { trace_id });
-    CallToolResult { content, is_error, structured, meta }
-}
-
-impl CallToolResult {
-    /// Returns the HTTP status for this result.
-    pub(super) fn status(&self) -> StatusCode {
-        match self.is_error {
-            true => StatusCode::INTERNAL_SERVER_ERROR,
-            false => StatusCode::OK,
-        }
-    }
-}
-
-/// Returns `result` as a response with its status.
-pub(super) fn answer(result: CallToolResult) -> Response {
-    respond::json(result.status(), &result)
-}
-
-impl From<ToolAnswer> for CallToolResult {
-    fn from(mut answer: ToolAnswer) -> Self {
-        let trace = answer.trace_id.take();
-        outcome(answer.into(), trace.as_deref())
     }
 }

@@ -9,24 +9,19 @@ use utoipa::ToSchema;
 
 use crate::{middleware::Refusal, respond};
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Problem {
-    /// In words.
+    /// The problem in words.
     error: String,
-    /// Scopes and the like, where a refusal has some.
+    /// Details for programs, such as the missing scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,
 }
 
-/// Returns a response with `status` and a message.
-pub(super) fn problem(status: StatusCode, error: impl Into<String>) -> Response {
-    respond::json(status, &Problem { error: error.into(), details: None })
-}
-
 /// Returns a response with `status`, a message and `details`.
-pub(super) fn problem_with(
+pub(super) fn problem(
     status: StatusCode,
     error: impl Into<String>,
     details: Option<Value>,
@@ -37,11 +32,11 @@ pub(super) fn problem_with(
 /// Returns the response for a tool that does not exist for the caller. The protocol requires the
 /// name in the message; the JSON content type keeps browsers from reading it as markup.
 pub(super) fn no_such_tool(name: &str) -> Response {
-    problem(StatusCode::NOT_FOUND, format!("Tool not found: {name}"))
+    problem(StatusCode::NOT_FOUND, format!("Tool not found: {name}"), None)
 }
 
 /// Formats a refusal for this dialect.
-pub(crate) fn refuse(refusal: &Refusal) -> Response {
+pub(super) fn refuse(refusal: &Refusal) -> Response {
     let words = match refusal {
         // The protocol requires exactly this text.
         Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
@@ -49,5 +44,5 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response {
         }
         other => other.to_string(),
     };
-    problem(refusal.status(), words)
+    problem(refusal.status(), words, None)
 }

@@ -3,20 +3,33 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use toolcrib_core::{
-    arguments::ArgumentCheck,
-    catalog::{Body, Entry},
+    arguments::{ArgumentCheck, Violation},
+    catalog::{Body, Entry, ListFormat},
+    descriptor::{Approval, SafetyTier, SchemaObject, SourceKind},
+    scope::Scope,
 };
 use toolcrib_gateway::{
     CatalogScope,
-    provider::{Annotations, Offer, Tool},
+    provider::{Offer, Tool},
 };
+use utoipa::ToSchema;
 
-use super::{
-    tools::{DETAILS, SUMMARIES},
-    validate::ValidationFailure,
+use crate::respond;
+
+static SUMMARIES: ListFormat = ListFormat {
+    key: "explorer",
+    open: "[",
+    close: "]",
+    item: |entry, out| respond::write(entry, &Summary::of_entry(entry), out),
+};
+static DETAILS: ListFormat = ListFormat {
+    key: "explorer-detail",
+    open: "[",
+    close: "]",
+    item: |entry, out| respond::write(entry, &Detail::of_entry(entry), out),
 };
 
 /// The operations of the endpoints on an offer.
@@ -26,66 +39,111 @@ pub(super) trait OfferExt {
     fn list(&self, within: &CatalogScope) -> Option<Arc<Body>>;
 
     /// Returns the tool called `name`.
-    fn find(&self, name: &str) -> Option<Found>;
+    fn find(&self, name: &str) -> Option<OfferedTool>;
 }
 
-pub(super) enum Found {
+/// A tool of a gateway, or of an embedding program.
+pub(super) enum OfferedTool {
     Entry(Arc<Entry>),
     Tool(Arc<dyn Tool>),
 }
 
-#[derive(Serialize)]
-struct Summary<'a> {
+/// A tool in the list.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Summary<'a> {
     name: &'a str,
     description: &'a str,
+    /// The upstream's annotations; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    annotations: Option<Annotations>,
+    #[schema(value_type = Option<Object>)]
+    annotations: Option<Value>,
+    /// The operator's classification; absent for tools of an embedding program without a gateway.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    meta: Option<Meta<'a>>,
+}
+
+/// A tool with its schemas.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Detail<'a> {
+    #[serde(flatten)]
+    summary: Summary<'a>,
+    /// JSON Schema of the arguments.
+    #[schema(value_type = Object)]
+    input_schema: Value,
+    /// JSON Schema of the structured result, if the tool has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    output_schema: Option<&'a SchemaObject>,
 }
 
 #[derive(Serialize)]
-struct Detail<'a> {
-    #[serde(flatten)]
-    summary: Summary<'a>,
-    #[serde(rename = "inputSchema")]
-    input_schema: Value,
+struct Meta<'a> {
+    #[serde(rename = "toolcrib/toolId")]
+    tool_id: &'a str,
+    #[serde(rename = "toolcrib/otcId")]
+    otc_id: String,
+    #[serde(rename = "toolcrib/source")]
+    source: SourceKind,
+    #[serde(rename = "toolcrib/sourceId")]
+    source_id: &'a str,
+    #[serde(rename = "toolcrib/tier")]
+    tier: SafetyTier,
+    #[serde(rename = "toolcrib/approval")]
+    approval: Approval,
+    #[serde(rename = "toolcrib/scopes")]
+    scopes: &'a [Scope],
 }
+
+/// One violation of a tool's schema.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ValidationFailure {
+    /// RFC 6901 pointer to the value; empty for the arguments as a whole. For a missing property,
+    /// the pointer to where it should be.
+    pub path: String,
+    /// The message of the validator, which may quote the arguments.
+    pub message: String,
+    /// The violated keyword of the schema.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub keyword: String,
+}
+
+// === impl Offer ===
 
 impl OfferExt for Offer {
     fn list(&self, within: &CatalogScope) -> Option<Arc<Body>> {
         match self {
             Self::View(view) => view.list_within(within, &SUMMARIES),
             Self::Tools(tools) => {
-                let list: Vec<_> = tools.iter().map(|tool| Summary::of(tool.as_ref())).collect();
+                let list: Vec<_> =
+                    tools.iter().map(|tool| Summary::of_tool(tool.as_ref())).collect();
                 Some(Arc::new(body(&list)))
             }
         }
     }
 
-    fn find(&self, name: &str) -> Option<Found> {
+    fn find(&self, name: &str) -> Option<OfferedTool> {
         match self {
-            Self::View(view) => view.find(name).map(Found::Entry),
+            Self::View(view) => view.find(name).map(OfferedTool::Entry),
             // A name that is not UTF-8 arrives as the empty name, which no tool has.
             Self::Tools(_) if name.is_empty() => None,
             Self::Tools(tools) => {
                 let tool = tools.iter().find(|tool| tool.name() == name)?;
-                Some(Found::Tool(Arc::clone(tool)))
+                Some(OfferedTool::Tool(Arc::clone(tool)))
             }
         }
     }
 }
 
-impl Found {
+// === impl OfferedTool ===
+
+impl OfferedTool {
     /// Returns the body of `GET tools/{name}`.
     pub(super) fn detail(&self) -> Body {
         match self {
             Self::Entry(entry) => Body::once(entry.wire.get(entry, &DETAILS).to_vec()),
-            Self::Tool(tool) => body(&Detail {
-                summary: Summary::of(tool.as_ref()),
-                input_schema: match tool.input_schema() {
-                    Value::Null => Value::Object(serde_json::Map::new()),
-                    schema => schema,
-                },
-            }),
+            Self::Tool(tool) => body(&Detail::of_tool(tool.as_ref())),
         }
     }
 
@@ -97,7 +155,10 @@ impl Found {
                 let schema = Some(tool.input_schema()).filter(|schema| !schema.is_null());
                 match ArgumentCheck::compile(schema.as_ref()) {
                     Ok(check) => check.check(arguments),
-                    Err(problem) => return vec![ValidationFailure::of_schema(&problem)],
+                    Err(problem) => {
+                        let message = format!("Invalid schema: {problem}");
+                        return vec![ValidationFailure::new(message, "schema")];
+                    }
                 }
             }
         };
@@ -105,22 +166,91 @@ impl Found {
     }
 }
 
+// === impl Summary ===
+
 impl<'a> Summary<'a> {
-    fn of(tool: &'a dyn Tool) -> Self {
+    fn of_tool(tool: &'a dyn Tool) -> Self {
+        let annotations = tool.annotations().filter(|annotations| !annotations.is_empty());
         Self {
             name: tool.name(),
             description: tool.description(),
-            annotations: tool.annotations().filter(|annotations| !annotations.is_empty()),
+            annotations: annotations.and_then(|it| serde_json::to_value(it).ok()),
+            meta: None,
+        }
+    }
+
+    fn of_entry(entry: &'a Entry) -> Self {
+        let tool = &entry.tool;
+        let scopes = tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
+        Self {
+            name: &entry.names.wire,
+            description: tool.description.as_deref().unwrap_or_default(),
+            annotations: annotations(entry.annotations.as_ref()),
+            meta: Some(Meta {
+                tool_id: entry.id.as_str(),
+                otc_id: entry.names.otc_id(),
+                source: tool.source,
+                source_id: entry.source.as_str(),
+                tier: tool.safety_tier,
+                approval: tool.approval.unwrap_or(Approval::Never),
+                scopes: scopes.unwrap_or_default(),
+            }),
         }
     }
 }
 
-fn body(json: &impl Serialize) -> Body {
-    match serde_json::to_vec(json) {
-        Ok(bytes) => Body::once(bytes),
-        Err(error) => {
-            tracing::error!(%error, "tools could not be serialised");
-            Body::once("null")
+/// Returns the hints that the protocol defines and that have the right type; `None` if there are
+/// none.
+fn annotations(claimed: Option<&Value>) -> Option<Value> {
+    let known = |(name, value): &(&String, &Value)| match name.as_str() {
+        "readOnlyHint" | "destructiveHint" | "idempotentHint" | "openWorldHint" => {
+            value.is_boolean()
+        }
+        "title" => value.is_string(),
+        _ => false,
+    };
+    let claimed = claimed?.as_object()?.iter().filter(known);
+    let kept: Map<_, _> = claimed.map(|(name, value)| (name.clone(), value.clone())).collect();
+    (!kept.is_empty()).then_some(Value::Object(kept))
+}
+
+// === impl Detail ===
+
+impl<'a> Detail<'a> {
+    fn of_tool(tool: &'a dyn Tool) -> Self {
+        let input_schema = match tool.input_schema() {
+            Value::Null => Value::Object(Map::new()),
+            schema => schema,
+        };
+        Self { summary: Summary::of_tool(tool), input_schema, output_schema: None }
+    }
+
+    fn of_entry(entry: &'a Entry) -> Self {
+        Self {
+            summary: Summary::of_entry(entry),
+            input_schema: Value::Object(entry.tool.input_schema.clone().unwrap_or_default()),
+            output_schema: entry.tool.output_schema.as_ref(),
         }
     }
+}
+
+// === impl ValidationFailure ===
+
+impl ValidationFailure {
+    /// Creates a failure of the arguments as a whole.
+    pub(super) fn new(message: String, keyword: &str) -> Self {
+        Self { path: String::new(), message, keyword: keyword.to_owned() }
+    }
+}
+
+impl From<Violation> for ValidationFailure {
+    fn from(violation: Violation) -> Self {
+        Self { path: violation.pointer, message: violation.verbatim, keyword: violation.keyword }
+    }
+}
+
+fn body(json: &impl Serialize) -> Body {
+    let bytes = serde_json::to_vec(json)
+        .inspect_err(|error| tracing::error!(%error, "tools could not be serialised"));
+    Body::once(bytes.unwrap_or_else(|_| b"null".to_vec()))
 }

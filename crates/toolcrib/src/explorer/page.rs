@@ -1,89 +1,64 @@
 //! The page: one document, rendered once when the router is built.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::fmt::Write as _;
 
-use axum::{
-    extract::{OriginalUri, State},
-    response::Response,
-};
+use axum::response::Response;
 use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use toolcrib_core::catalog::Body;
+use toolcrib_gateway::config::ExplorerConfig;
 
-use super::{Explorer, assets};
-use crate::respond::{self, Caching};
+use super::assets::{self, CACHING};
+use crate::respond;
 
-/// The page is small and its permissions change with the configuration, so browsers revalidate it
-/// each time.
-pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
-
-/// The values that are filled into the page.
-pub(super) struct Look {
-    pub(super) title: String,
-    pub(super) project_name: Option<String>,
-    pub(super) project_url: Option<String>,
-    pub(super) allow_execute: bool,
-    /// Whether the page's own server has `/v1/approvals`.
-    pub(super) approvals: bool,
-}
-
-/// The page and its Content-Security-Policy.
+/// The page and its settings.
 pub(super) struct Page {
-    look: Look,
-    /// The expected path of the page, with a slash at the end.
-    base: String,
+    pub(super) config: ExplorerConfig,
+    /// Whether the page's own server has `/v1/approvals`.
+    approvals: bool,
+    /// The page at its expected path.
     rendered: Rendered,
 }
 
+/// A page, and its Content-Security-Policy.
 struct Rendered {
     body: Body,
     policy: HeaderValue,
 }
 
-/// The page.
-#[utoipa::path(
-    get,
-    path = "",
-    operation_id = "explorerPage",
-    tag = "Explorer",
-    security(()),
-    responses((status = 200, description = "The page", body = String, content_type = "text/html"))
-)]
-pub(super) async fn page(
-    State(explorer): State<Arc<Explorer>>,
-    OriginalUri(uri): OriginalUri,
-    headers: HeaderMap,
-) -> Response {
-    let path = uri.path();
-    let base = format!("{}/", path.strip_suffix('/').unwrap_or(path));
-    let page = &explorer.page;
-    match base == page.base {
-        true => page.rendered.answer(&headers),
-        // Nested into another router, the page has another path than expected.
-        false => Rendered::new(&page.look, &base).answer(&headers),
-    }
-}
-
 // === impl Page ===
 
 impl Page {
-    /// Renders the page of an explorer below `prefix`.
-    pub(super) fn new(look: Look, prefix: &str) -> Self {
-        let base = format!("{prefix}/");
-        Self { rendered: Rendered::new(&look, &base), look, base }
+    /// Renders the page of an explorer.
+    pub(super) fn new(config: ExplorerConfig, approvals: bool) -> Self {
+        let rendered = Rendered::new(&config, approvals, &format!("{}/", config.prefix));
+        Self { config, approvals, rendered }
+    }
+
+    /// Returns the page for a request of `path`.
+    pub(super) fn answer(&self, path: &str, headers: &HeaderMap) -> Response {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        match path == self.config.prefix {
+            true => self.rendered.answer(headers),
+            // Nested into another router, the page has another path than expected.
+            false => {
+                let base = format!("{path}/");
+                Rendered::new(&self.config, self.approvals, &base).answer(headers)
+            }
+        }
     }
 }
 
 impl Rendered {
-    /// Fills in the template.
-    fn new(look: &Look, base: &str) -> Self {
+    /// Fills in the template. `base` is the path of the page, with a slash at the end.
+    fn new(config: &ExplorerConfig, approvals: bool, base: &str) -> Self {
         let template = assets::text("index.html");
-        let link = project_link(look.project_name.as_deref(), look.project_url.as_deref());
+        let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());
         let html = fill(&template, |name| match name {
-            "TITLE" => Some(escape(&look.title)),
-            "APPROVALS" => Some(look.approvals.to_string()),
-            "ALLOW_EXECUTE" => Some(look.allow_execute.to_string()),
+            "TITLE" => Some(escape(&config.title)),
+            "APPROVALS" => Some(approvals.to_string()),
+            "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),
             "BASE" => Some(escape(base)),
             _ => None,

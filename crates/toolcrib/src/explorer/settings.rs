@@ -4,7 +4,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use toolcrib_gateway::{
-    config::ExplorerPolicy,
+    config::{self, ExplorerPolicy},
     provider::{Authenticator, RequestHead, ToolCallHandler},
 };
 
@@ -16,11 +16,8 @@ pub(super) type AuthHook =
 /// the title is "MCP Tool Explorer".
 #[derive(Clone)]
 pub struct ExplorerConfig {
-    pub(super) title: String,
-    pub(super) project_name: Option<String>,
-    pub(super) project_url: Option<String>,
-    pub(super) allow_execute: bool,
-    pub(super) policy: ExplorerPolicy,
+    /// The settings that the explorer of a server has as well.
+    pub(super) page: config::ExplorerConfig,
     pub(super) handler: Option<Arc<dyn ToolCallHandler>>,
     pub(super) authenticator: Option<Arc<dyn Authenticator>>,
     pub(super) auth_hook: Option<AuthHook>,
@@ -33,11 +30,14 @@ pub struct ExplorerConfig {
 impl Default for ExplorerConfig {
     fn default() -> Self {
         Self {
-            title: "MCP Tool Explorer".to_owned(),
-            project_name: None,
-            project_url: None,
-            allow_execute: false,
-            policy: ExplorerPolicy::SpecPublic,
+            page: config::ExplorerConfig {
+                policy: ExplorerPolicy::SpecPublic,
+                prefix: String::new(),
+                allow_execute: false,
+                title: "MCP Tool Explorer".to_owned(),
+                project_name: None,
+                project_url: None,
+            },
             handler: None,
             authenticator: None,
             auth_hook: None,
@@ -58,14 +58,14 @@ impl ExplorerConfig {
     /// Sets the heading of the page.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = title.into();
+        self.page.title = title.into();
         self
     }
 
     /// Sets the name in the footer.
     #[must_use]
     pub fn project_name(mut self, name: impl Into<String>) -> Self {
-        self.project_name = Some(name.into());
+        self.page.project_name = Some(name.into());
         self
     }
 
@@ -73,14 +73,14 @@ impl ExplorerConfig {
     /// With any other value the name is plain text.
     #[must_use]
     pub fn project_url(mut self, url: impl Into<String>) -> Self {
-        self.project_url = Some(url.into());
+        self.page.project_url = Some(url.into());
         self
     }
 
     /// Sets whether the explorer may run tools.
     #[must_use]
     pub fn allow_execute(mut self, allow: bool) -> Self {
-        self.allow_execute = allow;
+        self.page.allow_execute = allow;
         self
     }
 
@@ -88,7 +88,7 @@ impl ExplorerConfig {
     /// [`ExplorerPolicy::CallOnly`] callers are refused unless an authenticator or a hook is set.
     #[must_use]
     pub fn policy(mut self, policy: ExplorerPolicy) -> Self {
-        self.policy = policy;
+        self.page.policy = policy;
         self
     }
 
@@ -159,9 +159,9 @@ impl ExplorerConfig {
 impl fmt::Debug for ExplorerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExplorerConfig")
-            .field("title", &self.title)
-            .field("allow_execute", &self.allow_execute)
-            .field("policy", &self.policy)
+            .field("title", &self.page.title)
+            .field("allow_execute", &self.page.allow_execute)
+            .field("policy", &self.page.policy)
             .finish_non_exhaustive()
     }
 }

@@ -7,41 +7,40 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use bytes::Bytes;
+use futures_util::{Stream, stream};
 use serde_json::{Map, Value};
 use toolcrib_core::{
     call::{CallError, CallerInput, ProgressSink},
     id::RunId,
-    principal::Principal,
     scope::Scope,
 };
-use toolcrib_gateway::{
-    CallReport, CallRequest, CatalogScope, Gateway, Snapshot, ToolRef, metrics::Surface,
-};
+use toolcrib_gateway::{CallReport, CallRequest, Snapshot, ToolRef, metrics::Surface};
 use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
 
 use super::{
     answer, consent, era, error,
+    host::Client,
+    outgoing::Outgoing,
     progress::ProgressQueue,
     protocol::{Id, Request},
     session::{Session, Turn},
 };
 use crate::{call_error, respond};
 
+pub(super) const SURFACE: Surface = Surface::new("mcp", "Mcp");
+
 /// A call that has not started.
 pub(super) struct ToolCall {
-    gateway: Gateway,
+    client: Client,
     /// The snapshot of the request (I-23).
-    snapshot: Arc<Snapshot>,
-    principal: Arc<Principal>,
+    pub(super) snapshot: Arc<Snapshot>,
     era: Era,
-    id: Id,
+    pub(super) id: Id,
     /// The tool's wire name.
-    name: String,
-    /// The part of the catalog to find it in.
-    within: CatalogScope,
+    pub(super) name: String,
     /// Whether the client called a meta tool, which was resolved to this tool.
-    is_indirect: bool,
-    arguments: Value,
+    pub(super) is_indirect: bool,
+    pub(super) arguments: Value,
     /// JSON text of the client's progress token.
     progress_token: Option<String>,
     meta: Map<String, Value>,
@@ -62,14 +61,6 @@ pub(super) struct RunningCall {
     progress: Option<(String, Arc<ProgressQueue>)>,
     opens: bool,
     turn: Option<Arc<Turn>>,
-}
-
-/// A message of a call.
-pub(super) enum CallMessage {
-    /// A notification; more follows.
-    Progress(Bytes),
-    /// The response; the last message.
-    Answer(CallAnswer),
 }
 
 /// The response of a call.
@@ -95,13 +86,7 @@ const MAX_TRACE: usize = 8_192;
 
 impl ToolCall {
     /// Parses the parameters of a `tools/call`.
-    pub(super) fn read(
-        gateway: &Gateway,
-        principal: &Arc<Principal>,
-        within: &CatalogScope,
-        era: Era,
-        request: Request,
-    ) -> Result<Self, RpcError> {
+    pub(super) fn read(client: &Client, era: Era, request: Request) -> Result<Self, RpcError> {
         let Request { id, mut params, .. } = request;
         let progress_token = match era::meta(&params).and_then(|meta| meta.get(key::PROGRESS_TOKEN))
         {
@@ -126,13 +111,11 @@ impl ToolCall {
         };
         let opens = input.as_ref().is_some_and(|input| consent::opens(&input.capabilities));
         Ok(Self {
-            gateway: gateway.clone(),
-            snapshot: gateway.snapshot(),
-            principal: Arc::clone(principal),
+            client: client.clone(),
+            snapshot: client.host.gateway.snapshot(),
             era,
             id,
             name,
-            within: within.clone(),
             is_indirect: false,
             arguments,
             progress_token,
@@ -143,117 +126,86 @@ impl ToolCall {
         })
     }
 
-    /// Returns the snapshot of the request.
-    pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
-    }
-
-    pub(super) fn arguments(&self) -> &Value {
-        &self.arguments
-    }
-
-    /// Returns the tool's wire name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the id of the request.
-    pub(super) fn id(&self) -> &Id {
-        &self.id
-    }
-
     /// Disables progress messages, for a client that reads only the response.
     pub(super) fn without_progress(mut self) -> Self {
         self.progress_token = None;
         self
     }
 
-    /// Takes the arguments out.
-    pub(super) fn take_arguments(&mut self) -> Value {
-        self.arguments.take()
-    }
-
     /// Turns the call of a meta tool into the call of the tool `name`. Its client has not seen the
     /// tool's schema, so arguments need not be repeated in headers.
-    pub(super) fn standing_for(mut self, name: String, arguments: Value) -> Self {
+    pub(super) fn indirect(mut self, name: String, arguments: Value) -> Self {
         (self.name, self.arguments, self.is_indirect) = (name, arguments, true);
         self
     }
 
-    /// Returns whether the client called a meta tool, which was resolved to this call.
-    pub(super) fn is_indirect(&self) -> bool {
-        self.is_indirect
-    }
-
     /// Runs the call in `session`.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
-        self.opens |= session.opens();
+        self.opens |= session.opens;
         self.turn = Some(Arc::new(session.begin(self.id.clone())));
         self
     }
 
     /// Starts the call, which runs while its messages are polled.
     pub(super) fn run(self) -> RunningCall {
-        let Self {
-            gateway,
-            snapshot,
-            principal,
-            era,
-            id,
-            name,
-            within,
-            is_indirect: _,
-            arguments,
-            progress_token,
-            meta,
-            input,
-            opens,
-            turn,
-        } = self;
-        let part = turn.clone();
-        let progress = progress_token.map(|token| (token, Arc::new(ProgressQueue::default())));
+        let turn = self.turn.clone();
+        let progress = self.progress_token.map(|token| (token, Arc::<ProgressQueue>::default()));
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
-            let tool = ToolRef::Wire(&name);
+            let Client { host, principal, within } = self.client;
+            let tool = ToolRef::Wire(&self.name);
             let request = CallRequest {
                 scope: within,
                 progress: sink,
-                meta,
-                input,
-                ..CallRequest::new(snapshot, Surface::Mcp, tool, arguments)
+                meta: self.meta,
+                input: self.input,
+                ..CallRequest::new(self.snapshot, SURFACE, tool, self.arguments)
             };
-            match part {
+            match self.turn {
                 Some(turn) => turn.call(&principal, request).await,
-                None => gateway.call(&principal, request).await,
+                None => host.gateway.call(&principal, request).await,
             }
         };
-        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress, opens, turn }
+        RunningCall {
+            era: self.era,
+            id: self.id,
+            called: Some(Box::pin(called)),
+            ended: None,
+            progress,
+            opens: self.opens,
+            turn,
+        }
     }
 }
 
 // === impl RunningCall ===
 
 impl RunningCall {
+    /// Returns the remaining messages.
+    pub(super) fn messages(self) -> impl Stream<Item = Outgoing<CallAnswer>> + Send + 'static {
+        stream::unfold(self, async |mut running| Some((running.next().await?, running)))
+    }
+
     /// Returns the next message; `None` after the response, and after a cancellation by the client,
     /// which gets no response. Cancel safe: dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Option<CallMessage> {
+    pub(super) async fn next(&mut self) -> Option<Outgoing<CallAnswer>> {
         loop {
             if let Some((token, queue)) = &self.progress
                 && let Some(report) = queue.pop()
             {
-                return Some(CallMessage::Progress(answer::progress(token, &report).into()));
+                return Some(Outgoing::Notification(answer::progress(token, &report).into()));
             }
             if let Some(called) = self.ended.take() {
-                return Some(CallMessage::Answer(self.answer(called)));
+                return Some(Outgoing::Answer(self.answer(called)));
             }
             let called = self.called.as_mut()?;
             tokio::select! {
                 biased;
-                () = cancelled(self.turn.as_deref()) => {
+                () = wait(self.turn.as_deref().map(Turn::cancelled)) => {
                     self.called = None;
                     return None;
                 }
-                () = news(self.progress.as_ref()) => {}
+                () = wait(self.progress.as_ref().map(|(_, queue)| queue.news())) => {}
                 // Queued reports are still sent first, in the next iterations.
                 called = called => {
                     self.called = None;
@@ -277,7 +229,7 @@ impl RunningCall {
                     answer::refusal(&self.id, self.era, refused, &called.run_id, self.opens);
                 CallAnswer {
                     bytes: bytes.into(),
-                    run_id: respond::run_to_tell(&called),
+                    run_id: respond::visible_run(&called),
                     status: rpc.as_ref().map_or(StatusCode::OK, |rpc| error::status(rpc, self.era)),
                     retry_after: call_error::retry_after(refused),
                     lacks: match refused {
@@ -290,16 +242,10 @@ impl RunningCall {
     }
 }
 
-async fn cancelled(turn: Option<&Turn>) {
-    match turn {
-        Some(turn) => turn.cancelled().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn news(progress: Option<&(String, Arc<ProgressQueue>)>) {
-    match progress {
-        Some((_, queue)) => queue.news().await,
+/// Waits for `event`; forever if there is none.
+async fn wait(event: Option<impl Future<Output = ()>>) {
+    match event {
+        Some(event) => event.await,
         None => std::future::pending().await,
     }
 }

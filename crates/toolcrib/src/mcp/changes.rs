@@ -7,16 +7,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
-use toolcrib_core::{canonical::Digest, catalog::Generation, principal::Principal};
-use toolcrib_gateway::CatalogScope;
-use toolcrib_mcp::revision::Era;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::catalog::Generation;
+use toolcrib_mcp::{message, revision::Era};
 
-use super::{host::Host, pages};
+use super::{host::Client, pages, session::LastList};
 
 /// Time without a change after which a change is complete.
 const QUIET: Duration = Duration::from_millis(250);
@@ -25,25 +26,11 @@ const AT_MOST: Duration = Duration::from_secs(2);
 /// How often a listener's credentials are checked, because expiry sends no notification.
 const RECHECK: Duration = Duration::from_secs(15);
 
-/// The list that the client saw last or was notified of.
-#[derive(Default)]
-pub(super) struct Known(Mutex<Option<Digest>>);
-
-impl Known {
-    /// Stores `digest`; returns whether it replaced another digest.
-    pub(super) fn put(&self, digest: Digest) -> bool {
-        let before = self.0.lock().replace(digest);
-        before.is_some_and(|before| before != digest)
-    }
-}
-
 /// Watches one caller's list.
 pub(super) struct ListWatch {
-    host: Arc<Host>,
-    principal: Arc<Principal>,
-    within: CatalogScope,
+    client: Client,
     era: Era,
-    known: Arc<Known>,
+    known: Arc<LastList>,
     lists: watch::Receiver<Generation>,
     callers: watch::Receiver<u64>,
     /// The first and the last change that have not been evaluated.
@@ -53,7 +40,7 @@ pub(super) struct ListWatch {
 
 /// The reason why a watch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum WatchEnd {
     /// The caller's credentials are no longer valid.
     Refused,
     /// The server shuts down.
@@ -61,55 +48,56 @@ pub(super) enum Ended {
 }
 
 impl ListWatch {
-    /// Watches the list of `principal`, starting from `known` if it has a digest, or else from the
+    /// Watches the list of `client`, starting from `known` if it has a digest, or else from the
     /// current list.
-    pub(super) fn new(
-        host: &Arc<Host>,
-        principal: &Arc<Principal>,
-        within: &CatalogScope,
-        era: Era,
-        known: Arc<Known>,
-    ) -> Self {
-        // Subscribes before reading the list, so that no change is missed.
-        let (lists, callers) =
-            (host.gateway.supply().changes(), host.gateway.authenticator().changes());
-        let now = Instant::now();
+    pub(super) fn new(client: &Client, era: Era, known: Arc<LastList>) -> Self {
+        let (client, now) = (client.clone(), Instant::now());
+        let gateway = &client.host.gateway;
         let mut watch = Self {
-            host: Arc::clone(host),
-            principal: Arc::clone(principal),
-            within: within.clone(),
+            // Subscribes before reading the list, so that no change is missed.
+            lists: gateway.supply().changes(),
+            callers: gateway.authenticator().changes(),
+            client,
             era,
             known,
-            lists,
-            callers,
             pending: None,
             recheck: now + RECHECK,
         };
-        let first = *watch.known.0.lock();
-        match first {
+        match watch.known.is_empty() {
+            true => drop(watch.known.put(pages::digest(&watch.client, era))),
             // The digest may already be out of date.
-            Some(_) => watch.note(now),
-            None => {
-                watch.known.put(watch.digest());
-            }
+            false => watch.note(now),
         }
         watch
     }
 
+    /// Returns the notifications of changes, until `over` or `stop` is cancelled.
+    pub(super) fn notifications(
+        self,
+        over: CancellationToken,
+        stop: CancellationToken,
+    ) -> impl Stream<Item = Bytes> + Send + 'static {
+        let changes = stream::unfold(self, async |mut watch| {
+            watch.changed().await.ok()?;
+            Some((Bytes::from(message::tools_changed()), watch))
+        });
+        changes.take_until(over.cancelled_owned()).take_until(stop.cancelled_owned())
+    }
+
     /// Waits until the list has changed. Cancel safe: dropping the future loses nothing.
-    pub(super) async fn changed(&mut self) -> Result<(), Ended> {
+    pub(super) async fn changed(&mut self) -> Result<(), WatchEnd> {
         loop {
             let look = self.pending.map(|(first, last)| (first + AT_MOST).min(last + QUIET));
             let wake = look.map_or(self.recheck, |look| look.min(self.recheck));
             tokio::select! {
-                () = self.host.gateway.until_closed() => return Err(Ended::Closing),
+                () = self.client.host.gateway.until_closed() => return Err(WatchEnd::Closing),
                 changed = self.lists.changed() => match changed {
                     Ok(()) => self.note(Instant::now()),
-                    Err(_) => return Err(Ended::Closing),
+                    Err(_) => return Err(WatchEnd::Closing),
                 },
                 changed = self.callers.changed() => match changed {
                     Ok(()) => self.renew()?,
-                    Err(_) => return Err(Ended::Closing),
+                    Err(_) => return Err(WatchEnd::Closing),
                 },
                 () = sleep_until(wake) => {
                     let now = Instant::now();
@@ -119,7 +107,7 @@ impl ListWatch {
                     }
                     if look.is_some_and(|look| now >= look) {
                         self.pending = None;
-                        if self.known.put(self.digest()) {
+                        if self.known.put(pages::digest(&self.client, self.era)) {
                             return Ok(());
                         }
                     }
@@ -134,17 +122,14 @@ impl ListWatch {
     }
 
     /// Updates the principal to its current roles and scopes.
-    fn renew(&mut self) -> Result<(), Ended> {
-        let renewed = self.host.gateway.authenticator().renew(&self.principal);
-        let renewed = renewed.map_err(|_| Ended::Refused)?;
-        if *renewed != *self.principal {
-            self.principal = renewed;
+    fn renew(&mut self) -> Result<(), WatchEnd> {
+        let Client { host, principal, .. } = &mut self.client;
+        let renewed =
+            host.gateway.authenticator().renew(principal).map_err(|_| WatchEnd::Refused)?;
+        if *renewed != **principal {
+            *principal = renewed;
             self.note(Instant::now());
         }
         Ok(())
-    }
-
-    fn digest(&self) -> Digest {
-        pages::digest(&self.host, &self.principal, &self.within, self.era)
     }
 }

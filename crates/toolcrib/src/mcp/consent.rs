@@ -50,7 +50,7 @@ fn request(pending: &PendingApproval) -> Option<Value> {
         "mode": "url",
         "elicitationId": pending.approval,
         "url": link,
-        "message": "this call runs only with a person's consent; make it again once that is given",
+        "message": "This call requires a person's approval. Retry it after the approval.",
     }))
 }
 

@@ -18,7 +18,7 @@ fn toolset() -> Value {
         operation.insert("operationId".to_owned(), json!(id));
         let toolset = json!({
             "name": "toolset", "in": "path", "required": true,
-            "description": "The name of a toolset: only its tools are listed and called",
+            "description": "The name of a toolset. Only its tools are listed and can be called",
             "schema": { "type": "string" },
         });
         if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
@@ -31,63 +31,64 @@ fn toolset() -> Value {
 /// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
 fn mcp() -> Value {
     let message = json!({ "application/json": { "schema": { "type": "object" } } });
-    let no_session = json!({ "description": "No session of this caller, or no such toolset", "content": message });
-    let unauthenticated = json!({ "description": "No valid key", "content": message });
+    let no_session = json!({ "description": "The caller has no such session, or there is no such toolset", "content": message });
+    let unauthenticated =
+        json!({ "description": "The API key is missing or invalid", "content": message });
     let session = |required: bool| {
         json!({
             "name": "Mcp-Session-Id", "in": "header", "required": required,
-            "description": "The session, as the answer to `initialize` named it",
+            "description": "The session id from the response to `initialize`",
             "schema": { "type": "string", "pattern": "^[!-~]+$" },
         })
     };
     json!({ "get": {
         "tags": ["MCP"],
         "operationId": "mcpStream",
-        "summary": "The stream of a session of one of the revisions with a handshake: news of the list of tools.",
+        "summary": "Opens the stream of a session of a handshake revision, which notifies of changes of the tool list.",
         "parameters": [session(true)],
         "responses": {
-            "200": { "description": "Events, until the session or the server ends", "content": {
+            "200": { "description": "A stream of events that ends with the session or the server", "content": {
                 "text/event-stream": { "schema": { "type": "string" } },
             } },
             "401": unauthenticated,
             "404": no_session,
-            "405": { "description": "No session is named, or there are none", "content": message },
-            "406": { "description": "The client does not read events", "content": message },
+            "405": { "description": "The header Mcp-Session-Id is missing, or sessions are disabled", "content": message },
+            "406": { "description": "The client does not accept events", "content": message },
         },
     }, "delete": {
         "tags": ["MCP"],
         "operationId": "mcpEnd",
-        "summary": "Ends the session that Mcp-Session-Id names.",
+        "summary": "Ends the session in the header Mcp-Session-Id.",
         "parameters": [session(true)],
         "responses": {
-            "204": { "description": "It has ended" },
-            "400": { "description": "No session is named", "content": message },
+            "204": { "description": "The session has ended" },
+            "400": { "description": "The header Mcp-Session-Id is missing", "content": message },
             "401": unauthenticated,
             "404": no_session,
-            "405": { "description": "There are no sessions", "content": message },
+            "405": { "description": "Sessions are disabled", "content": message },
         },
     }, "post": {
         "tags": ["MCP"],
         "operationId": "mcp",
-        "summary": "One JSON-RPC message of the Model Context Protocol, revision 2026-07-28 or one of those with a handshake.",
+        "summary": "Processes one JSON-RPC message of the Model Context Protocol, in revision 2026-07-28 or a handshake revision.",
         "parameters": [session(false)],
         "requestBody": { "required": true, "content": {
             "application/json": { "schema": request() },
         } },
         "responses": {
-            "200": { "description": "The answer, or a stream of events that ends with it", "content": {
+            "200": { "description": "The response, or a stream of events that ends with the response", "content": {
                 "application/json": { "schema": { "type": "object" } },
                 "text/event-stream": { "schema": { "type": "string" } },
             } },
-            "202": { "description": "A notification was taken" },
-            "400": { "description": "Not a message of this protocol", "content": message },
+            "202": { "description": "The notification was accepted" },
+            "400": { "description": "The body is not a message of this protocol", "content": message },
             "401": unauthenticated,
-            "403": { "description": "A scope is missing, and `[auth.resource]` says where to get it", "content": message },
+            "403": { "description": "A scope is missing; the header WWW-Authenticate names the resource metadata of `[auth.resource]`", "content": message },
             "404": no_session,
-            "406": { "description": "The client does not read the answer's form", "content": message },
-            "413": { "description": "The message is longer than `server.max_body`", "content": message },
+            "406": { "description": "The client does not accept the media type of the response", "content": message },
+            "413": { "description": "The message is larger than `server.max_body`", "content": message },
             "415": { "description": "The Content-Type is not application/json", "content": message },
-            "503": { "description": "The bodies of other requests take the memory that they may take; see Retry-After", "content": message },
+            "503": { "description": "The memory budget for request bodies is exhausted; see Retry-After", "content": message },
         },
     } })
 }

@@ -10,15 +10,18 @@ use toolcrib_mcp::{
     revision::{Era, MODERN, STREAMABLE_HTTP},
 };
 
-use super::protocol::{Rejected, Request};
+use super::protocol::{InvalidMessage, Request};
 
 /// The supported revisions, newest first.
 pub(super) const SERVED: &[&str] = STREAMABLE_HTTP;
 
 /// Returns the era of `request`. `header` is the version in the transport: `None` when the
 /// transport has none (stdio), `Some(None)` when its header is missing.
-pub(super) fn detect(request: &Request, header: Option<Option<&str>>) -> Result<Era, Rejected> {
-    decide(request, header).map_err(|error| Rejected { id: Some(request.id.clone()), error })
+pub(super) fn detect(
+    request: &Request,
+    header: Option<Option<&str>>,
+) -> Result<Era, InvalidMessage> {
+    decide(request, header).map_err(|error| InvalidMessage { id: Some(request.id.clone()), error })
 }
 
 /// Checks the version header of a message without a response.
@@ -58,16 +61,11 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
     let Some(version) = version.as_str() else {
         return Err(RpcError::invalid_params(NO_VERSION));
     };
-    if let Some(said) = header {
-        match said {
-            Some(said) if said == version => {}
-            Some(_) => return Err(RpcError::header_mismatch(OTHER_VERSION)),
-            None => {
-                return Err(RpcError::header_mismatch(
-                    "the MCP-Protocol-Version header is missing",
-                ));
-            }
-        }
+    match header {
+        None => {}
+        Some(Some(said)) if said == version => {}
+        Some(Some(_)) => return Err(RpcError::header_mismatch(OTHER_VERSION)),
+        Some(None) => return Err(RpcError::header_mismatch(MISSING_VERSION)),
     }
     if !SERVED.contains(&version) {
         return Err(RpcError::unsupported_version(version, SERVED));
@@ -84,6 +82,7 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
 const NO_VERSION: &str = "`_meta` must hold \"io.modelcontextprotocol/protocolVersion\", a string such as \"2026-07-28\"";
 const NO_CAPABILITIES: &str =
     "`_meta` must hold \"io.modelcontextprotocol/clientCapabilities\", an object";
+const MISSING_VERSION: &str = "the MCP-Protocol-Version header is missing";
 const OTHER_VERSION: &str = "the MCP-Protocol-Version header differs from the version in `_meta`";
 
 #[cfg(test)]

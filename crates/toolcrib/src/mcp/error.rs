@@ -47,12 +47,12 @@ pub(super) fn unauthenticated() -> RpcError {
 
 /// The error for a session that is unknown, has ended, or belongs to another principal (I-9).
 pub(super) fn no_session() -> RpcError {
-    RpcError::invalid_request("there is no such session; send `initialize` again")
+    RpcError::invalid_request("no such session; send `initialize` again")
 }
 
 /// The error for an unknown toolset. The names of toolsets are no secret; their content is.
 pub(super) fn no_toolset() -> RpcError {
-    RpcError::invalid_request("there is no such toolset")
+    RpcError::invalid_request("no such toolset")
 }
 
 /// The error for a tool that is unknown or belongs to another tenant (I-9).
@@ -73,6 +73,8 @@ impl<'a> Refusal<'a> {
     /// Returns the form in which `error` is reported to an MCP client.
     pub(super) fn of(error: &'a CallError) -> Self {
         let message = error.to_string();
+        let with_details =
+            |rpc| Self::Error(RpcError { data: call_error::details(error).map(Box::new), ..rpc });
         match error {
             CallError::Upstream(UpstreamError { ask: Some(ask), .. }) => match &**ask {
                 Ask::Input(input) => Self::Input(input),
@@ -87,15 +89,11 @@ impl<'a> Refusal<'a> {
             CallError::NoSuchTool => Self::Error(unknown_tool()),
             CallError::Forbidden { .. } => {
                 let message = "forbidden: the caller may not use this tool";
-                Self::Error(RpcError {
-                    data: call_error::details(error).map(Box::new),
-                    ..RpcError::new(code::toolcrib::FORBIDDEN, message)
-                })
+                with_details(RpcError::new(code::toolcrib::FORBIDDEN, message))
             }
-            CallError::RateLimited { .. } => Self::Error(RpcError {
-                data: call_error::details(error).map(Box::new),
-                ..RpcError::new(code::toolcrib::RATE_LIMITED, message)
-            }),
+            CallError::RateLimited { .. } => {
+                with_details(RpcError::new(code::toolcrib::RATE_LIMITED, message))
+            }
             CallError::NotAccountable(_) => {
                 Self::Error(RpcError::new(code::toolcrib::NOT_ACCOUNTABLE, message))
             }

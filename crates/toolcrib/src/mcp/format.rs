@@ -9,7 +9,7 @@ use toolcrib_core::{
     descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
     text::has_hidden,
 };
-use toolcrib_mcp::{meta::toolcrib as key, param_header};
+use toolcrib_mcp::{meta::toolcrib as key, param_header, revision::Era};
 
 use super::param_headers;
 
@@ -43,6 +43,14 @@ pub(super) static MODERN: ListFormat = ListFormat {
     close: "]}",
     item: write_modern,
 };
+
+/// Returns the format of lists in `era`.
+pub(super) fn format(era: Era) -> &'static ListFormat {
+    match era {
+        Era::Legacy => &LEGACY,
+        Era::Modern => &MODERN,
+    }
+}
 
 /// Longest title that is passed on, in characters.
 const MAX_TITLE: usize = 200;

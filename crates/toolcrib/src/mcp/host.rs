@@ -6,13 +6,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use toolcrib_core::{
-    id::{PrincipalId, TenantId},
-    principal::Principal,
-};
+use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
 
-use super::session::{Session, Sessions};
+use super::session::{Session, Sessions, Who, who};
 
 /// The MCP dialect over one gateway, with its settings.
 pub(super) struct Host {
@@ -22,21 +19,24 @@ pub(super) struct Host {
     listeners: Arc<Listeners>,
 }
 
+/// The caller of a request.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) host: Arc<Host>,
+    pub(super) principal: Arc<Principal>,
+    /// The part of the catalog that the caller is connected to.
+    pub(super) within: CatalogScope,
+}
+
 /// The caller of a request, with its connection.
 #[derive(Clone, Copy)]
 pub(super) struct RequestContext<'a> {
-    pub(super) host: &'a Arc<Host>,
-    pub(super) principal: &'a Arc<Principal>,
-    /// The part of the catalog that the caller is connected to.
-    pub(super) within: &'a CatalogScope,
+    pub(super) client: &'a Client,
     /// The handshake session that the request belongs to.
     pub(super) session: Option<&'a Arc<Session>>,
     /// Whether a handshake client can be notified of changes.
-    pub(super) tells_changes: bool,
+    pub(super) notifies_changes: bool,
 }
-
-/// The key for counting per principal.
-pub(super) type Who = (TenantId, PrincipalId);
 
 /// Counts the subscriptions of each principal.
 #[derive(Default)]
@@ -46,10 +46,6 @@ struct Listeners(Mutex<HashMap<Who, usize>>);
 pub(super) struct Place {
     listeners: Weak<Listeners>,
     who: Who,
-}
-
-pub(super) fn who(principal: &Principal) -> Who {
-    (principal.tenant.clone(), principal.id.clone())
 }
 
 // === impl Host ===
@@ -66,7 +62,7 @@ impl Host {
         let who = who(principal);
         let mut open = self.listeners.0.lock();
         let count = open.entry(who.clone()).or_default();
-        if *count >= self.config.max_listeners_per_principal {
+        if *count >= self.config.max_listeners_per_principal.get() {
             return None;
         }
         *count += 1;

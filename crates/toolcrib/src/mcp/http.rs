@@ -6,7 +6,8 @@
 //! revision (I-22).
 
 mod headers;
-mod standing;
+mod reply;
+mod sessions;
 mod stream;
 
 use std::{sync::Arc, time::Duration};
@@ -17,10 +18,10 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::any,
 };
+use futures_util::StreamExt as _;
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::principal::Principal;
-use toolcrib_gateway::{CatalogScope, ToolRef, config::Config, metrics::Surface};
+use toolcrib_gateway::{CatalogScope, ToolRef, config::Config};
 use toolcrib_mcp::{
     message::RpcError,
     method::INITIALIZE,
@@ -28,14 +29,20 @@ use toolcrib_mcp::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
+use self::{
+    headers::AcceptedTypes,
+    reply::{fail, invalid, no_session, not_allowed},
+    sessions::NamedSession,
+    stream::First,
+};
 use super::{
-    answer,
-    call::{CallAnswer, CallMessage, ToolCall},
+    call::{CallAnswer, RunningCall, SURFACE, ToolCall},
     consent, era, error,
-    host::{Host, RequestContext},
+    host::{Client, Host, RequestContext},
     method::{self, Step},
+    outgoing::Outgoing,
     param_headers,
-    protocol::{self, Id, Message, Notification, Rejected},
+    protocol::{self, InvalidMessage, Message, Notification},
     session::Hold,
 };
 use crate::{
@@ -45,9 +52,6 @@ use crate::{
     serve::Stopping,
     state::AppState,
 };
-use headers::Readable;
-use standing::Named;
-use stream::First;
 
 /// The URL of the whole catalog; the URLs of toolsets are below it.
 const PATH: &str = "/mcp";
@@ -62,7 +66,7 @@ pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The exact path comes first, so that the record names which of the two was requested.
     [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
-        .map(|paths| Mount::new(Surface::Mcp, paths, access, refuse))
+        .map(|paths| Mount::new(SURFACE, paths, access, refuse))
         .into()
 }
 
@@ -88,7 +92,7 @@ struct Endpoint {
 /// Formats a refusal outside the protocol: a JSON-RPC error without an id.
 fn refuse(refusal: &Refusal) -> Response {
     let status = refusal.status();
-    fail(status, &RpcError::new(error::of_status(status), refusal.to_string()))
+    fail(status, None, &RpcError::new(error::of_status(status), refusal.to_string()))
 }
 
 async fn everything(
@@ -96,7 +100,8 @@ async fn everything(
     Caller(principal): Caller,
     request: Request,
 ) -> Response {
-    dispatch(&endpoint, principal, &CatalogScope::default(), request).await
+    let host = Arc::clone(&endpoint.host);
+    dispatch(&endpoint, &Client { host, principal, within: CatalogScope::default() }, request).await
 }
 
 /// I-76
@@ -106,152 +111,129 @@ async fn toolset(
     name: Segment,
     request: Request,
 ) -> Response {
-    let within = CatalogScope::toolset(name.as_str());
-    match endpoint.host.gateway.snapshot().has(&within) {
-        true => dispatch(&endpoint, principal, &within, request).await,
-        false => fail(StatusCode::NOT_FOUND, &error::no_toolset()),
+    let (host, within) = (Arc::clone(&endpoint.host), CatalogScope::toolset(name.as_str()));
+    match host.gateway.snapshot().has(&within) {
+        true => dispatch(&endpoint, &Client { host, principal, within }, request).await,
+        false => fail(StatusCode::NOT_FOUND, None, &error::no_toolset()),
     }
 }
 
 /// Dispatches by method itself, because `Allow` depends on the configuration, and HEAD must not
 /// open a stream.
-async fn dispatch(
-    endpoint: &Endpoint,
-    principal: Arc<Principal>,
-    within: &CatalogScope,
-    request: Request,
-) -> Response {
+async fn dispatch(endpoint: &Endpoint, client: &Client, request: Request) -> Response {
     let stop = request.extensions().get().map(|Stopping(stop)| stop.clone()).unwrap_or_default();
     match *request.method() {
-        Method::POST => receive(endpoint, &principal, within, request, stop).await,
-        Method::GET => standing::open(&endpoint.host, &principal, within, request.headers(), stop),
-        Method::DELETE => {
-            standing::end(&endpoint.host, &principal, within, request.headers()).await
-        }
-        _ if endpoint.host.config.sessions => standing::not_allowed("GET,POST,DELETE"),
-        _ => standing::not_allowed("POST"),
+        Method::POST => receive(endpoint, client, request, stop).await,
+        Method::GET => sessions::open(client, request.headers(), stop),
+        Method::DELETE => sessions::end(client, request.headers()).await,
+        _ if client.host.config.sessions => not_allowed("GET,POST,DELETE"),
+        _ => not_allowed("POST"),
     }
 }
 
 async fn receive(
     endpoint: &Endpoint,
-    principal: &Arc<Principal>,
-    within: &CatalogScope,
+    client: &Client,
     request: Request,
     stop: CancellationToken,
 ) -> Response {
     if !headers::is_json(request.headers()) {
         let problem = "the Content-Type must be application/json";
-        return fail(StatusCode::UNSUPPORTED_MEDIA_TYPE, &RpcError::invalid_request(problem));
+        return invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, None, problem);
     }
     let (head, body) = request.into_parts();
     let body = match Payload::read(&head, body, endpoint.max_body).await {
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    match answer(endpoint, principal, within, &head.headers, &body, stop).await {
-        Ok(response) => response,
-        Err(Rejected { id, error }) => {
-            let body = answer::error(id.as_ref(), &error);
-            respond::json_bytes(StatusCode::BAD_REQUEST, body)
-        }
-    }
+    answer(endpoint, client, &head.headers, &body, stop).await.unwrap_or_else(
+        |InvalidMessage { id, error }| fail(StatusCode::BAD_REQUEST, id.as_ref(), &error),
+    )
 }
 
 async fn answer(
     endpoint: &Endpoint,
-    principal: &Arc<Principal>,
-    within: &CatalogScope,
+    client: &Client,
     headers: &HeaderMap,
     body: &[u8],
     stop: CancellationToken,
-) -> Result<Response, Rejected> {
-    let host = &endpoint.host;
+) -> Result<Response, InvalidMessage> {
+    let host = &client.host;
     let message = protocol::parse(body)?;
-    let reject = |id, error| Rejected { id, error };
-    let version =
-        headers::version(headers).map_err(|error| reject(message.id().cloned(), error))?;
+    let id = message.id().cloned();
+    let reject = |error| InvalidMessage { id: id.clone(), error };
+    let version = headers::version(headers).map_err(reject)?;
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
-            return notice(endpoint, principal, within, headers, version, Some(&notification));
+            return accept(client, headers, version, Some(&notification));
         }
-        Message::Response => return notice(endpoint, principal, within, headers, version, None),
+        Message::Response => return accept(client, headers, version, None),
     };
     let era = era::detect(&request, Some(version))?;
     let Some(readable) = headers::readable(headers, era) else {
         let problem = "Accept must list application/json and text/event-stream";
-        let body = answer::error(Some(&request.id), &RpcError::invalid_request(problem));
-        return Ok(respond::json_bytes(StatusCode::NOT_ACCEPTABLE, body));
+        return Ok(invalid(StatusCode::NOT_ACCEPTABLE, id.as_ref(), problem));
     };
-    let id = request.id.clone();
     if era == Era::Modern {
-        headers::check_request(headers, &request)
-            .map_err(|error| reject(Some(id.clone()), error))?;
+        headers::check_request(headers, &request).map_err(reject)?;
     }
     // The stateless revision has no sessions, and a handshake opens a new one.
-    let shakes = era == Era::Legacy && request.method == INITIALIZE;
+    let is_handshake = era == Era::Legacy && request.method == INITIALIZE;
     let hold = match era {
-        Era::Legacy if !shakes => match standing::named(host, principal, within, headers)
-            .map_err(|error| reject(Some(id.clone()), error))?
-        {
-            Named::Session(hold) => Some(hold),
-            Named::None => None,
-            Named::Unknown => return Ok(no_session(Some(&id))),
+        Era::Legacy if !is_handshake => match sessions::named(client, headers).map_err(reject)? {
+            NamedSession::Own(hold) => Some(hold),
+            NamedSession::None => None,
+            NamedSession::Unknown => return Ok(no_session(id.as_ref())),
         },
         Era::Legacy | Era::Modern => None,
     };
-    let opened =
-        (shakes && host.config.sessions).then(|| host.sessions.open(principal, within)).flatten();
-    if let Some(session) = &opened {
-        session.set_opens(consent::opens_by_handshake(&request.params));
-    }
+    let opened = (is_handshake && host.config.sessions).then(|| {
+        let opens = consent::opens_by_handshake(&request.params);
+        host.sessions.open(&client.principal, &client.within, opens)
+    });
+    let opened = opened.flatten();
     let context = RequestContext {
-        host,
-        principal,
-        within,
+        client,
         session: hold.as_ref().map(Hold::session),
-        tells_changes: opened.is_some(),
+        notifies_changes: opened.is_some(),
     };
     match method::start(context, era, request) {
         Ok(Step::Answer(body)) => {
             let response = respond::json_bytes(StatusCode::OK, body);
             Ok(match opened {
-                Some(session) => standing::with_session(response, session.id()),
+                Some(session) => sessions::with_session(response, &session.id),
                 None => response,
             })
         }
         Ok(Step::Call(call)) => {
-            if era == Era::Modern && !call.is_indirect() {
-                check_params(principal, within, headers, &call)
-                    .map_err(|error| reject(Some(id), error))?;
+            if era == Era::Modern && !call.is_indirect {
+                check_params(client, headers, &call).map_err(reject)?;
             }
             Ok(run(endpoint, call, readable).await)
         }
-        Ok(Step::Listen(listen)) => Ok(standing::listen(*listen, stop)),
-        Err(error) => {
-            let body = answer::error(Some(&id), &error);
-            Ok(respond::json_bytes(error::status(&error, era), body))
+        Ok(Step::Listen(listen)) => {
+            let messages = listen.messages(stop).map(Outgoing::into_bytes);
+            Ok(stream::respond(messages, First::Nothing))
         }
+        Err(error) => Ok(fail(error::status(&error, era), id.as_ref(), &error)),
     }
 }
 
 /// Accepts a message without a response: a notification, or an unexpected response.
-fn notice(
-    endpoint: &Endpoint,
-    principal: &Principal,
-    within: &CatalogScope,
+fn accept(
+    client: &Client,
     headers: &HeaderMap,
     version: Option<&str>,
     notification: Option<&Notification>,
-) -> Result<Response, Rejected> {
-    let reject = |error| Rejected { id: None, error };
+) -> Result<Response, InvalidMessage> {
+    let reject = |error| InvalidMessage { id: None, error };
     era::check_version(version).map_err(reject)?;
     if version != Some(MODERN) {
-        match standing::named(&endpoint.host, principal, within, headers).map_err(reject)? {
-            Named::None => {}
-            Named::Unknown => return Ok(no_session(None)),
-            Named::Session(hold) => {
+        match sessions::named(client, headers).map_err(reject)? {
+            NamedSession::None => {}
+            NamedSession::Unknown => return Ok(no_session(None)),
+            NamedSession::Own(hold) => {
                 if let Some(id) = notification.and_then(Notification::cancels) {
                     hold.session().cancel(&id);
                 }
@@ -261,45 +243,43 @@ fn notice(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-fn no_session(id: Option<&Id>) -> Response {
-    respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &error::no_session()))
-}
-
 /// Checks the headers that repeat arguments. Applies only to a tool that the caller sees: otherwise
 /// the response would depend on whether a hidden tool exists (I-9).
-fn check_params(
-    principal: &Principal,
-    within: &CatalogScope,
-    headers: &HeaderMap,
-    call: &ToolCall,
-) -> Result<(), RpcError> {
-    let tool = ToolRef::Wire(call.name());
-    let Ok(entry) = call.snapshot().find(principal, tool, within) else { return Ok(()) };
+fn check_params(client: &Client, headers: &HeaderMap, call: &ToolCall) -> Result<(), RpcError> {
+    let tool = ToolRef::Wire(&call.name);
+    let Ok(entry) = call.snapshot.find(&client.principal, tool, &client.within) else {
+        return Ok(());
+    };
     match param_headers::of(&entry) {
         params if params.is_empty() => Ok(()),
-        params => headers::check_params(headers, &params, call.arguments()),
+        params => headers::check_params(headers, &params, &call.arguments),
     }
 }
 
 /// Runs `call`. Until this returns, dropping the future cancels the call; afterwards the stream
 /// owns it.
-async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: Readable) -> Response {
-    if readable == Readable::Json {
+async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: AcceptedTypes) -> Response {
+    if readable == AcceptedTypes::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
-            Some(CallMessage::Answer(answer)) => whole(endpoint, answer),
-            Some(CallMessage::Progress(_)) => Refusal::Internal.into_response(),
+            Some(Outgoing::Answer(answer)) => whole(endpoint, answer),
+            Some(Outgoing::Notification(_)) => Refusal::Internal.into_response(),
             None => StatusCode::ACCEPTED.into_response(),
         };
     }
     let mut running = call.run();
     match tokio::time::timeout(PATIENCE, running.next()).await {
-        Ok(Some(CallMessage::Answer(answer))) => whole(endpoint, answer),
-        Ok(Some(CallMessage::Progress(first))) => stream::respond(running, First::Message(first)),
+        Ok(Some(Outgoing::Answer(answer))) => whole(endpoint, answer),
+        Ok(Some(Outgoing::Notification(first))) => events(running, First::Message(first)),
         // Cancelled by a notification, so no response is expected.
         Ok(None) => StatusCode::ACCEPTED.into_response(),
-        Err(_elapsed) => stream::respond(running, First::Nothing),
+        Err(_elapsed) => events(running, First::Nothing),
     }
+}
+
+fn events(running: RunningCall, first: First) -> Response {
+    let bytes = |message: Outgoing<CallAnswer>| message.map(|answer| answer.bytes).into_bytes();
+    stream::respond(running.messages().map(bytes), first)
 }
 
 fn whole(endpoint: &Endpoint, answer: CallAnswer) -> Response {
@@ -310,12 +290,5 @@ fn whole(endpoint: &Endpoint, answer: CallAnswer) -> Response {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }
     response = respond::with_run(response, answer.run_id.as_ref());
-    if let Some(wait) = answer.retry_after {
-        response = respond::with_retry_after(response, wait);
-    }
-    response
-}
-
-fn fail(status: StatusCode, error: &RpcError) -> Response {
-    respond::json_bytes(status, answer::error(None, error))
+    respond::with_retry_after(response, answer.retry_after)
 }

@@ -6,16 +6,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::{Stream, stream};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolcrib_mcp::{message::RpcError, meta::SUBSCRIPTION_ID, method, revision::Era};
 
 use super::{
     answer,
-    changes::{Ended, ListWatch},
+    changes::{ListWatch, WatchEnd},
     error,
     format::server_info,
     host::{Place, RequestContext},
+    outgoing::Outgoing,
     protocol::{Id, Request},
 };
 
@@ -36,22 +38,6 @@ enum Phase {
     Over,
 }
 
-/// A message of a subscription.
-pub(super) enum ListenMessage {
-    /// A notification; more follows.
-    Notification(Bytes),
-    /// The response; the last message.
-    Answer(Bytes),
-}
-
-impl ListenMessage {
-    pub(super) fn into_bytes(self) -> Bytes {
-        match self {
-            Self::Notification(bytes) | Self::Answer(bytes) => bytes,
-        }
-    }
-}
-
 impl Listen {
     /// Parses the parameters of a `subscriptions/listen`.
     pub(super) fn read(context: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
@@ -66,62 +52,60 @@ impl Listen {
                 return Err(RpcError::invalid_params("`toolsListChanged` must be a boolean"));
             }
         };
-        let Some(place) = context.host.place(context.principal) else {
+        let client = context.client;
+        let Some(place) = client.host.place(&client.principal) else {
             return Err(error::too_many("too many subscriptions are open; close one first"));
         };
-        let watch = ListWatch::new(
-            context.host,
-            context.principal,
-            context.within,
-            Era::Modern,
-            Arc::default(),
-        );
+        let watch = ListWatch::new(client, Era::Modern, Arc::default());
         Ok(Self { id, tools, watch, phase: Phase::Accepted, _place: place })
     }
 
-    /// Returns the id of the request.
-    pub(super) fn id(&self) -> &Id {
-        &self.id
+    /// Returns the messages; `stop` triggers the response.
+    pub(super) fn messages(
+        self,
+        stop: CancellationToken,
+    ) -> impl Stream<Item = Outgoing<Bytes>> + Send + 'static {
+        stream::unfold((self, stop), async |(mut listen, stop)| {
+            Some((listen.next(&stop).await?, (listen, stop)))
+        })
     }
 
-    /// Returns the next message; `None` after the response, which `stop` triggers. Cancel safe:
-    /// dropping the future loses nothing.
-    pub(super) async fn next(&mut self, stop: &CancellationToken) -> Option<ListenMessage> {
+    /// Returns the next message; `None` after the response. Cancel safe: dropping the future loses
+    /// nothing.
+    async fn next(&mut self, stop: &CancellationToken) -> Option<Outgoing<Bytes>> {
         match self.phase {
             Phase::Accepted => {
                 self.phase = Phase::Listening;
-                return Some(ListenMessage::Notification(self.acknowledged()));
+                return Some(Outgoing::Notification(self.acknowledged()));
             }
             Phase::Listening => {}
             Phase::Over => return None,
         }
         loop {
             let ended = tokio::select! {
-                () = stop.cancelled() => Ended::Closing,
+                () = stop.cancelled() => WatchEnd::Closing,
                 changed = self.watch.changed() => match changed {
                     Ok(()) if self.tools => {
-                        return Some(ListenMessage::Notification(self.changed()));
+                        return Some(Outgoing::Notification(self.notification(method::TOOLS_CHANGED, "")));
                     }
                     Ok(()) => continue,
                     Err(ended) => ended,
                 },
             };
             self.phase = Phase::Over;
-            return Some(ListenMessage::Answer(match ended {
-                Ended::Closing => self.complete(),
-                Ended::Refused => answer::error(Some(&self.id), &error::unauthenticated()).into(),
+            return Some(Outgoing::Answer(match ended {
+                WatchEnd::Closing => self.complete(),
+                WatchEnd::Refused => {
+                    answer::error(Some(&self.id), &error::unauthenticated()).into()
+                }
             }));
         }
     }
 
     fn acknowledged(&self) -> Bytes {
-        let honoured = if self.tools { "\"toolsListChanged\":true" } else { "" };
-        let params = format!("\"notifications\":{{{honoured}}},");
+        let accepted = if self.tools { "\"toolsListChanged\":true" } else { "" };
+        let params = format!("\"notifications\":{{{accepted}}},");
         self.notification(method::ACKNOWLEDGED, &params)
-    }
-
-    fn changed(&self) -> Bytes {
-        self.notification(method::TOOLS_CHANGED, "")
     }
 
     fn notification(&self, method: &str, params: &str) -> Bytes {

@@ -15,14 +15,20 @@ use toolcrib_core::catalog::{Entry, ListFormat, Listing, Pages};
 use toolcrib_gateway::ToolRef;
 use toolcrib_mcp::{message::RpcError, revision::Era};
 
-use super::{answer, call::ToolCall, host::RequestContext, pages};
+use super::{
+    answer,
+    call::ToolCall,
+    cursor,
+    format::format,
+    host::{Client, RequestContext},
+};
 
 /// The resolution of a call.
 #[expect(clippy::large_enum_variant, reason = "one for each call, taken apart at once")]
 pub(super) enum MetaToolOutcome {
-    /// A finished response.
+    /// The call of an ordinary tool.
     Call(ToolCall),
-    /// A question, and its answer.
+    /// A finished response.
     Answer(Bytes),
 }
 
@@ -39,8 +45,9 @@ const MOST_SOURCES: usize = 50;
 const EXCERPT: usize = 200;
 
 /// Instructions for models, when the meta tools are listed.
-pub(super) const INSTRUCTIONS: &str = "The tools are not listed one by one. Find them with \
-     search_tools, read the parameters of one with describe_tool, and run it with call_tool.";
+pub(super) const INSTRUCTIONS: &str = "The list contains three tools that give access to all \
+     others: find a tool with search_tools, read its parameters with describe_tool, and run it with \
+     call_tool.";
 
 /// Returns the list of the meta tools, which is the same for every caller.
 pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
@@ -52,7 +59,7 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
     };
     let make = || {
         let written = tools().map(|tool| Arc::from(tool.to_string().into_bytes()));
-        Arc::new(Pages::of(&written, format, NonZeroUsize::MAX, pages::open))
+        Arc::new(Pages::of(&written, format, NonZeroUsize::MAX, cursor::open))
     };
     Arc::clone(list.get_or_init(make))
 }
@@ -63,13 +70,14 @@ pub(super) fn resolve(
     era: Era,
     mut call: ToolCall,
 ) -> Result<MetaToolOutcome, RpcError> {
-    let toolset = context.host.gateway.snapshot().toolset(context.within);
+    let Client { host, within, .. } = context.client;
+    let toolset = host.gateway.snapshot().toolset(within);
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
         return Ok(MetaToolOutcome::Call(call));
     }
-    let answered = match call.name() {
+    let answered = match call.name.as_str() {
         CALL => {
-            let Value::Object(mut members) = call.take_arguments() else {
+            let Value::Object(mut members) = call.arguments.take() else {
                 return Err(RpcError::invalid_params("`arguments` must be an object"));
             };
             let Some(Value::String(name)) = members.remove("name") else {
@@ -79,37 +87,41 @@ pub(super) fn resolve(
                 None | Some(Value::Null) => Value::Object(Map::new()),
                 Some(arguments @ Value::Object(_)) => arguments,
                 Some(_) => {
-                    return Ok(wrong(era, &call, "`arguments` must be an object, not its text"));
+                    return Ok(wrong(
+                        era,
+                        &call,
+                        "`arguments` must be a JSON object, not a string",
+                    ));
                 }
             };
-            return Ok(MetaToolOutcome::Call(call.standing_for(name, arguments)));
+            return Ok(MetaToolOutcome::Call(call.indirect(name, arguments)));
         }
-        SEARCH => search(context, call.arguments()),
-        DESCRIBE => describe(context, era, call.arguments()),
+        SEARCH => search(context.client, &call.arguments),
+        DESCRIBE => describe(context.client, era, &call.arguments),
         _ => return Ok(MetaToolOutcome::Call(call)),
     };
     Ok(match answered {
-        Ok(text) => MetaToolOutcome::Answer(answer::text(call.id(), era, &text, false).into()),
+        Ok(text) => MetaToolOutcome::Answer(answer::text(&call.id, era, &text, false).into()),
         Err(problem) => wrong(era, &call, problem),
     })
 }
 
 fn wrong(era: Era, call: &ToolCall, problem: &str) -> MetaToolOutcome {
-    MetaToolOutcome::Answer(answer::text(call.id(), era, problem, true).into())
+    MetaToolOutcome::Answer(answer::text(&call.id, era, problem, true).into())
 }
 
-fn search(context: RequestContext<'_>, arguments: &Value) -> Result<String, &'static str> {
+fn search(client: &Client, arguments: &Value) -> Result<String, &'static str> {
     let Some(query) = arguments.get("query").and_then(Value::as_str) else {
-        return Err("`query` must be a text");
+        return Err("`query` must be a string");
     };
     let most = match arguments.get("limit") {
         None | Some(Value::Null) => FOUND,
         Some(limit) => limit.as_u64().ok_or("`limit` must be a number from 1 to 50")?,
     };
     let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
-    let RequestContext { host, principal, within, .. } = context;
+    let Client { host, principal, within } = client;
     let Some(view) = host.gateway.snapshot().view_within(principal, within) else {
-        return Err("there is no such toolset");
+        return Err("no such toolset");
     };
     let found: Vec<Value> = view.search(query, None, most).iter().map(|entry| hit(entry)).collect();
     let mut answer = json!({ "tools": found, "of": view.entries().len() });
@@ -144,28 +156,24 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-fn describe(
-    context: RequestContext<'_>,
-    era: Era,
-    arguments: &Value,
-) -> Result<String, &'static str> {
+fn describe(client: &Client, era: Era, arguments: &Value) -> Result<String, &'static str> {
     let Some(name) = arguments.get("name").and_then(Value::as_str) else {
         return Err("`name` must be the name of a tool");
     };
-    let RequestContext { host, principal, within, .. } = context;
+    let Client { host, principal, within } = client;
     let snapshot = host.gateway.snapshot();
     match host.gateway.find(&snapshot, principal, ToolRef::Wire(name), within) {
         Some(entry) => {
-            let json = entry.wire.get(&entry, pages::format(era));
+            let json = entry.wire.get(&entry, format(era));
             Ok(String::from_utf8_lossy(&json).into_owned())
         }
         // The same for a tool that is hidden, outside the toolset or unknown (I-9).
-        None => Err("Unknown tool; search_tools finds the names of tools"),
+        None => Err("Unknown tool; use search_tools to find the names of tools"),
     }
 }
 
 fn tools() -> [Value; 3] {
-    let name = json!({ "type": "string", "description": "The name that search_tools returned" });
+    let name = json!({ "type": "string", "description": "The name of the tool, as returned by search_tools" });
     let hints = |reads: bool| {
         json!({
             "readOnlyHint": reads, "destructiveHint": !reads,
@@ -175,13 +183,13 @@ fn tools() -> [Value; 3] {
     [
         json!({
             "name": SEARCH,
-            "description": "Finds tools by words of what they do. Gives names and what the tools \
-                are for, the best first. Search again with other words, or with the name of a source, when \
-                nothing fits.",
+            "description": "Searches the available tools by keywords. Returns their names and \
+                descriptions, the best match first. If no result fits, search again with other \
+                keywords or with the name of a source.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
-                    "query": { "type": "string", "description": "What the tool should do" },
+                    "query": { "type": "string", "description": "Keywords for the task" },
                     "limit": { "type": "integer", "minimum": 1, "maximum": MOST_FOUND,
                         "default": FOUND },
                 },
@@ -191,8 +199,8 @@ fn tools() -> [Value; 3] {
         }),
         json!({
             "name": DESCRIBE,
-            "description": "Gives the whole description of one tool with the JSON Schema of its \
-                arguments. Read it before the first call of the tool.",
+            "description": "Returns the full description of one tool, with the JSON Schema of its \
+                arguments. Use it before the first call of a tool.",
             "inputSchema": {
                 "type": "object",
                 "properties": { "name": name.clone() },
@@ -202,13 +210,13 @@ fn tools() -> [Value; 3] {
         }),
         json!({
             "name": CALL,
-            "description": "Runs one tool and gives what it answers.",
+            "description": "Runs one tool and returns its result.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
                     "name": name,
                     "arguments": { "type": "object",
-                        "description": "As the schema that describe_tool gave" },
+                        "description": "The arguments, which must match the schema from describe_tool" },
                 },
                 "required": ["name"],
             },
@@ -224,7 +232,7 @@ mod tests {
     #[test]
     fn the_list_is_the_three_in_both_eras() {
         for era in [Era::Legacy, Era::Modern] {
-            let pages = list(era, pages::format(era));
+            let pages = list(era, format(era));
             assert_eq!(pages.count(), 1);
             let page: Value = serde_json::from_slice(pages.at(0).unwrap()).unwrap();
             let names: Vec<_> =

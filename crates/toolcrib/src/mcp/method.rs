@@ -14,7 +14,7 @@ use super::{
     call::ToolCall,
     era, error,
     format::server_info,
-    host::RequestContext,
+    host::{Client, RequestContext},
     listen::Listen,
     meta::{self, MetaToolOutcome},
     pages,
@@ -32,8 +32,8 @@ pub(super) enum Step {
 }
 
 /// Instructions for people who inspect the server and for models that use it.
-const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool that you see may be \
-     called; a call can still be limited or need approval, and the answer then says so.";
+const INSTRUCTIONS: &str = "This server offers tools from several sources. You may call every \
+     tool in the list. A call can exceed a limit or require approval; the error then says so.";
 
 /// Starts to process `request`.
 pub(super) fn start(
@@ -41,10 +41,10 @@ pub(super) fn start(
     era: Era,
     request: Request,
 ) -> Result<Step, RpcError> {
-    let RequestContext { host, principal, within, session, tells_changes } = context;
+    let RequestContext { client, session, notifies_changes } = context;
     let result = match (era, request.method.as_str()) {
         (_, CALL_TOOL) => {
-            let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
+            let call = ToolCall::read(client, era, request)?;
             let call = match meta::resolve(context, era, call)? {
                 MetaToolOutcome::Call(call) => call,
                 MetaToolOutcome::Answer(answer) => return Ok(Step::Answer(answer)),
@@ -55,7 +55,7 @@ pub(super) fn start(
             })));
         }
         (_, LIST_TOOLS) => {
-            let page = pages::page(host, principal, within, era, &request.params)?;
+            let page = pages::page(client, era, &request.params)?;
             if let (Era::Legacy, Some(session)) = (era, session) {
                 session.known.put(page.digest);
             }
@@ -65,19 +65,18 @@ pub(super) fn start(
             return Listen::read(context, request).map(Box::new).map(Step::Listen);
         }
         (Era::Legacy, INITIALIZE) => {
-            let words = instructions(context);
-            Bytes::from(initialize(&request.params, tells_changes, &words))
+            Bytes::from(initialize(&request.params, notifies_changes, &instructions(client)))
         }
         (Era::Legacy, PING) => Bytes::from_static(b"{}"),
-        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(context))),
+        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(client))),
         (Era::Legacy | Era::Modern, _) => return Err(error::method_not_found()),
     };
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
 /// Returns the instructions for the part of the catalog that the client is connected to.
-fn instructions(context: RequestContext<'_>) -> String {
-    let toolset = context.host.gateway.snapshot().toolset(context.within);
+fn instructions(client: &Client) -> String {
+    let toolset = client.host.gateway.snapshot().toolset(&client.within);
     let mut words = INSTRUCTIONS.to_owned();
     if let Some(toolset) = toolset {
         if let Some(title) = &toolset.title {
@@ -91,11 +90,11 @@ fn instructions(context: RequestContext<'_>) -> String {
     words
 }
 
-fn initialize(params: &Map<String, Value>, tells_changes: bool, instructions: &str) -> String {
+fn initialize(params: &Map<String, Value>, notifies_changes: bool, instructions: &str) -> String {
     let requested = params.get("protocolVersion").and_then(Value::as_str);
     json!({
         "protocolVersion": revision::negotiate(era::SERVED, requested),
-        "capabilities": { "tools": match tells_changes {
+        "capabilities": { "tools": match notifies_changes {
             true => json!({ "listChanged": true }),
             false => json!({}),
         } },

@@ -36,7 +36,7 @@ pub(super) struct Id(Box<str>);
 
 /// An invalid message. Over HTTP the status is always 400.
 #[derive(Debug)]
-pub(super) struct Rejected {
+pub(super) struct InvalidMessage {
     /// The id, if one could be parsed.
     pub(super) id: Option<Id>,
     pub(super) error: RpcError,
@@ -88,7 +88,7 @@ impl Id {
 }
 
 /// Parses one message.
-pub(super) fn parse(bytes: &[u8]) -> Result<Message, Rejected> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     let value = json::parse_strict(bytes).map_err(|error| {
         reject(None, RpcError::parse(format!("the message is not acceptable JSON: {error}")))
     })?;
@@ -129,12 +129,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Message, Rejected> {
     })
 }
 
-fn invalid(id: Option<Id>, message: &'static str) -> Rejected {
+fn invalid(id: Option<Id>, message: &'static str) -> InvalidMessage {
     reject(id, RpcError::invalid_request(message))
 }
 
-fn reject(id: Option<Id>, error: RpcError) -> Rejected {
-    Rejected { id, error }
+fn reject(id: Option<Id>, error: RpcError) -> InvalidMessage {
+    InvalidMessage { id, error }
 }
 
 #[cfg(test)]

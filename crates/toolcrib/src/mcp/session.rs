@@ -9,34 +9,44 @@
 
 mod table;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{event::SessionOutcome, principal::Principal};
+use toolcrib_core::{canonical::Digest, event::SessionOutcome, principal::Principal};
 use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, Gateway, Interaction};
 
-use super::{changes::Known, protocol::Id};
+use super::protocol::Id;
 
-pub(super) use self::table::Sessions;
+pub(super) use self::table::{Sessions, Who, who};
+
+/// The list that a client saw last or was notified of.
+#[derive(Default)]
+pub(super) struct LastList(Mutex<Option<Digest>>);
+
+impl LastList {
+    /// Stores `digest`; returns whether it replaced another digest.
+    pub(super) fn put(&self, digest: Digest) -> bool {
+        let before = self.0.lock().replace(digest);
+        before.is_some_and(|before| before != digest)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_none()
+    }
+}
 
 /// One client between its handshake and its end.
 pub(super) struct Session {
-    id: Box<str>,
+    pub(super) id: Box<str>,
     gateway: Gateway,
     /// The part of the catalog that its client is connected to.
     pub(super) within: CatalogScope,
     /// The list that the client saw last or was notified of.
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<LastList>,
     state: Mutex<State>,
     /// Whether the client declared in its handshake that it can open a URL for its user.
-    opens: AtomicBool,
+    pub(super) opens: bool,
     ended: CancellationToken,
 }
 
@@ -74,8 +84,13 @@ pub(super) struct Stream {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is not in any table.
-    pub(super) fn new(id: Box<str>, gateway: Gateway, within: CatalogScope) -> Arc<Self> {
+    /// Creates a session that is not in any table. `opens` is whether the client can open a URL.
+    pub(super) fn new(
+        id: Box<str>,
+        gateway: Gateway,
+        within: CatalogScope,
+        opens: bool,
+    ) -> Arc<Self> {
         let state = State {
             used_at: gateway.clock().monotonic_nanos(),
             holds: 0,
@@ -85,23 +100,8 @@ impl Session {
             interaction: None,
         };
         let ended = CancellationToken::new();
-        let (known, opens) = (Arc::default(), AtomicBool::new(false));
+        let known = Arc::default();
         Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), opens, ended })
-    }
-
-    /// Stores whether the client declared that it can open a URL.
-    pub(super) fn set_opens(&self, opens: bool) {
-        self.opens.store(opens, Ordering::Relaxed);
-    }
-
-    /// Returns the value of [`set_opens`](Self::set_opens).
-    pub(super) fn opens(&self) -> bool {
-        self.opens.load(Ordering::Relaxed)
-    }
-
-    /// Returns the session id.
-    pub(super) fn id(&self) -> &str {
-        &self.id
     }
 
     /// Returns a token that is cancelled when the session ends.

@@ -11,7 +11,7 @@ use std::{collections::HashMap, io, pin::pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use futures_util::{
     Stream, StreamExt as _,
-    stream::{self, AbortHandle, Abortable, BoxStream, SelectAll},
+    stream::{AbortHandle, Abortable, BoxStream, SelectAll},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
@@ -26,20 +26,19 @@ use toolcrib_core::{
 use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
 use toolcrib_mcp::{
     line::{Line, Lines},
-    message::{self, RpcError},
+    message::RpcError,
     method::{INITIALIZE, INITIALIZED},
     revision::Era,
 };
 
 use super::{
     answer,
-    call::{CallMessage, ToolCall},
     changes::ListWatch,
     consent, era, error,
-    host::{Host, RequestContext},
-    listen::{Listen, ListenMessage},
+    host::{Client, Host, RequestContext},
     method::{self, Step},
-    protocol::{self, Id, Message, Notification, Rejected, Request},
+    outgoing::Outgoing,
+    protocol::{self, Id, InvalidMessage, Message, Notification, Request},
     session::Session,
 };
 
@@ -84,9 +83,7 @@ pub async fn serve_stdio_within(
 ) -> io::Result<()> {
     let (messages, waiting) = mpsc::channel(MAX_WAITING);
     let peer = Peer {
-        host: Host::new(gateway, config.clone()),
-        principal,
-        within,
+        client: Client { host: Host::new(gateway, config.clone()), principal, within },
         outbox: Outbox(messages),
         streams: SelectAll::new(),
         running: HashMap::new(),
@@ -100,15 +97,13 @@ pub async fn serve_stdio_within(
 }
 
 struct Peer {
-    host: Arc<Host>,
-    principal: Arc<Principal>,
-    within: CatalogScope,
+    client: Client,
     outbox: Outbox,
-    streams: SelectAll<BoxStream<'static, StreamMessage>>,
+    streams: SelectAll<BoxStream<'static, Outgoing<(Id, Bytes)>>>,
     running: HashMap<Id, Running>,
     /// Counts the bytes of the requests in `running`.
     held: ByteBudget,
-    session: Option<Opened>,
+    session: Option<StdioSession>,
     /// Cancelled when reading has stopped.
     stop: CancellationToken,
 }
@@ -120,7 +115,7 @@ struct Running {
 }
 
 /// The session of the last handshake.
-struct Opened {
+struct StdioSession {
     session: Arc<Session>,
     /// Whether the client has sent `notifications/initialized`, and so is notified of changes.
     ready: bool,
@@ -130,16 +125,8 @@ struct Opened {
 #[derive(Clone)]
 struct Outbox(mpsc::Sender<Bytes>);
 
-/// A message of a call or a subscription.
-enum StreamMessage {
-    /// A notification.
-    Note(Bytes),
-    /// The response to this id.
-    Answer(Id, Bytes),
-}
-
-/// The error when the output is closed.
-struct OutputClosed;
+/// Fails when the output is closed.
+type SendResult = Result<(), mpsc::error::SendError<Bytes>>;
 
 impl Peer {
     async fn serve(
@@ -171,7 +158,7 @@ impl Peer {
         let session = self.session.take();
         self.finish().await;
         // After its calls, because their events come first.
-        if let Some(Opened { session, .. }) = session {
+        if let Some(StdioSession { session, .. }) = session {
             session
                 .end(match outbox.0.is_closed() {
                     true => SessionOutcome::Cancelled,
@@ -207,7 +194,7 @@ impl Peer {
         }
     }
 
-    async fn receive(&mut self, line: Line<'_>) -> Result<(), OutputClosed> {
+    async fn receive(&mut self, line: Line<'_>) -> SendResult {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
@@ -225,19 +212,22 @@ impl Peer {
                 Ok(())
             }
             Ok(Message::Response) => Ok(()),
-            Err(Rejected { id, error }) => self.outbox.reject(id.as_ref(), &error).await,
+            Err(InvalidMessage { id, error }) => self.outbox.reject(id.as_ref(), &error).await,
         }
     }
 
-    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), OutputClosed> {
+    async fn answer(&mut self, request: Request, bytes: usize) -> SendResult {
         let id = request.id.clone();
         let era = match era::detect(&request, None) {
             Ok(era) => era,
-            Err(Rejected { id, error }) => return self.outbox.reject(id.as_ref(), &error).await,
+            Err(InvalidMessage { id, error }) => {
+                return self.outbox.reject(id.as_ref(), &error).await;
+            }
         };
         // Keys can be revoked, and roles can change, while the streams are open.
-        match self.host.gateway.authenticator().renew(&self.principal) {
-            Ok(principal) => self.principal = principal,
+        let Client { host, principal, .. } = &mut self.client;
+        match host.gateway.authenticator().renew(principal) {
+            Ok(renewed) => *principal = renewed,
             Err(_) => return self.outbox.reject(Some(&id), &error::unauthenticated()).await,
         }
         if self.running.contains_key(&id) {
@@ -245,27 +235,22 @@ impl Peer {
             return self.outbox.reject(Some(&id), &error).await;
         }
         if era == Era::Legacy && request.method == INITIALIZE {
-            self.open().await;
-            if let Some(opened) = &self.session {
-                opened.session.set_opens(consent::opens_by_handshake(&request.params));
-            }
+            self.open(consent::opens_by_handshake(&request.params)).await;
         }
         let context = RequestContext {
-            host: &self.host,
-            principal: &self.principal,
-            within: &self.within,
+            client: &self.client,
             session: self.session.as_ref().map(|opened| &opened.session),
-            tells_changes: true,
+            notifies_changes: true,
         };
         match method::start(context, era, request) {
             Ok(Step::Answer(message)) => self.outbox.send(message).await,
             Ok(Step::Call(call)) => {
-                self.run(id, bytes, call_messages(call));
+                let messages = call.run().messages();
+                self.run(id, bytes, messages.map(|message| message.map(|answer| answer.bytes)));
                 Ok(())
             }
             Ok(Step::Listen(listen)) => {
-                let messages = listen_messages(*listen, self.stop.clone());
-                self.run(id, bytes, messages);
+                self.run(id, bytes, listen.messages(self.stop.clone()));
                 Ok(())
             }
             Err(error) => self.outbox.reject(Some(&id), &error).await,
@@ -276,19 +261,23 @@ impl Peer {
         &mut self,
         id: Id,
         bytes: usize,
-        messages: impl Stream<Item = StreamMessage> + Send + 'static,
+        messages: impl Stream<Item = Outgoing<Bytes>> + Send + 'static,
     ) {
         let (handle, registration) = AbortHandle::new_pair();
+        let answered = id.clone();
+        let messages = messages.map(move |message| message.map(|bytes| (answered.clone(), bytes)));
         self.streams.push(Abortable::new(messages, registration).boxed());
         let mut held = self.held.reservation();
         held.add(bytes);
         self.running.insert(id, Running { handle, _held: held });
     }
 
-    /// Opens a session, replacing the previous one.
-    async fn open(&mut self) {
-        let session = Session::new("".into(), self.host.gateway.clone(), self.within.clone());
-        if let Some(Opened { session, .. }) = self.session.replace(Opened { session, ready: false })
+    /// Opens a session, replacing the previous one. `opens` is whether the client can open a URL.
+    async fn open(&mut self, opens: bool) {
+        let Client { host, within, .. } = &self.client;
+        let session = Session::new("".into(), host.gateway.clone(), within.clone(), opens);
+        if let Some(StdioSession { session, .. }) =
+            self.session.replace(StdioSession { session, ready: false })
         {
             session.end(SessionOutcome::Completed).await;
         }
@@ -304,17 +293,16 @@ impl Peer {
             && !std::mem::replace(&mut opened.ready, true)
         {
             let known = Arc::clone(&opened.session.known);
-            let watch =
-                ListWatch::new(&self.host, &self.principal, &self.within, Era::Legacy, known);
-            let over = opened.session.over();
-            self.streams.push(news(watch, over, self.stop.clone()).boxed());
+            let watch = ListWatch::new(&self.client, Era::Legacy, known);
+            let changes = watch.notifications(opened.session.over(), self.stop.clone());
+            self.streams.push(changes.map(Outgoing::Notification).boxed());
         }
     }
 
-    async fn pass_on(&mut self, message: StreamMessage) -> Result<(), OutputClosed> {
+    async fn pass_on(&mut self, message: Outgoing<(Id, Bytes)>) -> SendResult {
         match message {
-            StreamMessage::Note(message) => self.outbox.send(message).await,
-            StreamMessage::Answer(id, message) => {
+            Outgoing::Notification(message) => self.outbox.send(message).await,
+            Outgoing::Answer((id, message)) => {
                 self.running.remove(&id);
                 self.outbox.send(message).await
             }
@@ -323,57 +311,13 @@ impl Peer {
 }
 
 impl Outbox {
-    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), OutputClosed> {
+    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> SendResult {
         self.send(answer::error(id, error).into()).await
     }
 
-    async fn send(&self, message: Bytes) -> Result<(), OutputClosed> {
-        self.0.send(message).await.map_err(|_| OutputClosed)
+    async fn send(&self, message: Bytes) -> SendResult {
+        self.0.send(message).await
     }
-}
-
-/// Returns the messages of `call`, which runs while they are polled.
-fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = StreamMessage> + Send + 'static {
-    let id = call.id().clone();
-    stream::unfold((id, call.run()), async |(id, mut running)| {
-        let message = match running.next().await? {
-            CallMessage::Progress(message) => StreamMessage::Note(message),
-            CallMessage::Answer(answer) => StreamMessage::Answer(id.clone(), answer.bytes),
-        };
-        Some((message, (id, running)))
-    })
-}
-
-/// Returns the messages of a subscription, which closes properly after `stop`.
-fn listen_messages(
-    listen: Listen,
-    stop: CancellationToken,
-) -> impl Stream<Item = StreamMessage> + Send + 'static {
-    stream::unfold((listen, stop), async |(mut listen, stop)| {
-        let message = match listen.next(&stop).await? {
-            ListenMessage::Notification(message) => StreamMessage::Note(message),
-            ListenMessage::Answer(message) => StreamMessage::Answer(listen.id().clone(), message),
-        };
-        Some((message, (listen, stop)))
-    })
-}
-
-/// Returns the notifications of a session, until `over` or `stop` is cancelled.
-fn news(
-    watch: ListWatch,
-    over: CancellationToken,
-    stop: CancellationToken,
-) -> impl Stream<Item = StreamMessage> + Send + 'static {
-    stream::unfold((watch, over, stop), async |(mut watch, over, stop)| {
-        tokio::select! {
-            () = stop.cancelled() => None,
-            () = over.cancelled() => None,
-            changed = watch.changed() => {
-                changed.ok()?;
-                Some((StreamMessage::Note(message::tools_changed().into()), (watch, over, stop)))
-            }
-        }
-    })
 }
 
 async fn write(mut messages: mpsc::Receiver<Bytes>, output: impl AsyncWrite) -> io::Result<()> {

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use tokio::time::Instant;
 use toolcrib_core::principal::AuthMethod;
 
-use super::{Caller, Refusal, memory::Hold};
+use super::{Caller, Refusal, memory::MemoryShare};
 
 /// The whole body. A body longer than `server.max_body` is refused.
 pub(crate) struct Payload(pub(crate) Bytes);
@@ -65,7 +65,7 @@ impl Payload {
         proven: bool,
     ) -> Result<Self, Refusal> {
         let waits = head.headers.contains_key(header::EXPECT);
-        match head.extensions.get::<Hold>() {
+        match head.extensions.get::<MemoryShare>() {
             Some(hold) => {
                 let reserve = |bytes| hold.grow(bytes, proven);
                 let read = read(body, limit, waits, PAUSE, reserve).await;

@@ -40,10 +40,10 @@ pub(crate) struct Memory {
 
 /// The share of one request. Clones refer to the same share; the last one releases it.
 #[derive(Debug, Clone)]
-pub(crate) struct Hold(Arc<Mutex<Held>>);
+pub(crate) struct MemoryShare(Arc<Mutex<ShareState>>);
 
 #[derive(Debug)]
-struct Held {
+struct ShareState {
     memory: Memory,
     large: Reservation,
     small: Reservation,
@@ -53,9 +53,9 @@ struct Held {
 }
 
 /// A response body that counts until it is read.
-struct Counted {
+struct CountedResponse {
     body: Body,
-    hold: Hold,
+    hold: MemoryShare,
 }
 
 // === impl Memory ===
@@ -78,14 +78,14 @@ impl Memory {
     }
 
     /// Returns an empty share for a new request.
-    pub(crate) fn hold(&self) -> Hold {
-        Hold(Arc::new(Mutex::new(Held::new(self.clone()))))
+    pub(crate) fn hold(&self) -> MemoryShare {
+        MemoryShare(Arc::new(Mutex::new(ShareState::new(self.clone()))))
     }
 }
 
-// === impl Hold ===
+// === impl MemoryShare ===
 
-impl Hold {
+impl MemoryShare {
     /// Counts `more` bytes of the body; `proven` is whether the sender has a valid credential.
     /// Returns false when there is no room; the request then counts for nothing.
     pub(super) fn grow(&self, more: usize, proven: bool) -> bool {
@@ -121,13 +121,13 @@ impl Hold {
                 held.add(usize::try_from(whole).unwrap_or(usize::MAX));
             }
         }
-        response.map(|body| Body::new(Counted { body, hold: self }))
+        response.map(|body| Body::new(CountedResponse { body, hold: self }))
     }
 }
 
-// === impl Held ===
+// === impl ShareState ===
 
-impl Held {
+impl ShareState {
     fn new(memory: Memory) -> Self {
         Self {
             large: memory.large.reservation(),
@@ -170,9 +170,9 @@ impl Held {
     }
 }
 
-// === impl Counted ===
+// === impl CountedResponse ===
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedResponse {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -7,14 +7,13 @@ use axum::{
     http::request::Parts,
 };
 
-/// The captured segment, percent-decoded once (`%2F` becomes part of it); `None` when it is not
-/// UTF-8, because all names are.
-pub(crate) struct Segment(pub(crate) Option<String>);
+/// The captured segment, percent-decoded once (`%2F` becomes part of it). A segment that is not
+/// UTF-8 is empty here, because no name is.
+pub(crate) struct Segment(String);
 
 impl Segment {
-    /// Returns the text; empty when the segment is not UTF-8, because no name is empty.
     pub(crate) fn as_str(&self) -> &str {
-        self.0.as_deref().unwrap_or_default()
+        &self.0
     }
 }
 
@@ -23,6 +22,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        Ok(Self(path.ok().map(|Path(text)| text)))
+        Ok(Self(path.map(|Path(text)| text).unwrap_or_default()))
     }
 }

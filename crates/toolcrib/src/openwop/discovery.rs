@@ -59,12 +59,11 @@ pub(super) fn document(server: &ServerConfig) -> Arc<Body> {
     Arc::new(Body::new(document.to_string()))
 }
 
-/// The capabilities of this host.
+/// Returns the capabilities of this host.
 #[utoipa::path(
     get,
     path = "/.well-known/openwop",
     operation_id = "discover",
-    tag = "OpenWOP",
     security(()),
     responses(
         (status = 200, description = "The discovery document", body = Object),

@@ -1,50 +1,100 @@
 //! The flat, closed error envelope `{error, message, details?}` and its codes.
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
+use toolcrib_core::store::StoreError;
 use toolcrib_gateway::authn::AuthError;
 use utoipa::ToSchema;
 
-use crate::{middleware::Refusal, respond};
+use crate::{body::InvalidBody, middleware::Refusal, respond};
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, Serialize, ToSchema, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ErrorEnvelope {
-    /// A stable code.
+    /// A stable code for programs.
     error: &'static str,
-    /// In words; never repeats what was sent.
+    /// The problem in words. Never repeats the request.
     message: String,
-    /// More, where a code has more.
+    /// Details for programs; the code determines their members.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,
 }
 
-/// Returns a response with `status` and the envelope.
-pub(super) fn error(
-    status: StatusCode,
-    code: &'static str,
-    message: impl Into<String>,
-    details: Option<Value>,
-) -> Response {
-    respond::json(status, &ErrorEnvelope { error: code, message: message.into(), details })
+/// The response to a failed request. Boxed, because it is large and rare.
+pub(super) struct Failure(Box<Response>);
+
+impl Failure {
+    pub(super) fn new(
+        status: StatusCode,
+        error: &'static str,
+        message: impl ToString,
+        details: Option<Value>,
+    ) -> Self {
+        let body = ErrorEnvelope { error, message: message.to_string(), details };
+        Self(Box::new(respond::json(status, &body)))
+    }
+
+    /// Returns the failure for everything that does not exist for the caller; it is always the
+    /// same, byte by byte.
+    pub(super) fn not_found() -> Self {
+        let message = "not found, or not visible to this caller";
+        Self::new(StatusCode::NOT_FOUND, "not_found", message, None)
+    }
+
+    /// Rejects a request with an invalid parameter or body.
+    pub(super) fn invalid(message: impl ToString, details: Option<Value>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "validation_error", message, details)
+    }
+
+    /// Rejects the parameter `name` because of `problem`.
+    pub(super) fn parameter(name: &str, problem: &str) -> Self {
+        Self::invalid(problem, Some(json!({ "parameter": name })))
+    }
+
+    /// Rejects a body because of a `problem` at `member`; an empty `member` means the body itself.
+    pub(super) fn body(member: &str, problem: impl ToString) -> Self {
+        InvalidBody::new(member, problem).into()
+    }
+
+    pub(super) fn forbidden(message: impl ToString, details: Option<Value>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message, details)
+    }
+
+    pub(super) fn conflict(message: impl ToString, details: Option<Value>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message, details)
+    }
 }
 
-/// Returns the response for everything that does not exist for the caller; it is always the same,
-/// byte by byte.
-pub(super) fn not_found() -> Response {
-    error(StatusCode::NOT_FOUND, "not_found", "there is no such thing here for this caller", None)
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        *self.0
+    }
 }
 
-/// Rejects a parameter whose value is not one of `legal`.
-pub(super) fn bad_parameter(name: &str, legal: &[&str]) -> Response {
-    let message = format!("the parameter `{name}` must be one of {}", legal.join(", "));
-    let details = json!({ "parameter": name, "legal": legal });
-    error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
+impl From<Refusal> for Failure {
+    /// The guard formats the refusal.
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(refusal.into_response()))
+    }
+}
+
+impl From<InvalidBody> for Failure {
+    fn from(invalid: InvalidBody) -> Self {
+        let details = (!invalid.member.is_empty()).then(|| json!({ "parameter": invalid.member }));
+        Self::invalid(invalid.message(), details)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store could not be read or changed");
+        Refusal::Unavailable.into()
+    }
 }
 
 /// Rejects an unknown parameter; `names` are the parameters of the route.
@@ -53,39 +103,7 @@ pub(crate) fn unknown_parameter(names: &[String]) -> Response {
         [] => "unknown query parameter: this route has none".to_owned(),
         names => format!("unknown query parameter: this route has `{}`", names.join("`, `")),
     };
-    let details = json!({ "legal": names });
-    error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
-}
-
-/// Rejects the parameter `name` because of `problem`.
-pub(super) fn bad_request(name: &str, problem: &str) -> Response {
-    let details = json!({ "parameter": name });
-    error(StatusCode::BAD_REQUEST, "validation_error", problem, Some(details))
-}
-
-/// An invalid body: the problem and its member; `""` is the body itself.
-pub(super) struct BadMember {
-    member: &'static str,
-    problem: String,
-}
-
-impl BadMember {
-    pub(super) fn new(member: &'static str, problem: impl ToString) -> Self {
-        Self { member, problem: problem.to_string() }
-    }
-
-    pub(super) fn into_response(self) -> Response {
-        bad_body(self.member, &self.problem)
-    }
-}
-
-/// Rejects a body because of a `problem` at `member`; an empty `member` means the body itself.
-pub(super) fn bad_body(member: &'static str, problem: &str) -> Response {
-    let (message, details) = match member {
-        "" => (problem.to_owned(), None),
-        member => (format!("`{member}` {problem}"), Some(json!({ "parameter": member }))),
-    };
-    error(StatusCode::BAD_REQUEST, "validation_error", message, details)
+    Failure::invalid(message, Some(json!({ "legal": names }))).into_response()
 }
 
 /// Formats a refusal for this dialect.
@@ -99,19 +117,12 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response {
         | Refusal::Crowded => ("internal_error", Some(json!({ "retriable": true }))),
         Refusal::Host | Refusal::Origin => ("forbidden", None),
         Refusal::MissingScope(scope) => ("forbidden", Some(json!({ "scopeRequired": scope }))),
-        Refusal::NoRoute => return not_found(),
+        Refusal::NoRoute => return Failure::not_found().into_response(),
         Refusal::Method | Refusal::BrokenBody => ("validation_error", None),
         Refusal::TooLarge { limit } => {
             ("validation_error", Some(json!({ "maxRequestBodyBytes": limit })))
         }
         Refusal::Internal => ("internal_error", None),
     };
-    error(refusal.status(), code, refusal.to_string(), details)
-}
-
-/// Rejects a parameter that is not a whole number in its range.
-pub(super) fn bad_number(name: &str, least: u64, most: u64) -> Response {
-    let message = format!("the parameter `{name}` must be a whole number from {least} to {most}");
-    let details = json!({ "parameter": name, "minimum": least, "maximum": most });
-    error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
+    Failure::new(refusal.status(), code, refusal, details).into_response()
 }

@@ -3,173 +3,126 @@
 //! A caller sees the pins of its tenant's sources. An approval is valid for every tenant of the
 //! source, because they all use the same tool.
 
-use axum::{
-    extract::{RawQuery, State},
-    response::Response,
-};
+use axum::response::Response;
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
-use toolcrib_core::{canonical::Digest, json::parse_strict};
 use toolcrib_gateway::{
     pins::{ApprovedPin, PinError, PinReport},
-    scopes::RouteScope,
+    scopes::RouteScope::PinsApprove,
 };
 use utoipa::ToSchema;
 
 use super::{
-    error::{self, ErrorEnvelope},
-    values::{self, ToolName},
+    error::{ErrorEnvelope, Failure},
+    request::Context,
+    values::{FormDigest, ToolName},
 };
-use crate::{
-    middleware::{Caller, Payload, Refusal, require},
-    respond,
-    state::AppState,
-};
+use crate::{body, middleware::Payload, respond};
 
 /// Maximum number of tools in one request.
 const MAX_TOOLS: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Pins {
-    /// Source by source.
+    /// Grouped by source.
     #[schema(value_type = Vec<Object>)]
     pins: Vec<PinReport>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Approved {
+pub(super) struct PinApprovals {
     /// In the order of the request.
     #[schema(value_type = Vec<Object>)]
     approved: Vec<ApprovedPin>,
 }
 
 /// The forms of tools to approve.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Approval {
-    /// All of them are approved, or none.
+pub(super) struct PinReview {
+    /// Either all of them are approved, or none.
     #[schema(min_items = 1, max_items = 1000)]
-    tools: Vec<ApprovalOfTool>,
+    #[serde(deserialize_with = "tools")]
+    tools: Vec<ToolForm>,
 }
 
 /// One form of one tool.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct ApprovalOfTool {
-    /// The tool.
+pub(super) struct ToolForm {
+    /// The tool id.
     tool_id: String,
     /// `seen.digest` of the reviewed pin.
-    #[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
-    digest: Digest,
+    #[schema(inline)]
+    digest: FormDigest,
 }
 
-impl Approval {
-    /// Parses a body strictly: unknown members are rejected, in the body and in its items.
-    fn read(body: &[u8]) -> Result<Self, &'static str> {
-        let shape = "must be a list of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests \
-                     of 64 lower-case hex digits";
-        let body = parse_strict(body).map_err(|_| shape)?;
-        let tools = body.get("tools").and_then(Value::as_array).ok_or(shape)?;
-        if tools.is_empty() || tools.len() > MAX_TOOLS || !has_members(&body, 1) {
-            return Err(shape);
-        }
-        let tools = tools.iter().map(ApprovalOfTool::read).collect::<Option<_>>().ok_or(shape)?;
-        Ok(Self { tools })
-    }
+/// Reads the tools of a review. An array in place of an object is rejected.
+fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ToolForm>, D::Error> {
+    let invalid = || {
+        D::Error::custom(
+            "must be an array of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests of \
+             64 lower-case hexadecimal digits",
+        )
+    };
+    let tools = match Value::deserialize(deserializer)? {
+        Value::Array(tools) if (1..=MAX_TOOLS).contains(&tools.len()) => tools,
+        _ => return Err(invalid()),
+    };
+    let read = |tool: Value| tool.is_object().then(|| serde_json::from_value(tool).ok())?;
+    tools.into_iter().map(read).collect::<Option<_>>().ok_or_else(invalid)
 }
 
-impl ApprovalOfTool {
-    fn read(tool: &Value) -> Option<Self> {
-        let tool = Some(tool).filter(|tool| has_members(tool, 2))?;
-        let tool_id = tool.get("toolId")?.as_str()?.to_owned();
-        Some(Self { tool_id, digest: Digest::parse(tool.get("digest")?.as_str()?)? })
-    }
-}
-
-fn has_members(value: &Value, count: usize) -> bool {
-    value.as_object().is_some_and(|members| members.len() == count)
-}
-
-/// The pins of the tools of the tenant's sources, or of one tool with both forms of it.
+/// Lists the pins of the tools of the tenant's sources, or returns one pin with both forms of the
+/// tool.
 #[utoipa::path(
     get,
     path = "/v1/pins",
     operation_id = "listPins",
-    tag = "OpenWOP",
-    params(("tool" = inline(Option<ToolName>), Query, description = "Only this tool (tool id or wire name), with both forms as its upstream wrote them")),
+    params(("tool" = inline(Option<ToolName>), Query, description = "Only the pin of this tool (tool id or wire name), with both forms as the upstream defined them")),
     responses(
         (status = 200, description = "The pins", body = Pins),
-        (status = 400, description = "`tool` is no name of a tool", body = ErrorEnvelope),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `pins:approve` is missing", body = ErrorEnvelope),
-        (status = 503, description = "The pins cannot be read right now", body = ErrorEnvelope),
     )
 )]
-pub(super) async fn list(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    require(&state.gateway, &caller, RouteScope::PinsApprove, "/v1/pins")?;
-    let tool = match values::read(query.as_deref(), "tool") {
-        Ok(tool) => tool,
-        Err(bad) => return Ok(bad.into_response()),
+pub(super) async fn list(context: Context) -> Result<Response, Failure> {
+    context.require(PinsApprove)?;
+    let (supply, tenant) = (context.gateway.supply(), &context.caller.tenant);
+    let pins = match context.parameter("tool")? {
+        Some(ToolName(tool)) => supply.pin(tenant, &tool).await?.into_iter().collect(),
+        None => supply.pins(tenant).await?,
     };
-    let pins = match tool {
-        Some(ToolName(tool)) => {
-            let pin = state.gateway.supply().pin(&caller.tenant, &tool).await;
-            pin.map(|pin| pin.into_iter().collect())
-        }
-        None => state.gateway.supply().pins(&caller.tenant).await.map(Option::unwrap_or_default),
-    };
-    let pins = pins.map_err(|error| {
-        tracing::error!(%error, "pins could not be read");
-        Refusal::Unavailable
-    })?;
     Ok(respond::json(StatusCode::OK, &Pins { pins }))
 }
 
-/// Approves forms of tools, each named by its digest, either all or none. They are offered when
+/// Approves forms of tools by their digests, either all or none. The tools are available as soon as
 /// this responds.
 #[utoipa::path(
     post,
     path = "/v1/pins/approve",
     operation_id = "approvePins",
-    tag = "OpenWOP",
-    request_body = Approval,
+    request_body = PinReview,
     responses(
-        (status = 200, description = "They are approved", body = Approved),
-        (status = 400, description = "The body is not as it should be", body = ErrorEnvelope),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 200, description = "The forms are approved", body = PinApprovals),
         (status = 403, description = "The scope `pins:approve` is missing", body = ErrorEnvelope),
-        (status = 413, description = "The body is longer than `server.max_body`", body = ErrorEnvelope),
-        (status = 404, description = "One of the tools has no pin that this caller may see", body = ErrorEnvelope),
-        (status = 409, description = "One of the tools is not in that form any more, or approved already", body = ErrorEnvelope),
-        (status = 503, description = "The pins cannot be changed right now", body = ErrorEnvelope),
+        (status = 404, description = "One of the tools has no pin that is visible to this caller", body = ErrorEnvelope),
+        (status = 409, description = "One of the tools has changed since the review, or is already approved", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn approve(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    Payload(body): Payload,
-) -> Result<Response, Refusal> {
-    require(&state.gateway, &caller, RouteScope::PinsApprove, "/v1/pins/approve")?;
-    let wanted: Vec<_> = match Approval::read(&body) {
-        Ok(approval) => approval.tools.into_iter().map(|it| (it.tool_id, it.digest)).collect(),
-        Err(problem) => return Ok(error::bad_body("tools", problem)),
-    };
-    match state.gateway.supply().approve_pins(&caller, &wanted).await {
-        Ok(approved) => Ok(respond::json(StatusCode::OK, &Approved { approved })),
-        Err(PinError::Unknown(_)) => Ok(error::not_found()),
+    context: Context,
+    Payload(bytes): Payload,
+) -> Result<Response, Failure> {
+    context.require(PinsApprove)?;
+    let PinReview { tools } = body::read(&bytes)?;
+    let tools: Vec<_> = tools.into_iter().map(|it| (it.tool_id, it.digest.0)).collect();
+    match context.gateway.supply().approve_pins(&context.caller, &tools).await {
+        Ok(approved) => Ok(respond::json(StatusCode::OK, &PinApprovals { approved })),
+        Err(PinError::Unknown(_)) => Err(Failure::not_found()),
         Err(stale @ PinError::Stale(index)) => {
-            let details = json!({ "index": index });
-            let message = stale.to_string();
-            Ok(error::error(StatusCode::CONFLICT, "conflict", message, Some(details)))
+            Err(Failure::conflict(stale, Some(json!({ "index": index }))))
         }
-        Err(PinError::Store(error)) => {
-            tracing::error!(%error, "pins could not be changed");
-            Err(Refusal::Unavailable)
-        }
+        Err(PinError::Store(error)) => Err(error.into()),
     }
 }

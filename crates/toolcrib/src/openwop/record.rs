@@ -1,10 +1,7 @@
 //! `GET /v1/record/…`: the signed checkpoints of the caller's tenant, and the status of forwarders
 //! and anchors.
 
-use axum::{
-    extract::{RawQuery, State},
-    response::{IntoResponse as _, Response},
-};
+use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::{
@@ -12,22 +9,22 @@ use toolcrib_core::{
     record::{Checkpoint, RecordStore},
     store::StoreError,
 };
-use toolcrib_gateway::scopes::RouteScope;
+use toolcrib_gateway::{
+    Gateway,
+    scopes::RouteScope::{AuditRead, MetricsRead},
+};
 use utoipa::ToSchema;
 
 use super::{
-    error::ErrorEnvelope,
-    values::{self, Position},
+    error::{ErrorEnvelope, Failure},
+    request::Context,
+    values::Position,
 };
-use crate::{
-    middleware::{Caller, Refusal, require},
-    respond,
-    state::AppState,
-};
+use crate::respond;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Checkpoints {
-    /// In ascending number.
+    /// In ascending order of their numbers.
     #[schema(value_type = Vec<Object>)]
     checkpoints: Vec<Checkpoint>,
 }
@@ -35,9 +32,9 @@ pub(super) struct Checkpoints {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Forwarders {
-    /// Events that were ever recorded.
+    /// The number of events that were ever recorded.
     last_position: u64,
-    /// Forwarders and anchors, in the order of the configuration.
+    /// The forwarders and anchors, in the order of the configuration.
     forwarders: Vec<Forwarder>,
 }
 
@@ -45,13 +42,13 @@ pub(super) struct Forwarders {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Forwarder {
-    /// Its name.
+    /// The name in the configuration.
     name: String,
     /// `forward` or `anchor`.
     kind: &'static str,
-    /// Number of delivered events or checkpoints.
+    /// The number of delivered events or checkpoints.
     delivered: u64,
-    /// Events that are not delivered yet.
+    /// The number of events that are not delivered yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<u64>,
     /// The time of the last delivery.
@@ -60,83 +57,60 @@ pub(super) struct Forwarder {
     /// The time since which deliveries fail.
     #[schema(value_type = Option<String>)]
     failing_since: Option<Timestamp>,
-    /// Failed attempts since then.
+    /// The number of failed attempts since then.
     failures: u64,
     /// The reason of the last failure.
     problem: Option<String>,
 }
 
-/// The signed checkpoints of the caller's tenant, oldest first.
+/// Lists the signed checkpoints of the caller's tenant, the oldest first.
 #[utoipa::path(
     get,
     path = "/v1/record/checkpoints",
     operation_id = "listCheckpoints",
-    tag = "OpenWOP",
-    params(("after" = inline(Option<Position>), Query, description = "Only checkpoints with greater numbers; 0 when absent")),
+    params(("after" = inline(Option<Position>), Query, description = "Only checkpoints with greater numbers; 0 by default")),
     responses(
         (status = 200, description = "At most 1000 checkpoints", body = Checkpoints),
-        (status = 400, description = "`after` is not a number", body = ErrorEnvelope),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
-        (status = 503, description = "The record cannot be read right now", body = ErrorEnvelope),
     )
 )]
-pub(super) async fn checkpoints(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    require(&state.gateway, &caller, RouteScope::AuditRead, "/v1/record/checkpoints")?;
-    let after = match values::read(query.as_deref(), "after") {
-        Ok(after) => after.map_or(0, |Position(after)| after),
-        Err(bad) => return Ok(bad.into_response()),
+pub(super) async fn checkpoints(context: Context) -> Result<Response, Failure> {
+    context.require(AuditRead)?;
+    let after = context.parameter("after")?.map_or(0, |position: Position| position.0);
+    let checkpoints = match context.gateway.audit().store() {
+        Some(store) => store.checkpoints(&context.caller.tenant, after).await?,
+        None => Vec::new(),
     };
-    let found = match state.gateway.audit().store() {
-        Some(store) => store.checkpoints(&caller.tenant, after).await,
-        None => Ok(Vec::new()),
-    };
-    match found {
-        Ok(checkpoints) => Ok(respond::json(StatusCode::OK, &Checkpoints { checkpoints })),
-        Err(error) => Ok(unavailable(&error)),
-    }
+    Ok(respond::json(StatusCode::OK, &Checkpoints { checkpoints }))
 }
 
-/// The status of forwarders and anchors. They receive the record of all tenants, so this requires
-/// the scope `metrics:read`.
+/// Returns the status of forwarders and anchors. They receive the record of all tenants, so this
+/// requires the scope `metrics:read`.
 #[utoipa::path(
     get,
     path = "/v1/record/forwarders",
     operation_id = "listForwarders",
-    tag = "OpenWOP",
     responses(
         (status = 200, description = "The forwarders and anchors", body = Forwarders),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `metrics:read` is missing", body = ErrorEnvelope),
-        (status = 503, description = "The record cannot be read right now", body = ErrorEnvelope),
     )
 )]
-pub(super) async fn forwarders(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-) -> Result<Response, Refusal> {
-    require(&state.gateway, &caller, RouteScope::MetricsRead, "/v1/record/forwarders")?;
-    let report = match state.gateway.audit().store() {
-        Some(store) => read_forwarders(&state, &**store).await,
-        None => Ok(Forwarders { last_position: 0, forwarders: Vec::new() }),
+pub(super) async fn forwarders(context: Context) -> Result<Response, Failure> {
+    context.require(MetricsRead)?;
+    let report = match context.gateway.audit().store() {
+        Some(store) => read_forwarders(&context.gateway, &**store).await?,
+        None => Forwarders { last_position: 0, forwarders: Vec::new() },
     };
-    match report {
-        Ok(report) => Ok(respond::json(StatusCode::OK, &report)),
-        Err(error) => Ok(unavailable(&error)),
-    }
+    Ok(respond::json(StatusCode::OK, &report))
 }
 
 async fn read_forwarders(
-    state: &AppState,
+    gateway: &Gateway,
     store: &dyn RecordStore,
 ) -> Result<Forwarders, StoreError> {
     let last_position = store.last_position().await?;
     let cursors = store.cursors().await?;
-    let config = state.gateway.config();
+    let config = gateway.config();
     let forwarder = |name: String, kind: &'static str| {
         let cursor = cursors.iter().find(|cursor| cursor.name == name);
         let delivered = cursor.map_or(0, |cursor| cursor.position);
@@ -155,9 +129,4 @@ async fn read_forwarders(
     let anchors =
         (1..=config.record.anchors.len()).map(|it| forwarder(format!("anchor-{it}"), "anchor"));
     Ok(Forwarders { last_position, forwarders: forwards.chain(anchors).collect() })
-}
-
-fn unavailable(error: &StoreError) -> Response {
-    tracing::error!(%error, "the record could not be read");
-    Refusal::Unavailable.into_response()
 }

@@ -1,25 +1,23 @@
 //! `GET /v1/runs/{runId}/events`: the events of one run.
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::{
     event::{EventBody, EventQuery, RunEvent},
     id::{PrincipalId, RunId, TenantId},
     principal::Principal,
+    store::StoreError,
 };
-use toolcrib_gateway::scopes::RouteScope;
+use toolcrib_gateway::{Gateway, scopes::RouteScope};
 use utoipa::ToSchema;
 
 use super::{
-    error::{self, ErrorEnvelope},
-    events::RunEventSchema,
+    error::{ErrorEnvelope, Failure},
+    request::Context,
+    schemas,
 };
-use crate::{
-    middleware::{Caller, Refusal, Segment},
-    respond,
-    state::AppState,
-};
+use crate::{middleware::Segment, respond};
 
 /// Number of events per read, the maximum of a store, and maximum number of reads per response.
 const PAGE: usize = 1_000;
@@ -28,33 +26,26 @@ const MAX_PAGES: usize = 16;
 #[derive(Serialize, ToSchema)]
 pub(super) struct RunEvents {
     /// In order.
-    #[schema(value_type = Vec<RunEventSchema>)]
+    #[schema(schema_with = schemas::run_events)]
     events: Vec<RunEvent>,
 }
 
-/// The events of a run of the caller, or of any run of its tenant with the scope `audit:read`.
+/// Lists the events of a run of the caller, or of any run of its tenant with the scope `audit:read`.
 #[utoipa::path(
     get,
     path = "/v1/runs/{runId}/events",
     operation_id = "listRunEvents",
-    tag = "OpenWOP",
-    params(("runId" = String, Path, description = "The run, as in the `toolcrib-run-id` header of a call")),
+    params(("runId" = String, Path, description = "The run id, as in the header `toolcrib-run-id` of a call's response")),
     responses(
-        (status = 200, description = "The run's events", body = RunEvents),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
-        (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
-        (status = 503, description = "The record cannot be read right now", body = ErrorEnvelope),
+        (status = 200, description = "The events of the run", body = RunEvents),
+        (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelope),
     )
 )]
-pub(super) async fn events(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    run: Segment,
-) -> Result<Response, Refusal> {
-    let Ok(run) = RunId::parse(run.as_str()) else { return Ok(error::not_found()) };
-    let events = read(&state, &caller.tenant, run).await?;
-    if events.is_empty() || !may_see(&caller, &events) {
-        return Ok(error::not_found());
+pub(super) async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
+    let run = RunId::parse(run.as_str()).map_err(|_| Failure::not_found())?;
+    let events = read(&context.gateway, &context.caller.tenant, run).await?;
+    if events.is_empty() || !may_see(&context.caller, &events) {
+        return Err(Failure::not_found());
     }
     Ok(respond::json(StatusCode::OK, &RunEvents { events }))
 }
@@ -62,10 +53,10 @@ pub(super) async fn events(
 /// Returns the events of `run` in the record of `tenant`, in order; only the first ones of a very
 /// long run.
 pub(super) async fn read(
-    state: &AppState,
+    gateway: &Gateway,
     tenant: &TenantId,
     run: RunId,
-) -> Result<Vec<RunEvent>, Refusal> {
+) -> Result<Vec<RunEvent>, StoreError> {
     let mut query = EventQuery {
         tenant: Some(tenant.clone()),
         run: Some(run),
@@ -74,10 +65,7 @@ pub(super) async fn read(
     };
     let mut events = Vec::new();
     for _ in 0..MAX_PAGES {
-        let page = state.gateway.audit().read(query.clone()).await.map_err(|error| {
-            tracing::error!(%error, "a run could not be read");
-            Refusal::Unavailable
-        })?;
+        let page = gateway.audit().read(query.clone()).await?;
         query.after = page.last().map(|last| last.position);
         let full = page.len() >= PAGE;
         events.extend(page.into_iter().map(|logged| logged.event));

@@ -14,6 +14,8 @@ use toolcrib_core::{
     egress::EgressDecided,
     event::{AuthorizationDecided, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened},
 };
+use toolcrib_gateway::explain::Explanation;
+use utoipa::openapi::{Array, Ref, schema::ArrayBuilder};
 
 use super::error::ErrorEnvelope;
 
@@ -21,32 +23,32 @@ use super::error::ErrorEnvelope;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ToolCatalogFamily {
-    /// Whether there is one.
+    /// Whether the host has a tool catalog.
     pub(super) supported: bool,
-    /// Kinds of sources that are projected; absent means all that the host implements.
+    /// The kinds of sources whose tools are in the catalog; by default all that the host implements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sources: Option<Vec<SourceKind>>,
     /// Whether interactions of several calls are bracketed by session events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_lifecycle: Option<bool>,
-    /// Whether `view=compact` is answered.
+    /// Whether `view=compact` is supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compact_view: Option<bool>,
 }
 
-/// What is done around every call of a tool, in the discovery document.
+/// The checks and events around every tool call, in the discovery document.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ToolHooksFamily {
-    /// Whether anything is.
+    /// Whether the host has tool hooks.
     pub(super) supported: bool,
-    /// Whether every call has its two events.
+    /// Whether every call has an event before and after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pre_post_events: Option<bool>,
-    /// Whether a tool's scopes are checked before it runs, and failing to check denies.
+    /// Whether the scopes of a tool are checked before it runs. A failed check denies the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) per_tool_authorization: Option<bool>,
-    /// Whether calls are limited by principal and tool.
+    /// Whether calls are limited per principal and tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) per_tool_rate_limit: Option<bool>,
 }
@@ -126,22 +128,21 @@ fn narrow(schema: &mut Value, name: &str, more: &Value) {
     }
 }
 
-fn ids_of_a_call(schema: &mut Value) {
-    narrow(schema, "agentId", &json!({ "minLength": 3, "maxLength": 256 }));
-    narrow(schema, "toolName", &json!({ "minLength": 1 }));
-    narrow(schema, "callId", &json!({ "minLength": 1 }));
-}
-
-fn called() -> Value {
-    let mut schema = titled::<ToolCalled>("AgentToolCalled", &["agentId", "toolName", "callId"]);
-    ids_of_a_call(&mut schema);
+/// Returns the schema of a payload about a call, with the limits of its ids.
+fn call_payload<T: JsonSchema>(title: &str) -> Value {
+    let mut schema = titled::<T>(title, &["agentId", "toolName", "callId"]);
+    narrow(&mut schema, "agentId", &json!({ "minLength": 3, "maxLength": 256 }));
+    narrow(&mut schema, "toolName", &json!({ "minLength": 1 }));
+    narrow(&mut schema, "callId", &json!({ "minLength": 1 }));
     schema
 }
 
+fn called() -> Value {
+    call_payload::<ToolCalled>("AgentToolCalled")
+}
+
 fn returned() -> Value {
-    let mut schema =
-        titled::<ToolReturned>("AgentToolReturned", &["agentId", "toolName", "callId"]);
-    ids_of_a_call(&mut schema);
+    let mut schema = call_payload::<ToolReturned>("AgentToolReturned");
     narrow(&mut schema, "durationMs", &json!({ "minimum": 0 }));
     if let Some(members) = schema.as_object_mut() {
         members.insert("not".to_owned(), json!({ "required": ["outcome", "error"] }));
@@ -165,7 +166,7 @@ fn closed() -> Value {
 
 /// Returns the closed schema of an event. The payloads of event types that this host does not write
 /// are unrestricted.
-pub(crate) fn run_event() -> Value {
+fn run_event() -> Value {
     let id = json!({ "type": "string", "minLength": 1, "maxLength": 128 });
     let count = json!({ "type": "integer", "minimum": 0 });
     let decided = titled::<AuthorizationDecided>(
@@ -219,8 +220,47 @@ fn error_envelope() -> Value {
     schema
 }
 
+/// Returns the schemas of types in crates without utoipa, as components of the OpenAPI document.
+pub(super) fn components() -> Value {
+    let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    let envelope = |name: &str| {
+        json!({
+            "type": "object",
+            "required": ["tools"],
+            "properties": { "tools": { "type": "array", "items": reference(name) } },
+        })
+    };
+    let explanation = ["principal", "tenant", "grants", "outcome", "steps"];
+    json!({
+        "ToolDescriptor": without_dialect(descriptor::json_schema()),
+        "CompactToolDescriptor": without_dialect(CompactToolDescriptor::json_schema()),
+        "RunEvent": without_dialect(run_event()),
+        "Explanation": without_dialect(titled::<Explanation>("Explanation", &explanation)),
+        "ToolsEnvelope": envelope("ToolDescriptor"),
+        "CompactTools": envelope("CompactToolDescriptor"),
+        "CatalogList": { "anyOf": [
+            { "type": "array", "items": reference("ToolDescriptor") },
+            reference("ToolsEnvelope"),
+            reference("CompactTools"),
+        ] },
+        "CatalogTool": {
+            "anyOf": [reference("ToolDescriptor"), reference("CompactToolDescriptor")],
+        },
+    })
+}
+
+/// Returns a reference to the schema of an event.
+pub(super) fn run_event_reference() -> Ref {
+    Ref::from_schema_name("RunEvent")
+}
+
+/// Returns the schema of a list of events.
+pub(super) fn run_events() -> Array {
+    ArrayBuilder::new().items(run_event_reference()).build()
+}
+
 /// Removes the dialect and the id, which a schema inside another document must not have.
-pub(crate) fn without_dialect(mut schema: Value) -> Value {
+fn without_dialect(mut schema: Value) -> Value {
     if let Some(schema) = schema.as_object_mut() {
         schema.shift_remove("$id");
         schema.shift_remove("$schema");

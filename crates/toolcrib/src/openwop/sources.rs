@@ -1,27 +1,27 @@
 //! `GET /v1/sources`: the status of the sources, for operators.
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::source::StderrLine;
 use toolcrib_gateway::{
-    QuotaReport, SourceReport, StderrRefusal, ToolsetReport, scopes::RouteScope,
+    QuotaReport, SourceReport, StderrRefusal, ToolsetReport,
+    scopes::RouteScope::{SourcesLogs, SourcesRead},
 };
 use utoipa::ToSchema;
 
-use super::error::{self, ErrorEnvelope};
-use crate::{
-    middleware::{Caller, Refusal, Segment, require},
-    respond,
-    state::AppState,
+use super::{
+    error::{ErrorEnvelope, Failure},
+    request::Context,
 };
+use crate::{middleware::Segment, respond};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Sources {
     /// In the order of the configuration.
     #[schema(value_type = Vec<Object>)]
     sources: Vec<SourceReport>,
-    /// The toolsets, by name.
+    /// The toolsets, sorted by name.
     #[schema(value_type = Vec<Object>)]
     toolsets: Vec<ToolsetReport>,
     /// The use of the caller's quota today; absent when it has none.
@@ -30,7 +30,7 @@ pub(super) struct Sources {
     quota: Option<QuotaReport>,
 }
 
-/// Lines that children of a source wrote to stderr.
+/// Lines that child processes of a source wrote to stderr.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SourceLog {
     /// The last lines, the oldest first.
@@ -38,66 +38,53 @@ pub(super) struct SourceLog {
     lines: Vec<StderrLine>,
 }
 
-/// The last lines (at most 100) that the children of a source wrote to stderr. They may hold arguments
-/// of calls. Of a source that other tenants have called, none are shown.
+/// Returns the last lines (at most 100) that the child processes of a source wrote to stderr. They
+/// may contain arguments of calls, so the lines of a source that other tenants have called are not
+/// available.
 #[utoipa::path(
     get,
     path = "/v1/sources/{sourceId}/logs",
     operation_id = "getSourceLogs",
-    tag = "OpenWOP",
-    params(("sourceId" = String, Path, description = "The source's id")),
+    params(("sourceId" = String, Path, description = "The id of the source")),
     responses(
         (status = 200, description = "The lines", body = SourceLog),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `sources:logs` is missing, or other tenants have called the source", body = ErrorEnvelope),
         (status = 404, description = "The caller's tenant has no such source", body = ErrorEnvelope),
     )
 )]
-pub(super) async fn logs(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    source: Segment,
-) -> Result<Response, Refusal> {
-    require(&state.gateway, &caller, RouteScope::SourcesLogs, "/v1/sources/{sourceId}/logs")?;
-    Ok(match state.gateway.supply().stderr(Some(&caller.tenant), source.as_str()) {
-        Ok(lines) => respond::json(StatusCode::OK, &SourceLog { lines }),
-        Err(StderrRefusal::Unknown) => error::not_found(),
-        Err(StderrRefusal::Shared) => error::error(
-            StatusCode::FORBIDDEN,
-            "forbidden",
-            "other tenants have called this source, and its lines may hold their arguments; \
-             with `stderr = \"log\"` the operator has them in the server's log",
+pub(super) async fn logs(context: Context, source: Segment) -> Result<Response, Failure> {
+    context.require(SourcesLogs)?;
+    match context.gateway.supply().stderr(Some(&context.caller.tenant), source.as_str()) {
+        Ok(lines) => Ok(respond::json(StatusCode::OK, &SourceLog { lines })),
+        Err(StderrRefusal::Unknown) => Err(Failure::not_found()),
+        Err(StderrRefusal::Shared) => Err(Failure::forbidden(
+            "other tenants have called this source, and its lines may contain their arguments; \
+             with `stderr = \"log\"` the operator finds them in the server's log",
             None,
-        ),
-    })
+        )),
+    }
 }
 
-/// Every source of the caller's tenant: its kind, state, number of tools and problems, the calls
-/// that limits refused (of all tenants), and the state of its breaker. Also every toolset: the
-/// number of its tools that the caller may use, and of entries in its allow-list that match no
-/// tool.
+/// Lists the sources of the caller's tenant: kind, state, number of tools, problems, circuit
+/// breaker, and the number of calls that limits refused (of all tenants). Also lists the toolsets:
+/// the number of tools that the caller may use, and of allow-list entries that match no tool.
 #[utoipa::path(
     get,
     path = "/v1/sources",
     operation_id = "listSources",
-    tag = "OpenWOP",
     responses(
         (status = 200, description = "The sources", body = Sources),
-        (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `sources:read` is missing", body = ErrorEnvelope),
     )
 )]
-pub(super) async fn list(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-) -> Result<Response, Refusal> {
-    require(&state.gateway, &caller, RouteScope::SourcesRead, "/v1/sources")?;
-    let sources = state.gateway.supply().reports_for(&caller.tenant);
-    let snapshot = state.gateway.snapshot();
-    let toolsets = snapshot.toolsets(&caller);
-    let quota = state.gateway.quotas().report(&snapshot.gate, &caller).await;
+pub(super) async fn list(context: Context) -> Result<Response, Failure> {
+    context.require(SourcesRead)?;
+    let sources = context.gateway.supply().reports_for(&context.caller.tenant);
+    let snapshot = context.gateway.snapshot();
+    let toolsets = snapshot.toolsets(&context.caller);
+    let quota = context.gateway.quotas().report(&snapshot.gate, &context.caller).await;
     let quota = quota.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the calls under a quota cannot be read");
+        tracing::warn!(%error, "the use of a quota could not be read");
         None
     });
     Ok(respond::json(StatusCode::OK, &Sources { sources, toolsets, quota }))

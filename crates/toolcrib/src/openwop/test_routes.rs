@@ -10,26 +10,24 @@
 
 use axum::{
     Router,
-    extract::{RawQuery, State},
     response::Response,
     routing::{get, post},
 };
 use http::StatusCode;
-use serde::Serialize;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
     call::CallError,
-    event::{CallStatus, EventBody, EventError, RunEvent, ToolCalled, ToolReturned, Transport},
+    event::{CallStatus, EventBody, RunEvent, ToolCalled, ToolReturned},
     id::{CallId, PrincipalId, RunId, ToolId},
-    json::parse_strict,
     scope::Scope,
 };
 use toolcrib_gateway::probe::{Act, Probe, RUN_PREFIX};
 
-use super::{error::BadMember, runs};
+use super::{error::Failure, request::Context, runs};
 use crate::{
-    call_error,
-    middleware::{Caller, Payload, Refusal, Segment},
+    body, call_error,
+    middleware::{Payload, Refusal, Segment},
     respond,
     state::AppState,
 };
@@ -45,26 +43,41 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/host/sample/test/reset", post(reset))
 }
 
+/// The request of a probe call.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProbeRequest {
+    principal: PrincipalId,
+    tool_name: ToolId,
+    #[serde(default)]
+    required_scopes: Vec<Scope>,
+    #[serde(default)]
+    simulate_rate_limit_exhausted: bool,
+    #[serde(default)]
+    simulate_tool_error: bool,
+    #[serde(default = "no_arguments")]
+    args: Value,
+}
+
+fn no_arguments() -> Value {
+    Value::Object(Map::new())
+}
+
 /// Calls a probe and returns its two recorded events.
-async fn invoke(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    Payload(body): Payload,
-) -> Result<Response, Refusal> {
-    let request = match ProbeRequest::read(&body) {
-        Ok(request) => request,
-        Err(problem) => return Ok(problem.into_response()),
+async fn invoke(context: Context, Payload(bytes): Payload) -> Result<Response, Failure> {
+    let request: ProbeRequest = body::read(&bytes)?;
+    let act = match (request.simulate_rate_limit_exhausted, request.simulate_tool_error) {
+        (true, _) => Act::Exhaust,
+        (false, true) => Act::Fail,
+        (false, false) => Act::Succeed,
     };
-    let ProbeRequest { principal, tool, scopes, act, arguments } = request;
-    let probe = match Probe::new(tool.clone(), scopes.clone(), act) {
-        Ok(probe) => probe,
-        Err(problem) => return Ok(BadMember::new("toolName", problem).into_response()),
-    };
-    let called = state.gateway.probe(&caller, principal, &probe, arguments).await;
-    let events: Vec<RunEvent> = runs::read(&state, &caller.tenant, called.run_id.clone()).await?;
-    let Some((opening, closing)) = pair(&events, &called.call_id) else {
-        return Err(Refusal::Unavailable);
-    };
+    let ProbeRequest { principal, tool_name: tool, required_scopes: scopes, args, .. } = request;
+    let probe = Probe::new(tool.clone(), scopes.clone(), act)
+        .map_err(|problem| Failure::body("toolName", problem))?;
+    let (gateway, caller) = (&context.gateway, &context.caller);
+    let called = gateway.probe(caller, principal, &probe, args).await;
+    let events = runs::read(gateway, &caller.tenant, called.run_id.clone()).await?;
+    let (opening, closing) = pair(&events, &called.call_id).ok_or(Refusal::Unavailable)?;
     let (status, details, wait) = match (closing.status, &called.result) {
         (CallStatus::Ok | CallStatus::Error, _) => (StatusCode::OK, None, None),
         (CallStatus::RateLimited, Err(error @ CallError::RateLimited { .. })) => {
@@ -76,66 +89,32 @@ async fn invoke(
             (StatusCode::FORBIDDEN, Some(details), None)
         }
     };
-    let answer = Hooked {
-        tool_called: HookedCall {
-            args_hash: opening.args_hash.as_deref(),
-            principal: &opening.principal,
-            transport: opening.transport,
-            tool_name: &opening.tool_name,
-        },
-        tool_returned: HookedReturn {
-            status: closing.status,
-            duration_ms: closing.duration_ms,
-            error: closing.error.as_ref(),
-        },
-        refusal: details.map(|details| HookedRefusal {
-            error: closing.error.as_ref().map(|error| &*error.code),
-            message: closing.error.as_ref().map(|error| &*error.message),
-            details,
-        }),
-    };
-    let mut response = respond::json(status, &answer);
-    if let Some(wait) = wait {
-        response = respond::with_retry_after(response, wait);
+    let mut members = Map::new();
+    let called_event = json!({
+        "argsHash": opening.args_hash, "principal": opening.principal,
+        "transport": opening.transport, "toolName": opening.tool_name,
+    });
+    let returned_event = json!({
+        "status": closing.status, "durationMs": closing.duration_ms, "error": closing.error,
+    });
+    members.insert("toolCalled".to_owned(), without_null(called_event));
+    members.insert("toolReturned".to_owned(), without_null(returned_event));
+    // A refused call also has the members of the error envelope.
+    if let Some(details) = details {
+        let error = closing.error.as_ref();
+        members.insert("error".to_owned(), json!(error.map(|error| &*error.code)));
+        members.insert("message".to_owned(), json!(error.map(|error| &*error.message)));
+        members.insert("details".to_owned(), details);
     }
+    let response = respond::with_retry_after(respond::json(status, &members), wait);
     Ok(respond::with_run(response, Some(&called.run_id)))
 }
 
-/// The two events, and the members of the error envelope if the gate refused the call.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Hooked<'a> {
-    tool_called: HookedCall<'a>,
-    tool_returned: HookedReturn<'a>,
-    #[serde(flatten)]
-    refusal: Option<HookedRefusal<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HookedCall<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    args_hash: Option<&'a str>,
-    principal: &'a PrincipalId,
-    transport: Transport,
-    tool_name: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HookedReturn<'a> {
-    status: CallStatus,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a EventError>,
-}
-
-#[derive(Serialize)]
-struct HookedRefusal<'a> {
-    error: Option<&'a str>,
-    message: Option<&'a str>,
-    details: Value,
+fn without_null(mut event: Value) -> Value {
+    if let Some(members) = event.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    event
 }
 
 /// Returns the two events of `call`.
@@ -151,137 +130,58 @@ fn pair<'a>(events: &'a [RunEvent], call: &CallId) -> Option<(&'a ToolCalled, &'
     Some((opening, closing))
 }
 
+/// The request of a tool session.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionRequest {
+    tool_id: Option<ToolId>,
+}
+
 /// Calls a probe in a tool session of the caller, and ends the session.
-async fn session_run(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    Payload(body): Payload,
-) -> Result<Response, Refusal> {
-    let tool = match object(&body).and_then(|body| tool_id(&body, "toolId")) {
-        Ok(Some(tool)) => Ok(tool),
-        Ok(None) => ToolId::parse(SESSION_TOOL).map_err(|_| BadMember::new("toolId", "is missing")),
-        Err(problem) => Err(problem),
+async fn session_run(context: Context, Payload(bytes): Payload) -> Result<Response, Failure> {
+    let SessionRequest { tool_id } = body::read(&bytes)?;
+    let invalid = |problem| Failure::body("toolId", problem);
+    let tool = match tool_id {
+        Some(tool) => tool,
+        None => ToolId::parse(SESSION_TOOL).map_err(|problem| Failure::body("toolId", problem))?,
     };
-    let probe = tool.and_then(|tool| {
-        let probe = Probe::new(tool.clone(), Vec::new(), Act::Succeed);
-        probe.map(|probe| (tool, probe)).map_err(|problem| BadMember::new("toolId", problem))
-    });
-    let (tool, probe) = match probe {
-        Ok(probe) => probe,
-        Err(problem) => return Ok(problem.into_response()),
-    };
-    match state.gateway.probe_session(&caller, &probe).await {
+    let probe = Probe::new(tool.clone(), Vec::new(), Act::Succeed).map_err(invalid)?;
+    match context.gateway.probe_session(&context.caller, &probe).await {
         Ok(session) if session.result.is_ok() => {
             let answer = json!({
                 "runId": session.run_id, "sessionId": session.session_id, "toolId": tool,
             });
             Ok(respond::with_run(respond::json(StatusCode::OK, &answer), Some(&session.run_id)))
         }
-        _ => Err(Refusal::Unavailable),
+        _ => Err(Refusal::Unavailable.into()),
     }
 }
 
 /// Returns the filtered events of a run. A run that the caller may not see has no events.
-async fn events(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
-    run: Segment,
-    RawQuery(query): RawQuery,
-) -> Result<Response, Refusal> {
-    let mut events = match RunId::parse(run.as_str()) {
-        Ok(run) => {
-            let probed = run.as_str().starts_with(RUN_PREFIX);
-            let events = runs::read(&state, &caller.tenant, run).await?;
-            match probed || runs::may_see(&caller, &events) {
-                true => events,
-                false => Vec::new(),
-            }
+async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
+    let mut events = Vec::new();
+    if let Ok(run) = RunId::parse(run.as_str()) {
+        let probed = run.as_str().starts_with(RUN_PREFIX);
+        events = runs::read(&context.gateway, &context.caller.tenant, run).await?;
+        if !probed && !runs::may_see(&context.caller, &events) {
+            events.clear();
         }
-        Err(_) => Vec::new(),
-    };
-    let wanted = |name: &str| respond::query(query.as_deref(), name);
-    if let Some(kind) = wanted("type") {
+    }
+    if let Some(kind) = context.text("type") {
         events.retain(|event| event.body.kind() == kind);
     }
-    if let Some(cause) = wanted("causationId") {
+    if let Some(cause) = context.text("causationId") {
         events.retain(|event| event.causation_id.as_ref().is_some_and(|id| id.as_str() == cause));
     }
     // No event of this host has these members, so the filter matches none.
-    if wanted("correlationId").is_some() || wanted("nodeId").is_some() {
+    if context.text("correlationId").is_some() || context.text("nodeId").is_some() {
         events.clear();
     }
     Ok(respond::json(StatusCode::OK, &json!({ "events": events })))
 }
 
 /// Refills the rate limits of the caller's tenant. The test routes have no other state.
-async fn reset(State(state): State<AppState>, Caller(caller): Caller) -> Result<Response, Refusal> {
-    state.gateway.reset_limits(&caller.tenant).await.map_err(|error| {
-        tracing::error!(%error, "the limits could not be reset");
-        Refusal::Unavailable
-    })?;
+async fn reset(context: Context) -> Result<Response, Failure> {
+    context.gateway.reset_limits(&context.caller.tenant).await?;
     Ok(respond::json(StatusCode::OK, &json!({ "reset": true })))
-}
-
-/// The request of a probe call.
-struct ProbeRequest {
-    principal: PrincipalId,
-    tool: ToolId,
-    scopes: Vec<Scope>,
-    act: Act,
-    arguments: Value,
-}
-
-impl ProbeRequest {
-    fn read(body: &[u8]) -> Result<Self, BadMember> {
-        let mut body = object(body)?;
-        let principal = match body.get("principal") {
-            Some(Value::String(name)) => PrincipalId::parse(name).map_err(|_| {
-                BadMember::new("principal", "must be printable ASCII without spaces")
-            })?,
-            Some(_) => return Err(BadMember::new("principal", "must be a string")),
-            None => return Err(BadMember::new("principal", "is missing")),
-        };
-        let tool =
-            tool_id(&body, "toolName")?.ok_or_else(|| BadMember::new("toolName", "is missing"))?;
-        let scopes = match body.get("requiredScopes") {
-            None => Vec::new(),
-            Some(Value::Array(scopes)) => scopes
-                .iter()
-                .map(|scope| scope.as_str().and_then(|scope| Scope::parse(scope).ok()))
-                .collect::<Option<_>>()
-                .ok_or_else(|| {
-                    BadMember::new("requiredScopes", "must hold scopes like `db:write`")
-                })?,
-            Some(_) => return Err(BadMember::new("requiredScopes", "must be an array")),
-        };
-        let flag = |name: &'static str| match body.get(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(BadMember::new(name, "must be true or false")),
-        };
-        let act = match (flag("simulateRateLimitExhausted")?, flag("simulateToolError")?) {
-            (true, _) => Act::Exhaust,
-            (false, true) => Act::Fail,
-            (false, false) => Act::Succeed,
-        };
-        let arguments = body.remove("args").unwrap_or_else(|| Value::Object(Map::new()));
-        Ok(Self { principal, tool, scopes, act, arguments })
-    }
-}
-
-fn object(body: &[u8]) -> Result<Map<String, Value>, BadMember> {
-    match parse_strict(body) {
-        Ok(Value::Object(members)) => Ok(members),
-        _ => Err(BadMember::new("", "the body must be a JSON object")),
-    }
-}
-
-fn tool_id(body: &Map<String, Value>, member: &'static str) -> Result<Option<ToolId>, BadMember> {
-    match body.get(member) {
-        None => Ok(None),
-        Some(Value::String(name)) => ToolId::parse(name).map(Some).map_err(|_| {
-            BadMember::new(member, "must be 1 to 256 characters of letters, digits and ._:/-")
-        }),
-        Some(_) => Err(BadMember::new(member, "must be a string")),
-    }
 }

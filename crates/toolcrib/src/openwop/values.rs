@@ -3,10 +3,12 @@
 //!
 //! `crate::parameters` rejects unknown query parameters for all routes.
 
-use axum::response::Response;
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Value, json};
 use toolcrib_core::{
     approval::ApprovalState,
+    canonical::Digest,
     clock::Timestamp,
     descriptor::SourceKind,
     id::{KeyId, PrincipalId},
@@ -17,110 +19,88 @@ use toolcrib_core::{
 use toolcrib_gateway::authn::is_kept_for_tokens;
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{
-        KnownFormat, Object, ObjectBuilder, RefOr, Schema, SchemaFormat, Type,
-        schema::Schema::Object as AnObject,
-    },
+    openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
 };
 
-use super::error;
-use crate::respond;
-
-/// The value of a query parameter.
+/// A value with a rule.
 pub(super) trait Parameter: PartialSchema + Sized {
-    /// Parses `text`; `None` if it is invalid.
+    /// Parses `text`; `None` if it violates the rule.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Returns the response to an invalid value of the parameter `name`.
-    fn rejection(name: &str) -> Response;
+    /// Returns the rule, as the end of a sentence about the value.
+    fn rule() -> String;
+
+    /// Returns the rule for programs, as an object.
+    fn details() -> Value {
+        json!({})
+    }
 }
 
-/// A text with a syntax rule, in a query or a body.
-pub(super) trait Text: PartialSchema + Sized {
-    /// The error message for a text that violates the rule.
-    const PROBLEM: &str;
+/// A whole number within a range.
+#[derive(Clone, Copy)]
+pub(super) struct Number<const LEAST: u64, const MOST: u64>(pub(super) u64);
 
-    /// Parses `text`; `None` if it violates the rule.
-    fn read(text: &str) -> Option<Self>;
+/// Maximum number of items in one response.
+pub(super) type Limit = Number<1, 1_000>;
+/// Maximum number of tools that a search returns.
+pub(super) type SearchLimit = Number<1, 100>;
+/// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
+pub(super) type Position = Number<0, 9_223_372_036_854_775_807>;
+
+/// The seconds of an overlap; at most `manage::MAX_OVERLAP`.
+pub(super) type Overlap = Number<0, 2_592_000>;
+
+impl<const LEAST: u64, const MOST: u64> Number<LEAST, MOST> {
+    /// Returns the number as a size in memory.
+    pub(super) fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    fn checked(number: u64) -> Option<Self> {
+        (LEAST..=MOST).contains(&number).then_some(Self(number))
+    }
 }
 
-impl<T: Text> Parameter for T {
+impl Limit {
+    /// The limit of a request without one.
+    pub(super) const DEFAULT: Self = Self(100);
+}
+
+impl<const LEAST: u64, const MOST: u64> Parameter for Number<LEAST, MOST> {
     fn parse(text: &str) -> Option<Self> {
-        T::read(text)
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        Self::checked(text.parse().ok().filter(|_| digits)?)
     }
 
-    fn rejection(name: &str) -> Response {
-        error::bad_request(name, &format!("the parameter `{name}` {}", T::PROBLEM))
+    fn rule() -> String {
+        format!("must be a whole number from {LEAST} to {MOST}")
     }
-}
 
-/// The response to an invalid value of a parameter.
-pub(super) struct BadParameter(Box<Response>);
-
-impl BadParameter {
-    pub(super) fn into_response(self) -> Response {
-        *self.0
+    fn details() -> Value {
+        json!({ "minimum": LEAST, "maximum": MOST })
     }
 }
 
-/// Reads the parameter `name`; if it is repeated, the first value is used.
-pub(super) fn read<P: Parameter>(
-    query: Option<&str>,
-    name: &str,
-) -> Result<Option<P>, BadParameter> {
-    match respond::query(query, name) {
-        None => Ok(None),
-        Some(text) => match P::parse(&text) {
-            Some(value) => Ok(Some(value)),
-            None => Err(BadParameter(Box::new(P::rejection(name)))),
-        },
+impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Number<LEAST, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = Value::deserialize(deserializer)?.as_u64();
+        number.and_then(Self::checked).ok_or_else(|| D::Error::custom(Self::rule()))
     }
 }
 
-fn described(object: impl Into<Object>) -> RefOr<Schema> {
-    RefOr::T(AnObject(object.into()))
+impl<const LEAST: u64, const MOST: u64> PartialSchema for Number<LEAST, MOST> {
+    fn schema() -> RefOr<Schema> {
+        let number = ObjectBuilder::new().schema_type(Type::Integer);
+        number.minimum(Some(LEAST)).maximum(Some(MOST)).into()
+    }
 }
 
-/// Defines a whole number within a range.
-macro_rules! number {
-    ($(#[$about:meta])* $name:ident($of:ty), $least:expr, $most:expr) => {
-        $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) struct $name(pub(super) $of);
-
-        impl Parameter for $name {
-            fn parse(text: &str) -> Option<Self> {
-                let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-                let number = text.parse().ok().filter(|_| digits);
-                number.filter(|number| ($least..=$most).contains(number)).map(Self)
-            }
-
-            fn rejection(name: &str) -> Response {
-                error::bad_number(name, $least, $most)
-            }
-        }
-
-        impl PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
-                let (least, most): (usize, usize) = ($least, $most);
-                described(
-                    ObjectBuilder::new()
-                        .schema_type(Type::Integer)
-                        .minimum(Some(least))
-                        .maximum(Some(most)),
-                )
-            }
-        }
-
-        impl ToSchema for $name {}
-    };
-}
+impl<const LEAST: u64, const MOST: u64> ToSchema for Number<LEAST, MOST> {}
 
 /// Defines a word from a fixed list.
 macro_rules! word {
-    ($(#[$about:meta])* $name:ident, $of:ty) => {
+    ($(#[$about:meta])* $name:ident($of:ty)) => {
         $(#[$about])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) struct $name(pub(super) $of);
 
         impl $name {
@@ -134,15 +114,19 @@ macro_rules! word {
                 <$of>::ALL.iter().find(|value| value.as_str() == text).copied().map(Self)
             }
 
-            fn rejection(name: &str) -> Response {
-                error::bad_parameter(name, &Self::words())
+            fn rule() -> String {
+                format!("must be one of {}", Self::words().join(", "))
+            }
+
+            fn details() -> Value {
+                json!({ "legal": Self::words() })
             }
         }
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
                 let text = ObjectBuilder::new().schema_type(Type::String);
-                described(text.enum_values(Some(Self::words())))
+                text.enum_values(Some(Self::words())).into()
             }
         }
 
@@ -152,24 +136,33 @@ macro_rules! word {
 
 /// Defines a text with a syntax rule.
 macro_rules! text {
-    ($(#[$about:meta])* $name:ident($of:ty), $parse:expr, $problem:expr, $schema:expr) => {
+    ($(#[$about:meta])* $name:ident($of:ty), $parse:expr, $rule:expr, $schema:expr) => {
         $(#[$about])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
         pub(super) struct $name(pub(super) $of);
 
-        impl Text for $name {
-            const PROBLEM: &str = $problem;
-
-            fn read(text: &str) -> Option<Self> {
+        impl Parameter for $name {
+            fn parse(text: &str) -> Option<Self> {
                 let parse: fn(&str) -> Option<$of> = $parse;
                 parse(text).map(Self)
+            }
+
+            fn rule() -> String {
+                $rule.to_owned()
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Value::deserialize(deserializer)?;
+                let parsed = text.as_str().and_then(Self::parse);
+                parsed.ok_or_else(|| D::Error::custom($rule))
             }
         }
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
                 let schema: fn(ObjectBuilder) -> ObjectBuilder = $schema;
-                described(schema(ObjectBuilder::new().schema_type(Type::String)))
+                schema(ObjectBuilder::new().schema_type(Type::String)).into()
             }
         }
 
@@ -177,38 +170,17 @@ macro_rules! text {
     };
 }
 
-number!(
-    /// Maximum number of items in one response.
-    Limit(usize),
-    1,
-    1_000
-);
-number!(
-    /// Maximum number of tools that a search returns.
-    SearchLimit(usize),
-    1,
-    100
-);
-number!(
-    /// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
-    Position(u64),
-    0,
-    9_223_372_036_854_775_807
-);
 word!(
     /// The state of an approval.
-    StateOfApproval,
-    ApprovalState
+    StateOfApproval(ApprovalState)
 );
 word!(
     /// The state of a run.
-    StateOfRun,
-    RunState
+    StateOfRun(RunState)
 );
 word!(
     /// A kind of source.
-    Kind,
-    SourceKind
+    Kind(SourceKind)
 );
 
 /// Longest accepted name of a tool, in characters; no tool has a longer one.
@@ -222,31 +194,38 @@ text!(
     |schema| schema.min_length(Some(1)).max_length(Some(MAX_NAME))
 );
 text!(
-    /// A principal.
-    Who(PrincipalId),
+    /// The id of a principal.
+    PrincipalName(PrincipalId),
     |text| PrincipalId::parse(text).ok(),
     "must be 1 to 128 printable ASCII characters",
     |schema| schema.pattern(Some("^[!-~]{1,128}$"))
 );
-
 text!(
     /// The id of a key.
-    Id(KeyId),
+    KeyName(KeyId),
     |text| KeyId::parse(text).ok(),
     "must be 1 to 128 printable ASCII characters",
     |schema| schema.pattern(Some("^[!-~]{1,128}$"))
 );
 text!(
-    /// The name of a key.
-    KeyName(String),
+    /// The digest of one form of a tool.
+    FormDigest(Digest),
+    Digest::parse,
+    "must be 64 lower-case hexadecimal digits",
+    |schema| schema.pattern(Some("^[0-9a-f]{64}$"))
+);
+text!(
+    /// The display name of a key.
+    KeyLabel(String),
     |text| {
         let legal = (1..=128).contains(&text.chars().count())
             && !text.starts_with(' ')
             && !has_hidden(text);
         legal.then(|| text.to_owned())
     },
-    "must be 1 to 128 characters, without a space in front, and without control characters and \
-     others that are not seen, such as those that change the direction of text",
+    "must be 1 to 128 visible characters and must not start with a space; control characters and \
+     characters that are not seen, such as those that change the direction of text, are not \
+     allowed",
     |schema| {
         // Hidden characters beyond U+FFFF are left out: no escape for them works in every regex
         // dialect.
@@ -258,7 +237,7 @@ text!(
 );
 text!(
     /// The principal of a key.
-    Holder(PrincipalId),
+    KeyPrincipal(PrincipalId),
     |text| PrincipalId::parse(text).ok().filter(|id| !is_kept_for_tokens(id)),
     "must be 1 to 128 printable ASCII characters without `|`, which is reserved for tokens",
     |schema| schema.pattern(Some("^[!-{}~]{1,128}$"))
@@ -267,12 +246,12 @@ text!(
     /// The name of a role.
     RoleName(String),
     |text| (1..=MAX_NAME).contains(&text.chars().count()).then(|| text.to_owned()),
-    "must be an array of at most 100 names of roles",
+    "must be an array of at most 100 role names",
     |schema| schema.min_length(Some(1)).max_length(Some(MAX_NAME))
 );
 text!(
-    /// A scope that a key gets.
-    Granted(Grant),
+    /// A scope, or a pattern of scopes.
+    ScopeGrant(Grant),
     |text| Grant::parse(text).ok(),
     "must be an array of at most 100 scopes such as `a:b` or `a:*`",
     |schema| {
@@ -288,7 +267,19 @@ text!(
     |schema| schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
 );
 
-impl Limit {
-    /// The limit of a request without one.
-    pub(super) const DEFAULT: Self = Self(100);
+/// Maximum number of roles or scopes of one key.
+const MAX_GRANTS: usize = 100;
+
+/// Reads an optional array of at most [`MAX_GRANTS`] values.
+pub(super) fn grants<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Parameter + for<'a> Deserialize<'a>,
+{
+    let items = match Value::deserialize(deserializer)? {
+        Value::Null => return Ok(Vec::new()),
+        Value::Array(items) if items.len() <= MAX_GRANTS => items,
+        _ => return Err(D::Error::custom(T::rule())),
+    };
+    items.into_iter().map(|it| T::deserialize(it).map_err(D::Error::custom)).collect()
 }

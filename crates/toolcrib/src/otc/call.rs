@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::{Extension, extract::State, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
     CallReport, CallRequest, Snapshot, ToolRef,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     idempotency::{self, IdempotencyKeyText},
-    middleware::{Caller, Hold, Payload},
+    middleware::{Caller, MemoryShare, Payload},
     respond,
     state::AppState,
 };
@@ -37,33 +37,30 @@ const HEADER_SPACE: &str = "otc-header";
 /// Calls a tool.
 ///
 /// A failure that the tool itself reports is a 200 with `success: false`. The header
-/// `toolcrib-run-id` names the run with the events of the call, if the tool exists. The header
-/// `idempotent-replayed` marks the response of an earlier call with the same `call_id` or, without
-/// one, the same header `Idempotency-Key`.
+/// `toolcrib-run-id` contains the id of the run with the events of the call, if the tool exists. The
+/// header `idempotent-replayed` marks the stored response of an earlier call with the same `call_id`
+/// or, if there is none, the same header `Idempotency-Key`.
 #[utoipa::path(
     post,
     path = "/tools/call",
     operation_id = "otcCall",
-    tag = "Open Tool Calling",
-    params(("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
+    params(("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Idempotency key of a call without `call_id`. A repeated request with the same key and the same body returns the stored response.")),
     request_body(content = CallBody, content_type = "application/json"),
     responses(
-        (status = 200, description = "The tool ran, or failed", body = CallReply),
-        (status = 400, description = "Not a call, no such tool or version, its source is away, or `call_id` stands for another call", body = ServerError),
-        (status = 401, description = "No valid key", body = ServerError),
+        (status = 200, description = "The tool ran, and succeeded or failed", body = CallReply<'static>),
+        (status = 400, description = "The body is not a call, the tool or version is unknown, its source is unavailable, or `call_id` was used for another call", body = ServerError),
         (status = 403, description = "The caller lacks a scope of the tool", body = ServerError),
-        (status = 409, description = "The answer under `Idempotency-Key` cannot be given again, or its call runs in another process", body = ServerError),
-        (status = 413, description = "The body is too large", body = ServerError),
-        (status = 422, description = "The arguments do not fit, or `Idempotency-Key` stands for another call", body = ValidationError),
-        (status = 429, description = "Too many calls of the tool; see Retry-After", body = ServerError),
-        (status = 503, description = "The call could not be recorded, so nothing ran", body = ServerError),
+        (status = 409, description = "The response for `Idempotency-Key` cannot be replayed, or the call is running in another process", body = ServerError),
+        (status = 422, description = "The arguments are invalid, or `Idempotency-Key` was used for another call", body = ValidationError),
+        (status = 429, description = "The rate limit of the tool is exceeded; see Retry-After", body = ServerError),
+        (status = 503, description = "The call could not be recorded, so the tool did not run", body = ServerError),
     )
 )]
 pub(super) async fn call(
     State(state): State<AppState>,
     Caller(caller): Caller,
     headers: HeaderMap,
-    hold: Option<Extension<Hold>>,
+    hold: Option<Extension<MemoryShare>>,
     Payload(body): Payload,
 ) -> Response {
     let body = CountedBody { bytes: &body, hold };
@@ -73,7 +70,7 @@ pub(super) async fn call(
 /// The bytes of a body, and their share of the memory budget.
 pub(super) struct CountedBody<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) hold: Option<Extension<Hold>>,
+    pub(super) hold: Option<Extension<MemoryShare>>,
 }
 
 /// Runs the call in `body` and returns the response in `dialect`.
@@ -84,11 +81,12 @@ pub(super) async fn answer(
     headers: &HeaderMap,
     body: CountedBody<'_>,
 ) -> Response {
-    let CallBody { marker, request, envelope } = match CallBody::read(dialect, body.bytes) {
+    let CallBody { marker, mut request, envelope } = match CallBody::read(dialect, body.bytes) {
         Ok(body) => body,
-        Err(refused) => return error::bad_request(refused.marker, refused.problem),
+        Err((marker, problem)) => return error::bad_request(marker, problem),
     };
-    let CallToolRequest { tool_id, call_id, input, .. } = request;
+    let arguments = Value::Object(request.arguments());
+    let CallToolRequest { tool_id, call_id, .. } = request;
     let Some(tool) = request::tool(&tool_id) else {
         return error::bad_request(
             marker,
@@ -98,7 +96,7 @@ pub(super) async fn answer(
     let snapshot = state.gateway.snapshot();
     let request = CallRequest {
         charge: body.hold.map(|Extension(hold)| hold.charge()),
-        ..CallRequest::new(Arc::clone(&snapshot), dialect.surface(), tool, Value::Object(input))
+        ..CallRequest::new(Arc::clone(&snapshot), dialect.surface(), tool, arguments)
     };
     let frame = Frame { marker, envelope };
     let named = match (&call_id, idempotency::key(headers)) {
@@ -110,7 +108,7 @@ pub(super) async fn answer(
     let id = call_id.clone();
     let keep = move |report: &CallReport| {
         let id = id.as_deref().unwrap_or(report.call_id.as_str());
-        result::written(report, id).map(Bytes::from)
+        result::written(report, id).map(|json| Bytes::from(json.get().to_owned()))
     };
     match idempotency::call(&state.gateway, caller, key, request, keep).await {
         Ok(IdempotentOutcome::Report(report)) => {
@@ -118,7 +116,10 @@ pub(super) async fn answer(
             frame.called(&snapshot, caller, &report, id, tool)
         }
         Ok(IdempotentOutcome::Kept(kept)) => {
-            idempotency::replayed(frame.result(&kept.body, Some(&kept.run_id)))
+            match serde_json::from_slice::<&RawValue>(&kept.body) {
+                Ok(result) => idempotency::replayed(frame.result(result, Some(&kept.run_id))),
+                Err(_) => error::refused_call(marker, &CallError::Internal),
+            }
         }
         Err(problem) if call_id.is_some() => error::refused_call_id(marker, problem),
         Err(problem) => error::refused_key(marker, problem),
@@ -142,7 +143,7 @@ impl Frame {
         call_id: &str,
         tool: ToolRef<'_>,
     ) -> Response {
-        let run = respond::run_to_tell(called);
+        let run = respond::visible_run(called);
         match (result::written(called, call_id), &called.result) {
             (Some(result), _) => self.result(&result, run.as_ref()),
             (None, Err(CallError::NoSuchTool)) => {
@@ -156,15 +157,15 @@ impl Frame {
     }
 
     /// Returns a response with `result`, a `CallToolResponse`, in its envelope if it has one.
-    fn result(self, result: &[u8], run: Option<&RunId>) -> Response {
-        let body = match self.envelope {
-            false => result.to_vec(),
+    fn result(self, result: &RawValue, run: Option<&RunId>) -> Response {
+        let response = match self.envelope {
+            false => respond::json(StatusCode::OK, result),
             true => {
-                let open = format!("{{\"$schema\":\"{}\",\"result\":", self.marker.as_str());
-                [open.as_bytes(), result, b"}"].concat()
+                let reply = CallReply { schema: self.marker.as_str(), result };
+                respond::json(StatusCode::OK, &reply)
             }
         };
-        respond::with_run(respond::json_bytes(StatusCode::OK, body), run)
+        respond::with_run(response, run)
     }
 }
 

@@ -1,5 +1,7 @@
 //! `ToolDefinition`: one tool, in the shape of either dialect.
 
+use std::sync::LazyLock;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
@@ -13,132 +15,93 @@ use super::{
     dialect::{Dialect, Marker},
     schema::{described, self_contained},
 };
+use crate::respond;
 
 /// One tool. The protocol allows no more members; other dialects show more.
-#[derive(Serialize)]
-struct Definition<'a, I> {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Definition<'a, I> {
+    /// `Toolkit.Tool@x.y.z`.
     id: String,
     name: &'a str,
     description: &'a str,
     version: &'a str,
+    #[schema(inline)]
     input_schema: I,
+    /// JSON Schema without references; `{}` if the tool may return any value, `null` if it returns
+    /// none.
+    #[schema(value_type = Option<Object>, required)]
     output_schema: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
     requirements: Option<Requirements<'a>>,
 }
 
-#[derive(Serialize)]
-struct Parameters {
-    parameters: Value,
-}
-
-/// One tool in Open Tool Calling.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Definition` is written")]
-pub(super) struct ToolDefinition {
-    /// `Toolkit.Tool@x.y.z`.
-    id: String,
-    name: String,
-    description: String,
-    version: String,
-    input_schema: InputSchema,
-    /// Without references; `{}` when any value may come back, `null` when none does.
-    #[schema(value_type = Option<Object>, required)]
-    output_schema: Option<Value>,
-    requirements: Option<Requirements<'static>>,
-}
-
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Parameters` is written")]
-pub(super) struct InputSchema {
-    /// JSON Schema without references, every parameter described.
+/// The input schema in Open Tool Calling.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Nested {
+    /// JSON Schema without references; every parameter has a description.
     #[schema(value_type = Object)]
     parameters: Value,
 }
 
-/// One tool in OXP.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Definition` is written")]
-pub(super) struct OxpToolDefinition {
-    /// `Toolkit.Tool@x.y.z`.
-    id: String,
-    name: String,
-    description: String,
-    version: String,
-    /// JSON Schema without references, every parameter described.
-    #[schema(value_type = Object)]
-    input_schema: Value,
-    /// Without references; `{}` when any value may come back, `null` when none does.
-    #[schema(value_type = Option<Object>, required)]
-    output_schema: Option<Value>,
-    requirements: Option<Requirements<'static>>,
-}
+/// The input schema in OXP: JSON Schema without references; every parameter has a description.
+#[derive(Serialize, ToSchema)]
+#[schema(value_type = Object)]
+pub(super) struct Flat(Value);
 
 /// The requirements of a tool. The protocol's own members (`authorization`, `secrets`, `user_id`)
 /// are what a client must send in `context`. That is nothing here, because this server checks the
 /// scopes of the caller's key and holds credentials itself. So it has members of its own.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Requirements<'a> {
-    /// Scopes of the caller's key.
+    /// The required scopes of the caller's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     scopes: Option<&'a [Scope]>,
-    /// Whether the server must hold a credential for the tool.
+    /// Whether the server needs a credential for the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     credential: Option<bool>,
 }
 
 /// Returns the list format for `dialect` and `marker`.
 pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
-    /// Creates the format with the list at `$array` and the version at `$schema`.
-    macro_rules! list {
-        ($schema:literal, $array:literal, $item:expr) => {{
-            static FORMAT: ListFormat = ListFormat {
-                key: concat!($array, " ", $schema),
-                open: concat!("{\"$schema\":\"", $schema, "\",\"", $array, "\":["),
-                close: "]}",
-                item: $item,
-            };
-            &FORMAT
-        }};
-    }
-    macro_rules! lists {
-        ($array:literal, $item:expr) => {
-            match marker {
-                Marker::Otc => list!("otc://1.0", $array, $item),
-                Marker::Oxp => list!("urn:oxp:1.0", $array, $item),
-                Marker::Site => list!(
-                    "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json",
-                    $array,
-                    $item
-                ),
-                Marker::Repository => list!(
-                    "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json",
-                    $array,
-                    $item
-                ),
-                Marker::FirstRepository => list!(
-                    "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json",
-                    $array,
-                    $item
-                ),
-            }
-        };
-    }
+    static FORMATS: LazyLock<[[ListFormat; 2]; 5]> = LazyLock::new(|| {
+        Marker::ALL.map(|marker| [list(marker, "tools", nested), list(marker, "items", flat)])
+    });
+    let [otc, oxp, site, repository, first_repository] = &*FORMATS;
+    let [tools, items] = match marker {
+        Marker::Otc => otc,
+        Marker::Oxp => oxp,
+        Marker::Site => site,
+        Marker::Repository => repository,
+        Marker::FirstRepository => first_repository,
+    };
     match dialect {
-        Dialect::Otc => lists!("tools", nested),
-        Dialect::Oxp => lists!("items", flat),
+        Dialect::Otc => tools,
+        Dialect::Oxp => items,
+    }
+}
+
+/// Creates the format with the list at `array` and the version of `marker`. Its texts are leaked:
+/// there is one for each marker, and it is used until the program ends.
+fn list(marker: Marker, array: &str, item: fn(&Entry, &mut Vec<u8>)) -> ListFormat {
+    let schema = marker.as_str();
+    ListFormat {
+        key: format!("{array} {schema}").leak(),
+        open: format!("{{\"$schema\":\"{schema}\",\"{array}\":[").leak(),
+        close: "]}",
+        item,
     }
 }
 
 /// Writes a tool in the shape of Open Tool Calling.
 fn nested(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, out, Parameters { parameters: parameters(&entry.tool) });
+    write(entry, out, Nested { parameters: parameters(&entry.tool) });
 }
 
 /// Writes a tool in the shape of OXP.
 fn flat(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, out, parameters(&entry.tool));
+    write(entry, out, Flat(parameters(&entry.tool)));
 }
 
 fn parameters(tool: &ToolDescriptor) -> Value {
@@ -156,9 +119,7 @@ fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
         output_schema: output(tool),
         requirements: requirements(tool),
     };
-    if let Err(error) = serde_json::to_writer(out, &definition) {
-        tracing::error!(tool = %entry.id, %error, "a definition could not be serialised");
-    }
+    respond::write(entry, &definition, out);
 }
 
 /// Returns the output schema: `{}` for a tool without one, which may return any value; `None` for a

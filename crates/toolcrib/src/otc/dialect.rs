@@ -14,6 +14,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use toolcrib_gateway::metrics::Surface;
 
+pub(super) const OTC: Surface = Surface::new("otc", "Otc");
+pub(super) const OXP: Surface = Surface::new("oxp", "Oxp");
+
 /// One of the two mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -36,14 +39,7 @@ pub(super) enum Marker {
     FirstRepository,
 }
 
-/// A parsed `$schema`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
-    family: Family,
-    major: u32,
-    minor: u32,
-}
-
+/// The names under which a version was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// `otc://1.0`
@@ -89,8 +85,8 @@ impl Dialect {
     /// Returns the surface for the metrics.
     pub(super) fn surface(self) -> Surface {
         match self {
-            Self::Otc => Surface::Otc,
-            Self::Oxp => Surface::Oxp,
+            Self::Otc => OTC,
+            Self::Oxp => OXP,
         }
     }
 
@@ -102,8 +98,8 @@ impl Dialect {
             Some(Value::String(text)) => text,
             Some(_) => return Err(Unsupported::NotAString),
         };
-        match Version::parse(text) {
-            Some(Version { family, major: 1, minor: 0 }) => Ok(match family {
+        match version(text) {
+            Some((family, 1, 0)) => Ok(match family {
                 Family::Otc => Marker::Otc,
                 Family::Oxp => Marker::Oxp,
                 Family::Document => Marker::document(text),
@@ -125,8 +121,7 @@ pub(super) fn check_header(headers: &HeaderMap) -> Result<(), Unsupported> {
 // === impl Marker ===
 
 impl Marker {
-    /// All markers, for tests.
-    #[cfg(test)]
+    /// All markers, in the order of their definition.
     pub(super) const ALL: [Self; 5] =
         [Self::Otc, Self::Oxp, Self::Site, Self::Repository, Self::FirstRepository];
 
@@ -154,22 +149,19 @@ impl Marker {
     }
 }
 
-// === impl Version ===
-
-impl Version {
-    fn parse(text: &str) -> Option<Self> {
-        let (family, version) = if let Some(version) = text.strip_prefix("otc://") {
-            (Family::Otc, version)
-        } else if let Some(version) = text.strip_prefix("urn:oxp:") {
-            (Family::Oxp, version)
-        } else {
-            let path = text.strip_prefix("https://")?.strip_suffix("/openapi.json")?;
-            let (before, version) = path.rsplit_once('/')?;
-            (before.ends_with("/http").then_some(Family::Document)?, version)
-        };
-        let (major, minor) = version.split_once('.')?;
-        Some(Self { family, major: number(major)?, minor: number(minor)? })
-    }
+/// Parses a `$schema` into its family and version number.
+fn version(text: &str) -> Option<(Family, u32, u32)> {
+    let (family, version) = if let Some(version) = text.strip_prefix("otc://") {
+        (Family::Otc, version)
+    } else if let Some(version) = text.strip_prefix("urn:oxp:") {
+        (Family::Oxp, version)
+    } else {
+        let path = text.strip_prefix("https://")?.strip_suffix("/openapi.json")?;
+        let (before, version) = path.rsplit_once('/')?;
+        (before.ends_with("/http").then_some(Family::Document)?, version)
+    };
+    let (major, minor) = version.split_once('.')?;
+    Some((family, number(major)?, number(minor)?))
 }
 
 /// Parses a number of a version: digits, no sign, no leading zero.
@@ -199,11 +191,10 @@ mod tests {
 
     #[test]
     fn families_and_numbers_are_told_apart() {
-        let of = |text| Version::parse(text).map(|v| (v.family, v.major, v.minor));
-        assert_eq!(of("otc://1.0"), Some((Family::Otc, 1, 0)));
-        assert_eq!(of("otc://12.34"), Some((Family::Otc, 12, 34)));
-        assert_eq!(of("urn:oxp:2.1"), Some((Family::Oxp, 2, 1)));
-        assert_eq!(of("https://x/http/2.0/openapi.json"), Some((Family::Document, 2, 0)));
+        assert_eq!(version("otc://1.0"), Some((Family::Otc, 1, 0)));
+        assert_eq!(version("otc://12.34"), Some((Family::Otc, 12, 34)));
+        assert_eq!(version("urn:oxp:2.1"), Some((Family::Oxp, 2, 1)));
+        assert_eq!(version("https://x/http/2.0/openapi.json"), Some((Family::Document, 2, 0)));
         for none in [
             "",
             "otc://",
@@ -221,7 +212,7 @@ mod tests {
             "https://x/https/1.0/openapi.json",
             "https://http/openapi.json",
         ] {
-            assert_eq!(of(none), None, "{none}");
+            assert_eq!(version(none), None, "{none}");
         }
     }
 

@@ -32,18 +32,18 @@ use utoipa::ToSchema;
 use super::{dialect::Marker, result::RETRY_AFTER};
 use crate::{call_error, idempotency, middleware::Refusal, respond};
 
-/// The problem with a request.
+/// An error.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerError {
-    /// The version of this answer, in the caller's words.
+    /// The version of the response, in the family of names that the caller used.
     #[serde(rename = "$schema")]
     schema: &'static str,
-    /// In words, fit for users and models.
+    /// The problem in words, for users and models.
     message: String,
-    /// For developers of the client.
+    /// Details for developers of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     developer_message: Option<String>,
-    /// Scopes, limits and the like, where a refusal has some.
+    /// Details for programs, such as missing scopes or limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,
@@ -55,15 +55,15 @@ pub(super) struct ServerError {
     retry_after_ms: Option<u64>,
 }
 
-/// How the arguments break the tool's schema.
+/// The violations of the tool's schema by the arguments.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ValidationError {
-    /// The version of this answer, in the caller's words.
+    /// The version of the response, in the family of names that the caller used.
     #[serde(rename = "$schema")]
     schema: &'static str,
-    /// In words.
+    /// The problem in words.
     message: String,
-    /// By top-level parameter; what concerns none of them is in `message`.
+    /// The violations by top-level parameter; all others are in `message`.
     parameter_errors: BTreeMap<String, String>,
 }
 
@@ -83,8 +83,10 @@ impl ServerError {
         Self { developer_message: Some(message.into()), ..self }
     }
 
-    fn retry(self, after: Duration) -> Self {
-        Self { can_retry: Some(true), retry_after_ms: Some(millis(after)), ..self }
+    /// Allows a retry after `wait`, if there is one.
+    fn retry(self, wait: Option<Duration>) -> Self {
+        let Some(wait) = wait else { return self };
+        Self { can_retry: Some(true), retry_after_ms: Some(millis(wait)), ..self }
     }
 
     fn answer(&self, status: StatusCode) -> Response {
@@ -100,38 +102,29 @@ pub(super) fn bad_request(marker: Marker, message: impl Into<String>) -> Respons
 /// Formats a refusal of the middleware.
 pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
     let body = ServerError::new(marker, refusal.to_string());
-    let body = match refusal.retry_after() {
-        Some(wait) => body.retry(wait),
-        None => body,
-    };
-    body.answer(refusal.status())
+    body.retry(refusal.retry_after()).answer(refusal.status())
 }
 
 /// Returns the response to a call whose `call_id` was rejected. The protocol's only status for it
 /// is 400.
 pub(super) fn refused_call_id(marker: Marker, error: IdempotencyError) -> Response {
+    let wait = idempotency::retry_after(error);
+    let status = wait.map_or(StatusCode::BAD_REQUEST, |_| StatusCode::TOO_MANY_REQUESTS);
     let body = ServerError::new(marker, format!("`call_id` {error}"));
-    match idempotency::retry_after(error) {
-        Some(wait) => {
-            let response = body.retry(wait).answer(StatusCode::TOO_MANY_REQUESTS);
-            respond::with_retry_after(response, wait)
-        }
-        None => body.answer(StatusCode::BAD_REQUEST),
-    }
+    respond::with_retry_after(body.retry(wait).answer(status), wait)
 }
 
 /// Returns the response to a call whose `Idempotency-Key` was rejected. A 422 has the shape that
 /// the protocol defines for that status.
 pub(super) fn refused_key(marker: Marker, error: IdempotencyError) -> Response {
     let message = format!("`Idempotency-Key` {error}");
-    let status = idempotency::status(error);
-    match idempotency::retry_after(error) {
-        _ if status == StatusCode::UNPROCESSABLE_ENTITY => invalid(marker, message, &[]),
-        Some(wait) => {
-            let response = ServerError::new(marker, message).retry(wait).answer(status);
-            respond::with_retry_after(response, wait)
+    let (status, wait) = (idempotency::status(error), idempotency::retry_after(error));
+    match status {
+        StatusCode::UNPROCESSABLE_ENTITY => invalid(marker, message, &[]),
+        _ => {
+            let body = ServerError::new(marker, message).retry(wait);
+            respond::with_retry_after(body.answer(status), wait)
         }
-        None => ServerError::new(marker, message).answer(status),
     }
 }
 
@@ -140,7 +133,7 @@ pub(super) fn refused_key(marker: Marker, error: IdempotencyError) -> Response {
 pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
     let body = match versions {
         [] => ServerError::new(marker, CallError::NoSuchTool.to_string()).developers(
-            "no tool of that id is offered to this caller; GET /tools lists those that are",
+            "no tool with this id is available to this caller; GET /tools lists the available tools",
         ),
         versions => {
             let offered = versions.join(", ");
@@ -160,15 +153,12 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
         CallError::InvalidArguments(violations) => invalid(marker, error.to_string(), violations),
         CallError::Upstream(upstream) => {
             let wait = upstream.retry_after.unwrap_or(RETRY_AFTER);
-            body.developers(upstream.kind.code()).retry(wait).answer(StatusCode::BAD_REQUEST)
+            body.developers(upstream.kind.code()).retry(Some(wait)).answer(StatusCode::BAD_REQUEST)
         }
         CallError::Forbidden { .. } | CallError::RateLimited { .. } => {
             let details = call_error::details(error);
             let response = ServerError { details, ..body }.answer(status);
-            match call_error::retry_after(error) {
-                Some(wait) => respond::with_retry_after(response, wait),
-                None => response,
-            }
+            respond::with_retry_after(response, call_error::retry_after(error))
         }
         CallError::NotAccountable(_)
         | CallError::ApprovalRequired { .. }

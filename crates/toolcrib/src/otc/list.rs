@@ -9,10 +9,9 @@ use http::request::Parts;
 use http_body::Body as _;
 use serde_json::Value;
 use toolcrib_core::json::parse_strict;
-use utoipa::ToSchema;
 
 use super::{
-    definition::{self, ToolDefinition},
+    definition,
     dialect::{Dialect, Marker},
     error::{self, ServerError},
 };
@@ -23,38 +22,26 @@ use crate::{
     state::AppState,
 };
 
-/// The caller's tools.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; the bytes are the catalog's")]
-pub(super) struct ToolList {
-    /// The version of this answer, in the caller's words.
-    #[schema(rename = "$schema")]
-    schema: String,
-    tools: Vec<ToolDefinition>,
-}
-
-/// The tools that the caller may use.
+/// Lists the tools that the caller may use.
 ///
-/// The request may carry a JSON body with `$schema`; an empty one is fine.
+/// The request may have a JSON body with `$schema`; the body may be empty.
 #[utoipa::path(
     get,
     path = "/tools",
     operation_id = "otcTools",
-    tag = "Open Tool Calling",
     params(("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset")),
     responses(
-        (status = 200, description = "The visible tools", body = ToolList),
+        (status = 200, description = "The visible tools", body = ref("#/components/schemas/ToolList")),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "A body that is not JSON or names another version, or no such toolset", body = ServerError),
-        (status = 401, description = "No valid key", body = ServerError),
+        (status = 400, description = "The body is not JSON, the version is not supported, or there is no such toolset", body = ServerError),
     )
 )]
 pub(super) async fn list(
     State(state): State<AppState>,
-    Caller(caller): Caller,
+    caller: Caller,
     request: Request,
 ) -> Result<Response, Refusal> {
-    answer(Dialect::Otc, &state, &Caller(caller), request).await
+    answer(Dialect::Otc, &state, &caller, request).await
 }
 
 /// Returns the list in `dialect`.

@@ -6,43 +6,54 @@ use axum::{
     Extension,
     extract::{Request, State},
     response::Response,
+    routing::{get, post},
 };
 use http::HeaderMap;
-use utoipa::ToSchema;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     call::{self, CountedBody},
-    definition::OxpToolDefinition,
     dialect::{self, Dialect, OXP_1_0, OXP_VERSION},
-    error::{self, ServerError, ValidationError},
-    health, list,
-    request::CallBody,
-    result::CallReply,
+    error, health, list,
 };
 use crate::{
-    idempotency::IdempotencyKeyText,
-    middleware::{Caller, Hold, Payload, Refusal},
-    parameters::ToolsetName,
+    dialect::described_response,
+    middleware::{Caller, MemoryShare, Payload, Refusal},
     state::AppState,
 };
 
-/// The caller's tools.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; the bytes are the catalog's")]
-struct OxpToolList {
-    /// The version of this answer, in the caller's words.
-    #[schema(rename = "$schema")]
-    schema: String,
-    items: Vec<OxpToolDefinition>,
+/// Adds the routes, with their description, to those of Open Tool Calling.
+pub(super) fn add(routes: OpenApiRouter<AppState>) -> OpenApiRouter<AppState> {
+    let mut routes = routes
+        .route("/oxp/health", get(oxp_health))
+        .route("/oxp/tools", get(oxp_list))
+        .route("/oxp/tools/call", post(oxp_call));
+    describe(routes.get_openapi_mut());
+    routes
 }
 
-/// Returns the routes, with their description.
-pub(super) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .routes(routes!(oxp_health))
-        .routes(routes!(oxp_list))
-        .routes(routes!(oxp_call))
+/// Describes the routes like those of Open Tool Calling, with the differences of OXP.
+fn describe(description: &mut OpenApi) {
+    let paths = &mut description.paths.paths;
+    for (path, id) in [("/health", "oxpHealth"), ("/tools", "oxpTools"), ("/tools/call", "oxpCall")]
+    {
+        let Some(mut item) = paths.get(path).cloned() else { continue };
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            operation.operation_id = Some(id.to_owned());
+            operation.tags = Some(vec!["OXP".to_owned()]);
+            let responses = &mut operation.responses.responses;
+            if path == "/tools" {
+                let list = described_response("The visible tools", "OxpToolList");
+                responses.insert("200".to_owned(), list.into());
+            }
+            responses.entry("400".to_owned()).or_insert_with(|| {
+                let about = "`OXP-Version` names an unsupported version";
+                described_response(about, "ServerError").into()
+            });
+        }
+        paths.insert(format!("/oxp{path}"), item);
+    }
 }
 
 /// Formats a refusal for OXP.
@@ -50,39 +61,13 @@ pub(super) fn refuse(refusal: &Refusal) -> Response {
     versioned(error::refused(Dialect::Oxp.marker(), refusal))
 }
 
-/// Whether the server is up. Requires no credentials.
-#[utoipa::path(
-    get,
-    path = "/oxp/health",
-    operation_id = "oxpHealth",
-    tag = "OXP",
-    security(()),
-    responses(
-        (status = 200, description = "It is", body = Object),
-        (status = 400, description = "`OXP-Version` names another version", body = ServerError),
-    )
-)]
 async fn oxp_health(headers: HeaderMap) -> Response {
     match dialect::check_header(&headers) {
-        Ok(()) => versioned(health::answer()),
+        Ok(()) => versioned(health::health().await),
         Err(problem) => unsupported(problem),
     }
 }
 
-/// The tools that the caller may use.
-#[utoipa::path(
-    get,
-    path = "/oxp/tools",
-    operation_id = "oxpTools",
-    tag = "OXP",
-    params(("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset")),
-    responses(
-        (status = 200, description = "The visible tools", body = OxpToolList),
-        (status = 304, description = "Not modified"),
-        (status = 400, description = "A body that is not JSON, another version, or no such toolset", body = ServerError),
-        (status = 401, description = "No valid key", body = ServerError),
-    )
-)]
 async fn oxp_list(
     State(state): State<AppState>,
     caller: Caller,
@@ -94,34 +79,12 @@ async fn oxp_list(
     }
 }
 
-/// Calls a tool.
-///
-/// As `POST /tools/call`. A body that is the request itself, without the envelope, is answered with
-/// the result itself.
-#[utoipa::path(
-    post,
-    path = "/oxp/tools/call",
-    operation_id = "oxpCall",
-    tag = "OXP",
-    params(("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
-    request_body(content = CallBody, content_type = "application/json"),
-    responses(
-        (status = 200, description = "The tool ran, or failed", body = CallReply),
-        (status = 400, description = "Not a call, no such tool or version, its source is away, or `call_id` stands for another call", body = ServerError),
-        (status = 401, description = "No valid key", body = ServerError),
-        (status = 403, description = "The caller lacks a scope of the tool", body = ServerError),
-        (status = 409, description = "The answer under `Idempotency-Key` cannot be given again, or its call runs in another process", body = ServerError),
-        (status = 413, description = "The body is too large", body = ServerError),
-        (status = 422, description = "The arguments do not fit, or `Idempotency-Key` stands for another call", body = ValidationError),
-        (status = 429, description = "Too many calls of the tool; see Retry-After", body = ServerError),
-        (status = 503, description = "The call could not be recorded, so nothing ran", body = ServerError),
-    )
-)]
+/// As `POST /tools/call`. A body without an envelope gets a response without one.
 async fn oxp_call(
     State(state): State<AppState>,
     Caller(caller): Caller,
     headers: HeaderMap,
-    hold: Option<Extension<Hold>>,
+    hold: Option<Extension<MemoryShare>>,
     Payload(body): Payload,
 ) -> Response {
     let body = CountedBody { bytes: &body, hold };

@@ -11,41 +11,41 @@ use toolcrib_core::{
 use toolcrib_gateway::{CallReport, idempotency::may_repeat};
 use utoipa::ToSchema;
 
-/// The result of a call.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; a `CallToolResponse` is framed as bytes")]
-pub(super) struct CallReply {
-    /// The version of this answer, in the caller's words.
-    #[schema(rename = "$schema")]
-    schema: String,
-    result: CallToolResponse<'static>,
+/// The result of a call, in its envelope.
+#[derive(Serialize, ToSchema)]
+pub(super) struct CallReply<'a> {
+    /// The version of the response, in the family of names that the caller used.
+    #[serde(rename = "$schema")]
+    pub(super) schema: &'static str,
+    #[schema(value_type = CallToolResponse<'static>)]
+    pub(super) result: &'a RawValue,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct CallToolResponse<'a> {
     call_id: &'a str,
-    /// Milliseconds the tool ran; absent when it did not.
+    /// How long the tool ran, in milliseconds; absent if it did not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     duration: Option<f64>,
     success: bool,
-    /// The result of the tool, on success.
+    /// The result of a successful call.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     value: Option<Cow<'a, RawValue>>,
-    /// Why it failed, otherwise.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ToolError>,
 }
 
-/// Why a tool failed.
+/// The reason of a failed call.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ToolError {
-    /// Fit for users and models.
+    /// The problem in words, for users and models.
     message: String,
-    /// For developers of the client: a stable code.
+    /// A stable code, for developers of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     developer_message: Option<String>,
-    /// Whether a retry of the same call does no harm and may succeed.
+    /// Whether a retry of the same call is safe and may succeed.
     can_retry: bool,
     /// How long to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub(super) struct ToolError {
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Returns the JSON of the result of `called`; `None` when no tool was reached, which is a refusal.
-pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Vec<u8>> {
+pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Box<RawValue>> {
     let entry = called.entry.as_deref();
     let (value, error) = match &called.result {
         Ok(outcome) if outcome.is_error => (None, Some(failure(outcome))),
@@ -74,13 +74,9 @@ pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Vec<u8>> {
         value,
         error,
     };
-    match serde_json::to_vec(&answer) {
-        Ok(bytes) => Some(bytes),
-        Err(error) => {
-            tracing::error!(%error, "the result of a call could not be serialised");
-            None
-        }
-    }
+    serde_json::value::to_raw_value(&answer)
+        .inspect_err(|error| tracing::error!(%error, "a call's result could not be serialised"))
+        .ok()
 }
 
 /// Returns whether `error` means that no tool was reached.

@@ -19,8 +19,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::slots::Place;
-
 /// The largest piece of a response that is passed to the connection at once. Passing pieces shows
 /// whether the peer reads, and limits the memory of an unread response to this size.
 const PIECE: usize = 256 << 10;
@@ -55,10 +53,10 @@ pub(super) struct Patience {
 }
 
 /// One open connection.
-#[derive(Debug)]
 pub(super) struct Connection {
     activity: Mutex<Activity>,
-    place: Place,
+    /// Runs when the peer has authenticated for the first time.
+    on_authenticated: Box<dyn Fn() + Send + Sync>,
     /// Cancelled when another connection needs this slot.
     evicted: CancellationToken,
 }
@@ -93,9 +91,9 @@ pub(super) enum Rank {
 }
 
 impl Connection {
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(on_authenticated: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
-            place,
+            on_authenticated: Box::new(on_authenticated),
             activity: Mutex::new(Activity {
                 started: false,
                 heard: false,
@@ -124,7 +122,7 @@ impl Connection {
         };
         // After releasing the lock of this connection: slots are locked before connections.
         if !known {
-            self.place.promote();
+            (self.on_authenticated)();
         }
     }
 
@@ -196,7 +194,6 @@ impl Connection {
 }
 
 /// A request and its response, until the response is completely passed on or dropped.
-#[derive(Debug)]
 pub(super) struct Exchange {
     connection: Arc<Connection>,
     /// Whether this side has to act next.
@@ -228,7 +225,6 @@ impl Drop for Exchange {
 }
 
 /// The body of a response; tracks whether the peer reads it.
-#[derive(Debug)]
 pub(super) struct Answer {
     body: Body,
     /// The rest of a frame that is passed on in pieces.
@@ -299,7 +295,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_answer_is_handed_over_in_pieces_and_whole() {
         let data: Vec<u8> = (0..PIECE * 2 + 7).map(|i| u8::try_from(i % 251).unwrap()).collect();
-        let connection = Arc::new(Connection::new(Place::default()));
+        let connection = Arc::new(Connection::new(|| {}));
         let mut answer = Answer::new(Body::from(data.clone()), connection.begin(Version::HTTP_11));
         let mut seen = Vec::new();
         while !answer.is_end_stream() {
@@ -315,7 +311,7 @@ mod tests {
     async fn only_the_turn_of_the_peer_is_limited() {
         let patience =
             Patience { unauthenticated: Duration::from_secs(1), reading: Duration::from_secs(2) };
-        let connection = Arc::new(Connection::new(Place::default()));
+        let connection = Arc::new(Connection::new(|| {}));
         assert!(connection.expires(patience).is_some(), "no request");
         let now = Instant::now();
         assert_eq!(connection.rank(now), None, "nothing has read it yet");

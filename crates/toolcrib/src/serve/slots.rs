@@ -35,25 +35,23 @@ const MADE_FREE: usize = 4;
 /// a busy machine many connections cannot be evicted yet.
 const LOOK: usize = 32;
 
-#[derive(Debug)]
 pub(super) struct Slots {
     size: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotTable>,
     freed: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Taken {
+#[derive(Default)]
+struct SlotTable {
     next: u64,
-    connections: HashMap<u64, Holder>,
+    connections: HashMap<u64, SlotHolder>,
     /// The number of callers that are not evicted.
     callers: usize,
     /// The number of connections that are evicted and not closed yet.
     evicted: usize,
 }
 
-#[derive(Debug)]
-struct Holder {
+struct SlotHolder {
     connection: Arc<Connection>,
     /// Whether the peer has shown a valid credential.
     caller: bool,
@@ -61,18 +59,10 @@ struct Holder {
 }
 
 /// One slot, freed when it is dropped.
-#[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
     number: u64,
     pub(super) connection: Arc<Connection>,
-}
-
-/// A connection's reference to its slot.
-#[derive(Debug, Default)]
-pub(super) struct Place {
-    slots: Weak<Slots>,
-    number: u64,
 }
 
 // === impl Slots ===
@@ -101,9 +91,14 @@ impl Slots {
         }
         let number = taken.next;
         taken.next += 1;
-        let place = Place { slots: Arc::downgrade(self), number };
-        let connection = Arc::new(Connection::new(place));
-        let holder = Holder { connection: Arc::clone(&connection), caller: false, evicted: false };
+        let slots = Arc::downgrade(self);
+        let connection = Arc::new(Connection::new(move || {
+            if let Some(slots) = Weak::upgrade(&slots) {
+                slots.promote(number);
+            }
+        }));
+        let holder =
+            SlotHolder { connection: Arc::clone(&connection), caller: false, evicted: false };
         taken.connections.insert(number, holder);
         let excess = self.excess(&taken);
         let step = (self.size.saturating_sub(taken.callers) / LOOK).max(1);
@@ -114,7 +109,7 @@ impl Slots {
     }
 
     /// Returns how many peers without a credential must give up their slots to free enough of them.
-    fn excess(&self, taken: &Taken) -> usize {
+    fn excess(&self, taken: &SlotTable) -> usize {
         let open = self.size.saturating_sub(taken.callers);
         let newcomers = taken.newcomers();
         match newcomers > open - open / LEAST_FREE {
@@ -164,9 +159,9 @@ impl Slots {
     }
 }
 
-// === impl Taken ===
+// === impl SlotTable ===
 
-impl Taken {
+impl SlotTable {
     fn newcomers(&self) -> usize {
         self.connections.len().saturating_sub(self.callers + self.evicted)
     }
@@ -216,22 +211,12 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken.lock();
         match taken.connections.remove(&self.number) {
-            Some(Holder { evicted: true, .. }) => taken.evicted -= 1,
-            Some(Holder { caller: true, .. }) => taken.callers -= 1,
+            Some(SlotHolder { evicted: true, .. }) => taken.evicted -= 1,
+            Some(SlotHolder { caller: true, .. }) => taken.callers -= 1,
             Some(_) | None => {}
         }
         drop(taken);
         self.slots.freed.notify_one();
-    }
-}
-
-// === impl Place ===
-
-impl Place {
-    pub(super) fn promote(&self) {
-        if let Some(slots) = self.slots.upgrade() {
-            slots.promote(self.number);
-        }
     }
 }
 

@@ -349,10 +349,22 @@ fn every_route_without_a_description_has_a_row() {
     assert!(expected.remove("/explorer/"));
     assert_eq!(made, expected, "left: in the program, right: in the table");
     assert_eq!(others, 4, "a route whose path is not written out needs a row");
+    // OXP describes its routes like those of Open Tool Calling.
+    let description = toolcrib::openapi();
+    for call in include_str!("../../src/otc/oxp.rs").split(".route(\"").skip(1) {
+        let (path, _) = call.split_once('"').unwrap();
+        assert!(description["paths"].get(path).is_some(), "{path}");
+    }
     // No other file adds a route without a description.
     for (file, text) in dialects() {
-        let known =
-            ["openwop/test_routes.rs", "mcp/http.rs", "explorer.rs", "resource.rs", "serve.rs"];
+        let known = [
+            "openwop/test_routes.rs",
+            "mcp/http.rs",
+            "explorer.rs",
+            "resource.rs",
+            "serve.rs",
+            "otc/oxp.rs",
+        ];
         let plain = text.contains(".route(\"") || text.contains(".route(&");
         assert!(!plain || known.iter().any(|known| file.ends_with(known)), "{file}");
     }

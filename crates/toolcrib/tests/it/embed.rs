@@ -7,15 +7,18 @@ use std::sync::{
 
 use serde_json::json;
 use toolcrib::{
-    Annotations, Gateway, NativeTools, RouterExt as _, Stores, Tool, ToolAnswer, ToolCall,
-    ToolDefinition,
-    core::{id::SourceId, scope::Grant, store::KeyStore},
+    Annotations, Gateway, NativeTools, RouterExt as _, Tool, ToolAnswer, ToolCall, ToolDefinition,
+    core::{
+        id::SourceId,
+        scope::Grant,
+        store::{KeyStore, Storage as _},
+    },
     gateway::{
         authn::{KeyRequest, new_key},
         config::Classification,
     },
 };
-use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog, Options, SqliteStore};
+use toolcrib_store::{MemoryStorage, Options, SqliteStore};
 use toolcrib_testkit::gateway::{Actor, Served};
 
 use crate::support::column;
@@ -92,7 +95,7 @@ async fn native_tools_are_in_every_dialect_behind_the_same_gate() {
         .unwrap()
         .rule("t", limited)
         .unwrap();
-    let gateway = Gateway::builder(Stores::of(store.clone())).tools(tools).start().await.unwrap();
+    let gateway = Gateway::builder(Arc::new(store.clone())).tools(tools).start().await.unwrap();
     let served = Served::start(gateway.router()).await;
     let right =
         served.bearer(&key(&gateway, &store, &["app:use", "audit:read", "sources:read"]).await);
@@ -148,12 +151,12 @@ async fn native_tools_can_change() {
         let name = if shown.load(Ordering::SeqCst) { "late" } else { "early" };
         vec![ToolDefinition::new(name).shared()]
     };
-    let keys = MemoryKeys::default();
-    let stores = Stores::new(MemoryLog::default(), keys.clone(), MemoryCatalogs::default());
+    let storage = MemoryStorage::default();
+    let keys = Arc::clone(&storage.keys);
     let tools = NativeTools::new("app", provider, who).unwrap();
-    let gateway = Gateway::builder(stores).tools(tools).start().await.unwrap();
+    let gateway = Gateway::builder(Arc::new(storage)).tools(tools).start().await.unwrap();
     let served = Served::start(gateway.router()).await;
-    let caller = served.bearer(&key(&gateway, &keys, &["tools:app"]).await);
+    let caller = served.bearer(&key(&gateway, &*keys, &["tools:app"]).await);
     let names = async || {
         let list = caller.get("/explorer/tools").await.json();
         column(&list, "name").join(" ")
@@ -176,10 +179,9 @@ async fn native_tools_can_change() {
 
 #[tokio::test]
 async fn two_sources_of_one_id_are_refused() {
-    let stores =
-        Stores::new(MemoryLog::default(), MemoryKeys::default(), MemoryCatalogs::default());
+    let storage = Arc::new(MemoryStorage::default());
     let tools = |id| NativeTools::new(id, one_tool(), who).unwrap();
-    let builder = Gateway::builder(stores).tools(tools("my-app")).tools(tools("my_app"));
+    let builder = Gateway::builder(storage).tools(tools("my-app")).tools(tools("my_app"));
     let error = builder.start().await.map(drop).unwrap_err().to_string();
     assert!(error.contains("another source has this id"), "{error}");
     assert!(NativeTools::new("No Id", one_tool(), who).is_err());

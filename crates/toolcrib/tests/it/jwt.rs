@@ -76,7 +76,7 @@ async fn a_token_is_its_principal_with_its_scopes_and_roles() {
     // Another tenant's token sees nothing of this one.
     let other = issuer.sign(&with(&good, "org", json!({ "id": "other" })));
     assert!(names(&gw, &other).await.is_empty());
-    assert_eq!(issuer.asked(), 1, "the keys are cached");
+    assert_eq!(issuer.requests(), 1, "the keys are cached");
 }
 
 /// A key of a similar name is another principal, even where the names are the same.
@@ -239,7 +239,7 @@ async fn the_issuers_keys_are_followed() {
     let good = issuer.claims(gw.gateway.clock().now());
     let old = issuer.sign(&good);
     let held = principal(&gw, &old).await;
-    assert_eq!(issuer.asked(), 1);
+    assert_eq!(issuer.requests(), 1);
 
     issuer.rotate(vec![TestKey::ec("second")]);
     let new = issuer.sign(&good);
@@ -247,12 +247,12 @@ async fn the_issuers_keys_are_followed() {
     for _ in 0..20 {
         assert_eq!(gw.bearer(&new).get("/v1/tools").await.status, 401);
     }
-    assert_eq!(issuer.asked(), 1);
+    assert_eq!(issuer.requests(), 1);
     gw.advance(Duration::from_secs(11)).await;
     let asked = |_| async { gw.bearer(&new).get("/v1/tools").await.status };
     let told = futures_util::future::join_all((0..20).map(asked)).await;
     assert_eq!(told, [200; 20]);
-    assert_eq!(issuer.asked(), 2, "all of them waited for one fetch");
+    assert_eq!(issuer.requests(), 2, "all of them waited for one fetch");
 
     // Tokens of the removed key are invalid, cached or not.
     assert_eq!(gw.bearer(&old).get("/v1/tools").await.status, 401);
@@ -263,7 +263,7 @@ async fn the_issuers_keys_are_followed() {
         let token = TestKey::ec(&format!("unknown-{n}")).sign(&good);
         assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
     }
-    assert_eq!(issuer.asked(), 3, "the fetches for unknown key ids are limited");
+    assert_eq!(issuer.requests(), 3, "the fetches for unknown key ids are limited");
 }
 
 /// An expired token is rejected, and its principal cannot be renewed.
@@ -295,7 +295,7 @@ async fn a_reload_counts_at_once() {
     assert_eq!(names(&gw, &token).await, ["mcp:crib.read"]);
     let renewed = gw.gateway.authenticator().renew(&held).unwrap();
     assert_eq!(renewed.scopes.iter().count(), 2, "openid, files:read: {renewed:?}");
-    assert_eq!(issuer.asked(), 1, "an issuer that stays keeps its keys");
+    assert_eq!(issuer.requests(), 1, "an issuer that stays keeps its keys");
     gw.reload(&issuer.config("").replace("\"crib\"", "\"nobody\"")).await;
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
     assert_eq!(gw.gateway.authenticator().renew(&held).err(), Some(AuthError::Unavailable));
@@ -336,7 +336,7 @@ async fn an_issuer_that_misbehaves_lets_nobody_in() {
         gw.advance(Duration::from_secs(61)).await;
         assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 200, "{behaviour:?}");
     }
-    assert_eq!(elsewhere.asked(), 0);
+    assert_eq!(elsewhere.requests(), 0);
 }
 
 /// Known keys stay valid while the issuer is unreachable, until they are too old.

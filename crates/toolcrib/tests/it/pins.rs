@@ -86,6 +86,9 @@ async fn an_unseen_form_cannot_be_approved_and_other_tenants_see_no_pins() {
     for wrong in [
         json!({}),
         json!({ "tools": [] }),
+        // serde alone would read arrays as the objects.
+        json!([[{ "toolId": "mcp:up.read", "digest": now }]]),
+        json!({ "tools": [["mcp:up.read", now]] }),
         json!({ "tools": [{ "toolId": "mcp:up.read" }] }),
         json!({ "tools": [{ "toolId": "mcp:up.read", "digest": "AB" }] }),
         json!([]),

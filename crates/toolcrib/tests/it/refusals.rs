@@ -4,7 +4,10 @@ use std::path::Path;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use toolcrib_core::event::{EventBody, LoggedEvent};
+use toolcrib_core::{
+    event::{EventBody, LoggedEvent},
+    store::Storage as _,
+};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
 
 /// Requests of each kind. Together they far exceed the number recorded individually per principal.

@@ -141,7 +141,12 @@ async fn sixty_thousand_arguments_do_not_tell_whether_there_is_a_tool() {
         let call = async |source: &str, name: &str| {
             let name = format!("{source}__{name}");
             let tool = ToolRef::Wire(&name);
-            let request = CallRequest::new(gate.snapshot(), Surface::Otc, tool, arguments.clone());
+            let request = CallRequest::new(
+                gate.snapshot(),
+                Surface::new("otc", "Otc"),
+                tool,
+                arguments.clone(),
+            );
             let start = Instant::now();
             let called = gate.call(&caller, request).await;
             let took = start.elapsed().as_nanos();

@@ -30,7 +30,7 @@ pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit>
         ));
     };
     let witness: Arc<dyn WitnessStore> = Arc::new(signing::witness(&config));
-    let accepted = audit::accept(&store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
+    let accepted = audit::accept(&*store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
     store.close().await;
     let (accepted, printer) = (accepted?, cx.printer);
     if printer.wants_json() {

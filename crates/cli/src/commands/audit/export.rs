@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     event::RunEvent,
-    record::{Checkpoint, RecordStore as _, StoredEvent, StoredQuery},
+    record::{Checkpoint, StoredEvent, StoredQuery},
 };
 use toolcrib_gateway::audit::export::Format;
 
@@ -100,7 +100,7 @@ impl Log {
             Target::Store(..) if to.is_some() && self.tenant.is_none() => {
                 return Err(usage("--checkpoints and --to together need --tenant"));
             }
-            Target::Store(_, store) => store,
+            Target::Store(_, store) => store.record(),
             Target::Server(client) => {
                 let all = checkpoints(client).await?.into_iter();
                 return all.take_while(inside).try_for_each(each);
@@ -145,7 +145,7 @@ impl Log {
                     true => event.tenant_position,
                     false => event.position,
                 };
-                let page = store.stored(query).await?;
+                let page = store.record().stored(query).await?;
                 Ok(page.into_iter().map(|event| (place(&event), event)).collect())
             }
             Target::Server(client) => remote(client, after).await,

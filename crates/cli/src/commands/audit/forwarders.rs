@@ -1,7 +1,6 @@
 //! `audit forwarders`: the status of forwarders and anchors.
 
 use serde::{Deserialize, Serialize};
-use toolcrib_core::record::RecordStore as _;
 
 use crate::{
     args::Global,
@@ -50,7 +49,8 @@ pub(super) async fn run(cx: &Context) -> anyhow::Result<Exit> {
 async fn read_store(global: &Global) -> anyhow::Result<Vec<Forwarder>> {
     let config = Settings::load(global)?.config;
     let store = store::open_existing(&config)?;
-    let read = async { anyhow::Ok((store.last_position().await?, store.cursors().await?)) };
+    let record = store.record();
+    let read = async { anyhow::Ok((record.last_position().await?, record.cursors().await?)) };
     let read = read.await;
     store.close().await;
     let (last, cursors) = read?;

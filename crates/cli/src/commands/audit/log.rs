@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use toolcrib_core::{
-    event::{EventLog as _, EventQuery, RunEvent},
+    event::{EventQuery, RunEvent},
     id::TenantId,
 };
 
@@ -45,7 +45,7 @@ impl Log {
             Target::Store(_, store) => {
                 let (tenant, newest) = (self.tenant.clone(), after.is_none());
                 let query = EventQuery { tenant, after, limit, newest, ..EventQuery::default() };
-                let events = store.read(query).await?.into_iter();
+                let events = store.events().read(query).await?.into_iter();
                 Ok(events
                     .map(|it| LoggedEvent {
                         position: it.position,

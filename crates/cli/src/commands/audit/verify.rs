@@ -12,14 +12,13 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
 use toolcrib_core::{
     canonical::Digest,
-    record::{Checkpoint, ExportedEvent, RecordStore as _, Witness, WitnessStore as _},
+    record::{Checkpoint, ExportedEvent, RecordStore, Witness, WitnessStore as _},
     store::StoreError,
     text,
 };
 use toolcrib_gateway::config::Config;
-use toolcrib_store::{
-    SqliteStore,
-    verify::{self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier},
+use toolcrib_store::verify::{
+    self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier,
 };
 
 use super::{export::remote, log::PAGE};
@@ -141,7 +140,8 @@ async fn here(
     let scope = Scope { tenant: args.tenant.clone(), from: args.from, to: args.to };
     let mut progress = Progress::new(printer);
     let known = witness.as_ref().ok().and_then(Option::as_ref);
-    let checked = verify::record(&store, &scope, trusted, anchors, known, |done, all| {
+    let record = &*store.record();
+    let checked = verify::record(record, &scope, trusted, anchors, known, |done, all| {
         progress.update(done, all)
     });
     let checked = checked.await;
@@ -149,8 +149,8 @@ async fn here(
         (Err(problem), _) => Some((*problem).to_owned()),
         (Ok(None), Some(own)) => {
             // A server that creates a key next to the store creates the witness right after it.
-            let both = config.record.signing_key.is_none() && store.last_position().await? > 0;
-            (both || signed_by(&store, &own).await?)
+            let both = config.record.signing_key.is_none() && record.last_position().await? > 0;
+            (both || signed_by(record, &own).await?)
                 .then(|| "the witness, which names what was signed last, is gone".to_owned())
         }
         (Ok(_), _) => None,
@@ -198,7 +198,7 @@ async fn witness(config: &Config, trusted: &[[u8; 32]]) -> Result<Option<Witness
 }
 
 /// Returns whether the last checkpoint of any tenant is signed with `key`.
-async fn signed_by(store: &SqliteStore, key: &[u8; 32]) -> anyhow::Result<bool> {
+async fn signed_by(store: &dyn RecordStore, key: &[u8; 32]) -> anyhow::Result<bool> {
     let mut after = None;
     loop {
         let tenants = store.tenants(after.as_ref()).await?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The beginning of the page.
 const INTRODUCTION: &str = "\
@@ -53,6 +53,14 @@ impl<'a> Page<'a> {
     /// Adds the tables of a type that is a table at `path`.
     fn collect(&mut self, path: &str, described: &'a Value, level: usize) {
         for (key, member) in members(described) {
+            let forms = self.forms(member);
+            for (names, name) in &forms {
+                let heading = format!("Sources of kind {}", names.join(", or "));
+                self.tables.push(Table { name, heading, path: path.to_owned(), level });
+            }
+            for (_, name) in forms {
+                self.collect(path, self.described(name).unwrap_or(&Value::Null), level);
+            }
             let Some(table) = inner(path, key, member, level) else { continue };
             let Some(described) = self.described(table.name) else { continue };
             if self.anchor(table.name).is_none() {
@@ -68,11 +76,11 @@ impl<'a> Page<'a> {
         let described = self.described(name).unwrap_or(&Value::Null);
         let marks = "#".repeat((*level).min(4));
         let mut text = format!(
-            "\n{marks} `{heading}`\n\n{}\n\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n",
+            "\n{marks} {heading}\n\n{}\n\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n",
             description(described)
         );
         let required = described.get("required").and_then(Value::as_array);
-        for (key, member) in members(described) {
+        for (key, member) in members(described).filter(|(_, it)| self.forms(it).is_empty()) {
             let is_required = required.is_some_and(|it| it.iter().any(|name| name == key));
             let default = if is_required { "required".to_owned() } else { default(member) };
             let cells = [self.kind(member), default, description(member)].map(|text| cell(&text));
@@ -82,9 +90,42 @@ impl<'a> Page<'a> {
         text
     }
 
+    /// Returns the variants of a member whose keys depend on the kind of source: the names and the
+    /// type of each. A type that is the variant of several kinds is listed once.
+    fn forms(&self, member: &Value) -> Vec<(Vec<String>, &'a str)> {
+        let mut forms: Vec<(Vec<String>, &str)> = Vec::new();
+        let name = reference(member).unwrap_or_default();
+        let variants = self.schema.pointer(&format!("/$defs/{name}/oneOf"));
+        for variant in variants.and_then(Value::as_array).into_iter().flatten() {
+            for (label, described) in members(variant) {
+                let label = format!("`{}`", label.replace(" with ", "` with `"));
+                let Some(name) = reference(described) else { continue };
+                match forms.iter_mut().find(|(_, other)| *other == name) {
+                    Some((labels, _)) => labels.push(label),
+                    None => forms.push((vec![label], name)),
+                }
+            }
+        }
+        forms
+    }
+
+    /// Returns the words that a value can be.
+    fn words(&self, member: &'a Value) -> Vec<&'a Value> {
+        let list = |key| member.get(key).and_then(Value::as_array).into_iter().flatten();
+        let inner = list("oneOf").chain(list("anyOf"));
+        let direct = member.get("$ref").and_then(|_| self.definition(reference(member)?));
+        let inner = inner.chain(direct);
+        let own = member.get("const").into_iter().chain(list("enum"));
+        own.chain(inner.flat_map(|it| self.words(it))).filter(|it| it.is_string()).collect()
+    }
+
+    fn definition(&self, name: &str) -> Option<&'a Value> {
+        self.schema.pointer(&format!("/$defs/{name}"))
+    }
+
     /// Returns the schema of a type that is a table.
     fn described(&self, name: &str) -> Option<&'a Value> {
-        let described = self.schema.pointer(&format!("/$defs/{name}"))?;
+        let described = self.definition(name)?;
         described.get("properties").is_some().then_some(described)
     }
 
@@ -95,21 +136,13 @@ impl<'a> Page<'a> {
     }
 
     /// Returns the type of a value as text.
-    fn kind(&self, member: &Value) -> String {
-        if let Some(choices) = member.get("x-choice").and_then(Value::as_array) {
-            let choice = choices.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" | ");
-            return match member["type"] == "array" {
-                true => format!("list of {choice}"),
-                false => choice,
-            };
+    fn kind(&self, member: &'a Value) -> String {
+        if let Some(anchor) = reference(member).and_then(|name| self.anchor(name)) {
+            return format!("[table](#{anchor})");
         }
-        if let Some(name) = reference(member) {
-            if let Some(anchor) = self.anchor(name) {
-                return format!("[table](#{anchor})");
-            }
-            let choices = self.schema.pointer(&format!("/$defs/{name}/enum"));
-            let choices = choices.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            return choices.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" | ");
+        let words: Vec<String> = self.words(member).iter().map(|it| format!("`{it}`")).collect();
+        if !words.is_empty() {
+            return words.join(" | ");
         }
         if let Some(title) = title(member) {
             return title.to_owned();
@@ -138,15 +171,15 @@ impl<'a> Page<'a> {
 fn inner<'a>(path: &str, key: &str, member: &'a Value, level: usize) -> Option<Table<'a>> {
     let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     if let Some(name) = reference(member) {
-        return Some(Table { name, heading: format!("[{path}]"), path, level });
+        return Some(Table { name, heading: format!("`[{path}]`"), path, level });
     }
     if let Some(name) = member.get("items").and_then(reference) {
-        return Some(Table { name, heading: format!("[[{path}]]"), path, level });
+        return Some(Table { name, heading: format!("`[[{path}]]`"), path, level });
     }
     let name = member.get("additionalProperties").and_then(reference)?;
     let entry = if key == "tools" { "\"GLOB\"" } else { "NAME" };
     let path = format!("{path}.{entry}");
-    Some(Table { name, heading: format!("[{path}]"), path, level })
+    Some(Table { name, heading: format!("`[{path}]`"), path, level })
 }
 
 /// Returns the properties of a type, in source order.
@@ -180,7 +213,10 @@ fn plural(kind: &str) -> String {
 fn default(member: &Value) -> String {
     match (member.get("x-default").and_then(Value::as_str), member.get("default")) {
         (Some(words), _) => words.to_owned(),
-        (None, Some(Value::Null | Value::Object(_)) | None) => String::new(),
+        // The table has defaults of its own.
+        _ if member.get("$ref").is_some() && !member["default"].is_string() => String::new(),
+        (None, Some(Value::Null) | None) => "none".to_owned(),
+        (None, Some(value)) if *value == json!([]) || *value == json!({}) => "none".to_owned(),
         (None, Some(value)) => format!("`{value}`"),
     }
 }
@@ -196,8 +232,9 @@ fn cell(text: &str) -> String {
 
 /// Returns the anchor that GitHub derives from a heading.
 fn anchor(heading: &str) -> String {
-    let letters = heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_'));
-    letters.map(|it| it.to_ascii_lowercase()).collect()
+    let letters =
+        heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_' | ' '));
+    letters.map(|it| if it == ' ' { '-' } else { it.to_ascii_lowercase() }).collect()
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ async fn here(
         let mut entries = wanted(gateway, args)?;
         warn_of_silent(gateway, cx.printer);
         if let Some((words, limit)) = search {
-            entries = View::new(entries, &ByteBudget::new(0)).search(words, None, usize::from(limit));
+            entries =
+                View::new(entries, &ByteBudget::new(0)).search(words, None, usize::from(limit));
         }
         Ok(entries.iter().map(|entry| ToolRow::from(&**entry)).collect())
     })

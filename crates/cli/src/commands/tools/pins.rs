@@ -3,12 +3,11 @@
 
 use chrono::Utc;
 use serde_json::json;
-use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId, suggest};
+use toolcrib_core::{canonical::Digest, id::PrincipalId, pin::PinStore, suggest};
 use toolcrib_gateway::{
     config::Config,
     pins::{PinError, PinReport, PinReview},
 };
-use toolcrib_store::SqliteStore;
 
 use super::diff;
 use crate::{args::ToolApproveArgs, failure::advised, printer::Printer, target::Target};
@@ -20,9 +19,9 @@ const BATCH: usize = 500;
 async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<PinReport>> {
     match (target, tool) {
         (Target::Store(config, store), Some(tool)) => {
-            Ok(review(config, store).show(tool).await?.into_iter().collect())
+            Ok(review(config, &*store.pins()).show(tool).await?.into_iter().collect())
         }
-        (Target::Store(config, store), None) => Ok(review(config, store).list().await?),
+        (Target::Store(config, store), None) => Ok(review(config, &*store.pins()).list().await?),
         (Target::Server(client), tool) => {
             let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
             client.get_member(&["v1", "pins"], &query, "pins").await
@@ -39,14 +38,15 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
             };
             let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
             let by = PrincipalId::parse("operator")?;
-            let approved = review(config, store).approve(&wanted, Some(&by), Utc::now()).await;
+            let pins = store.pins();
+            let approved = review(config, &*pins).approve(&wanted, Some(&by), Utc::now()).await;
             let (_, events) = approved.map_err(|error| match error {
                 PinError::Store(error) => anyhow::Error::new(error),
                 error => {
                     advised(error.to_string(), "`toolcrib tools diff` shows the pending changes")
                 }
             })?;
-            store.append(events).await?;
+            store.events().append(events).await?;
         }
         Target::Server(client) => {
             let tool =
@@ -58,8 +58,8 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
     Ok(())
 }
 
-fn review<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
-    PinReview { sources: &config.sources, pins: store, tenant: None }
+fn review<'a>(config: &'a Config, pins: &'a dyn PinStore) -> PinReview<'a> {
+    PinReview { sources: &config.sources, pins, tenant: None }
 }
 
 /// Prints the pending changes.

@@ -50,7 +50,8 @@ fn segment(text: &str) -> String {
 mod tests {
     use super::super::{Format, tests::written};
 
-    /// The requirements of the specification for every event, §3.1 and §3.2, and for extension names.
+    /// The requirements of the specification for every event, §3.1 and §3.2, and for extension
+    /// names.
     #[test]
     fn every_event_has_what_cloudevents_requires() {
         const KNOWN: [&str; 8] =

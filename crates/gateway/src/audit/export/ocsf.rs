@@ -1,8 +1,8 @@
 //! OCSF 1.3, class API Activity (6003) of the category Application Activity (6).
 //!
-//! A call of a tool is none of create, read, update and delete, so every activity is "Other" with an
-//! `activity_name`. The record does not contain the machine of a caller, so the required endpoint is this
-//! gateway.
+//! A call of a tool is none of create, read, update and delete, so every activity is "Other" with
+//! an `activity_name`. The record does not contain the machine of a caller, so the required
+//! endpoint is this gateway.
 
 use chrono::DateTime;
 use serde_json::{Map, Value, json};

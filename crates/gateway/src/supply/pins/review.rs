@@ -1,7 +1,7 @@
 //! Review of pins: an operator lists changed tools, reads their forms and approves them.
 //!
-//! Invariant (I-51): an approval names the digest of the reviewed form. A tool that has changed since is
-//! not approved.
+//! Invariant (I-51): an approval names the digest of the reviewed form. A tool that has changed
+//! since is not approved.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -8,7 +8,6 @@ use toolcrib_core::{
     id::{ApprovalId, KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::Grant,
-    store::KeyStore as _,
 };
 use toolcrib_gateway::{
     approvals::ApprovalError,

@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::ApprovalId,
 };
 use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use super::{ASKS, approver, asked, asking, caller, who};
 use crate::support::{Rig, offer, rig_with};
@@ -42,14 +42,14 @@ async fn flows(settings: &str, of_flows: &str) -> (Rig, TempDir) {
          [source.tools.echo]\napproval = \"always\"\n\
          [[source]]\nid = \"w\"\nkind = \"workflow\"\nfiles = [{files:?}]\n{of_flows}"
     );
-    let rig = rig_with(Some(Ok(offer(&["echo", "slow"]))), &text, MemoryCatalogs::new()).await;
+    let rig = rig_with(Some(Ok(offer(&["echo", "slow"]))), &text, MemoryCatalogs::default()).await;
     (rig, directory)
 }
 
 async fn run(rig: &Rig, flow: &str) -> CallReport {
     let tool = format!("openwop:workflow.{flow}");
     let request =
-        CallRequest::new(rig.gateway.snapshot(), Surface::Cli, ToolRef::Id(&tool), json!({}));
+        CallRequest::new(rig.gateway.snapshot(), Surface::CLI, ToolRef::Id(&tool), json!({}));
     rig.gateway.call(&who("ann", &["*"]), request).await
 }
 
@@ -127,7 +127,7 @@ async fn a_call_of_an_interaction_asks_and_comes_back() {
     let call = async |arguments: Value| {
         let request = CallRequest::new(
             rig.gateway.snapshot(),
-            Surface::Mcp,
+            Surface::new("mcp", "Mcp"),
             ToolRef::Wire("s__echo"),
             arguments,
         );
@@ -165,8 +165,12 @@ async fn an_interaction_that_closes_ends_the_wait() {
     let rig = asking("[approvals]\nwait = \"30s\"", ASKS).await;
     let caller = caller();
     let interaction = rig.gateway.interaction(&caller).unwrap();
-    let request =
-        CallRequest::new(rig.gateway.snapshot(), Surface::Mcp, ToolRef::Wire("s__echo"), json!({}));
+    let request = CallRequest::new(
+        rig.gateway.snapshot(),
+        Surface::new("mcp", "Mcp"),
+        ToolRef::Wire("s__echo"),
+        json!({}),
+    );
     let closing = async {
         let id = rig.pending().await;
         interaction.close(SessionOutcome::Failed).await;

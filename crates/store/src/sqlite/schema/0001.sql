@@ -4,10 +4,12 @@ CREATE TABLE meta (
   value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- An epoch rises by one with every change of the keys or of the pins, in the same transaction. The
--- other numbers are the idempotent calls and their bytes.
+-- An epoch rises by one with every change of the keys or of the pins, in the same transaction, and
+-- `cancellations` with every request to cancel runs. The other numbers are the idempotent calls and
+-- their bytes.
 INSERT INTO meta (name, value)
-  VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('once_calls', 0), ('once_bytes', 0);
+  VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('cancellations', 0),
+         ('once_calls', 0), ('once_bytes', 0);
 
 -- The event log. AUTOINCREMENT: a position is a cursor for readers and is never assigned twice.
 -- `tenant_position` is the cursor for readers of one tenant's log. It has no gaps, which would reveal

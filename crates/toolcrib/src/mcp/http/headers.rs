@@ -15,11 +15,11 @@ use toolcrib_mcp::{
     revision::Era,
 };
 
-use crate::mcp::protocol::Request;
+use crate::{mcp::protocol::Request, respond};
 
 /// The response types that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readable {
+pub(super) enum AcceptedTypes {
     /// JSON, but no event stream.
     Json,
     /// Both, as the specification requires.
@@ -29,43 +29,29 @@ pub(super) enum Readable {
 /// Returns the response types that a client of `era` accepts; `None` if it accepts none that this
 /// server sends. Older clients (and people with curl) may leave events out; the stateless revision
 /// requires both.
-pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
-    let mut json = false;
-    let mut events = false;
-    let mut any = false;
-    let mut said = false;
-    for value in headers.get_all(header::ACCEPT) {
-        said = true;
-        for part in value.to_str().unwrap_or_default().split(',') {
-            let mut parameters = part.split(';').map(str::trim);
-            let kind = parameters.next().unwrap_or_default().to_ascii_lowercase();
-            if parameters.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000")) {
-                continue;
-            }
-            match kind.as_str() {
-                "application/json" => json = true,
-                "text/event-stream" => events = true,
-                "*/*" | "application/*" => any = true,
-                _ => {}
-            }
+pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<AcceptedTypes> {
+    let (mut json, mut events, mut any) = (false, false, false);
+    for kind in respond::accepted(headers) {
+        match kind.as_str() {
+            "application/json" => json = true,
+            "text/event-stream" => events = true,
+            "*/*" | "application/*" => any = true,
+            _ => {}
         }
     }
+    let any = any || !headers.contains_key(header::ACCEPT);
     match (era, json, events) {
-        (_, true, true) => Some(Readable::JsonAndEvents),
+        (_, true, true) => Some(AcceptedTypes::JsonAndEvents),
         (Era::Modern, _, _) => None,
-        (Era::Legacy, true, false) => Some(Readable::Json),
-        (Era::Legacy, false, _) if any || !said => Some(Readable::Json),
+        (Era::Legacy, true, false) => Some(AcceptedTypes::Json),
+        (Era::Legacy, false, _) if any => Some(AcceptedTypes::Json),
         (Era::Legacy, false, _) => None,
     }
 }
 
 /// Returns whether the client accepts a stream of events.
 pub(super) fn reads_events(headers: &HeaderMap) -> bool {
-    let all = headers.get_all(header::ACCEPT).iter();
-    all.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
-        let kind = part.split(';').next().unwrap_or_default().trim();
-        kind.eq_ignore_ascii_case("text/event-stream")
-    })
+    respond::accepted(headers).any(|kind| kind == "text/event-stream")
 }
 
 /// Returns whether the Content-Type is JSON.
@@ -174,8 +160,8 @@ mod tests {
 
     #[test]
     fn accept_decides_the_form_of_the_answer() {
+        use AcceptedTypes::{Json, JsonAndEvents};
         use Era::{Legacy, Modern};
-        use Readable::{Json, JsonAndEvents};
         for (accept, legacy, modern) in [
             ("application/json, text/event-stream", Some(JsonAndEvents), Some(JsonAndEvents)),
             ("text/event-stream;q=0.9,Application/JSON", Some(JsonAndEvents), Some(JsonAndEvents)),

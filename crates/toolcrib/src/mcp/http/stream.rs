@@ -11,31 +11,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::time::timeout;
 use toolcrib_mcp::sse;
-
-use crate::mcp::call::{CallMessage, RunningCall};
 
 /// Interval of comments on a silent stream: below the 30 s to 60 s after which proxies and clients
 /// give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// A source of messages for a client.
-pub(super) trait Speaker: Send + 'static {
-    /// Returns the next message; `None` after the last one. Cancel safe: dropping the future loses
-    /// nothing.
-    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
-}
-
-impl Speaker for RunningCall {
-    async fn next(&mut self) -> Option<Bytes> {
-        Some(match RunningCall::next(self).await? {
-            CallMessage::Progress(message) => message,
-            CallMessage::Answer(answer) => answer.bytes,
-        })
-    }
-}
 
 /// The start of a stream.
 pub(super) enum First {
@@ -47,9 +29,12 @@ pub(super) enum First {
     Comment,
 }
 
-/// Returns a response that streams the messages of `speaker`.
-pub(super) fn respond(speaker: impl Speaker, first: First) -> Response {
-    let mut response = Body::from_stream(events(speaker, first)).into_response();
+/// Returns a response that streams `messages`.
+pub(super) fn respond(
+    messages: impl Stream<Item = Bytes> + Send + 'static,
+    first: First,
+) -> Response {
+    let mut response = Body::from_stream(events(messages, first)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -57,17 +42,20 @@ pub(super) fn respond(speaker: impl Speaker, first: First) -> Response {
     response
 }
 
-fn events(speaker: impl Speaker, first: First) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    stream::unfold((speaker, first), async |(mut speaker, first)| {
+fn events(
+    messages: impl Stream<Item = Bytes> + Send + 'static,
+    first: First,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    stream::unfold((messages.boxed(), first), async |(mut messages, first)| {
         let event = match first {
             First::Message(message) => sse::encode(&message).into(),
             First::Comment => Bytes::from_static(b": open\n\n"),
-            First::Nothing => match timeout(KEEP_ALIVE, speaker.next()).await {
+            First::Nothing => match timeout(KEEP_ALIVE, messages.next()).await {
                 Err(_silence) => Bytes::from_static(b": keep-alive\n\n"),
                 Ok(Some(message)) => sse::encode(&message).into(),
                 Ok(None) => return None,
             },
         };
-        Some((Ok(event), (speaker, First::Nothing)))
+        Some((Ok(event), (messages, First::Nothing)))
     })
 }

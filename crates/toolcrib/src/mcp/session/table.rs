@@ -15,15 +15,22 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     event::SessionOutcome,
+    id::{PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
 };
 use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig, tasks::Policy};
 
 use super::{Hold, Session};
-use crate::mcp::host::{Who, who};
+
+/// The key for counting per principal.
+pub(crate) type Who = (TenantId, PrincipalId);
+
+pub(crate) fn who(principal: &Principal) -> Who {
+    (principal.tenant.clone(), principal.id.clone())
+}
 
 /// The sessions of one server.
-pub(in crate::mcp) struct Sessions {
+pub(crate) struct Sessions {
     gateway: Gateway,
     idle: Duration,
     max: usize,
@@ -33,8 +40,8 @@ pub(in crate::mcp) struct Sessions {
 
 #[derive(Default)]
 struct Table {
-    by_principal: HashMap<Who, HashMap<Box<str>, Arc<Session>>>,
-    count: usize,
+    /// By principal and session id, so that an id alone finds nothing.
+    sessions: HashMap<(Who, Box<str>), Arc<Session>>,
     /// Whether a task removes expired sessions.
     swept: bool,
 }
@@ -43,49 +50,52 @@ struct Table {
 const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 impl Sessions {
-    pub(in crate::mcp) fn new(gateway: Gateway, config: &McpConfig) -> Self {
+    pub(crate) fn new(gateway: Gateway, config: &McpConfig) -> Self {
         Self {
             gateway,
             idle: config.session_idle,
-            max: config.max_sessions,
-            max_of_principal: config.max_sessions_per_principal,
+            max: config.max_sessions.get(),
+            max_of_principal: config.max_sessions_per_principal.get(),
             table: Arc::default(),
         }
     }
 
-    /// Opens a session for `principal` in a part of the catalog, if there is room.
-    pub(in crate::mcp) fn open(
+    /// Opens a session for `principal` in a part of the catalog, if there is room. `opens` is whether
+    /// the client can open a URL.
+    pub(crate) fn open(
         &self,
         principal: &Principal,
         within: &CatalogScope,
+        opens: bool,
     ) -> Option<Arc<Session>> {
         let mut bits = [0_u8; 32];
         getrandom::fill(&mut bits)
             .inspect_err(|error| tracing::error!(%error, "no session without randomness"))
             .ok()?;
         let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
-        let session = Session::new(id.clone(), self.gateway.clone(), within.clone());
+        let session = Session::new(id.clone(), self.gateway.clone(), within.clone(), opens);
         let who = who(principal);
         // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {
             true => self.max,
             false => self.max_of_principal,
         };
+        let is_full =
+            |table: &Table| table.count(&who) >= max_own || table.sessions.len() >= self.max;
         let mut table = self.table.lock();
         let mut ended = Vec::new();
-        if table.is_full(&who, max_own, self.max) {
+        if is_full(&table) {
             ended = table.take_expired(self.now(), self.idle);
         }
-        if table.own(&who) >= max_own {
+        if table.count(&who) >= max_own {
             ended.extend(table.take_oldest(Some(&who)));
         }
-        if table.count >= self.max {
+        if table.sessions.len() >= self.max {
             ended.extend(table.take_oldest(None));
         }
-        let room = !table.is_full(&who, max_own, self.max);
+        let room = !is_full(&table);
         if room {
-            table.by_principal.entry(who).or_default().insert(id, Arc::clone(&session));
-            table.count += 1;
+            table.sessions.insert((who.clone(), id), Arc::clone(&session));
         }
         let sweep = room && !std::mem::replace(&mut table.swept, true);
         drop(table);
@@ -97,23 +107,23 @@ impl Sessions {
     }
 
     /// Returns the session `id` of `principal`, and keeps it alive.
-    pub(in crate::mcp) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
-        let who = who(principal);
+    pub(crate) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
+        let key = (who(principal), id.into());
         let mut table = self.table.lock();
-        let session = Arc::clone(table.by_principal.get(&who)?.get(id)?);
+        let session = Arc::clone(table.sessions.get(&key)?);
         if !expired(&session, self.now(), self.idle) {
             return Some(session.hold());
         }
-        table.remove(&who, id);
+        table.sessions.remove(&key);
         drop(table);
         end_all(vec![session]);
         None
     }
 
     /// Removes and returns the session `id` of `principal`.
-    pub(in crate::mcp) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
+    pub(crate) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
         let _hold = self.find(principal, id)?;
-        self.table.lock().remove(&who(principal), id)
+        self.table.lock().sessions.remove(&(who(principal), id.into()))
     }
 
     fn now(&self) -> u64 {
@@ -142,8 +152,9 @@ async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Durati
         let Some(table) = Weak::upgrade(&table) else { return };
         let (ended, over) = {
             let mut table = table.lock();
-            let ended = table.take_expired(gateway.clock().monotonic_nanos(), idle);
-            table.swept = table.count > 0;
+            let now = gateway.clock().monotonic_nanos();
+            let ended = table.take_expired(now, idle);
+            table.swept = !table.sessions.is_empty();
             (ended, !table.swept)
         };
         end_all(ended);
@@ -154,49 +165,23 @@ async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Durati
 }
 
 impl Table {
-    fn own(&self, who: &Who) -> usize {
-        self.by_principal.get(who).map_or(0, HashMap::len)
-    }
-
-    fn is_full(&self, who: &Who, max_own: usize, max: usize) -> bool {
-        self.own(who) >= max_own || self.count >= max
-    }
-
-    fn remove(&mut self, who: &Who, id: &str) -> Option<Arc<Session>> {
-        let own = self.by_principal.get_mut(who)?;
-        let session = own.remove(id)?;
-        if own.is_empty() {
-            self.by_principal.remove(who);
-        }
-        self.count = self.count.saturating_sub(1);
-        Some(session)
+    /// Returns the number of sessions of one principal.
+    fn count(&self, of: &Who) -> usize {
+        self.sessions.keys().filter(|(who, _)| who == of).count()
     }
 
     fn take_expired(&mut self, now: u64, idle: Duration) -> Vec<Arc<Session>> {
-        self.take(|session| expired(session, now, idle))
+        let expired = self.sessions.extract_if(|_, session| expired(session, now, idle));
+        expired.map(|(_, session)| session).collect()
     }
 
     /// Removes and returns the longest idle session, of one principal or of all.
     fn take_oldest(&mut self, of: Option<&Who>) -> Option<Arc<Session>> {
-        let (_, who, id) = self
-            .by_principal
-            .iter()
-            .filter(|(who, _)| of.is_none_or(|of| of == *who))
-            .flat_map(|(who, own)| own.values().map(move |session| (who, session)))
-            .filter_map(|(who, session)| Some((session.idle_since()?, who, &session.id)))
-            .min_by_key(|(since, ..)| *since)?;
-        let (who, id) = (who.clone(), id.clone());
-        self.remove(&who, &id)
-    }
-
-    fn take(&mut self, wanted: impl Fn(&Session) -> bool) -> Vec<Arc<Session>> {
-        let mut taken = Vec::new();
-        self.by_principal.retain(|_, own| {
-            taken.extend(own.extract_if(|_, session| wanted(session)).map(|(_, session)| session));
-            !own.is_empty()
-        });
-        self.count = self.count.saturating_sub(taken.len());
-        taken
+        let own = self.sessions.iter().filter(|((who, _), _)| of.is_none_or(|of| of == who));
+        let idle = own.filter_map(|(key, session)| Some((session.idle_since()?, key)));
+        let (_, key) = idle.min_by_key(|(since, _)| *since)?;
+        let key = key.clone();
+        self.sessions.remove(&key)
     }
 }
 

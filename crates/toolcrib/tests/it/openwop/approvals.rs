@@ -74,8 +74,16 @@ async fn an_invalid_verdict_is_refused() {
     let bob = gw.principal("bob", ["approvals:*"]).await;
     call_ask(&ann, json!({})).await;
     let id = newest(&bob).await["approvalId"].as_str().unwrap().to_owned();
-    for body in [json!({}), json!({ "verdict": "maybe" }), json!({ "verdict": "grant", "x": 1 })] {
-        assert_eq!(answer(&bob, &id, body.clone()).await.0, 400, "{body}");
+    for body in [
+        json!({}),
+        json!({ "verdict": "maybe" }),
+        json!({ "verdict": "grant", "x": 1 }),
+        // serde alone would read arrays as the object.
+        json!(["grant"]),
+        json!(["grant", null]),
+    ] {
+        let (status, told) = answer(&bob, &id, body.clone()).await;
+        assert_eq!((status, &told["error"]), (400, &json!("validation_error")), "{body}");
     }
     // A duplicate member is invalid.
     let twice = r#"{"verdict":"reject","verdict":"grant"}"#;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use http::Method;
 use serde_json::{Value, json};
+use toolcrib_core::store::Storage as _;
 use toolcrib_testkit::gateway::{Actor, Reply, TestGateway};
 
 use crate::support::{column, fixture};

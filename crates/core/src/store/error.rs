@@ -1,0 +1,25 @@
+//! The errors of a store.
+
+/// Why the store failed. `Display` is for the operator.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// Disk full, locked, gone, shut down.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// The stored data is malformed.
+    #[error("the store holds something unreadable: {0}")]
+    Corrupt(String),
+    /// It was written by a newer version.
+    #[error(
+        "the store was written by a newer version (schema {found}, this program knows {known})"
+    )]
+    TooNew {
+        /// Version found.
+        found: u32,
+        /// Newest version known.
+        known: u32,
+    },
+    /// The item to insert exists already.
+    #[error("already exists: {0}")]
+    Conflict(String),
+}

@@ -1,0 +1,90 @@
+//! The storage trait for API keys.
+
+use async_trait::async_trait;
+
+use super::StoreError;
+use crate::{
+    clock::Timestamp,
+    id::{KeyId, PrincipalId, TenantId},
+    scope::Grant,
+};
+
+/// One API key, without the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Its identifier.
+    pub id: KeyId,
+    /// Name for people.
+    pub name: String,
+    /// Tenant of the principal.
+    pub tenant: TenantId,
+    /// The bearer's principal.
+    pub principal: PrincipalId,
+    /// SHA-256 of the whole key text.
+    pub digest: [u8; 32],
+    /// Names of roles in the configuration; an unknown role gives no scope.
+    pub roles: Vec<String>,
+    /// Scopes held in addition to those of the roles.
+    pub scopes: Vec<Grant>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, as recorded: up to about a minute late.
+    pub last_used_at: Option<Timestamp>,
+    /// The key that it was created to replace.
+    pub replaces: Option<KeyId>,
+    /// Principals of its tenant that have handled its text, or that of a key it was created with.
+    /// Empty when the operator created it.
+    pub makers: Vec<PrincipalId>,
+}
+
+/// The result of [`KeyStore::rotate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum KeyRotation {
+    /// The new key is stored.
+    Rotated,
+    /// No key with this id is active: it is unknown, revoked, or expired when the new key is made.
+    /// Nothing changed.
+    NoActiveKey,
+    /// Another unrevoked key replaces this one already, whether or not this one is still active.
+    /// Nothing changed.
+    AlreadyReplaced,
+}
+
+/// API keys.
+#[async_trait]
+pub trait KeyStore: Send + Sync + 'static {
+    /// Stores a new key. Fails with [`StoreError::Conflict`] when the id or the digest exists.
+    async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;
+
+    /// Stores a new key if its principal is new; otherwise returns `false` and stores nothing. A
+    /// principal is new when this store has no key of that name in the key's tenant, revoked and
+    /// expired ones included, and no approval, run, quota, idempotent call or credential of it. The
+    /// check of all these parts and the insertion are one step. Fails with [`StoreError::Conflict`] like [`insert`](Self::insert).
+    async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
+
+    /// Returns all keys, revoked and expired ones included, by creation time.
+    async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
+
+    /// Revokes a key; returns `false` when no unrevoked key has that id.
+    async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
+
+    /// Stores `new`, which replaces the key `old`, and lets `old` expire at `until` or earlier:
+    /// both or neither. The checks of [`KeyRotation`] and the change are one step, across processes
+    /// too: of parallel rotations of one key exactly one succeeds. Fails with
+    /// [`StoreError::Conflict`] like [`insert`](Self::insert).
+    async fn rotate(
+        &self,
+        old: &KeyId,
+        new: KeyRecord,
+        until: Timestamp,
+    ) -> Result<KeyRotation, StoreError>;
+
+    /// Records when keys were last used. Ignores unknown keys and earlier times, and is no change
+    /// in [`Changes`](super::Changes).
+    async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError>;
+}

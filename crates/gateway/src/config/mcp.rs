@@ -1,0 +1,106 @@
+//! `[mcp]` and `[auth.resource]`.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use url::Url;
+
+use super::{
+    resolver::{Resolver, is_loopback, is_plain},
+    server::MountAuth,
+    units::{self as kind, Kind as _},
+};
+
+/// MCP under `/mcp`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpConfig {
+    /// `optional`: callers without a key are `[anonymous]`.
+    pub auth: MountAuth,
+    /// Tools on one page of a list.
+    pub page_size: NonZeroUsize,
+    /// Whether a handshake over HTTP opens a session.
+    pub sessions: bool,
+    /// Lifetime of an unused session.
+    #[serde(with = "kind::Duration")]
+    pub session_idle: Duration,
+    /// Number of sessions; the longest idle one makes room.
+    pub max_sessions: NonZeroUsize,
+    /// The same for one principal.
+    pub max_sessions_per_principal: NonZeroUsize,
+    /// Open `subscriptions/listen` of one principal.
+    pub max_listeners_per_principal: NonZeroUsize,
+}
+
+/// Information for OAuth clients (RFC 9728,
+/// [guide](../guides/oidc.md#help-oauth-clients-find-the-issuer)).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceConfig {
+    /// Address of `/mcp` as clients see it.
+    pub resource: String,
+    /// Addresses of the authorization servers.
+    pub authorization_servers: Vec<String>,
+    /// Scopes that clients should request. The scopes of tools are never published.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+}
+
+impl Default for McpConfig {
+    fn default() -> Self {
+        let count = |number: usize| NonZeroUsize::MIN.saturating_add(number - 1);
+        Self {
+            auth: MountAuth::Required,
+            page_size: count(1_000),
+            sessions: true,
+            session_idle: Duration::from_secs(30 * 60),
+            max_sessions: count(10_000),
+            max_sessions_per_principal: count(256),
+            max_listeners_per_principal: count(64),
+        }
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn resource(&mut self, typed: ResourceConfig) -> Option<ResourceConfig> {
+        let key = "auth.resource.authorization_servers";
+        if typed.authorization_servers.is_empty() {
+            let message = "expected at least one issuer such as \"https://id.example.com\"";
+            self.complain(key, message);
+        }
+        let resource = self.check("auth.resource.resource", check_public(&typed.resource));
+        let authorization_servers = self.list(key, &typed.authorization_servers, check_public);
+        let scopes = self.list("auth.resource.scopes", &typed.scopes, check_scope);
+        Some(ResourceConfig {
+            resource: resource?,
+            authorization_servers: authorization_servers?,
+            scopes: scopes?,
+        })
+    }
+}
+
+/// Validates an address for clients: it must be encrypted, or loopback.
+fn check_public(text: &str) -> Result<String, &'static str> {
+    let is_public = |url: &Url| match url.scheme() {
+        "https" => is_plain(url),
+        "http" => is_plain(url) && is_loopback(url),
+        _ => false,
+    };
+    // The text goes into a quoted string of a header.
+    let is_quotable = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
+    match Url::parse(text).is_ok_and(|url| is_public(&url)) && text.bytes().all(is_quotable) {
+        true => Ok(text.to_owned()),
+        false => Err("expected an https address without user information, query or fragment \
+                      (http only for loopback)"),
+    }
+}
+
+/// Validates a `scope-token` of RFC 6749, section 3.3.
+fn check_scope(text: &str) -> Result<String, &'static str> {
+    let legal = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
+    match !text.is_empty() && text.bytes().all(legal) {
+        true => Ok(text.to_owned()),
+        false => Err("a scope is visible ASCII without blanks, `\"` and `\\`"),
+    }
+}

@@ -1,0 +1,197 @@
+//! `[server]`, `[oxp]`, `[openwop]` and `[explorer]`: the listener and its mounts.
+
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    resolver::Resolver,
+    units::{self as kind, Kind as _},
+};
+
+/// The listener and request bodies.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address and port. An address other than loopback requires `behind_proxy = true`.
+    #[serde(with = "kind::Address")]
+    pub listen: SocketAddr,
+    /// A proxy in front of toolcrib terminates TLS.
+    pub behind_proxy: bool,
+    /// Accepted `Host` values in addition to loopback names.
+    pub allowed_hosts: Vec<String>,
+    /// Origins of web pages that may send requests and read the answers (CORS), in addition to
+    /// loopback ones.
+    pub allowed_origins: Vec<String>,
+    /// Largest request body.
+    #[serde(rename = "max_body", with = "kind::Size")]
+    pub max_body_bytes: usize,
+    /// Budget for the bodies of all requests in flight, at least `max_body`; beyond it 503
+    /// ([bounds](bounds.md#bodies-of-requests)).
+    #[serde(rename = "max_body_total", with = "kind::Size")]
+    pub max_body_total_bytes: usize,
+    /// `/metrics` requires no key.
+    pub public_metrics: bool,
+}
+
+/// Who may use a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MountAuth {
+    /// Only callers with credentials.
+    Required,
+    /// Callers without credentials get the scopes of `[anonymous]`.
+    Optional,
+}
+
+/// A mount with no other settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountConfig {
+    /// Who may use it.
+    pub auth: MountAuth,
+}
+
+/// OXP under `/oxp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OxpConfig {
+    /// Whether the routes exist.
+    pub enabled: bool,
+    /// `optional`: callers without a key are `[anonymous]`.
+    pub auth: MountAuth,
+}
+
+/// OpenWOP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OpenWopConfig {
+    /// Shape of `GET /v1/tools`: a bare array, or `{"tools":[…]}`.
+    pub list_body: ListBody,
+}
+
+/// The two list shapes of RFC 0078: its text has the envelope, its executable parts the array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ListBody {
+    /// `[…]`
+    #[default]
+    Array,
+    /// `{"tools":[…]}`
+    Envelope,
+}
+
+/// The endpoints of the explorer that require credentials. On public endpoints, callers without
+/// credentials see what `[anonymous]` may see; callers with valid credentials see their own view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExplorerPolicy {
+    /// All endpoints with data. Credentials are checked first.
+    All,
+    /// Calls, where credentials are checked first. Lists, details and validation are public;
+    /// invalid credentials are refused everywhere.
+    CallOnly,
+    /// Calls, in the specified order of checks: execution enabled, tool exists, credentials.
+    /// Everything else is public; invalid credentials count as none.
+    SpecPublic,
+    /// None: callers without credentials may do what `[anonymous]` may, calls included.
+    #[serde(rename = "none")]
+    Nothing,
+}
+
+/// The explorer: web page and JSON endpoints.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExplorerConfig {
+    /// The [operations that need a key](../explanation/protocols.md#explorer); other values than
+    /// `all` require `[anonymous]`.
+    pub policy: ExplorerPolicy,
+    /// Path of the page. It starts with `/` and does not end with one.
+    pub prefix: String,
+    /// Whether tools can be called from it.
+    pub allow_execute: bool,
+    /// Heading.
+    pub title: String,
+    /// Text of the link in the footer.
+    pub project_name: Option<String>,
+    /// Address of the link.
+    pub project_url: Option<String>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
+            behind_proxy: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            max_body_bytes: 1 << 20,
+            max_body_total_bytes: 256 << 20,
+            public_metrics: false,
+        }
+    }
+}
+
+impl Default for OxpConfig {
+    fn default() -> Self {
+        Self { enabled: true, auth: MountAuth::Required }
+    }
+}
+
+impl Default for ExplorerConfig {
+    fn default() -> Self {
+        Self {
+            policy: ExplorerPolicy::All,
+            prefix: "/explorer".to_owned(),
+            allow_execute: true,
+            title: "toolcrib".to_owned(),
+            project_name: None,
+            project_url: None,
+        }
+    }
+}
+
+impl Resolver<'_> {
+    pub(super) fn server(&mut self, mut server: ServerConfig) -> ServerConfig {
+        let one = server.max_body_bytes;
+        let key = "server.max_body_total";
+        if server.max_body_total_bytes < one && self.places.has(key) {
+            let message = format!("must be at least `server.max_body`, which is {one} bytes");
+            self.complain(key, message);
+        }
+        server.max_body_total_bytes = server.max_body_total_bytes.max(one);
+        server
+    }
+
+    /// Requires `[anonymous]` for a mount that admits callers without credentials.
+    pub(super) fn mount(&mut self, key: &str, auth: MountAuth, has_anonymous: bool) {
+        if auth == MountAuth::Optional && !has_anonymous {
+            let message = "\"optional\" needs an [anonymous] table that says which tenant and \
+                           scopes callers without credentials get";
+            self.complain_of_absence("anonymous", key, message);
+        }
+    }
+
+    pub(super) fn explorer(&mut self, explorer: &ExplorerConfig, has_anonymous: bool) {
+        if explorer.policy != ExplorerPolicy::All && !has_anonymous {
+            let message = "anything but \"all\" needs an [anonymous] table that says which \
+                           tenant and scopes callers without credentials get";
+            self.complain_of_absence("anonymous", "explorer.policy", message);
+        }
+        self.check("explorer.prefix", check_prefix(&explorer.prefix));
+    }
+}
+
+fn check_prefix(prefix: &str) -> Result<(), &'static str> {
+    let taken = ["/v1", "/mcp", "/tools", "/oxp", "/health", "/schemas", "/metrics"];
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
+    let is_segment = |segment: &str| !segment.is_empty() && segment.bytes().all(legal);
+    let is_path = prefix.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment));
+    if !is_path {
+        Err("expected a path such as \"/explorer\", without a final `/`")
+    } else if taken.iter().any(|it| prefix == *it || prefix.starts_with(&format!("{it}/"))) {
+        Err("another surface has this path; choose another prefix")
+    } else {
+        Ok(())
+    }
+}

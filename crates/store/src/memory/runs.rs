@@ -1,0 +1,126 @@
+//! Runs of workflows in memory.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use chrono::SubsecRound;
+use toolcrib_core::{
+    clock::Timestamp,
+    id::{CallId, RunId, TenantId},
+    store::{KeptRun, RunQuery, RunRecord, RunState, RunStore, StoreError},
+};
+
+use super::shared::{ChangeCounter, lock};
+use crate::capped;
+
+/// Runs of workflows in memory: none of them outlives the process.
+#[derive(Debug, Default)]
+pub(super) struct MemoryRuns {
+    runs: Mutex<Vec<MemoryRun>>,
+    changes: Arc<ChangeCounter>,
+}
+
+#[derive(Debug)]
+struct MemoryRun {
+    record: RunRecord,
+    cancelled: bool,
+}
+
+impl MemoryRuns {
+    pub(super) fn new(changes: &Arc<ChangeCounter>) -> Self {
+        Self { runs: Mutex::default(), changes: Arc::clone(changes) }
+    }
+}
+
+#[async_trait]
+impl RunStore for MemoryRuns {
+    fn seals(&self) -> bool {
+        false
+    }
+
+    async fn begin(&self, mut run: RunRecord, _inputs: Option<String>) -> Result<(), StoreError> {
+        let mut runs = lock(&self.runs);
+        let same = |held: &MemoryRun| {
+            held.record.tenant == run.tenant && held.record.call_id == run.call_id
+        };
+        if runs.iter().any(same) {
+            return Err(StoreError::Conflict("a run of this call".to_owned()));
+        }
+        run.started_at = run.started_at.trunc_subsecs(3);
+        runs.push(MemoryRun { record: run, cancelled: false });
+        Ok(())
+    }
+
+    async fn keep(
+        &self,
+        _tenant: &TenantId,
+        _call: &CallId,
+        _step: &CallId,
+        _result: String,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn end(
+        &self,
+        tenant: &TenantId,
+        call: &CallId,
+        state: RunState,
+        code: Option<&str>,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut runs = lock(&self.runs);
+        let wanted = |it: &&mut MemoryRun| {
+            it.record.tenant == *tenant
+                && it.record.call_id == *call
+                && it.record.state == RunState::Running
+        };
+        let Some(run) = runs.iter_mut().find(wanted) else { return Ok(false) };
+        run.record.state = state;
+        run.record.code = code.map(str::to_owned);
+        run.record.ended_at = Some(at.trunc_subsecs(3));
+        Ok(true)
+    }
+
+    async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError> {
+        let wanted = |run: &&RunRecord| {
+            query.tenant.as_ref().is_none_or(|it| run.tenant == *it)
+                && query.principal.as_ref().is_none_or(|it| run.principal == *it)
+                && query.run.as_ref().is_none_or(|it| run.run_id == *it)
+                && query.state.is_none_or(|it| run.state == it)
+        };
+        let runs = lock(&self.runs);
+        let mut found: Vec<_> = runs.iter().map(|it| &it.record).filter(wanted).cloned().collect();
+        found.sort_by(|a, b| (b.started_at, &b.call_id).cmp(&(a.started_at, &a.call_id)));
+        found.truncate(capped(query.limit));
+        Ok(found)
+    }
+
+    async fn adopted(&self) -> Result<Vec<KeptRun>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn request_cancellation(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<usize, StoreError> {
+        let mut runs = lock(&self.runs);
+        let wanted = runs.iter_mut().filter(|it| {
+            it.record.tenant == *tenant
+                && it.record.run_id == *run
+                && it.record.state == RunState::Running
+        });
+        let cancelled = wanted.map(|it| it.cancelled = true).count();
+        if cancelled > 0 {
+            self.changes.count(|changes| &mut changes.cancellations);
+        }
+        Ok(cancelled)
+    }
+
+    async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError> {
+        let runs = lock(&self.runs);
+        let cancelled = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
+        Ok(runs.iter().filter(cancelled).map(|it| it.record.call_id.clone()).collect())
+    }
+}

@@ -1,0 +1,44 @@
+//! How a store is opened.
+
+use crate::seal::SealKeys;
+
+/// How to open a store.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The meaning of an acknowledgement.
+    pub durability: Durability,
+    /// The keys that seal credentials and approvals. Without one, credentials cannot be stored, and
+    /// approvals are stored without the displayable arguments of their calls.
+    pub seal_keys: SealKeys,
+    /// The keys that seal the data of workflow runs and the answers of idempotent calls. Without
+    /// one, neither outlives the process.
+    pub call_keys: SealKeys,
+    /// Limits on idempotent calls.
+    pub idempotency: IdempotencyBounds,
+}
+
+/// The meaning of an acknowledgement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The data was synced to disk and survives a power failure.
+    #[default]
+    Strict,
+    /// The data was handed to the operating system and survives the end of the process. A power
+    /// failure may lose the last moments; the file stays consistent.
+    Relaxed,
+}
+
+/// Limits on calls and bytes, in total and per caller.
+#[derive(Debug, Clone, Copy)]
+pub struct IdempotencyBounds {
+    /// Calls, in total and per caller.
+    pub calls: (u32, u32),
+    /// Bytes, in total and per caller.
+    pub bytes: (u32, u32),
+}
+
+impl Default for IdempotencyBounds {
+    fn default() -> Self {
+        Self { calls: (262_144, 16_384), bytes: (512 << 20, 32 << 20) }
+    }
+}

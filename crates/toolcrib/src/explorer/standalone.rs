@@ -1,0 +1,72 @@
+//! A standalone explorer, for the router of an embedding program.
+
+use std::{path::Path, sync::Arc};
+
+use axum::Router;
+use toolcrib_gateway::{
+    config::{self, Config, ServerConfig},
+    provider::{ToolsProvider, shared},
+};
+use utoipa_axum::router::OpenApiRouter;
+
+use super::{
+    gateway_host::GatewayHost, host::Host, mount, page::Page, program_host::ProgramHost, routes,
+    settings::ExplorerConfig, state::Explorer,
+};
+use crate::middleware::{self, Challenge, HttpHost, Memory};
+
+/// Returns a router with an explorer of the tools of `provider`, below `prefix`.
+///
+/// `provider` is a vector of tools, a closure that returns one, a closure that returns a future of
+/// one, or a [`Gateway`]. Every request calls it anew; its tools are not cached. A gateway
+/// authenticates callers by its keys, shows the tools that they may use, and runs their calls
+/// through its gate. The handler, authenticator and timeout of `config` are then ignored.
+///
+/// Merge the router into another one, or nest it. `prefix` is a plain path such as `/explorer`. `/`
+/// is the root; a router for the root responds to every path. The page is served with and without a
+/// slash at the end.
+///
+/// # Panics
+/// Panics like every axum router when it is merged into a router that has one of its paths.
+pub fn explorer<P, Kind>(prefix: &str, provider: P, config: ExplorerConfig) -> Router
+where
+    P: ToolsProvider<Kind>,
+    Kind: 'static,
+{
+    let prefix = prefix.trim_end_matches('/');
+    let prefix = match prefix.strip_prefix('/') {
+        _ if prefix.is_empty() => String::new(),
+        Some(_) => prefix.to_owned(),
+        None => format!("/{prefix}"),
+    };
+    let provider = shared(provider);
+    let gateway = provider.gateway().cloned();
+    let host: Arc<dyn Host> = match &gateway {
+        Some(gateway) => Arc::new(GatewayHost(gateway.clone())),
+        None => Arc::new(ProgramHost::new(&config)),
+    };
+    let max_body = config.max_body_bytes;
+    let page = config::ExplorerConfig { prefix: prefix.clone(), ..config.page };
+    let explorer = Explorer { provider, host, max_body, page: Page::new(page, false) };
+    // Nesting strips the prefix, so that handlers and hooks see the path below it.
+    let routes: OpenApiRouter = routes(explorer, "");
+    let (routes, _) = routes.split_for_parts();
+    // The embedding program owns the listener, so only part of the server's settings apply.
+    let server = ServerConfig {
+        allowed_hosts: config.allowed_hosts,
+        allowed_origins: config.allowed_origins,
+        ..Config::empty(Path::new("")).server
+    };
+    let host = HttpHost {
+        gateway,
+        memory: Memory::new(server.max_body_total_bytes.max(max_body), max_body),
+        any_host: server.allowed_hosts.is_empty(),
+        server: Arc::new(server),
+        challenge: Arc::new(Challenge::of(None)),
+    };
+    let guarded = middleware::guarded(routes, Vec::new(), mount(""), (), host);
+    match prefix.as_str() {
+        "" => guarded,
+        prefix => Router::new().nest_service(prefix, guarded),
+    }
+}

@@ -1,0 +1,81 @@
+//! The server behind a guard: a gateway, or a standalone explorer in an embedding program.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode, Uri};
+use toolcrib_gateway::{
+    Gateway,
+    authn::AuthError,
+    config::{MountAuth, ServerConfig},
+    metrics::Surface,
+};
+
+use super::{
+    authenticate::{self, Caller},
+    challenge::Challenge,
+    memory::Memory,
+    mount::Credentials,
+    origin,
+    refusal::Refusal,
+};
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct HttpHost {
+    /// Absent for an explorer of tools that no gateway has. Such a host has open mounts only.
+    pub(crate) gateway: Option<Gateway>,
+    /// The settings of the listener.
+    pub(crate) server: Arc<ServerConfig>,
+    /// The challenge for refused callers.
+    pub(crate) challenge: Arc<Challenge>,
+    /// The memory budget for request bodies.
+    pub(crate) memory: Memory,
+    /// Whether every `Host` is accepted: an embedding program owns the listener, and may not have
+    /// configured its names.
+    pub(crate) any_host: bool,
+}
+
+impl HttpHost {
+    /// Checks that a request with `uri` and `headers` is addressed to this server and was not sent
+    /// by a foreign page.
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        match self.any_host {
+            true => origin::check_page(&self.server, uri, headers),
+            false => origin::check(&self.server, uri, headers),
+        }
+    }
+
+    /// Authenticates the sender of `headers` to a mount that requires `auth`.
+    pub(super) async fn caller(
+        &self,
+        headers: &HeaderMap,
+        auth: MountAuth,
+        credentials: Credentials,
+    ) -> Result<Caller, AuthError> {
+        match &self.gateway {
+            Some(gateway) => authenticate::caller(gateway, headers, auth, credentials).await,
+            None => Err(AuthError::Missing),
+        }
+    }
+
+    /// Records a refusal for missing or invalid credentials on `route`.
+    pub(super) fn record_unauthenticated(&self, route: &str) {
+        if let Some(gateway) = &self.gateway {
+            gateway.audit().unauthenticated(route);
+        }
+    }
+
+    /// Counts a request that was refused because the memory budget was exhausted.
+    pub(super) fn crowded(&self) {
+        if let Some(gateway) = &self.gateway {
+            gateway.metrics().body_refused();
+        }
+    }
+
+    /// Counts a response.
+    pub(super) fn answered(&self, surface: Surface, status: StatusCode) {
+        if let Some(gateway) = &self.gateway {
+            gateway.metrics().request(surface, status.as_u16());
+        }
+    }
+}

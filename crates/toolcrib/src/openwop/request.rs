@@ -1,0 +1,77 @@
+//! The caller of a request under `/v1`, and its query parameters.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{FromRequestParts, MatchedPath},
+    http::request::Parts,
+};
+use http::Uri;
+use serde_json::{Value, json};
+use toolcrib_core::principal::Principal;
+use toolcrib_gateway::{Gateway, scopes::RouteScope};
+
+use super::{error::Failure, values::Parameter};
+use crate::{
+    middleware::{Caller, Refusal, require},
+    respond,
+    state::AppState,
+};
+
+/// The caller of a route, with the gateway and the request's address.
+pub(super) struct Context {
+    pub(super) gateway: Gateway,
+    pub(super) caller: Arc<Principal>,
+    /// The path template of the route, which the record names.
+    route: MatchedPath,
+    uri: Uri,
+}
+
+impl FromRequestParts<AppState> for Context {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        let Caller(caller) = Caller::from_request_parts(parts, state).await?;
+        let route = parts.extensions.get::<MatchedPath>().cloned().ok_or(Refusal::Internal)?;
+        Ok(Self { gateway: state.gateway.clone(), caller, route, uri: parts.uri.clone() })
+    }
+}
+
+impl Context {
+    /// Refuses, and records, a caller without `scope`.
+    pub(super) fn require(&self, scope: RouteScope) -> Result<(), Refusal> {
+        require(&self.gateway, &self.caller, scope, self.route.as_str())
+    }
+
+    /// Returns the refusal of a caller without `scope`, and records it.
+    pub(super) fn deny(&self, scope: &'static str) -> Refusal {
+        self.gateway.audit().denied(&self.caller, scope, self.route.as_str(), "scope");
+        Refusal::MissingScope(scope)
+    }
+
+    /// Reads the query parameter `name`; if it is repeated, the first value is used.
+    pub(super) fn parameter<P: Parameter>(&self, name: &str) -> Result<Option<P>, Failure> {
+        parameter(self.uri.query(), name)
+    }
+
+    /// Returns the text of the query parameter `name`.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        respond::query(self.uri.query(), name)
+    }
+}
+
+/// Reads the parameter `name` of `query`; if it is repeated, the first value is used.
+pub(super) fn parameter<P: Parameter>(
+    query: Option<&str>,
+    name: &str,
+) -> Result<Option<P>, Failure> {
+    let Some(text) = respond::query(query, name) else { return Ok(None) };
+    let invalid = || {
+        let mut details = json!({ "parameter": name });
+        if let (Some(details), Value::Object(more)) = (details.as_object_mut(), P::details()) {
+            details.extend(more);
+        }
+        Failure::invalid(format!("the parameter `{name}` {}", P::rule()), Some(details))
+    };
+    P::parse(&text).map(Some).ok_or_else(invalid)
+}
