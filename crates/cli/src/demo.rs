@@ -51,6 +51,9 @@ const KEY_DAYS: i64 = 30;
 /// The demo's configuration, with placeholders for the path of this program and the library's address.
 const CONFIG: &str = include_str!("demo/toolcrib.toml");
 
+/// The source of the demo that needs a WebAssembly engine; empty in a build without one.
+const PACK: &str = if cfg!(feature = "wasm") { include_str!("demo/pack.toml") } else { "" };
+
 /// The demo's workflows. They are written to the data directory, where users can edit them.
 const WORKFLOWS: [(&str, &str); 2] = [
     ("forecast.yaml", include_str!("demo/workflows/forecast.yaml")),
@@ -122,6 +125,9 @@ impl Demo {
                 data_dir.join(STORE_FILE).display()
             ));
         }
+        if PACK.is_empty() {
+            printer.note("this build has no WebAssembly engine, so the demo has no pack");
+        }
         let library = Library::open().await.context("the demo's HTTP service cannot listen")?;
         Ok(Self { data_dir, library })
     }
@@ -131,7 +137,7 @@ impl Demo {
         let program = std::env::current_exe().context("the path of this program is unknown")?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
         let typed = |text: &str| toml::Value::from(text).to_string();
-        let text = CONFIG.replace("LIBRARY", &typed(&self.library.document()));
+        let text = format!("{CONFIG}\n{PACK}").replace("LIBRARY", &typed(&self.library.document()));
         let text = text.replace("PROGRAM", &typed(program));
         let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
         config.store.path = self.data_dir.join(STORE_FILE);

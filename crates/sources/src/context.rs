@@ -1,4 +1,4 @@
-//! What every source gets from its gateway.
+//! The environment that a gateway gives to each source.
 
 use std::sync::Arc;
 

@@ -65,7 +65,7 @@ pub(crate) struct SourceCredential {
     recent: Mutex<VecDeque<Arc<SendableCredential>>>,
 }
 
-/// What a request with a credential is sent for.
+/// The purpose of a request with a credential.
 #[derive(Clone, Copy)]
 pub(crate) enum RequestOrigin<'a> {
     /// The caller whose call the request is sent for.

@@ -91,7 +91,7 @@ impl List {
         self.pages += 1;
         self.bytes += page_bytes;
         if self.bytes > self.limits.max_list_bytes {
-            self.problem(format!(
+            self.problems.add(format!(
                 "the tool list is larger than {} bytes; tools from page {} on are left out",
                 self.limits.max_list_bytes, self.pages
             ));
@@ -99,7 +99,7 @@ impl List {
         }
         for tool in page.tools {
             if self.tools.len() >= self.limits.max_tools {
-                self.problem(format!(
+                self.problems.add(format!(
                     "the tool list has more than {} tools; the rest is left out",
                     self.limits.max_tools
                 ));
@@ -113,15 +113,15 @@ impl List {
     /// An empty cursor is one, too; only its absence ends a list.
     fn cursor(&mut self, cursor: &RawValue) -> Option<String> {
         let Ok(cursor) = serde_json::from_str::<String>(cursor.get()) else {
-            self.problem("the cursor of the next page is not a string; the rest is left out");
+            self.problems.add("the cursor of the next page is not a string; the rest is left out");
             return None;
         };
         if !self.cursors.insert(cursor.clone()) {
-            self.problem("the tool list repeats a cursor; the rest is left out");
+            self.problems.add("the tool list repeats a cursor; the rest is left out");
             return None;
         }
         if self.pages >= self.limits.max_pages {
-            self.problem(format!(
+            self.problems.add(format!(
                 "the tool list has more than {} pages; the rest is left out",
                 self.limits.max_pages
             ));
@@ -136,25 +136,30 @@ impl List {
         let raw = match parse_strict(raw.get().as_bytes()) {
             Ok(raw) => raw,
             Err(error) => {
-                return self.problem(format!("entry {position} is left out: {}", error.problem));
+                return self
+                    .problems
+                    .add(format!("entry {position} is left out: {}", error.problem));
             }
         };
         let Some(members) = raw.as_object() else {
-            return self.problem(format!("entry {position} is left out: it is not an object"));
+            return self.problems.add(format!("entry {position} is left out: it is not an object"));
         };
         let name = match members.get("name").and_then(Value::as_str) {
             Some(name) if !name.is_empty() && name.len() <= MAX_NAME => name.to_owned(),
             _ => {
                 return self
-                    .problem(format!("entry {position} is left out: it has no usable name"));
+                    .problems
+                    .add(format!("entry {position} is left out: it has no usable name"));
             }
         };
         let shown = tidy(&name, 80);
         if let Some(reason) = self.reason_to_hide(members) {
-            return self.problem(format!("tool `{shown}` is left out: {reason}"));
+            return self.problems.add(format!("tool `{shown}` is left out: {reason}"));
         }
         if !self.names.insert(name.clone()) {
-            return self.problem(format!("tool `{shown}` is listed twice; the first one is used"));
+            return self
+                .problems
+                .add(format!("tool `{shown}` is listed twice; the first one is used"));
         }
         let mut notes = Vec::new();
         let text = |key: &'static str, notes: &mut Vec<String>| match members.get(key) {
@@ -175,7 +180,7 @@ impl List {
             notes.push(format!("{problem}, so callers see none"));
         }
         if !notes.is_empty() {
-            self.problem(format!("tool `{shown}`: {}", notes.join(", ")));
+            self.problems.add(format!("tool `{shown}`: {}", notes.join(", ")));
         }
         self.tools.push(DiscoveredTool {
             name,
@@ -196,10 +201,6 @@ impl List {
         }
         let schema = members.get("inputSchema").and_then(Value::as_object);
         schema.filter(|_| self.check_headers).and_then(header_problem)
-    }
-
-    fn problem(&mut self, problem: impl Into<String>) {
-        self.problems.add(problem);
     }
 
     fn finish(self, version: Option<String>) -> Discovered {

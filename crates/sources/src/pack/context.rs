@@ -1,4 +1,4 @@
-//! What a pack gets: the environment of its source, and the permissions that the operator granted.
+//! The environment of a pack: that of its source, and the permissions that the operator granted.
 
 use std::sync::Arc;
 

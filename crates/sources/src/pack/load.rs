@@ -157,18 +157,14 @@ impl PackFiles {
 impl Pack {
     /// Leaves out nodes that require a credential when there is none.
     pub(super) fn drop_unauthorized(&mut self) {
-        let problems = &mut self.problems;
-        self.nodes.retain(|node| {
-            if node.wants_credential {
-                let code = PackCode::RequirementUnmet;
-                problems.push(format!(
-                    "node `{}`: {code}: credential_unavailable: it requires a credential; name the \
-                     stored one with `credential`",
-                    node.type_id
-                ));
-            }
-            !node.wants_credential
-        });
+        let code = PackCode::RequirementUnmet;
+        for node in self.nodes.extract_if(.., |node| node.wants_credential) {
+            self.problems.push(format!(
+                "node `{}`: {code}: credential_unavailable: it requires a credential; name the \
+                 stored one with `credential`",
+                node.type_id
+            ));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checks that this host provides what a pack requires.
+//! Checks that this host provides the requirements of a pack.
 
 use std::collections::BTreeSet;
 

@@ -101,15 +101,10 @@ impl Program {
             return PackCode::InvalidManifest.refuse("the code did not list its nodes in time");
         };
         let module = listed?;
-        let problems = &mut pack.problems;
-        pack.nodes.retain(|node| {
-            let has = module.has(&node.tool.name);
-            if !has {
-                let name = &node.tool.name;
-                problems.push(format!("node `{name}`: the code of the pack does not have it"));
-            }
-            has
-        });
+        for node in pack.nodes.extract_if(.., |node| !module.has(&node.tool.name)) {
+            let name = &node.tool.name;
+            pack.problems.push(format!("node `{name}`: the code of the pack does not have it"));
+        }
         Ok(module)
     }
 

@@ -175,6 +175,7 @@ async fn a_node_can_be_a_tool_of_an_mcp_server() {
     rig.source.close().await;
 }
 
+#[cfg(feature = "wasm")]
 /// Returns code that sends its input as a request and returns the response.
 fn sender() -> String {
     let imports = format!(
@@ -193,6 +194,7 @@ fn sender() -> String {
     make::module(&format!(r#"{imports} (data (i32.const 4096) "DATA")"#), &body)
 }
 
+#[cfg(feature = "wasm")]
 async fn sent(request: &Value, allow: &[&str]) -> (Value, Vec<EgressDecision>) {
     let request = request.to_string();
     let escaped: String = request.bytes().map(|byte| format!("\\{byte:02x}")).collect();
@@ -208,6 +210,7 @@ async fn sent(request: &Value, allow: &[&str]) -> (Value, Vec<EgressDecision>) {
 }
 
 /// I-43
+#[cfg(feature = "wasm")]
 #[tokio::test]
 async fn requests_of_code_go_through_the_guard() {
     let server = Server::start("200 OK", "hello");
