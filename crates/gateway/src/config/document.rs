@@ -29,7 +29,8 @@ pub(super) const HIDDEN: Range<usize> = usize::MAX..usize::MAX;
 pub(super) struct Document<T> {
     pub(super) typed: T,
     pub(super) problems: Vec<Problem>,
-    /// The removed keys, in the form of [`Problem::key`].
+    /// The removed keys, in the form of [`Problem::key`] and in the unambiguous one: an element
+    /// without its id has another name in problems.
     pub(super) broken: BTreeSet<String>,
     pub(super) places: Places,
     /// Whether the file is TOML.
@@ -71,13 +72,15 @@ pub(super) fn read<T: DeserializeOwned + Default>(
         };
         let removed =
             error.span().and_then(|span| remove(tree.get_mut(), &span, &Place::default()));
-        let Some(Removed { key, is_key, at, text: typed }) = removed else {
+        let Some(Removed { key, exact, is_key, at, text: typed }) = removed else {
             document.report(error.span(), "", error.message());
             break;
         };
         let missing = quoted(error.message(), "missing field ");
         let lacks_broken = |broken: &BTreeSet<String>| match missing {
-            Some(member) => broken.contains(&format!("{key}.{member}")),
+            Some(member) => {
+                [&key, &exact].iter().any(|table| broken.contains(&format!("{table}.{member}")))
+            }
             None => !is_key && broken.iter().any(|it| it.starts_with(&format!("{key}."))),
         };
         // Errors after the place where the file stops being TOML are unreliable, and so are errors
@@ -92,7 +95,7 @@ pub(super) fn read<T: DeserializeOwned + Default>(
             document.report(Some(at), &key, &message);
         }
         if !is_key {
-            document.broken.insert(key);
+            document.broken.extend([key, exact]);
         }
     }
     document
@@ -168,6 +171,8 @@ fn sibling(key: &str, name: &str) -> String {
 struct Removed {
     /// The key, as problems show it.
     key: String,
+    /// The key in its unambiguous form.
+    exact: String,
     /// Whether the key itself is wrong, not its value.
     is_key: bool,
     at: Range<usize>,
@@ -178,7 +183,8 @@ struct Removed {
 impl Removed {
     fn new(place: &Place, is_key: bool, at: &Range<usize>, value: &DeValue<'_>) -> Self {
         let text = value.as_str().map(str::to_owned);
-        Self { key: place.shown.clone(), is_key, at: at.clone(), text }
+        let (key, exact) = (place.shown.clone(), place.exact.clone());
+        Self { key, exact, is_key, at: at.clone(), text }
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Places {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Place {
-    exact: String,
+    pub(super) exact: String,
     pub(super) shown: String,
     at: usize,
     /// Where its value begins.
