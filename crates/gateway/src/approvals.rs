@@ -1,13 +1,13 @@
 //! Approvals: the step of the pipeline that requires a human decision, and the answers of humans.
 //!
 //! * A call that requires approval creates a request for it and ends (or waits for a bounded time)
-//! without having run. The same call, repeated, runs under the grant: the same principal, makers of
-//! its key, tool and arguments, identified by a keyed hash of the exact arguments.
-//! * A grant is spent in the store, on the id of the call, before the call's opening event is stored.
-//! If the process dies in between, the grant is spent: the call ran at most once and needs a new
-//! one.
-//! * The call that created the request has taken a token of the bucket; the call that runs under the
-//!   grant takes none. Repeated calls in the meantime take one each.
+//!   without having run. The same call, repeated, runs under the grant: the same principal, makers
+//!   of its key, tool and arguments, identified by a keyed hash of the exact arguments.
+//! * A grant is spent in the store, on the id of the call, before the call's opening event is
+//!   stored. If the process dies in between, the grant is spent: the call ran at most once and
+//!   needs a new one.
+//! * The call that created the request has taken a token of the bucket; the call that runs under
+//!   the grant takes none. Repeated calls in the meantime take one each.
 //! * A call that waits holds no lock, no slot of a source and no deadline, and ends when its caller
 //!   disconnects.
 //!

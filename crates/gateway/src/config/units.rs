@@ -187,7 +187,7 @@ fn size_text<T: Copy + ToString>(bytes: &T) -> String {
 
 /// Formats a number in the largest unit of which it is a multiple.
 fn in_units(number: u128, units: &[(&str, u128)]) -> String {
-    let unit = units.iter().find(|(_, factor)| number >= *factor && number % factor == 0);
+    let unit = units.iter().find(|(_, factor)| number >= *factor && number.is_multiple_of(*factor));
     unit.map_or_else(|| "0s".to_owned(), |(unit, factor)| format!("{}{unit}", number / factor))
 }
 
