@@ -105,7 +105,7 @@ fn every_child_has_the_shared_environment_and_its_own_wins() {
     );
     let checked = run(dir.path(), &["config", "check"]);
     assert_ne!(checked.code, 0);
-    for said in ["sources.env.API_TOKEN", "sources.env.A=B"] {
+    for said in ["sources.env.API_TOKEN", "sources.env.\"A=B\""] {
         assert!(checked.stdout.contains(said), "{checked:?}");
     }
 }

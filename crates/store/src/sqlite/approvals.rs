@@ -183,7 +183,7 @@ impl ApprovalStore for SqliteStore {
         let before = time_text(before);
         self.on_writer(move |connection| {
             let sql = "DELETE FROM approvals WHERE created_at < ?1 AND live IS NULL";
-            Ok(execute(connection, sql, [&before])?)
+            execute(connection, sql, [&before])
         })
         .await
     }

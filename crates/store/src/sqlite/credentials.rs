@@ -44,7 +44,7 @@ pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, CredentialStore
         // A concurrent rotation has resealed it already.
         let changed = store.on_writer(move |connection| {
             let sql = "UPDATE credentials SET sealed = ?3 WHERE id = ?1 AND sealed = ?2";
-            Ok(execute(connection, sql, params![credential.id.as_str(), old, new])?)
+            execute(connection, sql, params![credential.id.as_str(), old, new])
         });
         resealed += changed.await?;
     }
@@ -119,11 +119,11 @@ impl CredentialStore for SqliteStore {
                            revision = ?3 WHERE id = ?1 AND sealed = ?2";
                 let expires = credential.expires_at.map(time_text);
                 let id = credential.id.as_str();
-                Ok(execute(
+                execute(
                     connection,
                     sql,
                     params![id, before, revision, sealed, expires, time_text(at)],
-                )?)
+                )
             })
             .await?;
         Ok(changed > 0)
