@@ -3,7 +3,7 @@
 /// The most items that one read returns; the queries document the same number.
 pub(crate) const MAX_READ: usize = 1_000;
 
-/// Returns the number of items for a query that asks for `limit`; 0 asks for the most.
+/// Returns the number of items for a query with `limit`; 0 means the most.
 pub(crate) fn capped(limit: usize) -> usize {
     match limit {
         0 => MAX_READ,

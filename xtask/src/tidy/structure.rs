@@ -135,6 +135,10 @@ pub(crate) fn boundaries(tree: &Tree) -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Routes of the host itself, which are entries of the table of dialects but no protocol of their own:
+/// their errors are OpenWOP's.
+const HOST_ROUTES: [&str; 2] = ["ops", "resource"];
+
 /// I-4: no dialect of `crates/toolcrib` names another.
 pub(crate) fn dialects(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
@@ -149,7 +153,7 @@ pub(crate) fn dialects(tree: &Tree) -> Result<Vec<String>> {
     for (path, source) in tree.sources(&["toolcrib"]) {
         let Some(inside) = path.strip_prefix("crates/toolcrib/src/") else { continue };
         let own = inside.split(['/', '.']).next().unwrap_or_default();
-        if !names.contains(&own) {
+        if !names.contains(&own) || HOST_ROUTES.contains(&own) {
             continue;
         }
         let code = source.product();
@@ -265,12 +269,13 @@ mod tests {
         let tree = Tree::of(&[
             (
                 "crates/toolcrib/src/lib.rs",
-                "const DIALECTS: &[Dialect] =\n    &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];",
+                "const DIALECTS: &[Dialect] =\n    &[ops::DIALECT, openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];",
             ),
             ("crates/toolcrib/src/otc/call.rs", "use crate::respond;\nuse super::error;"),
             ("crates/toolcrib/src/otc.rs", "use crate::{respond, openwop::error::Body};"),
             ("crates/toolcrib/src/mcp/convert.rs", "fn f() { crate::explorer::list() }"),
             ("crates/toolcrib/src/router.rs", "use crate::{openwop, otc};"),
+            ("crates/toolcrib/src/ops.rs", "use crate::openwop::ErrorEnvelope;"),
         ]);
         let found = dialects(&tree).unwrap();
         assert_eq!(found.len(), 2, "{found:?}");

@@ -43,7 +43,7 @@ pub(super) fn bound(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Returns the `LIMIT` of a query that asks for `limit` rows.
+/// Returns the SQL `LIMIT` of a query for `limit` rows.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(crate::capped(limit)).unwrap_or(i64::MAX)
 }
