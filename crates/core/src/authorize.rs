@@ -86,7 +86,8 @@ impl Denied {
 
 /// Decides whether a subject may see and call a tool. There is no other decision.
 pub trait Authorizer: Send + Sync + 'static {
-    /// Returns `Ok` as the only way to a [`Permit`]; anything else, an error included, is a denial.
+    /// Returns `Ok` as the only way to a [`Permit`](crate::catalog::Permit); anything else, an error
+    /// included, is a denial.
     ///
     /// Decides about every list, and about calls as far as they do not depend on the call itself.
     fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied>;

@@ -63,8 +63,7 @@ impl Gateway {
         self.inner.snapshots.load()
     }
 
-    /// The list of the tools that `principal` may see now, in `format`, of one kind of source or of
-    /// all.
+    /// The tools that `principal` may see now, in `format`, of one kind of source or of all.
     pub fn list(
         &self,
         principal: &Principal,

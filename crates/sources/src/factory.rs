@@ -15,7 +15,7 @@ use toolcrib_tasks::Tasks;
 use crate::{
     context::SourceContext,
     credential::{Credentials, SourceCredential},
-    egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
+    egress::{Endpoint, Guard, Network, SystemResolver},
     exec::{CommandSource, anchor_confinement},
     key_set::KeySets,
     mcp::{HttpTarget, McpSource, Target},
@@ -61,12 +61,6 @@ impl Factory {
     pub fn with_credentials(self, store: Arc<dyn CredentialStore>) -> Self {
         let credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
         Self { credentials, ..self }
-    }
-
-    /// Replaces the system's resolver.
-    #[must_use]
-    pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
-        Self { network: Network::new(resolver), ..self }
     }
 
     /// Returns the fetcher for the key sets of token issuers, over the same network.

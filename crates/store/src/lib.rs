@@ -1,4 +1,4 @@
-//! Durable storage: the engines behind [`Storage`]. [`open`] selects one by the scheme of a URL.
+//! Durable storage: the engines behind [`Storage`]. [`open()`] selects one by the scheme of a URL.
 //!
 //! [`SqliteStore`] keeps everything in one SQLite file that several processes share.
 //! [`MemoryStorage`] keeps it in memory, for tests and for embedders that need no durability. Every

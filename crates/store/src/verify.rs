@@ -624,46 +624,7 @@ async fn check(
 ) -> Result<(Report, HashMap<TenantId, u64>), StoreError> {
     let ranged = scope.from.is_some_and(|from| from > 1);
     let mut verifier = Verifier::new(trusted, ranged);
-    let mut last_numbers = HashMap::new();
-    let mut after = None;
-    loop {
-        let tenants = match &scope.tenant {
-            Some(tenant) => vec![tenant.clone()],
-            None => store.tenants(after.as_ref()).await?,
-        };
-        for tenant in &tenants {
-            let mut all: Vec<Checkpoint> = Vec::new();
-            loop {
-                let after = all.last().map_or(0, |last| last.number);
-                match store.checkpoints(tenant, after).await {
-                    Ok(page) if page.is_empty() => break,
-                    Ok(page) => all.extend(page),
-                    Err(StoreError::Corrupt(what)) => {
-                        verifier.damaged(format!("a checkpoint of {tenant} is unreadable: {what}"));
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            last_numbers.insert(tenant.clone(), all.last().map_or(0, |last| last.number));
-            verifier.checkpoints(tenant, &all);
-            if let Some(witness) = witness {
-                verifier.witness(witness, tenant, &all);
-            }
-        }
-        after = tenants.last().cloned();
-        if after.is_none() || scope.tenant.is_some() {
-            break;
-        }
-    }
-    // Tenants without anything in the store.
-    let lost = witness.into_iter().flat_map(|witness| witness.tenants.keys());
-    let lost = lost.filter(|tenant| !last_numbers.contains_key(*tenant));
-    for tenant in lost.filter(|it| scope.tenant.as_ref().is_none_or(|tenant| tenant == *it)) {
-        if let Some(witness) = witness {
-            verifier.witness(witness, tenant, &[]);
-        }
-    }
+    let last_numbers = check_tenants(store, scope, witness, &mut verifier).await?;
     let wanted =
         |anchor: &&Checkpoint| scope.tenant.as_ref().is_none_or(|tenant| *tenant == anchor.tenant);
     for anchor in anchors.iter().filter(wanted) {
@@ -708,6 +669,55 @@ async fn check(
         places.finish(end, &mut verifier);
     }
     Ok((verifier.finish(open_end), last_numbers))
+}
+
+/// Adds the checkpoints of the tenants in `scope`, and those that only `witness` has. Returns the
+/// number of each tenant's last checkpoint.
+async fn check_tenants(
+    store: &dyn RecordStore,
+    scope: &Scope,
+    witness: Option<&Witness>,
+    verifier: &mut Verifier,
+) -> Result<HashMap<TenantId, u64>, StoreError> {
+    let mut last_numbers = HashMap::new();
+    let mut after = None;
+    loop {
+        let tenants = match &scope.tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => store.tenants(after.as_ref()).await?,
+        };
+        for tenant in &tenants {
+            let mut all: Vec<Checkpoint> = Vec::new();
+            loop {
+                let after = all.last().map_or(0, |last| last.number);
+                match store.checkpoints(tenant, after).await {
+                    Ok(page) if page.is_empty() => break,
+                    Ok(page) => all.extend(page),
+                    Err(StoreError::Corrupt(what)) => {
+                        verifier.damaged(format!("a checkpoint of {tenant} is unreadable: {what}"));
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            last_numbers.insert(tenant.clone(), all.last().map_or(0, |last| last.number));
+            verifier.checkpoints(tenant, &all);
+            if let Some(witness) = witness {
+                verifier.witness(witness, tenant, &all);
+            }
+        }
+        after = tenants.last().cloned();
+        if after.is_none() || scope.tenant.is_some() {
+            break;
+        }
+    }
+    let Some(witness) = witness else { return Ok(last_numbers) };
+    for tenant in witness.tenants.keys().filter(|tenant| !last_numbers.contains_key(*tenant)) {
+        if scope.tenant.as_ref().is_none_or(|only| only == tenant) {
+            verifier.witness(witness, tenant, &[]);
+        }
+    }
+    Ok(last_numbers)
 }
 
 /// The positions of the whole log, which have no gap except where events were pruned. Each such gap
