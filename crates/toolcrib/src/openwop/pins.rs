@@ -53,7 +53,6 @@ pub(super) struct PinReview {
 pub(super) struct ToolForm {
     /// The tool id.
     tool_id: String,
-    /// `seen.digest` of the reviewed pin.
     #[schema(inline)]
     digest: FormDigest,
 }

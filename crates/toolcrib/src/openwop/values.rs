@@ -83,9 +83,16 @@ impl<const LEAST: u64, const MOST: u64> Parameter for Number<LEAST, MOST> {
 
 impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Number<LEAST, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = Value::deserialize(deserializer)?.as_u64();
+        let value = Value::deserialize(deserializer)?;
+        let number = value.as_u64().or_else(|| value.as_f64().and_then(whole));
         number.and_then(Self::checked).ok_or_else(|| D::Error::custom(Self::rule()))
     }
+}
+
+/// Returns a number that is written with a fraction of zero: to JSON Schema, `60.0` is an integer.
+fn whole(number: f64) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    ((0.0..=EXACT).contains(&number) && number.fract() == 0.0).then_some(number as u64)
 }
 
 impl<const LEAST: u64, const MOST: u64> PartialSchema for Number<LEAST, MOST> {
@@ -212,7 +219,7 @@ text!(
     FormDigest(Digest),
     Digest::parse,
     "must be 64 lower-case hexadecimal digits",
-    |schema| schema.pattern(Some("^[0-9a-f]{64}$"))
+    |schema| schema.pattern(Some("^[0-9a-f]{64}$")).description(Some("`seen.digest` of the reviewed pin"))
 );
 text!(
     /// The display name of a key.
