@@ -351,6 +351,7 @@ fn every_route_without_a_description_has_a_row() {
     assert_eq!(others, 4, "a route whose path is not written out needs a row");
     // OXP describes its routes like those of Open Tool Calling.
     let description = toolcrib::openapi();
+    assert_eq!(description["info"].get("contact"), None, "a library's authors are not ours");
     for call in include_str!("../../src/otc/oxp.rs").split(".route(\"").skip(1) {
         let (path, _) = call.split_once('"').unwrap();
         assert!(description["paths"].get(path).is_some(), "{path}");

@@ -265,10 +265,15 @@ async fn a_rotation_lets_both_keys_work_for_a_while() {
     let old = gw.principal("ci", ["files:read"]).await;
     let id = gw.key_id(&old);
     let path = format!("/v1/keys/{id}/rotate");
-    for wrong in [json!({ "overlapSeconds": -1 }), json!({ "overlapSeconds": 1e9 }), json!(7)] {
+    for wrong in [
+        json!({ "overlapSeconds": -1 }),
+        json!({ "overlapSeconds": 1e9 }),
+        json!({ "overlapSeconds": 1.5 }),
+        json!(7),
+    ] {
         assert_eq!(manager.post(&path, wrong).await.status, 400);
     }
-    let made = manager.post(&path, json!({ "overlapSeconds": 600 })).await;
+    let made = manager.post(&path, json!({ "overlapSeconds": 600.0 })).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let made = made.json();
     assert_eq!((&made["principal"], &made["replaces"]), (&json!("ci"), &json!(id.as_str())));
