@@ -352,7 +352,9 @@ async fn nothing_goes_inside_and_each_refusal_is_recorded() {
         let tool = format!("evil__op{n}");
         let (status, body) = caller.otc(&tool, json!({})).await;
         assert!(body.to_string().contains("ssrf_blocked"), "{n}: {status} {body}");
-        assert!(!body.to_string().contains("254"), "{body}");
+        // The random id of the call may contain the digits.
+        let error = &body["result"]["error"];
+        assert!(error.is_object() && !error.to_string().contains("254"), "{body}");
         runs.push(caller.recorded(&tool, json!({})).await.unwrap().1);
     }
     assert_eq!(redirecting.heard(), [""; 0]);
