@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::pointer::percent_decoded;
 
-/// The most JSON values in a schema document. The largest tool schemas seen in practice have some 5
-/// 000.
+/// The most JSON values in a schema document. The largest tool schemas seen in practice have some
+/// 5 000.
 const MAX_NODES: usize = 50_000;
 /// The deepest nesting of a schema document; also bounds the compiler's stack.
 const MAX_NESTING: usize = 64;

@@ -274,7 +274,7 @@ impl Audit {
     }
 
     /// Records a call that was refused before it started: a pair without a duration, and for a
-    /// denial the decision. The refusal stands whether or not it could be stored.
+    /// denial the decision. The call is refused whether or not it could be stored.
     pub(crate) async fn refused(
         &self,
         call: &CallIdentity,

@@ -102,7 +102,7 @@ impl Kept {
     }
 
     fn drifts(&self) -> usize {
-        self.log.recorded().iter().filter(|told| told.starts_with("drifted")).count()
+        self.log.recorded().iter().filter(|event| event.starts_with("drifted")).count()
     }
 }
 

@@ -66,7 +66,7 @@ async fn a_foreign_tool_is_unknown_and_the_attempt_is_recorded() {
     assert_eq!(
         of("other"),
         ["decided tools:call unknown unknown"; 2],
-        "recorded apart by nobody there"
+        "the record of the tenant does not distinguish them"
     );
     assert_eq!(of("-"), ["decided tools:call mcp:s.echo tenant"], "but by the operator");
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);

@@ -122,7 +122,7 @@ impl Request {
     }
 }
 
-/// Returns the name in `{name}`; any other text stands for itself.
+/// Returns the name in `{name}`; any other text is literal.
 fn placeholder(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
