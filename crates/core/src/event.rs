@@ -161,6 +161,28 @@ pub struct ToolReturned {
     pub principal: Option<PrincipalId>,
 }
 
+impl ToolReturned {
+    /// Creates the payload without its optional members, for `..` in the literal of an end of
+    /// which more is known.
+    pub fn new(
+        agent_id: AgentId,
+        tool_name: impl Into<String>,
+        call_id: CallId,
+        status: CallStatus,
+    ) -> Self {
+        let tool_name = tool_name.into();
+        Self {
+            agent_id,
+            tool_name,
+            call_id,
+            status,
+            duration_ms: None,
+            error: None,
+            principal: None,
+        }
+    }
+}
+
 /// Outcome of a call (RFC 0064 §B `status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -182,6 +204,13 @@ pub struct EventError {
     pub code: String,
     /// Fixed text: never a tool's own words.
     pub message: String,
+}
+
+impl EventError {
+    /// Creates an error from its code and its fixed text.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: code.into(), message: message.into() }
+    }
 }
 
 /// Payload of `authorization.decided` (RFC 0049). Written for denials.

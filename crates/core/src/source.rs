@@ -2,10 +2,12 @@
 
 pub mod command;
 pub mod connector;
+pub mod mcp;
 pub mod pack;
+pub mod upstream;
 pub mod workflow;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -17,12 +19,16 @@ use crate::{
     clock::Timestamp,
     credential::CredentialRef,
     descriptor::SourceKind,
-    egress::AllowList,
     id::SourceId,
     limit::Rate,
 };
 
-pub use self::{command::StderrMode, workflow::WorkflowSpec};
+pub use self::{
+    command::StderrMode,
+    mcp::{HttpSpec, StdioSpec},
+    upstream::{Unusable, UpstreamSpec},
+    workflow::WorkflowSpec,
+};
 pub use crate::credential::SecretValue;
 
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
@@ -96,54 +102,6 @@ pub struct InvalidSource {
     pub problem: String,
 }
 
-impl UpstreamSpec {
-    /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
-    /// not be shown as another's.
-    pub fn identity(&self) -> String {
-        match self {
-            UpstreamSpec::McpStdio(stdio) => {
-                let variables: Vec<_> = stdio.env.keys().collect();
-                format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
-            }
-            UpstreamSpec::McpHttp(http) => format!("http {:?}", http.url),
-            UpstreamSpec::Connector(connector) => {
-                format!("openapi {:?} at {:?}", connector.document, connector.base_url)
-            }
-            UpstreamSpec::Commands(_) => "commands".to_owned(),
-            UpstreamSpec::Workflow(workflow) => format!("workflows {:?}", workflow.files),
-            UpstreamSpec::Pack(pack) => match pack.offers {
-                pack::PackOffer::Nodes => pack.location.identity(),
-                pack::PackOffer::Actions => format!("actions of {}", pack.location.identity()),
-            },
-            UpstreamSpec::Native => "native".to_owned(),
-            UpstreamSpec::Unusable(unusable) => unusable.upstream.identity(),
-        }
-    }
-
-    /// Returns the kind of source.
-    pub fn kind(&self) -> SourceKind {
-        match self {
-            UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_) => SourceKind::Mcp,
-            UpstreamSpec::Connector(_) => SourceKind::Connector,
-            UpstreamSpec::Commands(_) | UpstreamSpec::Native => SourceKind::HostExtension,
-            UpstreamSpec::Workflow(_) => SourceKind::Workflow,
-            UpstreamSpec::Pack(pack) => match pack.offers {
-                pack::PackOffer::Nodes => SourceKind::NodePack,
-                pack::PackOffer::Actions => SourceKind::Connector,
-            },
-            UpstreamSpec::Unusable(unusable) => unusable.upstream.kind(),
-        }
-    }
-
-    /// Returns the configured upstream, whether or not it can be used.
-    pub fn configured(&self) -> &UpstreamSpec {
-        match self {
-            UpstreamSpec::Unusable(unusable) => unusable.upstream.configured(),
-            usable => usable,
-        }
-    }
-}
-
 /// The checked configuration of a source. The running form is a [`Source`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSpec {
@@ -155,65 +113,6 @@ pub struct SourceSpec {
     pub limits: SourceLimits,
     /// The stored credential that its requests need.
     pub credential: Option<CredentialRef>,
-}
-
-/// The kinds of upstream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UpstreamSpec {
-    /// An MCP server run as a child over stdio.
-    McpStdio(StdioSpec),
-    /// An MCP server over streamable HTTP.
-    McpHttp(HttpSpec),
-    /// A service that an OpenAPI document describes.
-    Connector(connector::ConnectorSpec),
-    /// Commands of this machine.
-    Commands(command::CommandsSpec),
-    /// Workflows; the gateway runs them itself.
-    Workflow(WorkflowSpec),
-    /// A node pack.
-    Pack(pack::PackSpec),
-    /// Tools of the program that embeds the gateway; there is no connection.
-    Native,
-    /// An upstream that must not be contacted, because one of its secrets could not be read.
-    Unusable(Unusable),
-}
-
-/// An upstream with unreadable secrets. Command-line commands that do not need it continue without
-/// it; a server does not start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unusable {
-    /// The configured upstream, without the missing secrets.
-    pub upstream: Box<UpstreamSpec>,
-    /// The missing secret, for the operator.
-    pub reason: String,
-}
-
-/// A child process. Its environment contains only `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER` (where
-/// set) and `env`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StdioSpec {
-    /// Program and arguments; never empty.
-    pub command: Vec<String>,
-    /// Extra environment; values may be secrets.
-    pub env: BTreeMap<String, SecretValue>,
-    /// Working directory. By default a confined program gets a new empty directory, and any other
-    /// the server's.
-    pub cwd: Option<PathBuf>,
-    /// The confinement; without it, the program has all access of the server.
-    pub sandbox: Option<command::Confinement>,
-    /// The destination of its stderr.
-    pub stderr: StderrMode,
-}
-
-/// An HTTP endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpSpec {
-    /// `http` or `https`, no user information.
-    pub url: String,
-    /// Extra request headers; values may be secrets.
-    pub headers: BTreeMap<String, SecretValue>,
-    /// The additions to the public addresses and the host of `url` that may be contacted.
-    pub allow: AllowList,
 }
 
 /// Limits on an upstream's use of this host's resources.

@@ -2,7 +2,7 @@
 //! [`DIALECTS`](crate::DIALECTS).
 
 use serde_json::Value;
-use toolcrib_gateway::{Gateway, config::Config};
+use toolcrib_gateway::{Gateway, config::Config, metrics::Surface};
 use utoipa::openapi::{Content, Ref, Response, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
@@ -12,6 +12,9 @@ pub(crate) struct Dialect {
     /// The tags of its routes in the description, each with its meaning. Routes without a tag get
     /// the first one.
     pub(crate) tags: &'static [(&'static str, &'static str)],
+    /// The surfaces that its calls come in by, for policies and metrics; none for routes without
+    /// calls.
+    pub(crate) surfaces: &'static [Surface],
     /// The schema of its errors.
     pub(crate) error: &'static str,
     /// Returns its paths. Each has the surface it counts for, its access rule and its format of

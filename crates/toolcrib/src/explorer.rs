@@ -48,6 +48,7 @@ use crate::{
 
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[("Explorer", "A web page and its endpoints, shown here at the default prefix")],
+    surfaces: &[host::SURFACE],
     error: "Problem",
     mounts: |config| vec![mount(&config.explorer.prefix)],
     routes: set_up,

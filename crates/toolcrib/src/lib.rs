@@ -43,6 +43,13 @@ pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};
 pub use router::{RouterExt, openapi, router};
 
+/// Returns the names of the surfaces that calls come in by, as policies see them.
+pub fn surfaces() -> impl Iterator<Item = &'static str> {
+    let own = [gateway::metrics::Surface::CLI, gateway::metrics::Surface::WORKFLOW];
+    let dialects = DIALECTS.iter().flat_map(|dialect| dialect.surfaces).copied();
+    dialects.chain(own).map(gateway::metrics::Surface::as_str)
+}
+
 /// Returns the published JSON Schemas with their names, as served under
 /// `/schemas/NAME.schema.json`.
 pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {

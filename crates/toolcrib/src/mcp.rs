@@ -45,6 +45,7 @@ use crate::dialect::Dialect;
 
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[("MCP", "Model Context Protocol over streamable HTTP")],
+    surfaces: &[call::SURFACE],
     error: "",
     mounts: http::mounts,
     routes: http::routes,

@@ -41,6 +41,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
         ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
         ("Approvals", "Requests for approval, and votes on them"),
     ],
+    surfaces: &[SURFACE],
     error: "ErrorEnvelope",
     mounts,
     routes,

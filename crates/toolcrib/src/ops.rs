@@ -41,6 +41,7 @@ pub(crate) const SURFACE: Surface = Surface::new("ops", "Ops");
 
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[("Operations", "Health, metrics, schemas and this description")],
+    surfaces: &[],
     error: "ErrorEnvelope",
     mounts,
     routes: |_| routes(),

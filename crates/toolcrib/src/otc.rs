@@ -41,6 +41,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
         ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
         ("OXP", "The Open eXecution Protocol, the successor of Open Tool Calling"),
     ],
+    surfaces: &[OTC, OXP],
     error: "ServerError",
     mounts,
     routes,

@@ -31,6 +31,7 @@ struct Document(Option<Arc<Body>>);
 
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[],
+    surfaces: &[],
     error: "ErrorEnvelope",
     mounts: |_| {
         let paths = Paths::Under(WELL_KNOWN.to_owned());

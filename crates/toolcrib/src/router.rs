@@ -55,3 +55,29 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         all.merge(routes)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use toolcrib_gateway::config::{self, NoSecrets};
+
+    use super::*;
+    use crate::{explorer, middleware::Paths};
+
+    #[test]
+    fn the_page_cannot_have_a_path_of_another_surface() {
+        let config = Config::empty(Path::new(""));
+        let others = DIALECTS.iter().filter(|it| it.tags != explorer::DIALECT.tags);
+        for mount in others.flat_map(|dialect| (dialect.mounts)(&config)) {
+            let paths = match mount.paths {
+                Paths::Exactly(paths) => paths,
+                Paths::Under(path) => vec![path],
+                Paths::All => Vec::new(),
+            };
+            for path in paths {
+                let text = format!("[explorer]\nprefix = {path:?}");
+                let refused = config::parse("toolcrib.toml", &text, Path::new("/"), &NoSecrets);
+                assert!(refused.is_err(), "{path} may be the prefix of the page");
+            }
+        }
+    }
+}

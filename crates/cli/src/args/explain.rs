@@ -1,5 +1,6 @@
 //! The arguments of `explain`.
 
+use clap::builder::PossibleValuesParser;
 use toolcrib_core::{
     id::{KeyId, PrincipalId, TenantId},
     scope::Grant,
@@ -39,6 +40,6 @@ pub(crate) struct ExplainArgs {
 
     /// Assume a call on this surface, for policies
     #[arg(long, default_value = "mcp", requires = "arguments_shape",
-        value_parser = ["openwop", "otc", "oxp", "explorer", "mcp", "cli", "workflow"])]
+        value_parser = PossibleValuesParser::new(toolcrib::surfaces()))]
     pub(crate) surface: String,
 }

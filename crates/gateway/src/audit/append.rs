@@ -303,19 +303,13 @@ impl Audit {
         let run: RunId = new_id();
         let row = |reference: &str| {
             let call_id = format!("forbidden:{}", canonical::Digest::of(reference.as_bytes()));
-            let body = EventBody::ToolReturned(ToolReturned {
-                agent_id: agent.clone(),
-                tool_name: reference.to_owned(),
-                call_id: CallId::parse(call_id).unwrap_or_else(|_| new_id()),
-                status: CallStatus::Forbidden,
-                duration_ms: None,
-                error: Some(EventError {
-                    code: "forbidden".to_owned(),
-                    message: "the reference resolves to no tool that may be used".to_owned(),
-                }),
-                principal: None,
-            });
-            self.event(tenant.clone(), run.clone(), body, None)
+            let call = CallId::parse(call_id).unwrap_or_else(|_| new_id());
+            let message = "the reference resolves to no tool that may be used";
+            let end = ToolReturned {
+                error: Some(EventError::new("forbidden", message)),
+                ..ToolReturned::new(agent.clone(), reference, call, CallStatus::Forbidden)
+            };
+            self.event(tenant.clone(), run.clone(), EventBody::ToolReturned(end), None)
         };
         let references: BTreeSet<&str> = references.into_iter().collect();
         let rows = references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
@@ -526,15 +520,14 @@ impl Writer {
             }
             Err(error) => (CallStatus::Error, Some(described(error))),
         };
-        let body = EventBody::ToolReturned(ToolReturned {
-            agent_id: call.agent.clone(),
-            tool_name: call.entry.id.to_string(),
-            call_id: call.call.clone(),
-            status,
+        let (agent, tool) = (call.agent.clone(), call.entry.id.as_str());
+        let end = ToolReturned {
             duration_ms: duration.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
             error,
             principal: Some(call.principal.clone()),
-        });
+            ..ToolReturned::new(agent, tool, call.call.clone(), status)
+        };
+        let body = EventBody::ToolReturned(end);
         self.event(call.tenant.clone(), call.run.clone(), body, Some(cause))
     }
 

@@ -62,30 +62,14 @@ impl Config {
         if !problems.is_empty() {
             return Err(ConfigError::new(file, problems));
         }
-        for confinement in
-            self.sources.iter_mut().flat_map(|it| confinements(&mut it.spec.upstream))
-        {
+        let upstreams = self.sources.iter_mut().map(|source| &mut source.spec.upstream);
+        for confinement in upstreams.flat_map(UpstreamSpec::confinements_mut) {
             let named: BTreeSet<PathBuf> =
                 confinement.read.iter().map(|path| resolved(path)).collect();
             let secret = own.iter().chain(secrets.difference(&named)).cloned().collect();
             confinement.protected = Protected { secret, fixed: fixed.clone() };
         }
         Ok(())
-    }
-}
-
-fn confinements(upstream: &mut UpstreamSpec) -> Vec<&mut Confinement> {
-    match upstream {
-        UpstreamSpec::Commands(commands) => {
-            commands.commands.iter_mut().map(|command| &mut command.confinement).collect()
-        }
-        UpstreamSpec::McpStdio(stdio) => stdio.sandbox.iter_mut().collect(),
-        UpstreamSpec::McpHttp(_)
-        | UpstreamSpec::Connector(_)
-        | UpstreamSpec::Workflow(_)
-        | UpstreamSpec::Pack(_)
-        | UpstreamSpec::Native => Vec::new(),
-        UpstreamSpec::Unusable(unusable) => confinements(&mut unusable.upstream),
     }
 }
 

@@ -182,14 +182,18 @@ impl Resolver<'_> {
     }
 }
 
+/// The paths of the other surfaces. They are taken even where a surface is off, so that switching
+/// it on moves no page.
+const TAKEN: &[&str] =
+    &["/health", "/livez", "/mcp", "/metrics", "/oxp", "/readyz", "/schemas", "/tools", "/v1"];
+
 fn check_prefix(prefix: &str) -> Result<(), &'static str> {
-    let taken = ["/v1", "/mcp", "/tools", "/oxp", "/health", "/schemas", "/metrics"];
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);
     let is_segment = |segment: &str| !segment.is_empty() && segment.bytes().all(legal);
     let is_path = prefix.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment));
     if !is_path {
         Err("expected a path such as \"/explorer\", without a final `/`")
-    } else if taken.iter().any(|it| prefix == *it || prefix.starts_with(&format!("{it}/"))) {
+    } else if TAKEN.iter().any(|it| prefix == *it || prefix.starts_with(&format!("{it}/"))) {
         Err("another surface has this path; choose another prefix")
     } else {
         Ok(())

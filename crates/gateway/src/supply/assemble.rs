@@ -132,7 +132,7 @@ pub(crate) fn entry(
         Some(ref scopes) => scopes.clone(),
         None => vec![source.default_scope()?],
     };
-    let usual = Usual::of(source);
+    let usual = source.spec.upstream.usual();
     let tier = set.safety_tier.unwrap_or(usual.tier);
     let pure = tier == SafetyTier::Pure;
     let mut descriptor = ToolDescriptor::new(id.as_str(), source.kind, tier);
@@ -164,7 +164,7 @@ pub(crate) fn entry(
         source: source.spec.id.clone(),
         upstream_name: tool.name.clone(),
         tenants: narrowed(source, set.tenants.as_ref()),
-        transport: transport(source),
+        transport: source.spec.upstream.transport(),
         quota: set.quota.flatten(),
         rate: set.rate.unwrap_or(gate.rate).map(|rate| match set.burst {
             Some(burst) => rate.with_burst(burst),
@@ -178,42 +178,6 @@ pub(crate) fn entry(
         wire: WireCache::default(),
         tool: descriptor,
     })
-}
-
-/// The defaults of a tool without a rule.
-struct Usual {
-    tier: SafetyTier,
-    egress: Egress,
-    approval: Approval,
-}
-
-impl Usual {
-    fn of(source: &SourceConfig) -> Self {
-        match source.spec.upstream.configured() {
-            // Programs require approval, and their network access is not mediated.
-            UpstreamSpec::Commands(_) => Self {
-                tier: SafetyTier::Exec,
-                egress: Egress::HostOwned,
-                approval: Approval::Always,
-            },
-            // Requests are ours, and guarded.
-            UpstreamSpec::Connector(_) => Self {
-                tier: SafetyTier::Write,
-                egress: Egress::SafeFetch,
-                approval: Approval::Never,
-            },
-            UpstreamSpec::McpStdio(_)
-            | UpstreamSpec::McpHttp(_)
-            | UpstreamSpec::Workflow(_)
-            | UpstreamSpec::Pack(_)
-            | UpstreamSpec::Unusable(_)
-            | UpstreamSpec::Native => Self {
-                tier: SafetyTier::Write,
-                egress: Egress::HostMediated,
-                approval: Approval::Never,
-            },
-        }
-    }
 }
 
 /// Whether the tools of a kind have ids under the prefix of the protocol (RFC 0069).
@@ -231,17 +195,6 @@ fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
         tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);
     let rest = pack.and_then(|pack| tool.name.strip_prefix(pack)?.strip_prefix('.'));
     rest.filter(|rest| !rest.is_empty()).unwrap_or(&tool.name)
-}
-
-fn transport(source: &SourceConfig) -> Transport {
-    match (source.kind, source.spec.upstream.configured()) {
-        (_, UpstreamSpec::Native | UpstreamSpec::Workflow(_))
-        | (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
-            Transport::Native
-        }
-        (SourceKind::Mcp, _) => Transport::Mcp,
-        (SourceKind::Connector, _) => Transport::Http,
-    }
 }
 
 /// Untrusted text for people and models: nothing that is not seen, at most `max` characters.

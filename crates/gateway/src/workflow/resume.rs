@@ -262,32 +262,20 @@ async fn store_end(workflows: &Arc<Workflows>, record: &RunRecord, end: &End) {
 
 /// Records the end of the call of the workflow, whose own task is gone.
 async fn close_call(workflows: &Arc<Workflows>, record: &RunRecord, history: &History, end: &End) {
-    let (status, error) = match end {
-        End::Completed(_) => (CallStatus::Ok, None),
-        End::Failed(failure) => (
-            CallStatus::Error,
-            Some(EventError {
-                code: failure.code.clone(),
-                message: "the workflow failed after its process was replaced".to_owned(),
-            }),
-        ),
-        End::Cancelled => (
-            CallStatus::Error,
-            Some(EventError {
-                code: "cancelled".to_owned(),
-                message: "the call was cancelled".to_owned(),
-            }),
-        ),
+    let failed = "the workflow failed after its process was replaced";
+    let error = match end {
+        End::Completed(_) => None,
+        End::Failed(failure) => Some(EventError::new(failure.code.as_str(), failed)),
+        End::Cancelled => Some(EventError::new("cancelled", "the call was cancelled")),
     };
+    let status = if error.is_none() { CallStatus::Ok } else { CallStatus::Error };
     let took = (workflows.services.now() - record.started_at).num_milliseconds();
+    let (tool, call) = (record.tool_id.as_str(), record.call_id.clone());
     let body = EventBody::ToolReturned(ToolReturned {
-        agent_id: AgentId::system(),
-        tool_name: record.tool_id.to_string(),
-        call_id: record.call_id.clone(),
-        status,
         duration_ms: u64::try_from(took).ok(),
         error,
         principal: Some(record.principal.clone()),
+        ..ToolReturned::new(AgentId::system(), tool, call, status)
     });
     let cause = history.calls.get(&record.call_id).map(|trace| trace.opened.clone());
     let (tenant, run) = (record.tenant.clone(), record.run_id.clone());

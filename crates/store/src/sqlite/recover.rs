@@ -97,17 +97,13 @@ fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Resul
                FROM open_calls c JOIN events e ON e.event_id = c.event_id \
                WHERE c.instance = ?1 ORDER BY e.position LIMIT ?2";
     close(connection, sql, instance, now, |row| {
+        let (call, agent) = (parse(row.get(3)?, unreadable)?, parse(row.get(4)?, unreadable)?);
+        let tool: String = row.get(5)?;
+        let message = "the process that ran this call ended before the call did";
         Ok(EventBody::ToolReturned(ToolReturned {
-            call_id: parse(row.get(3)?, unreadable)?,
-            agent_id: parse(row.get(4)?, unreadable)?,
-            tool_name: row.get(5)?,
-            status: CallStatus::Error,
-            duration_ms: None,
-            error: Some(EventError {
-                code: "interrupted".to_owned(),
-                message: "the process that ran this call ended before the call did".to_owned(),
-            }),
+            error: Some(EventError::new("interrupted", message)),
             principal: caller(&row.get::<_, String>(6)?),
+            ..ToolReturned::new(agent, tool, call, CallStatus::Error)
         }))
     })
 }

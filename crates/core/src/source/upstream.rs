@@ -1,0 +1,163 @@
+//! The kinds of upstream, and everything that follows from a kind alone.
+
+use super::{
+    command::{CommandsSpec, Confinement},
+    connector::ConnectorSpec,
+    mcp::{HttpSpec, StdioSpec},
+    pack::{PackOffer, PackSpec},
+    workflow::WorkflowSpec,
+};
+use crate::{
+    descriptor::{Approval, Egress, SafetyTier, SourceKind},
+    event::Transport,
+};
+
+/// The kinds of upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpstreamSpec {
+    /// An MCP server run as a child over stdio.
+    McpStdio(StdioSpec),
+    /// An MCP server over streamable HTTP.
+    McpHttp(HttpSpec),
+    /// A service that an OpenAPI document describes.
+    Connector(ConnectorSpec),
+    /// Commands of this machine.
+    Commands(CommandsSpec),
+    /// Workflows; the gateway runs them itself.
+    Workflow(WorkflowSpec),
+    /// A node pack.
+    Pack(PackSpec),
+    /// Tools of the program that embeds the gateway; there is no connection.
+    Native,
+    /// An upstream that must not be contacted, because one of its secrets could not be read.
+    Unusable(Unusable),
+}
+
+/// An upstream with unreadable secrets. Command-line commands that do not need it continue without
+/// it; a server does not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// The configured upstream, without the missing secrets.
+    pub upstream: Box<UpstreamSpec>,
+    /// The missing secret, for the operator.
+    pub reason: String,
+}
+
+/// The classification of tools without a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usual {
+    /// The safety tier.
+    pub tier: SafetyTier,
+    /// The network access.
+    pub egress: Egress,
+    /// Whether a call needs approval.
+    pub approval: Approval,
+}
+
+impl UpstreamSpec {
+    /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
+    /// not be shown as another's.
+    pub fn identity(&self) -> String {
+        match self {
+            Self::McpStdio(stdio) => {
+                let variables: Vec<_> = stdio.env.keys().collect();
+                format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
+            }
+            Self::McpHttp(http) => format!("http {:?}", http.url),
+            Self::Connector(connector) => {
+                format!("openapi {:?} at {:?}", connector.document, connector.base_url)
+            }
+            Self::Commands(_) => "commands".to_owned(),
+            Self::Workflow(workflow) => format!("workflows {:?}", workflow.files),
+            Self::Pack(pack) => match pack.offers {
+                PackOffer::Nodes => pack.location.identity(),
+                PackOffer::Actions => format!("actions of {}", pack.location.identity()),
+            },
+            Self::Native => "native".to_owned(),
+            Self::Unusable(unusable) => unusable.upstream.identity(),
+        }
+    }
+
+    /// Returns the kind of source.
+    pub fn kind(&self) -> SourceKind {
+        match self {
+            Self::McpStdio(_) | Self::McpHttp(_) => SourceKind::Mcp,
+            Self::Connector(_) => SourceKind::Connector,
+            Self::Commands(_) | Self::Native => SourceKind::HostExtension,
+            Self::Workflow(_) => SourceKind::Workflow,
+            Self::Pack(pack) => match pack.offers {
+                PackOffer::Nodes => SourceKind::NodePack,
+                PackOffer::Actions => SourceKind::Connector,
+            },
+            Self::Unusable(unusable) => unusable.upstream.kind(),
+        }
+    }
+
+    /// Returns the configured upstream, whether or not it can be used.
+    pub fn configured(&self) -> &Self {
+        match self {
+            Self::Unusable(unusable) => unusable.upstream.configured(),
+            usable => usable,
+        }
+    }
+
+    /// Returns the classification of its tools without a rule. RFC 0078 requires `write` for
+    /// unclassified tools of MCP servers.
+    pub fn usual(&self) -> Usual {
+        match self {
+            // Programs require approval, and their network access is not mediated.
+            Self::Commands(_) => Usual {
+                tier: SafetyTier::Exec,
+                egress: Egress::HostOwned,
+                approval: Approval::Always,
+            },
+            // Requests are ours, and guarded.
+            Self::Connector(_) => Usual {
+                tier: SafetyTier::Write,
+                egress: Egress::SafeFetch,
+                approval: Approval::Never,
+            },
+            Self::McpStdio(_)
+            | Self::McpHttp(_)
+            | Self::Workflow(_)
+            | Self::Pack(_)
+            | Self::Native => Usual {
+                tier: SafetyTier::Write,
+                egress: Egress::HostMediated,
+                approval: Approval::Never,
+            },
+            Self::Unusable(unusable) => unusable.upstream.usual(),
+        }
+    }
+
+    /// Returns how its tools are reached.
+    pub fn transport(&self) -> Transport {
+        match self {
+            Self::McpStdio(_) | Self::McpHttp(_) => Transport::Mcp,
+            Self::Connector(_) => Transport::Http,
+            Self::Commands(_) | Self::Workflow(_) | Self::Native => Transport::Native,
+            Self::Pack(pack) => match pack.offers {
+                PackOffer::Nodes => Transport::Native,
+                PackOffer::Actions => Transport::Http,
+            },
+            Self::Unusable(unusable) => unusable.upstream.transport(),
+        }
+    }
+
+    /// Returns the confinements of its programs, whose protected paths are set once the whole
+    /// configuration is known.
+    pub fn confinements_mut(&mut self) -> Vec<&mut Confinement> {
+        match self {
+            Self::Commands(commands) => {
+                commands.commands.iter_mut().map(|command| &mut command.confinement).collect()
+            }
+            Self::McpStdio(stdio) => stdio.sandbox.iter_mut().collect(),
+            Self::McpHttp(_)
+            | Self::Connector(_)
+            | Self::Workflow(_)
+            | Self::Pack(_)
+            | Self::Native => Vec::new(),
+            Self::Unusable(unusable) => unusable.upstream.confinements_mut(),
+        }
+    }
+}
