@@ -67,8 +67,8 @@ pub use record::{Durability, ForwardConfig, RecordConfig};
 pub use resolver::{MissingSecret, SecretReader};
 pub use secret::KeyPlace;
 pub use server::{
-    ExplorerConfig, ExplorerPolicy, ListBody, MountAuth, MountConfig, OpenWopConfig, OxpConfig,
-    ServerConfig,
+    ExplorerConfig, ExplorerPolicy, ListBody, MountAuth, MountConfig, OpenWopConfig, OpenWopV2,
+    OxpConfig, ServerConfig,
 };
 pub use source::{
     BreakerConfig, Classification, PinFirst, PinMode, PinPolicy, SourceConfig, ToolRule,

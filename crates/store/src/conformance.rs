@@ -169,6 +169,7 @@ macro_rules! run_store_suite {
                 a_run_comes_back_as_it_began,
                 a_run_ends_once,
                 runs_are_selected_and_the_newest_come_first,
+                runs_are_listed_once_and_by_pages,
                 an_end_can_be_asked_for,
             ]
         );

@@ -20,6 +20,9 @@ pub(crate) struct Dialect {
     /// Returns its paths. Each has the surface it counts for, its access rule and its format of
     /// refusals.
     pub(crate) mounts: fn(&Config) -> Vec<Mount>,
+    /// Whether its routes have a router and a description of their own, because they have paths of
+    /// other dialects. Its mounts then say which requests are its own.
+    pub(crate) separate: bool,
     /// Returns its routes, with their description.
     pub(crate) routes: fn(&Setup<'_>) -> OpenApiRouter<AppState>,
     /// Returns the part of its description that routes cannot carry, as an OpenAPI document that is

@@ -51,6 +51,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     surfaces: &[host::SURFACE],
     error: "Problem",
     mounts: |config| vec![mount(&config.explorer.prefix)],
+    separate: false,
     routes: set_up,
     description: || json!({}),
 };

@@ -19,9 +19,11 @@ mod mcp;
 mod middleware;
 mod openapi;
 mod openwop;
+mod openwop2;
 mod ops;
 mod otc;
 mod parameters;
+mod protocol_version;
 mod resource;
 mod respond;
 mod router;
@@ -32,6 +34,7 @@ mod state;
 /// a folder, its `mod`, an entry here, and its section of the configuration.
 const DIALECTS: &[dialect::Dialect] = &[
     ops::DIALECT,
+    openwop2::DIALECT,
     openwop::DIALECT,
     otc::DIALECT,
     explorer::DIALECT,
@@ -41,7 +44,7 @@ const DIALECTS: &[dialect::Dialect] = &[
 
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};
-pub use router::{RouterExt, openapi, router};
+pub use router::{RouterExt, openapi, openapi_v2, router};
 
 /// Returns the names of the surfaces that calls come in by, as policies see them.
 pub fn surfaces() -> impl Iterator<Item = &'static str> {

@@ -48,6 +48,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     surfaces: &[call::SURFACE],
     error: "",
     mounts: http::mounts,
+    separate: false,
     routes: http::routes,
     description: description::document,
 };

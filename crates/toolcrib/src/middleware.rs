@@ -26,14 +26,13 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use axum::{
     Router,
     extract::{Request, State},
-    middleware::{Next, from_fn_with_state},
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
 use http::{HeaderValue, StatusCode, header};
 use http_body::Body as _;
 use toolcrib_gateway::{authn::AuthError, miss};
-use tower::Layer as _;
+use tower::Service as _;
 
 use crate::{respond, serve::connection};
 
@@ -48,38 +47,43 @@ pub(crate) use self::{
     refusal::Refusal,
 };
 
-/// The host and its mounts, in the order in which a path is matched against them.
+/// The host and its mounts, in the order in which a request is matched against them.
 #[derive(Clone)]
 struct Guard {
     host: HttpHost,
+    /// The routes, by [`Mount::router`].
+    routers: Arc<[Router]>,
     mounts: Arc<[Mount]>,
     /// The mount of all other paths.
     elsewhere: Arc<Mount>,
 }
 
-/// Puts `routes` behind the guard. `elsewhere` is the mount of paths outside `mounts`.
+/// Puts `routers` behind the guard. `elsewhere` is the mount of requests outside `mounts`.
 pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(
-    routes: Router<S>,
+    routers: Vec<Router<S>>,
     mounts: Vec<Mount>,
     elsewhere: Mount,
-    state: S,
+    state: &S,
     host: HttpHost,
 ) -> Router {
-    let routes = routes
-        .method_not_allowed_fallback(|| async { Refusal::Method })
-        .fallback(|| async { Refusal::NoRoute })
-        .with_state::<()>(state);
-    let guard = Guard { host, mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
-    // A service around the whole router: a layer of the router itself would run after routing, and
-    // axum would add `Allow` to refusals of callers that may not learn the methods of a route.
-    Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
+    let complete = |routes: Router<S>| {
+        routes
+            .method_not_allowed_fallback(|| async { Refusal::Method })
+            .fallback(|| async { Refusal::NoRoute })
+            .with_state::<()>(state.clone())
+    };
+    let routers = routers.into_iter().map(complete).collect();
+    let guard = Guard { host, routers, mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
+    // A handler before all routers: a layer of a router would run after routing, and axum would add
+    // `Allow` to refusals of callers that may not learn the methods of a route.
+    Router::new().fallback(pass).with_state(guard)
 }
 
-async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    miss::evenly(answer(guard, request, next)).await
+async fn pass(State(guard): State<Guard>, request: Request) -> Response {
+    miss::evenly(answer(guard, request)).await
 }
 
-async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
+async fn answer(guard: Guard, mut request: Request) -> Response {
     let server = &*guard.host.server;
     if let Some(response) = cors::preflight(server, &request) {
         return response;
@@ -90,11 +94,8 @@ async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
     if let Some(hold) = &hold {
         request.extensions_mut().insert(hold.clone());
     }
-    let mount = guard.mount(request.uri().path());
-    let response = match guard.enter(mount, &mut request).await {
-        Ok(()) => run(next, request).await,
-        Err(refusal) => refusal.into_response(),
-    };
+    let mount = guard.mount(&request);
+    let response = guard.respond(mount, request).await;
     let mut response = guard.leave(mount, response, id);
     if let Some(origin) = foreign {
         cors::readable(&mut response, origin);
@@ -106,9 +107,10 @@ async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
 }
 
 /// Runs a handler. A panic must not end the connection.
-async fn run(next: Next, request: Request) -> Response {
-    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
-        Ok(response) => response,
+async fn run(mut router: Router, request: Request) -> Response {
+    match AssertUnwindSafe(router.call(request)).catch_unwind().await {
+        Ok(Ok(response)) => response,
+        Ok(Err(impossible)) => match impossible {},
         Err(_panic) => {
             tracing::error!("a request handler panicked");
             Refusal::Internal.into_response()
@@ -119,14 +121,34 @@ async fn run(next: Next, request: Request) -> Response {
 // === impl Guard ===
 
 impl Guard {
-    fn mount(&self, path: &str) -> &Mount {
-        self.mounts.iter().find(|mount| mount.paths.hold(path)).unwrap_or(&self.elsewhere)
+    fn mount(&self, request: &Request) -> &Mount {
+        let path = request.uri().path();
+        let holds = |mount: &&Mount| mount.paths.hold(path) && (mount.claims)(request);
+        self.mounts.iter().find(holds).unwrap_or(&self.elsewhere)
     }
 
-    async fn enter(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
-        if mount.hosts == Hosts::Known {
-            self.host.check(request.uri(), request.headers())?;
+    /// Checks the request, then runs its handler.
+    async fn respond(&self, mount: &Mount, mut request: Request) -> Response {
+        if mount.hosts == Hosts::Known
+            && let Err(refusal) = self.host.check(request.uri(), request.headers())
+        {
+            return refusal.into_response();
         }
+        // A foreign version has its answer with and without credentials.
+        if let Some(response) = (mount.negotiate)(request.headers()) {
+            return response;
+        }
+        if let Err(refusal) = self.admit(mount, &mut request).await {
+            return refusal.into_response();
+        }
+        match self.routers.get(mount.router) {
+            Some(router) => run(router.clone(), request).await,
+            None => Refusal::NoRoute.into_response(),
+        }
+    }
+
+    /// Authenticates the caller, if the mount requires one.
+    async fn admit(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
         let caller = match mount.access {
             // A later request with a credential changes this.
             Access::Open => {
@@ -176,6 +198,7 @@ impl Guard {
         }
         self.host.answered(mount.surface, response.status());
         let headers = response.headers_mut();
+        (mount.headers)(headers);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.insert(request_id::NAME, id);

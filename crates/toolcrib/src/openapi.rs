@@ -8,8 +8,8 @@ use crate::{
     dialect::{Dialect, described_response},
 };
 
-/// Completes the description that the routers collected.
-pub(crate) fn document(collected: &OpenApi) -> Value {
+/// Completes the description that the routers of the `included` dialects collected.
+pub(crate) fn document(collected: &OpenApi, included: fn(&Dialect) -> bool) -> Value {
     let mut document = serde_json::to_value(collected)
         .inspect_err(|error| tracing::error!(%error, "the OpenAPI description is incomplete"))
         .unwrap_or_default();
@@ -17,7 +17,8 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
     if let Some(info) = document.get_mut("info") {
         *info = json!({});
     }
-    let tags = DIALECTS.iter().flat_map(|dialect| dialect.tags);
+    let dialects = || DIALECTS.iter().filter(|dialect| included(dialect));
+    let tags = dialects().flat_map(|dialect| dialect.tags);
     let tags: Vec<Value> =
         tags.map(|(name, about)| json!({ "name": name, "description": about })).collect();
     let more = json!({
@@ -35,7 +36,7 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
         },
     });
     put(&mut document, more, DEPTH);
-    for dialect in DIALECTS {
+    for dialect in dialects() {
         put(&mut document, (dialect.description)(), DEPTH);
     }
     document

@@ -18,10 +18,14 @@ mod tools;
 mod values;
 mod workflows;
 
-use axum::Router;
+use axum::{
+    Router,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use toolcrib_gateway::{
-    config::{Config, MountAuth},
+    config::{Config, MountAuth, OpenWopV2},
     metrics::Surface,
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -31,6 +35,7 @@ use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Mount, Paths},
     parameters,
+    protocol_version::{self, NamedVersion},
     state::AppState,
 };
 
@@ -44,19 +49,48 @@ pub(crate) const DIALECT: Dialect = Dialect {
     surfaces: &[SURFACE],
     error: "ErrorEnvelope",
     mounts,
+    separate: false,
     routes,
     description: || json!({ "components": { "schemas": schemas::components() } }),
 };
 
 /// Returns its mounts. Every path under `/v1` requires a key, whether it exists or not; only the
 /// description of the interface is open (I-10).
-fn mounts(_: &Config) -> Vec<Mount> {
+fn mounts(config: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);
-    vec![
+    let headers = match config.openwop.v2 {
+        OpenWopV2::Header | OpenWopV2::Root => versioned,
+        OpenWopV2::Off => |_: &mut HeaderMap| {},
+    };
+    let mounts = [
         Mount::new(SURFACE, Paths::exactly(open), Access::Open, refuse),
         Mount::new(SURFACE, Paths::Under("/v1".to_owned()), keyed, refuse),
-    ]
+    ];
+    mounts.map(|mount| Mount { negotiate, headers, ..mount }).into()
+}
+
+/// Refuses another version than the one in the path (OpenWOP v2, versioning.md, section 1.3).
+fn negotiate(headers: &HeaderMap) -> Option<Response> {
+    let failure = match NamedVersion::of(headers) {
+        NamedVersion::None | NamedVersion::Major(1) => return None,
+        NamedVersion::Major(_) => error::Failure::new(
+            StatusCode::BAD_REQUEST,
+            "protocol_version_mismatch",
+            "paths under /v1 are OpenWOP v1; `OpenWOP-Version` names another version",
+            None,
+        ),
+        NamedVersion::Malformed => error::Failure::invalid(
+            "`OpenWOP-Version` must be sent once, with a version such as 1.0",
+            None,
+        ),
+    };
+    Some(failure.into_response())
+}
+
+/// Adds the version to a response, once there is another one that it could be.
+fn versioned(headers: &mut HeaderMap) {
+    headers.insert(protocol_version::OPENWOP_VERSION, protocol_version::V1);
 }
 
 /// Returns the test routes, if they are configured. They have no description.
@@ -76,7 +110,7 @@ fn test_routes(config: &Config) -> Router<AppState> {
 
 /// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    let document = discovery::document(&setup.config.server);
+    let document = discovery::document(setup.config);
     let described = OpenApiRouter::new()
         .routes(routes!(discovery::discover))
         .layer(axum::Extension(document))

@@ -44,6 +44,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     surfaces: &[],
     error: "ErrorEnvelope",
     mounts,
+    separate: false,
     routes: |_| routes(),
     description: || json!({}),
 };

@@ -1,5 +1,5 @@
-//! Open Tool Calling 1.0 (`otc://1.0`) at the root, and its successor, the Open eXecution Protocol
-//! (`urn:oxp:1.0`), under `/oxp`. They are one family: the same requests and kinds of failure, and
+//! Open Tool Calling 1.0 (`otc://1.0`) at the root and under `/otc`, and its successor, the Open
+//! eXecution Protocol (`urn:oxp:1.0`), under `/oxp`. They are one family: the same requests and kinds of failure, and
 //! the same responses in two shapes ([`dialect`]).
 //!
 //! There are three kinds of failure: before the tool is reached (400 and similar), invalid
@@ -19,10 +19,13 @@ mod schema;
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use toolcrib_gateway::{authn::AcceptedCredentials, config::Config};
+use toolcrib_gateway::{
+    authn::AcceptedCredentials,
+    config::{Config, OpenWopV2},
+};
 use utoipa::{
     PartialSchema as _,
-    openapi::{RefOr, Schema},
+    openapi::{OpenApi, RefOr, Schema, path::Operation},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -33,6 +36,7 @@ use self::{
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
+    protocol_version,
     state::AppState,
 };
 
@@ -44,6 +48,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     surfaces: &[OTC, OXP],
     error: "ServerError",
     mounts,
+    separate: false,
     routes,
     description,
 };
@@ -53,15 +58,17 @@ const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
 /// Returns its mounts. Health checks are open, whatever the credentials.
 fn mounts(config: &Config) -> Vec<Mount> {
-    let otc = |path: &str| {
-        let access = Access::Keyed(config.otc.auth);
-        keyed(Mount::new(OTC, Paths::exactly([path]), access, refuse))
-    };
-    let mut mounts = vec![
-        Mount::new(OTC, Paths::exactly(["/health"]), Access::Open, refuse),
-        otc("/tools"),
-        otc("/tools/call"),
-    ];
+    let access = Access::Keyed(config.otc.auth);
+    let open = |path: &str| Mount::new(OTC, Paths::exactly([path]), Access::Open, refuse);
+    let otc = |paths| keyed(Mount::new(OTC, paths, access, refuse));
+    let list = otc(Paths::exactly(["/tools"]));
+    let mut mounts = vec![open("/otc/health"), otc(Paths::Under("/otc".to_owned()))];
+    if at_root(config) {
+        mounts.push(open("/health"));
+        // OpenWOP v2 has this path too.
+        mounts.push(Mount { headers: protocol_version::shared_path, ..list });
+        mounts.push(otc(Paths::exactly(["/tools/call"])));
+    }
     if config.oxp.enabled {
         let health = Paths::exactly(["/oxp/health"]);
         let access = Access::Keyed(config.oxp.auth);
@@ -72,16 +79,40 @@ fn mounts(config: &Config) -> Vec<Mount> {
     mounts
 }
 
+/// Returns whether the paths at the root are Open Tool Calling's.
+fn at_root(config: &Config) -> bool {
+    match config.openwop.v2 {
+        OpenWopV2::Header | OpenWopV2::Off => true,
+        OpenWopV2::Root => false,
+    }
+}
+
 /// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    let routes = OpenApiRouter::new()
-        .routes(routes!(health::health))
-        .routes(routes!(list::list))
-        .routes(routes!(call::call));
-    match setup.config.oxp.enabled {
-        true => oxp::add(routes),
-        false => routes,
+    let root = || {
+        OpenApiRouter::new()
+            .routes(routes!(health::health))
+            .routes(routes!(list::list))
+            .routes(routes!(call::call))
+    };
+    let mut all = OpenApiRouter::new().nest("/otc", root());
+    for operation in operations(all.get_openapi_mut()) {
+        let id = operation.operation_id.take().unwrap_or_default();
+        operation.operation_id = Some(id.replacen("otc", "otcMount", 1));
     }
+    if at_root(setup.config) {
+        all = all.merge(root());
+    }
+    match setup.config.oxp.enabled {
+        true => all.merge(oxp::routes(root().into_openapi())),
+        false => all,
+    }
+}
+
+/// Returns all operations of `description`.
+fn operations(description: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
+    let items = description.paths.paths.values_mut();
+    items.flat_map(|item| [&mut item.get, &mut item.post].into_iter().flatten())
 }
 
 /// Returns the schemas of the lists, which consist of bytes of the catalog.

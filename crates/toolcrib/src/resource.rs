@@ -37,6 +37,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
         let paths = Paths::Under(WELL_KNOWN.to_owned());
         vec![Mount::new(SURFACE, paths, Access::Open, openwop::refuse)]
     },
+    separate: false,
     routes: |setup| routes(setup.config),
     description,
 };

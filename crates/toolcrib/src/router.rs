@@ -10,23 +10,35 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     DIALECTS,
-    dialect::Setup,
+    dialect::{Dialect, Setup},
     middleware,
     openapi::{complete, document},
-    ops,
+    openwop2, ops,
     state::AppState,
 };
 
 /// Returns a router with all surfaces of `gateway`, set up according to `config`.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
-    let mounts = DIALECTS.iter().flat_map(|dialect| (dialect.mounts)(config)).collect();
     let setup = Setup { gateway: Some(&gateway), config };
-    let (routes, collected) = routes(&setup).split_for_parts();
-    let description = Body::new(document(&collected).to_string());
-    let routes = routes.layer(Extension(Arc::new(ops::OpenApiDocument(description))));
+    let (shared, collected) = routes(&setup).split_for_parts();
+    let description = document(&collected, is_shared).to_string();
+    let shared = shared.layer(Extension(Arc::new(ops::OpenApiDocument(Body::new(description)))));
+    let mut routers = vec![shared];
+    let mut mounts = Vec::new();
+    for dialect in DIALECTS {
+        let mut own = (dialect.mounts)(config);
+        if dialect.separate {
+            for mount in &mut own {
+                mount.router = routers.len();
+            }
+            let (routes, _) = described(dialect, &setup).split_for_parts();
+            routers.push(routes);
+        }
+        mounts.append(&mut own);
+    }
     let state = AppState::new(gateway, config);
     let host = state.host.clone();
-    middleware::guarded(routes, mounts, ops::elsewhere(), state, host)
+    middleware::guarded(routers, mounts, ops::elsewhere(), &state, host)
 }
 
 /// Adds `gateway.router()`, for programs that embed a gateway.
@@ -42,18 +54,37 @@ impl RouterExt for Gateway {
     }
 }
 
-/// Returns the OpenAPI description of all routes, for an empty configuration.
+/// Returns the OpenAPI description of all routes but those of OpenWOP v2, for an empty
+/// configuration.
 pub fn openapi() -> Value {
     let config = Config::empty(Path::new(""));
-    document(&routes(&Setup { gateway: None, config: &config }).into_openapi())
+    document(&routes(&Setup { gateway: None, config: &config }).into_openapi(), is_shared)
 }
 
+/// Returns the OpenAPI description of OpenWOP v2, which shares paths with Open Tool Calling and
+/// therefore has a document of its own.
+pub fn openapi_v2() -> Value {
+    let config = Config::empty(Path::new(""));
+    let setup = Setup { gateway: None, config: &config };
+    let routes = described(&openwop2::DIALECT, &setup);
+    document(&routes.into_openapi(), |dialect| dialect.separate)
+}
+
+fn is_shared(dialect: &Dialect) -> bool {
+    !dialect.separate
+}
+
+/// Returns the routes of the dialects that share a router.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    DIALECTS.iter().fold(OpenApiRouter::new(), |all, dialect| {
-        let mut routes = (dialect.routes)(setup);
-        complete(routes.get_openapi_mut(), dialect);
-        all.merge(routes)
-    })
+    let shared = DIALECTS.iter().filter(|dialect| is_shared(dialect));
+    shared.fold(OpenApiRouter::new(), |all, dialect| all.merge(described(dialect, setup)))
+}
+
+/// Returns the routes of `dialect` with their whole description.
+fn described(dialect: &Dialect, setup: &Setup<'_>) -> OpenApiRouter<AppState> {
+    let mut routes = (dialect.routes)(setup);
+    complete(routes.get_openapi_mut(), dialect);
+    routes
 }
 
 #[cfg(test)]

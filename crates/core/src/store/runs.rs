@@ -100,6 +100,10 @@ pub struct RunQuery {
     pub run: Option<RunId>,
     /// Only in this state.
     pub state: Option<RunState>,
+    /// Only the newest workflow of each run, without workflows that are steps of others.
+    pub one_per_run: bool,
+    /// Only those that began before this one: its beginning, and its call for equal times.
+    pub before: Option<(Timestamp, CallId)>,
     /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
 }

@@ -68,6 +68,22 @@ pub struct OxpConfig {
 pub struct OpenWopConfig {
     /// Shape of `GET /v1/tools`: a bare array, or `{"tools":[…]}`.
     pub list_body: ListBody,
+    /// The [requests that are OpenWOP v2](../explanation/protocols.md#openwop-v2), whose paths
+    /// begin at the root.
+    pub v2: OpenWopV2,
+}
+
+/// Which requests are OpenWOP v2, where Open Tool Calling has the same path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OpenWopV2 {
+    /// Those with the header `OpenWOP-Version`; all others at `/tools` are Open Tool Calling.
+    #[default]
+    Header,
+    /// All, as the text of OpenWOP v2 requires. Open Tool Calling is only below `/otc`.
+    Root,
+    /// None. A request for a version other than 1 is refused with 406.
+    Off,
 }
 
 /// The two list shapes of RFC 0078: its text has the envelope, its executable parts the array.
@@ -184,8 +200,10 @@ impl Resolver<'_> {
 
 /// The paths of the other surfaces. They are taken even where a surface is off, so that switching
 /// it on moves no page.
-const TAKEN: &[&str] =
-    &["/health", "/livez", "/mcp", "/metrics", "/oxp", "/readyz", "/schemas", "/tools", "/v1"];
+const TAKEN: &[&str] = &[
+    "/health", "/livez", "/mcp", "/metrics", "/otc", "/oxp", "/readyz", "/runs", "/schemas",
+    "/tools", "/v1",
+];
 
 fn check_prefix(prefix: &str) -> Result<(), &'static str> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"_-".contains(&b);

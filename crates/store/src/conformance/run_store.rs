@@ -61,6 +61,33 @@ pub async fn runs_are_selected_and_the_newest_come_first(storage: &dyn Storage) 
     }
 }
 
+/// A list of runs has one workflow of each, and continues after the last one of a page.
+pub async fn runs_are_listed_once_and_by_pages(storage: &dyn Storage) {
+    let runs = &*storage.runs();
+    let of_first =
+        |name: &str, at| RunRecord { run_id: run("acme", "a", 0).run_id, ..run("acme", name, at) };
+    let step = RunRecord { parent: Some(call("d")), ..of_first("e", 6) };
+    let begun =
+        [of_first("a", 1), run("acme", "b", 2), run("acme", "c", 2), of_first("d", 5), step];
+    for run in begun.into_iter().chain([run("other", "z", 3)]) {
+        runs.begin(run, None).await.unwrap();
+    }
+    let mut before = None;
+    for expected in [&["d", "c"][..], &["b"], &[]] {
+        let query = RunQuery {
+            tenant: Some(tenant("acme")),
+            one_per_run: true,
+            before: before.clone(),
+            limit: 2,
+            ..RunQuery::default()
+        };
+        let found = runs.list(query).await.unwrap();
+        let names: Vec<&str> = found.iter().map(|run| run.call_id.as_str()).collect();
+        assert_eq!(names, expected, "{before:?}");
+        before = found.last().map(|run| (run.started_at, run.call_id.clone()));
+    }
+}
+
 /// Only running workflows can be cancelled, and only by their tenant.
 pub async fn an_end_can_be_asked_for(storage: &dyn Storage) {
     let runs = &*storage.runs();

@@ -90,6 +90,17 @@ impl RunStore for MemoryRuns {
                 && query.state.is_none_or(|it| run.state == it)
         };
         let runs = lock(&self.runs);
+        let place = |run: &RunRecord| (run.started_at, run.call_id.clone());
+        let is_newest = |run: &RunRecord| {
+            let of_run = |it: &&RunRecord| it.tenant == run.tenant && it.run_id == run.run_id;
+            let roots = runs.iter().map(|it| &it.record).filter(|it| it.parent.is_none());
+            run.parent.is_none() && roots.filter(of_run).all(|it| place(it) <= place(run))
+        };
+        let wanted = |run: &&RunRecord| {
+            wanted(run)
+                && (!query.one_per_run || is_newest(run))
+                && query.before.as_ref().is_none_or(|before| place(run) < *before)
+        };
         let mut found: Vec<_> = runs.iter().map(|it| &it.record).filter(wanted).cloned().collect();
         found.sort_by(|a, b| (b.started_at, &b.call_id).cmp(&(a.started_at, &a.call_id)));
         found.truncate(capped(query.limit));

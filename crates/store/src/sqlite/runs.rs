@@ -245,9 +245,18 @@ fn select(connection: &Connection, query: &RunQuery) -> Result<Vec<RunRecord>, F
         Some(_) => "tenant = ?1",
         None => "?1 IS NULL",
     };
+    let newest = match query.one_per_run {
+        true => {
+            "parent IS NULL AND NOT EXISTS (SELECT 1 FROM runs n WHERE n.tenant = runs.tenant \
+             AND n.run_id = runs.run_id AND n.parent IS NULL \
+             AND (n.started_at, n.call_id) > (runs.started_at, runs.call_id))"
+        }
+        false => "1",
+    };
     let sql = format!(
         "SELECT {COLUMNS} FROM runs WHERE {filter} AND (?2 IS NULL OR principal = ?2) \
          AND (?3 IS NULL OR run_id = ?3) AND (?4 IS NULL OR state = ?4) \
+         AND (?6 IS NULL OR (started_at, call_id) < (?6, ?7)) AND {newest} \
          ORDER BY started_at DESC, call_id DESC LIMIT ?5"
     );
     let params = params![
@@ -256,6 +265,8 @@ fn select(connection: &Connection, query: &RunQuery) -> Result<Vec<RunRecord>, F
         query.run.as_ref().map(|it| it.as_str()),
         query.state.map(RunState::as_str),
         limit(query.limit),
+        query.before.as_ref().map(|(at, _)| time_text(*at)),
+        query.before.as_ref().map(|(_, call)| call.as_str()),
     ];
     all(connection, &sql, params, record)
 }

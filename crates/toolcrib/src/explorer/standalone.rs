@@ -64,7 +64,7 @@ where
         server: Arc::new(server),
         challenge: Arc::new(Challenge::of(None)),
     };
-    let guarded = middleware::guarded(routes, Vec::new(), mount(""), (), host);
+    let guarded = middleware::guarded(vec![routes], Vec::new(), mount(""), &(), host);
     match prefix.as_str() {
         "" => guarded,
         prefix => Router::new().nest_service(prefix, guarded),

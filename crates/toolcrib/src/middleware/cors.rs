@@ -12,15 +12,15 @@ use super::origin;
 
 /// The headers that a page may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "ETag, Retry-After, WWW-Authenticate, Mcp-Session-Id, OXP-Version, Toolcrib-Run-Id, X-Request-Id, \
-     Idempotent-Replayed",
+    "ETag, Retry-After, WWW-Authenticate, Mcp-Session-Id, OpenWOP-Version, OXP-Version, Toolcrib-Run-Id, \
+     X-Request-Id, Idempotent-Replayed",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE");
 /// The headers that a page may send.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "Accept, Authorization, Content-Type, If-None-Match, Idempotency-Key, Last-Event-ID, \
-     Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, OTC-API-Key, OXP-API-Key, \
-     OXP-Version, Traceparent, X-API-Key, X-Request-Id",
+     Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, OpenWOP-Client-Version, \
+     OpenWOP-Version, OTC-API-Key, OXP-API-Key, OXP-Version, Traceparent, X-API-Key, X-Request-Id",
 );
 /// Seconds for which a browser may cache a preflight response.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");

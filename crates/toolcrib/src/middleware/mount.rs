@@ -1,6 +1,7 @@
 //! A part of the path space and its rules.
 
-use axum::response::Response;
+use axum::{extract::Request, response::Response};
+use http::HeaderMap;
 use toolcrib_gateway::{authn::AcceptedCredentials, config::MountAuth, metrics::Surface};
 
 use super::Refusal;
@@ -11,6 +12,16 @@ pub(crate) struct Mount {
     pub(crate) surface: Surface,
     /// Its paths.
     pub(crate) paths: Paths,
+    /// Whether a request for one of its paths belongs to it; all do, except where two dialects share
+    /// a path.
+    pub(crate) claims: fn(&Request) -> bool,
+    /// The index of the router with its routes.
+    pub(crate) router: usize,
+    /// Returns the response to headers that select an unsupported version of its protocol. Runs
+    /// before credentials are checked.
+    pub(crate) negotiate: fn(&HeaderMap) -> Option<Response>,
+    /// Adds the headers of every response, whatever its status.
+    pub(crate) headers: fn(&mut HeaderMap),
     /// The resource that the record names for a refusal without credentials.
     pub(crate) template: String,
     /// The access rule.
@@ -96,6 +107,10 @@ impl Mount {
         Self {
             surface,
             paths,
+            claims: |_| true,
+            router: 0,
+            negotiate: |_| None,
+            headers: |_| {},
             template,
             access,
             hosts: Hosts::Known,

@@ -7,13 +7,17 @@ use axum::{Extension, response::Response};
 use http::HeaderMap;
 use serde_json::json;
 use toolcrib_core::{catalog::Body, descriptor::SourceKind};
-use toolcrib_gateway::config::ServerConfig;
+use toolcrib_gateway::config::Config;
 
 use super::schemas::{ToolCatalogFamily, ToolHooksFamily};
-use crate::respond::{self, Caching};
+use crate::{
+    protocol_version,
+    respond::{self, Caching},
+};
 
 /// Long enough to serve polling hosts from caches, short enough for a new version to be noticed.
-const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
+const CACHING: Caching =
+    Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
 
 /// The kinds of sources whose tools this version offers.
 const PROJECTED: &[SourceKind] = &[
@@ -25,16 +29,19 @@ const PROJECTED: &[SourceKind] = &[
 ];
 
 /// Returns the document, which is serialised once.
-pub(super) fn document(server: &ServerConfig) -> Arc<Body> {
+pub(super) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",
+        // While a version 1 is listed, it is the preferred one (OpenWOP v2, versioning.md).
+        "protocolVersions": protocol_version::listed(config.openwop.v2),
+        "preferredVersion": "1.0",
         "supportedEnvelopes": [],
         "schemaVersions": {},
         "limits": {
             "clarificationRounds": 0,
             "schemaRounds": 0,
             "envelopesPerTurn": 0,
-            "maxRequestBodyBytes": server.max_body_bytes,
+            "maxRequestBodyBytes": config.server.max_body_bytes,
         },
         "implementation": {
             "name": "toolcrib",

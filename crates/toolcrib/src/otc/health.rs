@@ -9,6 +9,7 @@ use crate::respond;
 #[utoipa::path(
     get,
     path = "/health",
+    operation_id = "otcHealth",
     security(()),
     responses((status = 200, description = "The server is running", body = Object))
 )]

@@ -9,7 +9,7 @@ use axum::{
     routing::{get, post},
 };
 use http::HeaderMap;
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::{OpenApi, path::Operation};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
@@ -23,37 +23,37 @@ use crate::{
     state::AppState,
 };
 
-/// Adds the routes, with their description, to those of Open Tool Calling.
-pub(super) fn add(routes: OpenApiRouter<AppState>) -> OpenApiRouter<AppState> {
-    let mut routes = routes
+/// Returns the routes. They are described like those of Open Tool Calling in `otc`, with the
+/// differences of OXP.
+pub(super) fn routes(otc: OpenApi) -> OpenApiRouter<AppState> {
+    let mut routes = OpenApiRouter::new()
         .route("/oxp/health", get(oxp_health))
         .route("/oxp/tools", get(oxp_list))
         .route("/oxp/tools/call", post(oxp_call));
-    describe(routes.get_openapi_mut());
+    let description = routes.get_openapi_mut();
+    for (path, mut item) in otc.paths.paths {
+        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
+            describe(operation, &path);
+        }
+        description.paths.paths.insert(format!("/oxp{path}"), item);
+    }
     routes
 }
 
-/// Describes the routes like those of Open Tool Calling, with the differences of OXP.
-fn describe(description: &mut OpenApi) {
-    let paths = &mut description.paths.paths;
-    for (path, id) in [("/health", "oxpHealth"), ("/tools", "oxpTools"), ("/tools/call", "oxpCall")]
-    {
-        let Some(mut item) = paths.get(path).cloned() else { continue };
-        for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
-            operation.operation_id = Some(id.to_owned());
-            operation.tags = Some(vec!["OXP".to_owned()]);
-            let responses = &mut operation.responses.responses;
-            if path == "/tools" {
-                let list = described_response("The visible tools", "OxpToolList");
-                responses.insert("200".to_owned(), list.into());
-            }
-            responses.entry("400".to_owned()).or_insert_with(|| {
-                let about = "`OXP-Version` names an unsupported version";
-                described_response(about, "ServerError").into()
-            });
-        }
-        paths.insert(format!("/oxp{path}"), item);
+/// Changes the description of an operation at `path` of Open Tool Calling into that of OXP.
+fn describe(operation: &mut Operation, path: &str) {
+    let id = operation.operation_id.take().unwrap_or_default();
+    operation.operation_id = Some(id.replacen("otc", "oxp", 1));
+    operation.tags = Some(vec!["OXP".to_owned()]);
+    let responses = &mut operation.responses.responses;
+    if path == "/tools" {
+        let list = described_response("The visible tools", "OxpToolList");
+        responses.insert("200".to_owned(), list.into());
     }
+    responses.entry("400".to_owned()).or_insert_with(|| {
+        let about = "`OXP-Version` names an unsupported version";
+        described_response(about, "ServerError").into()
+    });
 }
 
 /// Formats a refusal for OXP.

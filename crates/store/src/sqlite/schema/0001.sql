@@ -151,6 +151,7 @@ CREATE TABLE runs (
 
 CREATE INDEX runs_by_tenant ON runs (tenant, started_at);
 CREATE INDEX runs_by_start ON runs (started_at);
+CREATE INDEX runs_by_run ON runs (tenant, run_id, started_at, call_id);
 CREATE INDEX runs_by_instance ON runs (instance) WHERE state = 'running';
 
 -- The results of calls in unfinished runs.

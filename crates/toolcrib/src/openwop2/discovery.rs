@@ -1,0 +1,77 @@
+//! `GET /.well-known/openwop` for v2: a closed document with a record for each family of
+//! capabilities. A family that is absent is not served, so every claim in it is enforced. It is
+//! public, and says nothing about tenants, sources or tools.
+
+use std::sync::Arc;
+
+use axum::{Extension, response::Response};
+use http::HeaderMap;
+use serde_json::{Value, json};
+use toolcrib_core::{catalog::Body, descriptor::SourceKind};
+use toolcrib_gateway::config::Config;
+
+use crate::{
+    protocol_version,
+    respond::{self, Caching},
+};
+
+/// Long enough to serve polling hosts from caches, short enough for a new version to be noticed.
+const CACHING: Caching =
+    Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
+
+/// Returns the document, which is serialised once.
+pub(super) fn document(config: &Config) -> Arc<Body> {
+    let document = json!({
+        "protocolVersion": "1.0",
+        "protocolVersions": protocol_version::listed(config.openwop.v2),
+        // While a version 1 is listed, it is the preferred one (versioning.md).
+        "preferredVersion": "1.0",
+        "implementation": {
+            "name": "toolcrib",
+            "version": env!("CARGO_PKG_VERSION"),
+            "vendor": "toolcrib",
+        },
+        "eventLogSchemaVersion": 3,
+        "toolCatalog": experimental(json!({
+            "sources": SourceKind::ALL,
+            "sessionLifecycle": true,
+            "compactView": true,
+        })),
+        "toolHooks": experimental(json!({
+            "prePostEvents": true,
+            "perToolAuthorization": true,
+            "perToolRateLimit": true,
+        })),
+    });
+    Arc::new(Body::new(document.to_string()))
+}
+
+/// Returns the record of a family with `facets`, which the corpus does not call stable yet. Its end
+/// is above all versions that are served.
+fn experimental(facets: Value) -> Value {
+    let mut record = json!({
+        "status": "experimental",
+        "since": "2.0",
+        "until": "2.1",
+        "witness": "witnessable-gated",
+    });
+    if let (Some(record), Value::Object(facets)) = (record.as_object_mut(), facets) {
+        record.extend(facets);
+    }
+    record
+}
+
+/// Returns the capabilities of this host.
+#[utoipa::path(
+    get,
+    path = "/.well-known/openwop",
+    operation_id = "discover",
+    security(()),
+    responses((status = 200, description = "The discovery document", body = Object))
+)]
+pub(super) async fn discover(
+    Extension(document): Extension<Arc<Body>>,
+    headers: HeaderMap,
+) -> Response {
+    respond::tagged(&headers, &document, "application/json", CACHING)
+}

@@ -1,0 +1,136 @@
+//! The closed error envelope `{error, message, details?}`, with registered codes only. A code
+//! determines its status (errors.md).
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcrib_core::store::StoreError;
+use toolcrib_gateway::{authn::AuthError, config::OpenWopV2};
+use utoipa::ToSchema;
+
+use crate::{
+    middleware::Refusal,
+    protocol_version::{OPENWOP_VERSION, V1, V2, listed},
+    respond,
+};
+
+/// A registered code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Code {
+    ValidationError,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    ProtocolVersionUnsupported,
+    PayloadTooLarge,
+    InternalError,
+    ServiceUnavailable,
+}
+
+/// An error.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ErrorEnvelopeV2 {
+    /// A registered code.
+    error: Code,
+    /// The problem in words. Never repeats the request.
+    message: String,
+    /// Details for programs; the code determines their members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    details: Option<Value>,
+}
+
+/// The response to a failed request. Boxed, because it is large and rare.
+pub(super) struct Failure(Box<Response>);
+
+impl Code {
+    /// Returns its only status.
+    fn status(self) -> StatusCode {
+        match self {
+            Self::ValidationError => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::ProtocolVersionUnsupported => StatusCode::NOT_ACCEPTABLE,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl Failure {
+    pub(super) fn new(code: Code, message: impl ToString, details: Option<Value>) -> Self {
+        let body = ErrorEnvelopeV2 { error: code, message: message.to_string(), details };
+        Self(Box::new(respond::json(code.status(), &body)))
+    }
+
+    /// Returns the failure for everything that does not exist for the caller; it is always the
+    /// same, byte by byte.
+    pub(super) fn not_found() -> Self {
+        Self::new(Code::NotFound, "not found, or not visible to this caller", None)
+    }
+
+    /// Rejects a request with an invalid parameter, header or body.
+    pub(super) fn invalid(message: impl ToString, details: Option<Value>) -> Self {
+        Self::new(Code::ValidationError, message, details)
+    }
+
+    /// Returns the response to a request for a version that is not listed.
+    pub(super) fn unsupported_version(v2: OpenWopV2) -> Response {
+        let message = "this server does not serve the version in `OpenWOP-Version`";
+        let details = json!({ "protocolVersions": listed(v2) });
+        let mut response =
+            Self::new(Code::ProtocolVersionUnsupported, message, Some(details)).into_response();
+        let version = match v2 {
+            OpenWopV2::Header | OpenWopV2::Root => V2,
+            OpenWopV2::Off => V1,
+        };
+        response.headers_mut().insert(OPENWOP_VERSION, version);
+        response
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+impl From<Refusal> for Failure {
+    /// The guard formats the refusal.
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(refusal.into_response()))
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store could not be read or changed");
+        Refusal::Unavailable.into()
+    }
+}
+
+/// Formats a refusal for this dialect. A wrong method is like a wrong path: no code is registered
+/// for status 405.
+pub(super) fn refuse(refusal: &Refusal) -> Response {
+    let (code, details) = match refusal {
+        Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
+            (Code::Unauthenticated, None)
+        }
+        Refusal::Unauthenticated(AuthError::Unavailable)
+        | Refusal::Unavailable
+        | Refusal::Crowded => (Code::ServiceUnavailable, None),
+        Refusal::Host | Refusal::Origin => (Code::Forbidden, None),
+        Refusal::MissingScope(scope) => (Code::Forbidden, Some(json!({ "scopeRequired": scope }))),
+        Refusal::NoRoute | Refusal::Method => return Failure::not_found().into_response(),
+        Refusal::BrokenBody => (Code::ValidationError, None),
+        Refusal::TooLarge { limit } => {
+            (Code::PayloadTooLarge, Some(json!({ "maxRequestBodyBytes": limit })))
+        }
+        Refusal::Internal => (Code::InternalError, None),
+    };
+    Failure::new(code, refusal, details).into_response()
+}
