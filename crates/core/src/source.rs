@@ -7,7 +7,7 @@ pub mod pack;
 pub mod upstream;
 pub mod workflow;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
