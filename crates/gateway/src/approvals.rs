@@ -19,7 +19,6 @@
 
 mod answer;
 mod listen;
-mod listeners;
 pub(crate) mod pause;
 mod poll;
 mod render;
@@ -39,20 +38,17 @@ use toolcrib_core::{
     store::StoreError,
 };
 
+use self::pause::Pauses;
 pub use self::{
     answer::{ApprovalDetails, ApprovalError},
     listen::ApprovalListener,
-    listeners::{
-        MAX_LISTENERS, MAX_LISTENERS_OF_ONE, MAX_LISTENERS_OF_TENANT, SHARE_OF_TENANT,
-        TooManyListeners,
-    },
     render::to_json,
 };
-use self::{listeners::Listeners, pause::Pauses};
 use crate::{
     audit::Audit,
     authn::Authenticator,
     background::Services,
+    listeners::Listeners,
     pipeline::{arguments::CallArguments, rate_limit::RateLimits},
     snapshot::Snapshots,
 };

@@ -11,6 +11,7 @@ mod checkpoint;
 mod context;
 mod continuity;
 pub mod export;
+mod follow;
 mod forward;
 mod readiness;
 mod refusals;
@@ -20,6 +21,7 @@ mod tasks;
 pub use self::{
     accept::{Acceptance, accept},
     append::Audit,
+    follow::RunFollower,
     readiness::Readiness,
     tasks::{AuditTasks, Parts},
 };

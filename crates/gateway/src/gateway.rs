@@ -123,7 +123,7 @@ impl Gateway {
     }
 
     /// The event log.
-    pub fn audit(&self) -> &Audit {
+    pub fn audit(&self) -> &Arc<Audit> {
         &self.inner.audit
     }
 

@@ -29,6 +29,7 @@ pub mod fuzzing;
 mod gateway;
 mod health;
 mod ids;
+pub mod listeners;
 pub mod metrics;
 mod pipeline;
 pub mod policy;

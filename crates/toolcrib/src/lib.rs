@@ -29,6 +29,7 @@ mod respond;
 mod router;
 mod serve;
 mod state;
+mod visible_runs;
 
 /// All dialects, in the order in which a path is matched against their mounts. A new dialect needs
 /// a folder, its `mod`, an entry here, and its section of the configuration.

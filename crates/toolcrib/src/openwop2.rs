@@ -8,6 +8,12 @@ mod annotations;
 mod compact;
 mod discovery;
 mod error;
+mod events;
+mod ids;
+mod request;
+mod runs;
+mod schemas;
+mod stream;
 mod tools;
 
 use axum::{
@@ -15,7 +21,6 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use serde_json::json;
 use toolcrib_gateway::{
     config::{Config, MountAuth, OpenWopV2},
     metrics::Surface,
@@ -42,7 +47,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     mounts,
     separate: true,
     routes,
-    description: || json!({}),
+    description: schemas::components,
 };
 
 /// Returns its mounts. All paths require a key, whether they exist or not, except for discovery and
@@ -152,6 +157,11 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(discovery::discover))
         .layer(axum::Extension(document))
+        .routes(routes!(schemas::description))
         .routes(routes!(tools::list))
         .routes(routes!(tools::by_id))
+        .routes(routes!(runs::list))
+        .routes(routes!(runs::by_id))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(stream::events))
 }

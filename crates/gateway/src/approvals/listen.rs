@@ -9,7 +9,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use toolcrib_core::{approval::ApprovalQuery, principal::Principal};
 
-use super::{Approvals, listeners::TooManyListeners, render::to_json};
+use super::{Approvals, render::to_json};
+use crate::listeners::TooManyListeners;
 
 /// Receives approvals that are new or have changed.
 pub struct ApprovalListener {

@@ -39,6 +39,7 @@ use super::{
 use crate::{
     background::{Background, Services},
     ids::new_id,
+    listeners::Listeners,
     metrics::Metrics,
     pipeline::miss,
     snapshot::Miss,
@@ -52,6 +53,8 @@ pub struct Audit {
     space: Arc<Space>,
     readiness: Arc<Readiness>,
     background: Background,
+    /// The streams of events of runs.
+    pub(super) streams: Listeners,
     /// The store of checkpoints and cursors, once a [`AuditTasks`](super::AuditTasks) is started.
     store: OnceLock<Arc<dyn RecordStore>>,
 }
@@ -131,6 +134,7 @@ impl Audit {
             space: Arc::default(),
             readiness: Arc::default(),
             background,
+            streams: Listeners::default(),
             store: OnceLock::new(),
         }
     }
@@ -143,6 +147,19 @@ impl Audit {
     pub async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
         self.settle().await;
         self.writer.log.read(query).await
+    }
+
+    /// Reads the stored events, without waiting for denials.
+    pub(super) async fn read_stored(
+        &self,
+        query: EventQuery,
+    ) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.writer.log.read(query).await
+    }
+
+    /// Ends with the gateway.
+    pub(super) async fn ended(&self) {
+        self.background.ended().cancelled().await;
     }
 
     /// The store of checkpoints and cursors, if a [`AuditTasks`](super::AuditTasks) was started.

@@ -76,7 +76,7 @@ async fn invoke(context: Context, Payload(bytes): Payload) -> Result<Response, F
         .map_err(|problem| Failure::body("toolName", problem))?;
     let (gateway, caller) = (&context.gateway, &context.caller);
     let called = gateway.probe(caller, principal, &probe, args).await;
-    let events = runs::read(gateway, &caller.tenant, called.run_id.clone()).await?;
+    let events = visible_runs::events(gateway, &caller.tenant, called.run_id.clone()).await?;
     let (opening, closing) = pair(&events, &called.call_id).ok_or(Refusal::Unavailable)?;
     let (status, details, wait) = match (closing.status, &called.result) {
         (CallStatus::Ok | CallStatus::Error, _) => (StatusCode::OK, None, None),
@@ -162,8 +162,8 @@ async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
     let mut events = Vec::new();
     if let Ok(run) = RunId::parse(run.as_str()) {
         let probed = run.as_str().starts_with(RUN_PREFIX);
-        events = runs::read(&context.gateway, &context.caller.tenant, run).await?;
-        if !probed && !runs::may_see(&context.caller, &events) {
+        events = visible_runs::events(&context.gateway, &context.caller.tenant, run).await?;
+        if !probed && !visible_runs::may_see(&context.caller, &events) {
             events.clear();
         }
     }

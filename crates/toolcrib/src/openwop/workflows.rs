@@ -15,7 +15,7 @@ use super::{
     request::Context,
     values::{Limit, StateOfRun},
 };
-use crate::{middleware::Segment, respond};
+use crate::{middleware::Segment, respond, visible_runs};
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runs {
@@ -55,7 +55,12 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
         // A run id that cannot be parsed matches no run.
         Some(Err(_)) => return Ok(respond::json(StatusCode::OK, &Runs { runs: Vec::new() })),
     };
-    let query = RunQuery { run, state, limit, ..own(&context, RouteScope::AuditRead) };
+    let query = RunQuery {
+        run,
+        state,
+        limit,
+        ..visible_runs::query(&context.caller, RouteScope::AuditRead)
+    };
     let runs = context.gateway.workflows().runs(query).await?;
     Ok(respond::json(StatusCode::OK, &Runs { runs }))
 }
@@ -75,18 +80,11 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 pub(super) async fn cancel(context: Context, run: Segment) -> Result<Response, Failure> {
     let run = RunId::parse(run.as_str()).map_err(|_| Failure::not_found())?;
     let workflows = context.gateway.workflows();
-    let own = own(&context, RouteScope::RunsCancel);
+    let own = visible_runs::query(&context.caller, RouteScope::RunsCancel);
     let query = RunQuery { run: Some(run.clone()), limit: 1, ..own };
     if workflows.runs(query).await?.is_empty() {
         return Err(Failure::not_found());
     }
     let cancelled = workflows.cancel(&context.caller.tenant, &run).await?;
     Ok(respond::json(StatusCode::ACCEPTED, &CancelReport { run_id: run, cancelled }))
-}
-
-/// Returns a query for the runs of the caller, or for all of its tenant with `scope`.
-fn own(context: &Context, scope: RouteScope) -> RunQuery {
-    let caller = &context.caller;
-    let principal = (!scope.is_held_by(caller)).then(|| caller.id.clone());
-    RunQuery { tenant: Some(caller.tenant.clone()), principal, ..RunQuery::default() }
 }

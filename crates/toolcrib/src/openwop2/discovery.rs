@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{catalog::Body, descriptor::SourceKind};
 use toolcrib_gateway::config::Config;
 
+use super::runs::{EVENT_LOG_VERSION, MAX_PAGE};
 use crate::{
     protocol_version,
     respond::{self, Caching},
@@ -31,7 +32,17 @@ pub(super) fn document(config: &Config) -> Arc<Body> {
             "version": env!("CARGO_PKG_VERSION"),
             "vendor": "toolcrib",
         },
-        "eventLogSchemaVersion": 3,
+        "eventLogSchemaVersion": EVENT_LOG_VERSION,
+        "limits": {
+            "status": "stable",
+            "since": "2.0",
+            "witness": "witnessable-gated",
+            "clarificationRounds": 0,
+            "schemaRounds": 0,
+            "envelopesPerTurn": 0,
+            "maxRequestBodyBytes": config.server.max_body_bytes,
+        },
+        "runList": experimental(json!({ "maxPageSize": MAX_PAGE, "filters": ["status"] })),
         "toolCatalog": experimental(json!({
             "sources": SourceKind::ALL,
             "sessionLifecycle": true,

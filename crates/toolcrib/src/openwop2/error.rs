@@ -10,6 +10,7 @@ use toolcrib_gateway::{authn::AuthError, config::OpenWopV2};
 use utoipa::ToSchema;
 
 use crate::{
+    body::InvalidBody,
     middleware::Refusal,
     protocol_version::{OPENWOP_VERSION, V1, V2, listed},
     respond,
@@ -23,8 +24,12 @@ pub(super) enum Code {
     Unauthenticated,
     Forbidden,
     NotFound,
+    IdTenantMismatch,
     ProtocolVersionUnsupported,
+    RunTerminal,
     PayloadTooLarge,
+    UnsupportedStreamMode,
+    RateLimited,
     InternalError,
     ServiceUnavailable,
 }
@@ -49,12 +54,14 @@ impl Code {
     /// Returns its only status.
     fn status(self) -> StatusCode {
         match self {
-            Self::ValidationError => StatusCode::BAD_REQUEST,
+            Self::ValidationError | Self::UnsupportedStreamMode => StatusCode::BAD_REQUEST,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Forbidden | Self::IdTenantMismatch => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::ProtocolVersionUnsupported => StatusCode::NOT_ACCEPTABLE,
+            Self::RunTerminal => StatusCode::CONFLICT,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
@@ -78,6 +85,12 @@ impl Failure {
         Self::new(Code::ValidationError, message, details)
     }
 
+    /// Rejects the parameter `name` because of `problem`.
+    pub(super) fn parameter(name: &str, problem: &str) -> Self {
+        let message = format!("the parameter `{name}` {problem}");
+        Self::invalid(message, Some(json!({ "parameter": name })))
+    }
+
     /// Returns the response to a request for a version that is not listed.
     pub(super) fn unsupported_version(v2: OpenWopV2) -> Response {
         let message = "this server does not serve the version in `OpenWOP-Version`";
@@ -96,6 +109,19 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         *self.0
+    }
+}
+
+impl From<Response> for Failure {
+    fn from(response: Response) -> Self {
+        Self(Box::new(response))
+    }
+}
+
+impl From<InvalidBody> for Failure {
+    fn from(invalid: InvalidBody) -> Self {
+        let details = (!invalid.member.is_empty()).then(|| json!({ "parameter": invalid.member }));
+        Self::invalid(invalid.message(), details)
     }
 }
 

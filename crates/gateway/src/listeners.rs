@@ -1,4 +1,4 @@
-//! The number of listeners to approvals.
+//! The number of streams of one kind that are open.
 //!
 //! Bound: [`MAX_LISTENERS`], and [`SHARE_OF_TENANT`] for each tenant beyond it, so that no tenant
 //! uses up the listeners of another.
@@ -22,12 +22,12 @@ pub const MAX_LISTENERS_OF_ONE: usize = 16;
 
 /// The limit of listeners is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many connections listen to approvals; close one and try again")]
+#[error("too many streams are open; close one and try again")]
 pub struct TooManyListeners;
 
 /// The number of listeners by tenant and principal.
 #[derive(Debug, Default)]
-pub(super) struct Listeners(Mutex<Counts>);
+pub(crate) struct Listeners(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -36,7 +36,7 @@ struct Counts {
 }
 
 impl Listeners {
-    pub(super) fn add(&self, who: &Principal) -> Result<(), TooManyListeners> {
+    pub(crate) fn add(&self, who: &Principal) -> Result<(), TooManyListeners> {
         let Counts { all, tenants } = &mut *self.0.lock();
         let tenant = tenants.get(&who.tenant);
         let of_tenant: usize = tenant.map_or(0, |tenant| tenant.values().sum());
@@ -51,7 +51,7 @@ impl Listeners {
         Ok(())
     }
 
-    pub(super) fn remove(&self, who: &Principal) {
+    pub(crate) fn remove(&self, who: &Principal) {
         let Counts { all, tenants } = &mut *self.0.lock();
         let Some(tenant) = tenants.get_mut(&who.tenant) else { return };
         let Some(own) = tenant.get_mut(&who.id) else { return };

@@ -1,0 +1,125 @@
+//! Follows the events of a run, for streams.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use toolcrib_core::{
+    event::{EventBody, EventQuery, RunEvent},
+    id::RunId,
+    principal::Principal,
+};
+
+use super::append::Audit;
+use crate::{authn::Authenticator, listeners::TooManyListeners};
+
+/// How often the record is read for new events. They may come from other processes.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// How long nothing must be open in a run until it counts as over. Between two steps of a run,
+/// nothing may be open for a moment.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Receives the events of one run, in order.
+pub struct RunFollower {
+    audit: Arc<Audit>,
+    authenticator: Authenticator,
+    principal: Arc<Principal>,
+    run: RunId,
+    /// The position of the last event that was read, in the log of the tenant.
+    after: Option<u64>,
+    /// The ids of the calls, sessions and approvals that have begun and not ended.
+    open: HashSet<String>,
+}
+
+impl Audit {
+    /// Follows `run` in the tenant of `principal`, from its first event on. The caller checks that
+    /// the principal may see the run.
+    ///
+    /// # Errors
+    /// [`TooManyListeners`].
+    pub fn follow(
+        self: &Arc<Self>,
+        authenticator: &Authenticator,
+        principal: &Arc<Principal>,
+        run: RunId,
+    ) -> Result<RunFollower, TooManyListeners> {
+        self.streams.add(principal)?;
+        Ok(RunFollower {
+            audit: Arc::clone(self),
+            authenticator: authenticator.clone(),
+            principal: Arc::clone(principal),
+            run,
+            after: None,
+            open: HashSet::new(),
+        })
+    }
+}
+
+impl RunFollower {
+    /// Returns the next events, at least one. Returns `None` when the run is over, the credentials of
+    /// the principal are no longer valid, or the gateway closes.
+    pub async fn next(&mut self) -> Option<Vec<RunEvent>> {
+        let mut idle = Duration::ZERO;
+        loop {
+            self.principal = self.authenticator.renew(&self.principal).ok()?;
+            let query = EventQuery {
+                tenant: Some(self.principal.tenant.clone()),
+                run: Some(self.run.clone()),
+                after: self.after,
+                ..EventQuery::default()
+            };
+            // What cannot be read now is read the next time.
+            if let Ok(events) = self.audit.read_stored(query).await
+                && let Some(last) = events.last()
+            {
+                self.after = Some(last.position);
+                let events: Vec<_> = events.into_iter().map(|logged| logged.event).collect();
+                events.iter().for_each(|event| self.count(&event.body));
+                return Some(events);
+            }
+            if self.open.is_empty() && idle >= GRACE {
+                return None;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(INTERVAL) => idle += INTERVAL,
+                () = self.audit.ended() => return None,
+            }
+        }
+    }
+
+    /// Remembers what `event` opens or closes.
+    fn count(&mut self, event: &EventBody) {
+        match event {
+            EventBody::ToolCalled(called) => self.open(&called.call_id),
+            EventBody::ToolReturned(returned) => self.close(&returned.call_id),
+            EventBody::ToolSessionOpened(opened) => self.open(&opened.session_id),
+            EventBody::ToolSessionClosed(closed) => self.close(&closed.session_id),
+            EventBody::InterruptRequested(requested) => self.open(&requested.key),
+            EventBody::ApprovalGranted(granted) => {
+                let missing = granted.quorum_progress.is_some_and(|it| it.granted < it.required);
+                if !missing {
+                    self.close(&granted.gate_id);
+                }
+            }
+            EventBody::ApprovalRejected(rejected) => self.close(&rejected.gate_id),
+            EventBody::ApprovalOverridden(overridden) => self.close(&overridden.gate_id),
+            EventBody::AuthorizationDecided(_)
+            | EventBody::EgressDecided(_)
+            | EventBody::ToolPinDrifted(_)
+            | EventBody::ToolPinApproved(_)
+            | EventBody::RecordAccepted(_) => {}
+        }
+    }
+
+    fn open(&mut self, id: &impl ToString) {
+        self.open.insert(id.to_string());
+    }
+
+    fn close(&mut self, id: &impl ToString) {
+        self.open.remove(&id.to_string());
+    }
+}
+
+impl Drop for RunFollower {
+    fn drop(&mut self) {
+        self.audit.streams.remove(&self.principal);
+    }
+}

@@ -1,0 +1,188 @@
+//! Events in the names, the envelope and the payloads of v2 (events.md), made from the stored form.
+//!
+//! Payloads are closed. What has no member there is carried in one that begins with `x-`, or in a
+//! text; nothing is dropped. Three kinds of events have no name in the registry and are events of
+//! this product.
+
+use chrono::SecondsFormat;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use toolcrib_core::{
+    event::{EventBody, RunEvent},
+    id::{ApprovalId, KeyId, PrincipalId, TenantId},
+};
+
+use super::ids;
+
+/// The version of the payloads.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The name of an event, and whether the stream mode `updates` has it; `debug` has all.
+pub(super) struct EventKind {
+    pub(super) name: &'static str,
+    pub(super) in_updates: bool,
+}
+
+impl EventKind {
+    pub(super) fn of(body: &EventBody) -> Self {
+        let (name, in_updates) = match body {
+            EventBody::ToolCalled(_) => ("agent.tool-called", false),
+            EventBody::ToolReturned(_) => ("agent.tool-returned", false),
+            EventBody::AuthorizationDecided(_) => ("authorization.decided", false),
+            EventBody::EgressDecided(_) => ("egress.decided", false),
+            EventBody::ToolSessionOpened(_) => ("tool.session-opened", false),
+            EventBody::ToolSessionClosed(_) => ("tool.session-closed", false),
+            EventBody::InterruptRequested(_) => ("interrupt.requested", true),
+            EventBody::ApprovalGranted(_) => ("approval.granted", true),
+            EventBody::ApprovalRejected(_) => ("approval.rejected", true),
+            EventBody::ApprovalOverridden(_) => ("approval.overridden", true),
+            EventBody::ToolPinDrifted(_) => ("toolcrib.pin-drifted", false),
+            EventBody::ToolPinApproved(_) => ("toolcrib.pin-approved", false),
+            EventBody::RecordAccepted(_) => ("toolcrib.record-accepted", false),
+        };
+        Self { name, in_updates }
+    }
+}
+
+/// Returns `event` of `tenant`.
+pub(super) fn document(tenant: &TenantId, event: &RunEvent) -> Value {
+    let mut document = json!({
+        "eventId": event.event_id,
+        "runId": ids::bound(tenant, event.run_id.as_str()),
+        "type": EventKind::of(&event.body).name,
+        "payload": payload(tenant, &event.body),
+        "timestamp": event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
+        "sequence": event.sequence,
+        "schemaVersion": SCHEMA_VERSION,
+    });
+    if let (Some(document), Some(cause)) = (document.as_object_mut(), &event.causation_id) {
+        document.insert("causationId".to_owned(), json!(cause));
+    }
+    document
+}
+
+fn payload(tenant: &TenantId, body: &EventBody) -> Value {
+    match body {
+        EventBody::ToolCalled(called) => {
+            let mut payload = members(called);
+            payload.insert("agentId".to_owned(), agent(called.agent_id.as_str()));
+            payload.into()
+        }
+        EventBody::ToolReturned(returned) => {
+            let mut payload = members(returned);
+            payload.insert("agentId".to_owned(), agent(returned.agent_id.as_str()));
+            rename(&mut payload, "principal", "x-principal");
+            payload.into()
+        }
+        EventBody::AuthorizationDecided(decided) => {
+            let mut payload = members(decided);
+            if let Some(repeated) = payload.remove("repeated") {
+                let reason = decided.reason.as_deref().unwrap_or("refused");
+                let reason = format!("{reason}, repeated {repeated} times");
+                payload.insert("reason".to_owned(), reason.into());
+            }
+            payload.into()
+        }
+        EventBody::InterruptRequested(requested) => {
+            let data = &requested.data;
+            let role = data.required_role.as_ref().map(|role| format!(" and the role `{role}`"));
+            let role = role.unwrap_or_default();
+            json!({
+                "kind": requested.kind,
+                "key": requested.key,
+                "timeoutMs": requested.timeout_ms,
+                "data": {
+                    "artifactId": data.artifact_id,
+                    "artifactType": data.artifact_type,
+                    "title": data.title,
+                    "actions": data.actions,
+                    "requiredApprovals": data.quorum.max(1),
+                    "description": format!("needs the scope `{}`{role}", data.required_scope),
+                },
+            })
+        }
+        EventBody::ApprovalGranted(granted) => {
+            let decision = Decision { gate: &granted.gate_id, by: &granted.principal };
+            let progress = granted.quorum_progress.map(|it| ("x-quorum-progress", json!(it)));
+            decision.payload(tenant, "granted", progress)
+        }
+        EventBody::ApprovalRejected(rejected) => {
+            let decision = Decision { gate: &rejected.gate_id, by: &rejected.principal };
+            let reason = rejected.reason.as_ref().map(|it| ("reason", json!(it)));
+            decision.payload(tenant, "rejected", reason)
+        }
+        EventBody::ApprovalOverridden(overridden) => {
+            let decision = Decision { gate: &overridden.gate_id, by: &overridden.principal };
+            decision.payload(tenant, "overridden", Some(("reason", json!(overridden.reason))))
+        }
+        EventBody::EgressDecided(payload) => members(payload).into(),
+        EventBody::ToolSessionOpened(payload) => members(payload).into(),
+        EventBody::ToolSessionClosed(payload) => members(payload).into(),
+        EventBody::ToolPinDrifted(payload) => members(payload).into(),
+        EventBody::ToolPinApproved(payload) => members(payload).into(),
+        EventBody::RecordAccepted(payload) => members(payload).into(),
+    }
+}
+
+/// A decision on an approval.
+struct Decision<'a> {
+    gate: &'a ApprovalId,
+    by: &'a PrincipalId,
+}
+
+impl Decision<'_> {
+    fn payload(
+        &self,
+        tenant: &TenantId,
+        decision: &str,
+        more: Option<(&'static str, Value)>,
+    ) -> Value {
+        let gate = ids::escaped(self.gate.as_str(), ids::in_ids);
+        let mut payload = json!({
+            // A call has no node; the gate stands for it.
+            "nodeId": gate,
+            "interruptId": format!("{}/{gate}", ids::tenant_id(tenant)),
+            "kind": "approval",
+            "decision": decision,
+            "resolvedBy": subject(tenant, self.by, None),
+        });
+        if let (Some(payload), Some((name, value))) = (payload.as_object_mut(), more) {
+            payload.insert(name.to_owned(), value);
+        }
+        payload
+    }
+}
+
+/// Returns the subject for `principal`. Without a known key, the record does not say how it was
+/// authenticated, so that the rule for such subjects applies (identity.md, section 1.2).
+pub(super) fn subject(tenant: &TenantId, principal: &PrincipalId, key: Option<&KeyId>) -> Value {
+    let issuer = match key {
+        Some(_) => "urn:toolcrib:api-key",
+        None => "urn:openwop:legacy",
+    };
+    json!({
+        "issuer": issuer,
+        "subjectId": ids::escaped(principal.as_str(), |byte| byte.is_ascii_graphic() && byte != b'/'),
+        "tenant": ids::tenant_id(tenant),
+        "lane": "api-key",
+        "kind": "user",
+    })
+}
+
+fn agent(id: &str) -> Value {
+    ids::escaped(id, |byte| byte == b':' || ids::in_ids(byte)).into()
+}
+
+fn members(payload: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(payload) {
+        Ok(Value::Object(members)) => members,
+        // Every payload is an object.
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+fn rename(payload: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = payload.remove(from) {
+        payload.insert(to.to_owned(), value);
+    }
+}

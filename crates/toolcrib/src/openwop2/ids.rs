@@ -1,0 +1,109 @@
+//! Ids in the grammars of v2 (identity.md, section 5).
+//!
+//! The id of a run names its tenant: `<tenant>/<id>`. In a path it is one segment, in which every
+//! byte outside of `[A-Za-z0-9._-]` is `~` and two hexadecimal digits.
+
+use std::fmt::Write as _;
+
+use percent_encoding::percent_decode_str;
+use toolcrib_core::id::{RunId, TenantId};
+
+/// An id in a path that is not an id of a run of the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InvalidRunId {
+    /// The escapes are incomplete.
+    Malformed,
+    /// No run has such an id.
+    Unknown,
+    /// It is bound to another tenant.
+    Foreign,
+}
+
+/// Returns the id of `run` of `tenant`.
+pub(super) fn bound(tenant: &TenantId, run: &str) -> String {
+    format!("{}/{}", tenant_id(tenant), escaped(run, in_ids))
+}
+
+/// Returns the id of `tenant`.
+pub(super) fn tenant_id(tenant: &TenantId) -> String {
+    escaped(tenant.as_str(), in_ids)
+}
+
+/// Whether `byte` is legal in most ids. A `~` is legal, because it begins an escape.
+pub(super) fn in_ids(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._~-".contains(&byte)
+}
+
+/// Whether `byte` is legal in a segment of a path that is an id.
+pub(super) fn in_paths(byte: u8) -> bool {
+    byte != b'~' && in_ids(byte)
+}
+
+/// Returns `text` with every byte escaped that is not `legal`. Our own ids may have more characters
+/// than those of v2.
+pub(super) fn escaped(text: &str, legal: fn(u8) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match legal(byte) {
+            true => out.push(char::from(byte)),
+            // Writing to a string cannot fail.
+            false => drop(write!(out, "~{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// Reads the id of a run of `tenant` from a segment of a path, of which `%` is decoded already. An
+/// id without a tenant, as v1 returns it, belongs to the caller's.
+pub(super) fn read(segment: &str, tenant: &TenantId) -> Result<RunId, InvalidRunId> {
+    let id = unescaped(segment).ok_or(InvalidRunId::Malformed)?;
+    let run = match id.rsplit_once('/') {
+        None => &id,
+        Some((of, run)) if of == tenant_id(tenant) => run,
+        Some(_) => return Err(InvalidRunId::Foreign),
+    };
+    RunId::parse(run).map_err(|_| InvalidRunId::Unknown)
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let is_hex = |at: usize| text.as_bytes().get(at).is_some_and(u8::is_ascii_hexdigit);
+    let complete = text.match_indices('~').all(|(at, _)| is_hex(at + 1) && is_hex(at + 2));
+    // No id contains `%`, once it is decoded, so the two escapes can be read alike.
+    let percent = (complete && !text.contains('%')).then(|| text.replace('~', "%"))?;
+    Some(percent_decode_str(&percent).decode_utf8().ok()?.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_in_every_form_that_is_sent() {
+        let acme = TenantId::parse("acme").unwrap();
+        for segment in ["acme~2Fr-1", "acme/r-1", "acme~2fr-1", "r-1"] {
+            assert_eq!(read(segment, &acme).unwrap().as_str(), "r-1", "{segment}");
+        }
+        for (segment, error) in [
+            ("other~2Fr-1", InvalidRunId::Foreign),
+            ("~2Fr-1", InvalidRunId::Foreign),
+            ("acme~2F", InvalidRunId::Unknown),
+            ("acme~2Fa b", InvalidRunId::Unknown),
+            ("acme~2", InvalidRunId::Malformed),
+            ("acme~G0x", InvalidRunId::Malformed),
+            ("acme~FFx", InvalidRunId::Malformed),
+            ("acme%2Fx", InvalidRunId::Malformed),
+        ] {
+            assert_eq!(read(segment, &acme), Err(error), "{segment}");
+        }
+    }
+
+    #[test]
+    fn tenants_with_other_characters_have_ids_too() {
+        let odd = TenantId::parse("a/b@c~d").unwrap();
+        let id = bound(&odd, "r-1");
+        assert_eq!(id, "a~2Fb~40c~d/r-1");
+        let in_path = escaped(&id, in_paths);
+        assert_eq!(in_path, "a~7E2Fb~7E40c~7Ed~2Fr-1");
+        assert_eq!(read(&in_path, &odd).unwrap().as_str(), "r-1");
+    }
+}

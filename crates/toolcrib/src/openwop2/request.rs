@@ -1,0 +1,63 @@
+//! The caller of a request, and the runs that it may see.
+
+use std::sync::Arc;
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use toolcrib_core::{id::RunId, principal::Principal, store::RunQuery};
+use toolcrib_gateway::{Gateway, scopes::RouteScope};
+
+use super::{
+    error::{Code, Failure},
+    ids::{self, InvalidRunId},
+};
+use crate::{
+    middleware::{Caller, Refusal, Segment},
+    state::AppState,
+    visible_runs,
+};
+
+/// The caller of a route, with the gateway.
+pub(super) struct Context {
+    pub(super) gateway: Gateway,
+    pub(super) caller: Arc<Principal>,
+}
+
+impl FromRequestParts<AppState> for Context {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
+        let Caller(caller) = Caller::from_request_parts(parts, state).await?;
+        Ok(Self { gateway: state.gateway.clone(), caller })
+    }
+}
+
+impl Context {
+    /// Reads the id of a run. An id of another tenant is refused without looking for the run.
+    pub(super) fn run(&self, segment: &Segment) -> Result<RunId, Failure> {
+        ids::read(segment.as_str(), &self.caller.tenant).map_err(|problem| match problem {
+            InvalidRunId::Malformed => {
+                Failure::parameter("runId", "an escape in it is not `~` and two digits")
+            }
+            InvalidRunId::Foreign => {
+                let message = "the run id is bound to another tenant than that of the caller";
+                Failure::new(Code::IdTenantMismatch, message, None)
+            }
+            InvalidRunId::Unknown => Failure::not_found(),
+        })
+    }
+
+    /// Refuses a caller that may not see the events of `run`: it took no part in it, and has no scope
+    /// for the whole record.
+    pub(super) async fn check_visible(&self, run: &RunId) -> Result<(), Failure> {
+        match visible_runs::sees_events(&self.gateway, &self.caller, run).await? {
+            true => Ok(()),
+            false => Err(Failure::not_found()),
+        }
+    }
+
+    /// Returns a query for the runs of workflows that the caller started, or for all of its tenant
+    /// with `scope`.
+    pub(super) fn runs(&self, scope: RouteScope) -> RunQuery {
+        visible_runs::query(&self.caller, scope)
+    }
+}

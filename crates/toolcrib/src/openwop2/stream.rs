@@ -1,0 +1,164 @@
+//! `GET /runs/{runId}/events`: the events of a run, as server-sent events (events.md).
+//!
+//! The id of an event in the stream is its sequence, after which `Last-Event-ID` continues. The
+//! stream ends when nothing of the run is open any more.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::response::{
+    IntoResponse as _, Response,
+    sse::{Event, KeepAlive, Sse},
+};
+use futures_util::{StreamExt as _, stream};
+use http::{HeaderMap, HeaderValue, Uri};
+use serde_json::{Value, json};
+use toolcrib_core::{event::RunEvent, id::TenantId};
+use toolcrib_gateway::audit::RunFollower;
+
+use super::{
+    error::{Code, ErrorEnvelopeV2, Failure},
+    events::{EventKind, document},
+    request::Context,
+};
+use crate::{middleware::Segment, respond};
+
+/// Comments on a quiet stream keep proxies from closing it. At most 30 s (events.md).
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The greatest `bufferMs`.
+const MAX_BUFFER_MS: u64 = 5_000;
+
+/// The requested part of the events, and its form.
+struct Options {
+    tenant: TenantId,
+    updates: bool,
+    debug: bool,
+    /// How long events are collected into one frame.
+    buffer: Option<Duration>,
+    /// The sequence of the last event that the client has.
+    after: Option<u64>,
+}
+
+/// Streams the events of a run of the caller, or of any run of its tenant with the scope
+/// `audit:read`. The stream ends with the run.
+#[utoipa::path(
+    get,
+    path = "/runs/{runId}/events",
+    operation_id = "streamRunEvents",
+    params(
+        ("runId" = String, Path, description = "The run id as one segment: `acme~2F0195…`"),
+        ("streamMode" = Option<String>, Query,
+            description = "`updates` (default) for interrupts and approvals, `debug` for all events, or both"),
+        ("bufferMs" = Option<u64>, Query, maximum = 5000,
+            description = "Collects events for so long into one frame `batch`"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Continues after the event with this sequence"),
+    ),
+    responses(
+        (status = 200, description = "A stream of events", content_type = "text/event-stream", body = String),
+        (status = 400, description = "The mode is not supported, or a parameter is invalid", body = ErrorEnvelopeV2),
+        (status = 403, description = "The run id is bound to another tenant", body = ErrorEnvelopeV2),
+        (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelopeV2),
+        (status = 429, description = "The limit on open streams is reached", body = ErrorEnvelopeV2),
+    )
+)]
+pub(super) async fn events(
+    context: Context,
+    run: Segment,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let options = options(&context, &uri, &headers)?;
+    let run = context.run(&run)?;
+    context.check_visible(&run).await?;
+    let (gateway, caller) = (&context.gateway, &context.caller);
+    let follower = gateway.audit().follow(&gateway.authenticator(), caller, run);
+    let follower = follower.map_err(|too_many| {
+        let failure = Failure::new(Code::RateLimited, too_many, None).into_response();
+        Failure::from(respond::with_retry_after(failure, Some(Duration::from_secs(1))))
+    })?;
+    let first = stream::iter([Ok::<_, Infallible>(Event::default().comment("listening"))]);
+    let frames = stream::unfold((follower, options), next).map(stream::iter).flatten();
+    let stream = first.chain(frames.map(Ok));
+    let mut response =
+        Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Reads the options. The mode is checked before anything else of the request (events.md).
+fn options(context: &Context, uri: &Uri, headers: &HeaderMap) -> Result<Options, Failure> {
+    let modes = respond::query(uri.query(), "streamMode").unwrap_or_else(|| "updates".to_owned());
+    let (mut updates, mut debug) = (false, false);
+    for mode in modes.split(',') {
+        match mode {
+            "updates" => updates = true,
+            "debug" => debug = true,
+            _ => {
+                let message = "the parameter `streamMode` names a mode that this server has not";
+                let supported = json!({ "supported": ["updates", "debug"] });
+                return Err(Failure::new(Code::UnsupportedStreamMode, message, Some(supported)));
+            }
+        }
+    }
+    let buffer = match respond::query(uri.query(), "bufferMs").map(|text| text.parse::<u64>()) {
+        None | Some(Ok(0)) => None,
+        Some(Ok(ms @ 1..=MAX_BUFFER_MS)) => Some(Duration::from_millis(ms)),
+        Some(_) => return Err(Failure::parameter("bufferMs", "must be a number from 0 to 5000")),
+    };
+    let after = match headers.get("last-event-id") {
+        None => None,
+        Some(value) => {
+            let sequence = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+            let problem = "`Last-Event-ID` must be the id of an event of this stream, a number";
+            Some(sequence.ok_or_else(|| Failure::invalid(problem, None))?)
+        }
+    };
+    Ok(Options { tenant: context.caller.tenant.clone(), updates, debug, buffer, after })
+}
+
+/// Returns the next frames.
+async fn next(
+    (mut follower, options): (RunFollower, Options),
+) -> Option<(Vec<Event>, (RunFollower, Options))> {
+    let mut events = follower.next().await?;
+    if let Some(buffer) = options.buffer {
+        let collect = async {
+            while let Some(more) = follower.next().await {
+                events.extend(more);
+            }
+        };
+        // Dropping the read at the end of the time loses nothing: it is repeated.
+        drop(tokio::time::timeout(buffer, collect).await);
+    }
+    let wanted = events.iter().filter(|event| options.includes(event));
+    let frames = match options.buffer {
+        Some(_) => options.batch(&wanted.collect::<Vec<_>>()).into_iter().collect(),
+        None => wanted.map(|event| options.frame(event)).collect(),
+    };
+    Some((frames, (follower, options)))
+}
+
+impl Options {
+    fn includes(&self, event: &RunEvent) -> bool {
+        let in_mode = self.debug || EventKind::of(&event.body).in_updates;
+        in_mode && self.after.is_none_or(|after| event.sequence > after)
+    }
+
+    fn frame(&self, event: &RunEvent) -> Event {
+        let kind = EventKind::of(&event.body);
+        // With two modes, a frame names the one that has it.
+        let name = match (self.updates, self.debug, kind.in_updates) {
+            (true, true, true) => "updates",
+            (true, true, false) => "debug",
+            _ => kind.name,
+        };
+        let data = document(&self.tenant, event).to_string();
+        Event::default().id(event.sequence.to_string()).event(name).data(data)
+    }
+
+    fn batch(&self, events: &[&RunEvent]) -> Option<Event> {
+        let last = events.last()?;
+        let documents: Value = events.iter().map(|event| document(&self.tenant, event)).collect();
+        let data = documents.to_string();
+        Some(Event::default().id(last.sequence.to_string()).event("batch").data(data))
+    }
+}
