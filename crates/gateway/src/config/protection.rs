@@ -9,10 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::source::{
-    UpstreamSpec,
-    command::{Confinement, Protected},
-};
+use toolcrib_core::source::{UpstreamSpec, command::Protected};
 
 use super::{
     Config,

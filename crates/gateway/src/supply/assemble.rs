@@ -9,12 +9,11 @@ use serde_json::Value;
 use toolcrib_core::{
     arguments::ArgumentCheck,
     catalog::{Entry, WireCache},
-    descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
-    event::Transport,
+    descriptor::{Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
     id::ToolId,
     names,
     pin::{PinBook, PinForm},
-    source::{Discovered, DiscoveredTool, UpstreamSpec},
+    source::{Discovered, DiscoveredTool},
     text,
 };
 
@@ -214,6 +213,7 @@ mod tests {
     use std::path::Path;
 
     use serde_json::json;
+    use toolcrib_core::descriptor::Approval;
 
     use super::*;
     use crate::config::{self, NoSecrets};
