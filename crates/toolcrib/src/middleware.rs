@@ -182,14 +182,12 @@ impl Guard {
                 self.host.crowded();
             }
             response = respond::with_retry_after(response, refusal.retry_after());
-            let headers = response.headers_mut();
-            match (&refusal, allow) {
-                (Refusal::Method, Some(allow)) => {
-                    headers.insert(header::ALLOW, allow);
+            match (&refusal, allow, response.status()) {
+                // Not every dialect has this status.
+                (Refusal::Method, Some(allow), StatusCode::METHOD_NOT_ALLOWED) => {
+                    response.headers_mut().insert(header::ALLOW, allow);
                 }
-                (Refusal::Unauthenticated(error), _)
-                    if response.status() == StatusCode::UNAUTHORIZED =>
-                {
+                (Refusal::Unauthenticated(error), _, StatusCode::UNAUTHORIZED) => {
                     let challenge = self.host.challenge.credentials(*error);
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 }

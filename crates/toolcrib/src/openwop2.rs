@@ -20,7 +20,7 @@ use axum::{
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 use toolcrib_gateway::{
     config::{Config, MountAuth, OpenWopV2},
     metrics::Surface,

@@ -23,7 +23,7 @@ use toolcrib_gateway::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    dialect::Dialect,
+    dialect::{Dialect, OpenApiDocument},
     middleware::{
         Access, Caller, Credentials, Hosts, Mount, Paths, Refusal, Segment, authenticate::caller,
         require,
@@ -239,6 +239,3 @@ async fn openapi(
 ) -> Response {
     respond::tagged(&headers, &document.0, "application/json", CACHING)
 }
-
-/// The description as it is served.
-pub(crate) struct OpenApiDocument(pub(crate) Body);

@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     DIALECTS,
-    dialect::{Dialect, Setup},
+    dialect::{Dialect, OpenApiDocument, Setup},
     middleware,
     openapi::{complete, document},
     openwop2, ops,
@@ -20,10 +20,7 @@ use crate::{
 /// Returns a router with all surfaces of `gateway`, set up according to `config`.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
     let setup = Setup { gateway: Some(&gateway), config };
-    let (shared, collected) = routes(&setup).split_for_parts();
-    let description = document(&collected, is_shared).to_string();
-    let shared = shared.layer(Extension(Arc::new(ops::OpenApiDocument(Body::new(description)))));
-    let mut routers = vec![shared];
+    let mut routers = vec![finished(routes(&setup), is_shared)];
     let mut mounts = Vec::new();
     for dialect in DIALECTS {
         let mut own = (dialect.mounts)(config);
@@ -31,8 +28,7 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
             for mount in &mut own {
                 mount.router = routers.len();
             }
-            let (routes, _) = described(dialect, &setup).split_for_parts();
-            routers.push(routes);
+            routers.push(finished(described(dialect, &setup), is_separate));
         }
         mounts.append(&mut own);
     }
@@ -67,11 +63,22 @@ pub fn openapi_v2() -> Value {
     let config = Config::empty(Path::new(""));
     let setup = Setup { gateway: None, config: &config };
     let routes = described(&openwop2::DIALECT, &setup);
-    document(&routes.into_openapi(), |dialect| dialect.separate)
+    document(&routes.into_openapi(), is_separate)
 }
 
 fn is_shared(dialect: &Dialect) -> bool {
-    !dialect.separate
+    !is_separate(dialect)
+}
+
+fn is_separate(dialect: &Dialect) -> bool {
+    dialect.separate
+}
+
+/// Returns `routes` of the `included` dialects, which serve their own description.
+fn finished(routes: OpenApiRouter<AppState>, included: fn(&Dialect) -> bool) -> Router<AppState> {
+    let (routes, collected) = routes.split_for_parts();
+    let description = Body::new(document(&collected, included).to_string());
+    routes.layer(Extension(Arc::new(OpenApiDocument(description))))
 }
 
 /// Returns the routes of the dialects that share a router.

@@ -27,6 +27,7 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
     let configuration = configuration::page(&toolcrib_gateway::config::schema());
     let mut files = vec![
         ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
+        ("docs/reference/openapi-v2.json".to_owned(), pretty(&toolcrib::openapi_v2())?),
         ("docs/reference/cli.md".to_owned(), reference()),
         ("docs/reference/configuration.md".to_owned(), configuration),
         ("docs/reference/metrics.md".to_owned(), metrics()),

@@ -24,12 +24,13 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::probe::{Act, Probe, RUN_PREFIX};
 
-use super::{error::Failure, request::Context, runs};
+use super::{error::Failure, request::Context};
 use crate::{
     body, call_error,
     middleware::{Payload, Refusal, Segment},
     respond,
     state::AppState,
+    visible_runs,
 };
 
 /// The tool of a session when the request names none.

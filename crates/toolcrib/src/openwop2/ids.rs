@@ -34,11 +34,6 @@ pub(super) fn in_ids(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._~-".contains(&byte)
 }
 
-/// Whether `byte` is legal in a segment of a path that is an id.
-pub(super) fn in_paths(byte: u8) -> bool {
-    byte != b'~' && in_ids(byte)
-}
-
 /// Returns `text` with every byte escaped that is not `legal`. Our own ids may have more characters
 /// than those of v2.
 pub(super) fn escaped(text: &str, legal: fn(u8) -> bool) -> String {
@@ -102,7 +97,7 @@ mod tests {
         let odd = TenantId::parse("a/b@c~d").unwrap();
         let id = bound(&odd, "r-1");
         assert_eq!(id, "a~2Fb~40c~d/r-1");
-        let in_path = escaped(&id, in_paths);
+        let in_path = escaped(&id, |byte| byte != b'~' && in_ids(byte));
         assert_eq!(in_path, "a~7E2Fb~7E40c~7Ed~2Fr-1");
         assert_eq!(read(&in_path, &odd).unwrap().as_str(), "r-1");
     }

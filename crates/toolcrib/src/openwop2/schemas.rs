@@ -1,22 +1,20 @@
 //! `GET /openapi.json`: the description of these routes, and the schemas that no Rust type derives.
 
-use std::sync::LazyLock;
+use std::sync::Arc;
 
-use axum::response::Response;
+use axum::{Extension, response::Response};
 use http::HeaderMap;
 use serde_json::{Value, json};
-use toolcrib_core::{
-    catalog::Body,
-    descriptor::{self, SafetyTier, SourceKind},
-};
+use toolcrib_core::descriptor::{self, SafetyTier, SourceKind};
 
-use crate::respond::{self, Caching};
+use crate::{
+    dialect::OpenApiDocument,
+    respond::{self, Caching},
+};
 
 /// For documents that change only with the program's version.
 const CACHING: Caching =
     Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
-
-static DESCRIPTION: LazyLock<Body> = LazyLock::new(|| Body::new(crate::openapi_v2().to_string()));
 
 /// Returns this description.
 #[utoipa::path(
@@ -26,8 +24,11 @@ static DESCRIPTION: LazyLock<Body> = LazyLock::new(|| Body::new(crate::openapi_v
     security(()),
     responses((status = 200, description = "The description of these routes", body = Object))
 )]
-pub(super) async fn description(headers: HeaderMap) -> Response {
-    respond::tagged(&headers, &DESCRIPTION, "application/json", CACHING)
+pub(super) async fn description(
+    Extension(document): Extension<Arc<OpenApiDocument>>,
+    headers: HeaderMap,
+) -> Response {
+    respond::tagged(&headers, &document.0, "application/json", CACHING)
 }
 
 /// Returns the schemas of tools and runs, as components of the OpenAPI document.
@@ -66,8 +67,7 @@ const RUN_ID: &str = "^(anon:)?[A-Za-z0-9._~-]{1,128}/[A-Za-z0-9._~-]{16,128}$";
 
 /// The descriptor of v1 with the hints of RFC 0204, and the rules by which they are derived.
 fn tool_descriptor() -> Value {
-    let mut schema =
-        serde_json::to_value(schemars::schema_for!(ToolDescriptor)).unwrap_or_default();
+    let mut schema = descriptor::json_schema();
     let hints = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
     let boolean = |hint: &&str| ((*hint).to_owned(), json!({ "type": "boolean" }));
     let members: serde_json::Map<_, _> = hints.iter().map(boolean).collect();

@@ -108,6 +108,14 @@ fn rows() -> Vec<Row> {
             json!({ "request": { "tool_id": "crib.read" } }),
             ["401", "403", "400", "200"],
         ),
+        get("/otc/health", "/otc/health", OPEN),
+        get("/otc/tools", "/otc/tools", list),
+        post(
+            "/otc/tools/call",
+            "/otc/tools/call",
+            json!({ "request": { "tool_id": "crib.read" } }),
+            ["401", "403", "400", "200"],
+        ),
         get("/oxp/health", "/oxp/health", OPEN),
         get("/oxp/tools", "/oxp/tools", list),
         post(
@@ -161,6 +169,27 @@ fn rows() -> Vec<Row> {
         // Metrics of the whole server: the scope belongs to the operator, in any tenant.
         get("/metrics", "/metrics", ["401", "403", "200", "200"]),
         get("/schemas/{file}", "/schemas/tool-descriptor.schema.json", OPEN),
+    ]
+}
+
+/// The routes of OpenWOP v2, which have a description of their own.
+fn second_rows() -> Vec<Row> {
+    let get = |route, path, answers| Row { method: "get", route, path, body: None, answers };
+    let own = ["401", "404", "404", "200 sees"];
+    let list = ["401", "200 blind", "200 blind", "200 sees"];
+    vec![
+        get("/.well-known/openwop", "/.well-known/openwop", OPEN),
+        get("/openapi.json", "/openapi.json", OPEN),
+        get("/tools", "/tools", list),
+        get("/tools/{toolId}", "/tools/mcp%3Acrib.read", own),
+        get("/runs", "/runs", list),
+        get("/runs/{runId}", "/runs/FLOW", own),
+        get("/runs/{runId}/events", "/runs/RUN/events?streamMode=debug", own),
+        Row {
+            method: "post",
+            // The workflow has ended.
+            ..get("/runs/{runId}/cancel", "/runs/FLOW/cancel", ["401", "404", "404", "409"])
+        },
     ]
 }
 
@@ -288,6 +317,21 @@ async fn every_route_answers_each_caller_as_the_table_says() {
             }
         }
     }
+    for row in second_rows() {
+        for (caller, answer) in callers.iter().zip(ANSWERS) {
+            let reply = ask(&caller.with("openwop-version", "2.0"), &row, &known).await;
+            assert_eq!(reply.header("openwop-version"), "2.0", "{}", row.path);
+            let blind = !reply.text().contains("crib");
+            let expected = row.answers[answer];
+            let answer = match expected.split_once(' ') {
+                Some(_) => format!("{} {}", reply.status, if blind { "blind" } else { "sees" }),
+                None => reply.status.to_string(),
+            };
+            if answer != expected {
+                wrong.push(format!("v2 {} {}: {answer}, not {expected}", row.method, row.path));
+            }
+        }
+    }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -306,7 +350,13 @@ async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
 #[tokio::test]
 async fn every_route_has_a_row() {
     let gw = TestGateway::builder().start().await;
-    let document = gw.anonymous().get("/v1/openapi.json").await.json();
+    for (path, rows) in [("/v1/openapi.json", rows()), ("/openapi.json", second_rows())] {
+        check_rows(&gw.anonymous().get(path).await.json(), &rows);
+    }
+}
+
+/// Fails if `rows` are not those of the routes in `document`, or two of these have the same id.
+fn check_rows(document: &Value, rows: &[Row]) {
     let served: BTreeSet<(String, String)> = document["paths"]
         .as_object()
         .unwrap()
@@ -316,7 +366,7 @@ async fn every_route_has_a_row() {
         })
         .collect();
     let listed: BTreeSet<(String, String)> =
-        rows().iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
+        rows.iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
     assert_eq!(served, listed, "left: served, right: in the table");
 
     // OpenAPI requires unique operation ids, and clients name their functions after them.

@@ -16,6 +16,7 @@ mod jwt;
 mod keys;
 mod no_oracle;
 mod openwop;
+mod openwop2;
 mod ops;
 mod otc;
 mod pins;

@@ -7,7 +7,7 @@ async fn the_document_says_what_is_really_there() {
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("content-type"), "application/json");
     assert_eq!(reply.header("cache-control"), "public, max-age=300");
-    insta::assert_snapshot!(reply.text().replace(env!("CARGO_PKG_VERSION"), "VERSION"), @r#"{"protocolVersion":"1.0","supportedEnvelopes":[],"schemaVersions":{},"limits":{"clarificationRounds":0,"schemaRounds":0,"envelopesPerTurn":0,"maxRequestBodyBytes":1048576},"implementation":{"name":"toolcrib","version":"VERSION","vendor":"toolcrib"},"supportedTransports":["rest","mcp"],"toolCatalog":{"supported":true,"sources":["node-pack","workflow","mcp","connector","host-extension"],"sessionLifecycle":true,"compactView":true},"toolHooks":{"supported":true,"prePostEvents":true,"perToolAuthorization":true,"perToolRateLimit":true}}"#);
+    insta::assert_snapshot!(reply.text().replace(env!("CARGO_PKG_VERSION"), "VERSION"), @r#"{"protocolVersion":"1.0","protocolVersions":["1.0","2.0"],"preferredVersion":"1.0","supportedEnvelopes":[],"schemaVersions":{},"limits":{"clarificationRounds":0,"schemaRounds":0,"envelopesPerTurn":0,"maxRequestBodyBytes":1048576},"implementation":{"name":"toolcrib","version":"VERSION","vendor":"toolcrib"},"supportedTransports":["rest","mcp"],"toolCatalog":{"supported":true,"sources":["node-pack","workflow","mcp","connector","host-extension"],"sessionLifecycle":true,"compactView":true},"toolHooks":{"supported":true,"prePostEvents":true,"perToolAuthorization":true,"perToolRateLimit":true}}"#);
 }
 
 /// The same for every caller, including one with an invalid key.

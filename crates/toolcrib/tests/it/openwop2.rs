@@ -1,0 +1,4 @@
+mod catalog;
+mod negotiation;
+mod runs;
+mod schemas;
