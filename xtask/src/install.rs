@@ -13,6 +13,7 @@
 //! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
 //! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
+//! | `TOOLCRIB_PYTHON_OPENWOP_1`, `TOOLCRIB_PYTHON_OPENWOP_2` | Python with `openwop-client` 1.8 and 2.7 |
 //! | `TOOLCRIB_PYTHON_TOOL_SERVER` | Python with a server of the Open Tool Calling family |
 //! | `TOOLCRIB_SCHEMATHESIS` | the program `schemathesis` |
 //! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
@@ -88,6 +89,8 @@ impl Tools {
             tools.keep("tests with a universal-tool-server", installed);
             let installed = python::otc(&mut tools);
             tools.keep("tests with the packages oxp and universal-tool-client", installed);
+            let installed = python::openwop(&mut tools);
+            tools.keep("tests with the package openwop-client, 1.8 and 2.7", installed);
             let installed = python::fuzzer(&mut tools);
             tools.keep("tests with the fuzzer schemathesis", installed);
         }

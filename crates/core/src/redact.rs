@@ -4,11 +4,14 @@
 //! same `[redacted]`, so that a hash over the result reveals nothing about it.
 //! Invariant: the time is linear in the text (times the number of resolved values).
 
+use std::{borrow::Cow, cmp::Reverse};
+
 use serde_json::{Map, Value};
 
 use crate::credential::Secret;
 
 mod echoes;
+mod escaped;
 mod shapes;
 
 pub use self::{echoes::Echoes, shapes::PLACEHOLDER};
@@ -90,6 +93,12 @@ impl Redactor {
         }
         clean
     }
+}
+
+/// Returns `text` with each of the `secrets`, in plain or escaped characters, replaced by its label.
+pub fn without<'a>(text: &'a str, mut secrets: Vec<(Secret, String)>) -> Cow<'a, str> {
+    secrets.sort_by_key(|(secret, _)| Reverse(secret.expose().len()));
+    escaped::without(text, &secrets)
 }
 
 /// Returns `secrets` of 8 or more characters with their labels, longest first, so that of two

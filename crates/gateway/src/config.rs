@@ -20,6 +20,7 @@ mod secret;
 mod server;
 mod source;
 mod store;
+mod strict;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -115,7 +116,7 @@ struct File {
 
 /// Settings of all sources.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table; a source is `[[source]]`")]
 struct Sources {
     /// Variables of every child process and command, such as a private certificate authority or a
     /// proxy. A source's own `env` has priority.

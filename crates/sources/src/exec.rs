@@ -20,6 +20,7 @@ use toolcrib_core::{
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
+    redact,
     source::{
         Discovered, DiscoveredTool, Source, SourceState, SourceStatus, StderrLine,
         command::{CommandSpec, CommandsSpec, Confinement, OutputKind, scalar},
@@ -234,12 +235,9 @@ fn succeeded(command: &CommandSpec, text: &str) -> Result<Outcome, UpstreamError
 }
 
 /// Returns `text` with the secrets of the command's environment redacted.
-fn without_secrets(command: &CommandSpec, mut text: String) -> String {
-    for (name, value) in &command.env {
-        let secret = value.0.expose();
-        if secret.len() >= SHORT_SECRET && text.contains(secret) {
-            text = text.replace(secret, &format!("[REDACTED:{name}]"));
-        }
-    }
-    text
+fn without_secrets(command: &CommandSpec, text: String) -> String {
+    let named = command.env.iter().map(|(name, value)| (&value.0, format!("[REDACTED:{name}]")));
+    let long = named.filter(|(secret, _)| secret.expose().len() >= SHORT_SECRET);
+    let secrets = long.map(|(secret, label)| (secret.clone(), label)).collect();
+    redact::without(&text, secrets).into_owned()
 }

@@ -35,6 +35,13 @@ pub(crate) fn otc(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// Installs the clients of both generations of OpenWOP, which are versions of one package.
+pub(crate) fn openwop(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_PYTHON_OPENWOP_1", environment("openwop-1")?.join("python"));
+    tools.set("TOOLCRIB_PYTHON_OPENWOP_2", environment("openwop-2")?.join("python"));
+    Ok(())
+}
+
 /// Installs a fuzzer for described HTTP interfaces.
 pub(crate) fn fuzzer(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_SCHEMATHESIS", environment("fuzzer")?.join("schemathesis"));

@@ -1,4 +1,5 @@
-//! Fuzzes a running demo against its `openapi.json` with all checks of schemathesis. `tests/clients/schemathesis.toml` has its settings, and the exceptions with reasons.
+//! Fuzzes a running demo against its descriptions with all checks of schemathesis. `tests/clients/schemathesis.toml` and
+//! `schemathesis-v2.toml` have its settings, and the exceptions with reasons.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -54,6 +55,16 @@ impl Drop for Demo {
 /// I-6: every response conforms to the description, and so does every accepted or rejected request.
 #[test]
 fn a_fuzzer_finds_nothing_that_differs_from_the_description() {
+    fuzz("schemathesis.toml", "/v1/openapi.json");
+}
+
+#[test]
+fn a_fuzzer_finds_nothing_that_differs_from_the_description_of_v2() {
+    fuzz("schemathesis-v2.toml", "/openapi.json");
+}
+
+/// Fuzzes a demo against its description at `path`, with `settings`.
+fn fuzz(settings: &str, path: &str) {
     let (Some(fuzzer), Some(drivers)) =
         (tool("TOOLCRIB_SCHEMATHESIS"), tool("TOOLCRIB_CLIENT_DRIVERS"))
     else {
@@ -63,9 +74,9 @@ fn a_fuzzer_finds_nothing_that_differs_from_the_description() {
     let output = program(&fuzzer)
         .current_dir(demo.folder.path())
         .arg("--config-file")
-        .arg(drivers.join("schemathesis.toml"))
+        .arg(drivers.join(settings))
         .arg("run")
-        .arg(format!("{}/v1/openapi.json", demo.facts["url"].as_str().unwrap()))
+        .arg(format!("{}{path}", demo.facts["url"].as_str().unwrap()))
         .env("TOOLCRIB_KEY", demo.facts["keys"]["admin"].as_str().unwrap())
         .stdin(Stdio::null())
         .output()

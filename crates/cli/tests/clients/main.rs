@@ -8,6 +8,7 @@ mod conformance;
 mod description;
 mod embedded_ui;
 mod issuer;
+mod openwop;
 mod published_api;
 #[path = "../it/support/recorder.rs"]
 mod recorder;

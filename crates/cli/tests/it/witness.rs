@@ -192,6 +192,35 @@ async fn without_its_witness_or_with_another_key_nothing_is_signed() {
     assert!(checkpoints(dir.path()).len() > before.len());
 }
 
+/// I-72: a witness that changes under a server is noticed, and stays as it is for `verify` to see.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_notices_a_witness_that_is_changed_or_removed() {
+    let dir = dir();
+    let text = signed(dir.path()).await;
+    let witness = dir.path().join(".toolcrib/toolcrib.db.witness");
+    let good = fs::read_to_string(&witness).unwrap();
+    for change in ["changed", "removed"] {
+        let server = Server::start(dir.path());
+        assert_eq!(call(&server, &text).await.0, 200);
+        let before = checkpoints(dir.path());
+        match change {
+            "changed" => fs::write(&witness, "garbage").unwrap(),
+            _ => fs::remove_file(&witness).unwrap(),
+        }
+        let caller = server.caller(None);
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while readiness(&caller).await.0 != 503 {
+            assert!(std::time::Instant::now() < deadline, "{change}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(call(&server, &text).await.0, 200, "calls are recorded and chained");
+        server.stop();
+        assert_eq!(checkpoints(dir.path()), before, "{change}: nothing was signed");
+        assert_eq!(verify(dir.path(), &[]).code, 1, "{change}");
+        fs::write(&witness, &good).unwrap();
+    }
+}
+
 // I-72: an emptied store is not treated as new, and events added to it are not signed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_store_without_its_witness_is_not_signed() {

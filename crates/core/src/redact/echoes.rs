@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde_json::{Map, Value, value::RawValue};
 
-use super::{longest_first, replace};
+use super::{escaped, longest_first};
 use crate::{
     call::{Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind, input::Ask, raw},
     credential::Secret,
@@ -47,14 +47,7 @@ impl Echoes {
 
     /// Returns `text` without the values.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.values.iter().any(|(value, _)| text.contains(value.expose())) {
-            false => Cow::Borrowed(text),
-            true => {
-                let mut clean = String::with_capacity(text.len());
-                replace(text, &self.values, |between, out| out.push_str(between), &mut clean);
-                Cow::Owned(clean)
-            }
-        }
+        escaped::without(text, &self.values)
     }
 
     /// Returns an outcome without the values.
@@ -147,9 +140,8 @@ impl Echoes {
             return Ok(json);
         }
         let text = json.get();
-        // Parses only text that could hide a value: any character can be written as `\u….`, and a
-        // `/` as `\/`.
-        let hidden = self.escaped || text.contains("\\u") || text.contains("\\/");
+        // Parses only text that could hide a value: in escapes of JSON, or in those of a URL.
+        let hidden = self.escaped || text.contains('\\') || text.contains('%');
         let open = || self.values.iter().any(|(value, _)| text.contains(value.expose()));
         if !hidden && !open() {
             return Ok(json);
@@ -230,6 +222,9 @@ mod tests {
             "x[REDACTED:c1] [REDACTED:c0] short"
         );
         assert!(matches!(echoes.text("nothing"), Cow::Borrowed("nothing")));
+        // JSON as text, and an address in it.
+        assert_eq!(echoes.text(r#"{"t":"hunter\u00322"}"#), r#"{"t":"[REDACTED:c0]"}"#);
+        assert_eq!(echoes.text("?t=hunter%32%32"), "?t=[REDACTED:c0]");
         assert_eq!(self::echoes(&["REDACTED:c0"]).text("REDACTED:c0"), "[REDACTED:c0]");
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Signing {
     looked_back: Option<u64>,
     /// The last signed state; `None` while signing is not permitted.
     witness: Option<Witness>,
+    /// The text of the stored witness, which nobody else may change.
+    stored: Option<String>,
     /// Whether the witness differs from the stored one.
     unsaved: bool,
     /// The greatest position of the whole log that was ever seen.
@@ -139,6 +141,7 @@ impl Signing {
             waiting: HashMap::new(),
             looked_back: None,
             witness: None,
+            stored: None,
             unsaved: false,
             highest: 0,
             checked: None,
@@ -205,7 +208,7 @@ impl Signing {
             return Ok(None);
         }
         let last = self.context.store.last_position().await?;
-        if self.witness.is_none() {
+        if self.witness.is_none() || self.context.witness.load().await? != self.stored {
             self.load_witness().await?;
         }
         let known = self.witness.as_ref().map_or(0, |witness| witness.position);
@@ -221,10 +224,12 @@ impl Signing {
     /// Reads the witness. Without it only a log that was never signed may be signed.
     async fn load_witness(&mut self) -> Result<(), StoreError> {
         let signer = &self.context.signer;
+        self.witness = None;
         let problem = match self.context.witness.load().await? {
             Some(text) => match continuity::witness(&text, &**signer) {
                 Some(witness) => {
                     self.witness = Some(witness);
+                    self.stored = Some(text);
                     None
                 }
                 None => Some("the witness of the record is not one of the signing key"),
@@ -235,8 +240,10 @@ impl Signing {
                     true => {
                         let witness = Witness::new(signer.public_key());
                         let signature = signer.sign(&witness.signed())?;
-                        self.context.witness.save(witness.text(&signature)).await?;
+                        let text = witness.text(&signature);
+                        self.context.witness.save(text.clone()).await?;
                         self.witness = Some(witness);
+                        self.stored = Some(text);
                         None
                     }
                     false => Some("the witness of the record is gone"),
@@ -345,7 +352,9 @@ impl Signing {
         let Some(witness) = self.witness.as_mut().filter(|_| self.unsaved) else { return Ok(()) };
         witness.position = self.highest;
         let signature = self.context.signer.sign(&witness.signed())?;
-        self.context.witness.save(witness.text(&signature)).await?;
+        let text = witness.text(&signature);
+        self.context.witness.save(text.clone()).await?;
+        self.stored = Some(text);
         self.unsaved = false;
         Ok(())
     }

@@ -16,6 +16,7 @@ use toolcrib_core::suggest;
 use super::{
     error::Problem,
     places::{Place, Places},
+    strict::Strict,
 };
 
 /// Limit on reported mistakes; each one requires another parse of the file.
@@ -63,15 +64,17 @@ pub(super) fn read<T: DeserializeOwned + Default>(
     }
     let end = document.problems.iter().filter_map(|problem| problem.line).min();
     while document.problems.len() < MAX_PROBLEMS {
-        let error = match T::deserialize(Deserializer::from(tree.clone())) {
+        let error = match T::deserialize(Strict(Deserializer::from(tree.clone()))) {
             Ok(typed) => {
                 document.typed = typed;
                 return document;
             }
             Err(error) => error,
         };
+        let is_array = error.message().starts_with("invalid type: sequence");
+        let rejected = error.span().map(|span| Rejected { span, is_array });
         let removed =
-            error.span().and_then(|span| remove(tree.get_mut(), &span, &Place::default()));
+            rejected.and_then(|rejected| remove(tree.get_mut(), &rejected, &Place::default()));
         let Some(Removed { key, exact, is_key, at, text: typed }) = removed else {
             document.report(error.span(), "", error.message());
             break;
@@ -147,6 +150,13 @@ fn explained(
     if message.starts_with("invalid value") && message.contains("expected a nonzero ") {
         return ("must be at least 1".to_owned(), None);
     }
+    // The value in place of a table may hold a secret, so the message does not repeat it.
+    if message.starts_with("invalid type: ")
+        && let Some((_, expected)) = message.rsplit_once(", expected ")
+        && (expected == "a map" || expected.starts_with("a table"))
+    {
+        return (format!("expected {}", expected.replace("a map", "a table")), None);
+    }
     // Serde names the Rust type of a field; the message says "a whole number".
     let number = |text: String, name: &str| text.replace(name, "expected a whole number");
     let types = ["a nonzero usize", "a nonzero u32", "usize", "u64", "u32", "u16", "u8"];
@@ -166,6 +176,13 @@ fn suggesting(unknown: &str, meant: Option<&str>, expected: &str) -> String {
 /// Returns the key `name` in the table of `key`.
 fn sibling(key: &str, name: &str) -> String {
     key.rsplit_once('.').map_or(name.to_owned(), |(table, _)| format!("{table}.{name}"))
+}
+
+/// The value or key that a type rejects.
+struct Rejected {
+    span: Range<usize>,
+    /// Whether it is an array: an array of tables and its first table have the same span.
+    is_array: bool,
 }
 
 struct Removed {
@@ -188,17 +205,18 @@ impl Removed {
     }
 }
 
-/// Removes the innermost entry of `table` that encloses `span`.
-fn remove(table: &mut DeTable<'_>, span: &Range<usize>, place: &Place) -> Option<Removed> {
+/// Removes the innermost entry of `table` that encloses what is rejected.
+fn remove(table: &mut DeTable<'_>, rejected: &Rejected, place: &Place) -> Option<Removed> {
+    let span = &rejected.span;
     let mut found = None;
     for (key, value) in table.iter_mut() {
         let is_hidden = key.span() == HIDDEN;
         let place = if is_hidden { place.clone() } else { place.member(key.get_ref()) };
-        if let Some(removed) = remove_within(value, span, &place) {
+        if let Some(removed) = remove_within(value, rejected, &place) {
             return Some(removed);
         }
         let is_key = key.span() == *span;
-        if !is_hidden && (is_key || is_at(value, span)) {
+        if !is_hidden && (is_key || is_at(value, rejected)) {
             let removed = Removed::new(&place, is_key, span, value.get_ref());
             found = Some((key.get_ref().to_string(), removed));
             break;
@@ -211,19 +229,20 @@ fn remove(table: &mut DeTable<'_>, span: &Range<usize>, place: &Place) -> Option
 
 fn remove_within(
     value: &mut Spanned<DeValue<'_>>,
-    span: &Range<usize>,
+    rejected: &Rejected,
     place: &Place,
 ) -> Option<Removed> {
     match value.get_mut() {
-        DeValue::Table(table) => remove(table, span, place),
+        DeValue::Table(table) => remove(table, rejected, place),
         DeValue::Array(array) => {
             let mut found = None;
             for (index, element) in array.iter_mut().enumerate() {
                 let place = place.element(index, element.get_ref());
-                if let Some(removed) = remove_within(element, span, &place) {
+                if let Some(removed) = remove_within(element, rejected, &place) {
                     return Some(removed);
                 }
-                if is_at(element, span) {
+                if is_at(element, rejected) {
+                    let span = &rejected.span;
                     found = Some((index, Removed::new(&place, false, span, element.get_ref())));
                     break;
                 }
@@ -238,10 +257,13 @@ fn remove_within(
     }
 }
 
-/// Returns whether `span` is that of `value`, or within a plain value, which has no removable
-/// parts.
-fn is_at(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
+/// Returns whether `value` is rejected, or a part of it if it is plain and has no removable parts.
+fn is_at(value: &Spanned<DeValue<'_>>, rejected: &Rejected) -> bool {
+    let Rejected { span, is_array } = rejected;
     let within = value.span();
+    if *is_array {
+        return value.get_ref().is_array() && within == *span;
+    }
     let is_plain = !value.get_ref().is_table() && !value.get_ref().is_array();
     within == *span || (is_plain && within.start <= span.start && span.end <= within.end)
 }

@@ -263,6 +263,97 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
     }
 }
 
+/// A type with named keys could also be read from a list of its values, by position.
+#[test]
+fn an_array_in_place_of_a_table_is_refused() {
+    let issuer =
+        "[auth.jwt]\nissuer = \"https://a.example\"\naudiences = [\"a\"]\ntenant = \"t\"\n";
+    let command = "[[source]]\nid = \"s\"\nkind = \"host-extension\"\n[source.commands.c]\n\
+                   program = \"/bin/true\"\n";
+    for (text, line, key, expected) in [
+        (
+            "[[sources]]\nid = \"canary\"\nkind = \"mcp\"\nurl = \"https://a.example\"",
+            1,
+            "sources",
+            "expected a table; a source is `[[source]]`",
+        ),
+        (
+            "[gate]\n[[sources]]\nid = \"canary\"\n[[sources]]\nid = \"other\"",
+            2,
+            "sources",
+            "expected a table; a source is `[[source]]`",
+        ),
+        ("source = [ [\"canary\", \"mcp\"] ]", 1, "source", "expected a table"),
+        ("gate = [\"5/m\", 3]", 1, "gate", "expected a table"),
+        ("[[gate]]\nrate = \"5/m\"", 1, "gate", "expected a table"),
+        ("role = [[\"canary\", [\"*\"]]]", 1, "role", "expected a table"),
+        ("server = [\"127.0.0.1:21000\"]", 1, "server", "expected a table"),
+        ("server = []", 1, "server", "expected a table"),
+        ("server = \"canary\"", 1, "server", "expected a table"),
+        ("anonymous = [\"canary\", [\"open\"]]", 1, "anonymous", "expected a table"),
+        ("auth.jwt = [[\"canary\", [\"a\"]]]", 1, "auth.jwt", "expected a table"),
+        (&format!("{issuer}claims = [\"canary\"]"), 5, "auth.jwt.claims", "expected a table"),
+        ("[approvals]\nwebhook = [[\"canary\"]]", 2, "approvals.webhook", "expected a table"),
+        ("[[toolset]]\nallow = [\"*\"]", 1, "toolset", "expected a table"),
+        ("toolset.all = [\"canary\", [\"*\"]]", 1, "toolset.all", "expected a table"),
+        ("[sources]\nenv = [\"canary\"]", 2, "sources.env", "expected a table"),
+        (
+            &format!("{command}sandbox = [\"required\"]"),
+            6,
+            "source.s.commands.c.sandbox",
+            "expected a table",
+        ),
+        (
+            &format!("{command}limits = [\"1KiB\"]"),
+            6,
+            "source.s.commands.c.limits",
+            "expected a table",
+        ),
+        (
+            &format!("{SOURCE}command = [\"x\"]\nsandbox = [\"required\"]"),
+            5,
+            "source.files.sandbox",
+            "expected a table",
+        ),
+        (
+            &format!("{SOURCE}command = [\"x\"]\n[source.tools]\n\"*\" = []"),
+            6,
+            "source.files.tools.\"*\"",
+            "expected a table",
+        ),
+        (
+            &format!("{SOURCE}command = [\"x\"]\n[source.tools.a]\napproval_when = [[\"read\"]]"),
+            6,
+            "source.files.tools.a.approval_when",
+            "expected a table",
+        ),
+    ] {
+        // Nothing else is reported, and no value of the file.
+        assert_eq!(complaint(text), format!("toolcrib.toml:{line}: `{key}`: {expected}"), "{text}");
+    }
+}
+
+#[test]
+fn tables_and_lists_have_the_forms_of_the_documentation() {
+    let config = parse(
+        "[sources]\nenv = { LANG = \"C\", API_TOKEN = { env = \"SET\" } }\n\
+         [[auth.jwt]]\nissuer = \"https://a.example\"\naudiences = [\"a\"]\ntenant = \"t\"\n\
+         claims = { roles = \"groups\" }\n\
+         [[source]]\nid = \"s\"\nkind = \"host-extension\"\nbreaker = \"off\"\n\
+         tools = { \"*\" = { hide = true } }\n[source.commands.c]\nprogram = \"/bin/true\"\n\
+         args = [\"a\", [\"--to\", \"{to}\"]]\nparameters.to = { type = \"string\" }\n\
+         sandbox = { connect = \"any\" }\nlimits = { memory = \"1GiB\" }\n",
+    );
+    assert_eq!((config.issuers.len(), config.sources[0].rules.len()), (1, 1));
+    assert_eq!(config.sources[0].breaker, None);
+    let inline = "role = [{ name = \"r\", scopes = [\"*\"] }]\ngate = { rate = \"5/m\" }\n\
+                  auth.jwt = { issuer = \"https://a.example\", audiences = [\"a\"], \
+                  tenant = \"t\" }\n\
+                  source = [{ id = \"s\", kind = \"mcp\", command = [\"x\"] }]\n";
+    let config = parse(inline);
+    assert_eq!((config.roles.len(), config.issuers.len(), config.sources.len()), (1, 1, 1));
+}
+
 #[test]
 fn all_mistakes_are_told_at_once() {
     let message = complaint("[server]\nlisten = \"x\"\n[gate]\nrate = \"x\"\ntimeout = \"x\"\n");

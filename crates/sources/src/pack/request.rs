@@ -82,11 +82,12 @@ impl Request {
                 };
                 let text = text(arguments, name)?
                     .ok_or_else(|| format!("the argument `{name}` is missing"))?;
-                // Dot segments would be removed by URL normalization, and an empty one is no
-                // segment.
-                if matches!(text.as_str(), "" | "." | "..") {
+                // Dot segments would be removed by URL normalization, and so would line breaks and
+                // tabs, which could hide a dot segment. An empty one is no segment.
+                if matches!(text.as_str(), "" | "." | "..") || text.contains(char::is_control) {
                     return Err(format!(
-                        "the argument `{name}` must not be empty, `.` or `..` in a path"
+                        "the argument `{name}` must not be empty, `.` or `..` in a path, or have \
+                         control characters"
                     ));
                 }
                 segments.push(&text);
@@ -191,7 +192,15 @@ mod tests {
         assert_eq!(body, expected);
         let url = fill(json!({ "id": 7, "text": "a" })).unwrap().url;
         assert_eq!(url.as_str(), "https://api.example.com/v2/users/7/notes?v=1");
-        for bad in [json!({}), json!({ "id": ".." }), json!({ "id": "" }), json!({ "id": [] })] {
+        for bad in [
+            json!({}),
+            json!({ "id": ".." }),
+            json!({ "id": "" }),
+            json!({ "id": [] }),
+            json!({ "id": "..\t" }),
+            json!({ "id": ".\n." }),
+            json!({ "id": "a\rb" }),
+        ] {
             assert!(fill(bad.clone()).is_err(), "{bad}");
         }
     }

@@ -19,6 +19,7 @@ use toolcrib_core::{
     clock::Clock,
     credential::Secret,
     id::SourceId,
+    redact,
     source::{StderrLine, StderrMode},
 };
 
@@ -91,11 +92,14 @@ impl Lines {
     }
 
     fn line(&self, bytes: &[u8], secrets: &[Secret]) -> Option<StderrLine> {
-        let mut text = String::from_utf8_lossy(bytes).into_owned();
-        for secret in secrets.iter().filter(|secret| secret.expose().len() >= MIN_SECRET) {
-            if text.contains(secret.expose()) {
-                text = text.replace(secret.expose(), "[secret]");
-            }
+        let text = String::from_utf8_lossy(bytes);
+        let long = secrets.iter().filter(|secret| secret.expose().len() >= MIN_SECRET);
+        let labelled = long.map(|secret| (secret.clone(), "[secret]".to_owned()));
+        let mut text = redact::without(&text, labelled.collect()).into_owned();
+        // The rest of a line that was too long may begin a secret.
+        if bytes.len() >= MAX_LINE + margin(secrets) {
+            let end = text.len().saturating_sub(margin(secrets));
+            text.truncate(text.floor_char_boundary(end));
         }
         let line = tidy(&text, MAX_LINE);
         (!line.is_empty()).then(|| StderrLine { at: self.clock.now(), line })
@@ -124,6 +128,11 @@ impl Lines {
             window.suppressed += 1;
         }
     }
+}
+
+/// Returns the number of bytes that the longest secret takes, each character escaped as `\u0000`.
+fn margin(secrets: &[Secret]) -> usize {
+    secrets.iter().map(|secret| secret.expose().len()).max().unwrap_or_default() * 6
 }
 
 fn push(lines: &mut VecDeque<StderrLine>, line: StderrLine) {
@@ -165,7 +174,7 @@ impl Reader {
                 Some(end) => (available.get(..end), end + 1),
                 None => (Some(available), available.len()),
             };
-            let room = MAX_LINE.saturating_sub(line.len());
+            let room = (MAX_LINE + margin(&self.secrets)).saturating_sub(line.len());
             line.extend(text.unwrap_or_default().iter().take(room));
             pipe.consume(used);
             if end.is_some() {
@@ -235,6 +244,24 @@ mod tests {
         assert_eq!(texts[0].trim_end_matches('…').len(), texts[0].matches('x').count());
         assert!(texts[0].len() <= MAX_LINE + '…'.len_utf8());
         assert_eq!(texts[1..], ["password is [secret], port 1"]);
+    }
+
+    /// I-92: neither the end of a line nor an escape shows a part of a secret.
+    #[tokio::test]
+    async fn a_secret_at_the_end_of_a_long_line_is_not_cut() {
+        let secret = "AbCdEfGh/1234567890+IjKl==secret";
+        for written in [secret.to_owned(), secret.replace('/', "\\/"), secret.replace('/', "%2f")] {
+            for before in 900..1_300 {
+                let kept = lines();
+                let (reader, _end) =
+                    Reader::new(Arc::clone(&kept), vec![Secret::new(secret.to_owned())]);
+                let text = format!("{}{written}{written} more\n", "p".repeat(before));
+                reader.run(text.as_bytes()).await;
+                let line = texts(&kept).concat();
+                assert!(!line.contains("AbCd"), "{before}: {line}");
+                assert!(line.starts_with("ppp") && line.len() <= MAX_LINE + '…'.len_utf8());
+            }
+        }
     }
 
     // I-27, I-92

@@ -47,6 +47,22 @@ pub(super) struct Cancellation {
     _reason: Option<String>,
 }
 
+/// The statuses of v2; runs of this server have four of them.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+enum RunStatus {
+    Pending,
+    Running,
+    Paused,
+    WaitingApproval,
+    WaitingInput,
+    WaitingExternal,
+    Completed,
+    Failed,
+    Cancelling,
+    Cancelled,
+}
+
 /// Lists runs of workflows, the newest first: those that the caller started, or all of its tenant
 /// with the scope `audit:read`.
 #[utoipa::path(
@@ -56,7 +72,7 @@ pub(super) struct Cancellation {
     params(
         ("limit" = Option<u64>, Query, minimum = 1, description = "The maximum number of runs; 100 by default, and at most 1 000"),
         ("cursor" = Option<String>, Query, min_length = 1, max_length = 2048, description = "The `nextCursor` of the page before"),
-        ("status" = Option<String>, Query, description = "Only runs with this status"),
+        ("status" = inline(Option<RunStatus>), Query, description = "Only runs with this status"),
     ),
     responses(
         (status = 200, description = "A page of runs", body = ref("#/components/schemas/RunListV2")),
@@ -194,16 +210,19 @@ fn snapshot(run: &RunRecord) -> Value {
 /// Returns the state that a status means: `None` for no status, `Some(None)` for one that no run of
 /// this server has.
 fn state(status: &str) -> Option<Option<RunState>> {
-    let state = RunState::ALL.into_iter().find(|state| state.as_str() == status);
-    let others = [
-        "pending",
-        "paused",
-        "waiting-approval",
-        "waiting-input",
-        "waiting-external",
-        "cancelling",
-    ];
-    (state.is_some() || others.contains(&status)).then_some(state)
+    let status: RunStatus = serde_json::from_value(status.into()).ok()?;
+    Some(match status {
+        RunStatus::Running => Some(RunState::Running),
+        RunStatus::Completed => Some(RunState::Completed),
+        RunStatus::Failed => Some(RunState::Failed),
+        RunStatus::Cancelled => Some(RunState::Cancelled),
+        RunStatus::Pending
+        | RunStatus::Paused
+        | RunStatus::WaitingApproval
+        | RunStatus::WaitingInput
+        | RunStatus::WaitingExternal
+        | RunStatus::Cancelling => None,
+    })
 }
 
 fn text(at: Timestamp) -> String {

@@ -46,7 +46,7 @@ struct Options {
     operation_id = "streamRunEvents",
     params(
         ("runId" = String, Path, description = "The run id as one segment: `acme~2F0195…`"),
-        ("streamMode" = Option<String>, Query,
+        ("streamMode" = Option<String>, Query, pattern = "^(updates|debug)(,(updates|debug))*$",
             description = "`updates` (default) for interrupts and approvals, `debug` for all events, or both"),
         ("bufferMs" = Option<u64>, Query, maximum = 5000,
             description = "Collects events for so long into one frame `batch`"),

@@ -1,0 +1,99 @@
+//! The PyPI client of OpenWOP, in both generations, unmodified and with the same address.
+
+use serde_json::{Value, json};
+
+use crate::{
+    rig::{Server, tool},
+    third_party::{program, run},
+};
+
+const WORKFLOW: &str =
+    "steps: [{ id: a, tool: 'mcp:tally.count', input: { note: n } }]\noutputs: {}";
+
+/// Drives the client of the generation at a server over `tally_server.py`, with a run of a workflow.
+async fn drive(generation: &str) -> Option<Value> {
+    let python = tool(&format!("TOOLCRIB_PYTHON_OPENWOP_{generation}"))?;
+    let (upstream, drivers) = (tool("TOOLCRIB_PYTHON_OTC")?, tool("TOOLCRIB_CLIENT_DRIVERS")?);
+    let folder = tempfile::tempdir().unwrap();
+    let marks = folder.path().join("marks");
+    let file = folder.path().join("tally-flow.yaml");
+    std::fs::write(&file, format!("name: tally-flow\n{WORKFLOW}\n")).unwrap();
+    let config = format!(
+        r#"
+        [[role]]
+        name = "reader"
+        scopes = ["tools:tally", "tools:flows"]
+
+        [[source]]
+        id = "tally"
+        kind = "mcp"
+        command = [{upstream:?}, {script:?}, {marks:?}]
+
+        [[source]]
+        id = "flows"
+        kind = "workflow"
+        files = [{file:?}]
+        "#,
+        script = drivers.join("tally_server.py"),
+    );
+    let server = Server::over(tempfile::tempdir().unwrap(), &config, &["tally"]).await;
+    let call = json!({ "request": { "tool_id": "flows__tally-flow" } });
+    let (status, called) = server.post("/tools/call", &call).await;
+    assert_eq!(status, 200, "{called}");
+    let runs = server.get("/v1/runs").await;
+    let id = runs["runs"][0]["runId"].as_str().unwrap_or_else(|| panic!("{called} {runs}"));
+    let mut command = program(&python);
+    command.arg(drivers.join("openwop_client.py")).args([&server.url, "mcp:tally.count", id]);
+    command.env("TOOLCRIB_KEY", &server.admin);
+    Some(run(command).await)
+}
+
+/// Checks what both generations can do.
+fn check_tools(told: &Value) {
+    for (step, result) in told.as_object().unwrap() {
+        assert!(result.get("broken").is_none(), "{step}: {result}");
+    }
+    let ids = |list: &Value| -> Vec<String> {
+        let tools = list["gave"].as_array().unwrap_or_else(|| panic!("{list}")).iter();
+        tools.map(|tool| tool["toolId"].as_str().unwrap().to_owned()).collect()
+    };
+    let expected = [
+        "mcp:tally.count",
+        "mcp:tally.die",
+        "mcp:tally.fail",
+        "mcp:tally.none",
+        "openwop:workflow.flows.tally-flow",
+    ];
+    assert_eq!(ids(&told["list"]), expected);
+    assert_eq!(ids(&told["compact"]), expected);
+    assert_eq!(told["by_id"]["gave"], told["list"]["gave"][0]);
+    assert_eq!(told["unknown"]["gave"], Value::Null);
+    for step in ["list_with_a_wrong_key", "by_id_with_a_wrong_key"] {
+        assert_eq!(told[step]["raised"], 401, "{told}");
+        assert_eq!(told[step]["envelope"]["error"], "unauthenticated");
+    }
+    assert!(told["description"]["gave"]["paths"].is_object(), "{told}");
+}
+
+#[tokio::test]
+async fn the_client_of_the_first_generation_works_as_before() {
+    let Some(told) = drive("1").await else { return };
+    check_tools(&told);
+    assert_eq!(told["discovery"]["gave"]["protocolVersion"], "1.0");
+}
+
+#[tokio::test]
+async fn the_client_of_the_second_generation_works() {
+    let Some(told) = drive("2").await else { return };
+    check_tools(&told);
+    let found = &told["discovery"]["gave"];
+    assert_eq!(found["protocolVersions"], json!(["1.0", "2.0"]));
+    assert_eq!(found["families"]["toolCatalog"]["facets"]["compactView"], true, "{found}");
+    let run = &told["run"]["gave"];
+    assert_eq!((&run["status"], &told["runs"]["gave"]["runs"][0]), (&json!("completed"), run));
+    let events = told["events"]["gave"].as_array().unwrap();
+    let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    let call = ["agent.tool-called", "agent.tool-called", "agent.tool-returned"];
+    assert_eq!(names, [&call[..], &["agent.tool-returned"]].concat());
+    assert_eq!(events[0]["runId"], run["runId"]);
+}
