@@ -7,8 +7,10 @@ use crate::{
     third_party::{program, run},
 };
 
-const WORKFLOW: &str =
-    "steps: [{ id: a, tool: 'mcp:tally.count', input: { note: n } }]\noutputs: {}";
+const WORKFLOW: &str = "id: tally-flow
+steps: [{ id: a, tool: 'mcp:tally.count', arguments: { note: n } }]
+outputs: {}
+";
 
 /// Drives the client of the generation at a server over `tally_server.py`, with a run of a workflow.
 async fn drive(generation: &str) -> Option<Value> {
@@ -17,7 +19,7 @@ async fn drive(generation: &str) -> Option<Value> {
     let folder = tempfile::tempdir().unwrap();
     let marks = folder.path().join("marks");
     let file = folder.path().join("tally-flow.yaml");
-    std::fs::write(&file, format!("name: tally-flow\n{WORKFLOW}\n")).unwrap();
+    std::fs::write(&file, WORKFLOW).unwrap();
     let config = format!(
         r#"
         [[role]]
@@ -62,7 +64,7 @@ fn check_tools(told: &Value) {
         "mcp:tally.die",
         "mcp:tally.fail",
         "mcp:tally.none",
-        "openwop:workflow.flows.tally-flow",
+        "openwop:workflow.tally-flow",
     ];
     assert_eq!(ids(&told["list"]), expected);
     assert_eq!(ids(&told["compact"]), expected);

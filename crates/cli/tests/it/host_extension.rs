@@ -377,6 +377,8 @@ fn paths_that_lead_to_what_is_protected_are_refused_when_the_configuration_is_lo
         ("sandbox = { read = [\"missing/../.toolcrib\"] }", data),
         ("sandbox = { read = [\"seal.key\"] }", data),
         (absolute.as_str(), data),
+        ("sandbox = { read = [\"/proc\"] }", "the environment of the server"),
+        ("sandbox = { read = [\"/proc/self/environ\"] }", "the environment of the server"),
         ("sandbox = { write = [\"token\"] }", "a file with a secret"),
         ("sandbox = { write = [\"toolcrib.toml\"] }", "the configuration"),
     ];

@@ -21,7 +21,7 @@ pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a
     let mut clean = Cow::Borrowed(text);
     if secrets.iter().any(|(secret, _)| text.contains(secret.expose())) {
         let mut replaced = String::with_capacity(text.len());
-        super::replace(text, secrets, |between, out| out.push_str(between), &mut replaced);
+        replace(text, secrets, |between, out| out.push_str(between), &mut replaced);
         clean = Cow::Owned(replaced);
     }
     for escaping in [Escaping::Json, Escaping::Url, Escaping::Form] {
@@ -32,6 +32,25 @@ pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a
         }
     }
     clean
+}
+
+/// Appends `text` to `out` with each secret replaced by its label; `rest` appends the text between
+/// the secrets.
+pub(super) fn replace(
+    text: &str,
+    secrets: &[(Secret, String)],
+    rest: fn(&str, &mut String),
+    out: &mut String,
+) {
+    let Some(((secret, label), shorter)) = secrets.split_first() else {
+        return rest(text, out);
+    };
+    for (index, piece) in text.split(secret.expose()).enumerate() {
+        if index > 0 {
+            out.push_str(label);
+        }
+        replace(piece, shorter, rest, out);
+    }
 }
 
 impl Escaping {

@@ -205,7 +205,7 @@ impl Removed {
     }
 }
 
-/// Removes the innermost entry of `table` that encloses what is rejected.
+/// Removes the innermost entry of `table` that encloses the rejected value.
 fn remove(table: &mut DeTable<'_>, rejected: &Rejected, place: &Place) -> Option<Removed> {
     let span = &rejected.span;
     let mut found = None;

@@ -31,12 +31,16 @@ impl Config {
         let own: BTreeSet<PathBuf> = own.iter().map(|path| resolved(path)).collect();
         let secrets: BTreeSet<PathBuf> =
             self.protection.secrets.iter().map(|path| resolved(path)).collect();
+        // Where a process of the same user, and root in any case, finds the secrets of the server.
+        let server = PathBuf::from(format!("/proc/{}", std::process::id()));
         let mut problems = Vec::new();
         for named in &self.protection.named {
             let path = resolved(&named.path);
             let meets = |other: &PathBuf| other.starts_with(&path) || path.starts_with(other);
             let what = if own.iter().any(meets) {
                 "the data directory or a key of the server"
+            } else if meets(&server) {
+                "the memory and the environment of the server"
             } else if secrets.iter().any(|it| meets(it) && (named.is_written || *it != path)) {
                 "a file with a secret"
             } else if named.is_written && fixed.iter().any(meets) {

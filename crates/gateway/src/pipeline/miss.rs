@@ -1,7 +1,7 @@
 //! Requests that name a tool their caller does not see, and the moment at which they are answered.
 //!
 //! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool of
-//! that name. Hidden, foreign and unknown names take the same path; what is left of a difference, a
+//! that name. Hidden, foreign and unknown names take the same path; the rest of a difference, a
 //! lookup that finds something or not, disappears in the wait for the next `STEP` of the clock.
 
 use std::{

@@ -30,20 +30,21 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-/// Returns an id that is unique in this process and very likely elsewhere. It names a request in
-/// logs and is no proof of anything, so a counter replaces a system call for randomness.
+/// Returns an id that is very likely unique. It names a request in logs and is no proof of anything,
+/// so a keyed hash of a counter replaces a system call for randomness. The counter itself would tell
+/// each caller how many requests others have sent (I-9).
 fn fresh() -> HeaderValue {
-    static PROCESS: LazyLock<String> =
-        LazyLock::new(|| format!("{:016x}-", RandomState::new().hash_one(0_u8)));
+    static KEY: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut id = BytesMut::with_capacity(40);
-    id.extend_from_slice(PROCESS.as_bytes());
-    // Writes hexadecimal digits without leading zeros by hand: every request pays for this.
-    let digits = (64 - count.leading_zeros()).div_ceil(4).max(1);
-    for place in (0..digits).rev() {
-        let digit = u32::try_from((count >> (4 * place)) & 0xf).ok();
-        id.put_u8(digit.and_then(|d| char::from_digit(d, 16)).map_or(b'0', |c| c as u8));
+    let mut id = BytesMut::with_capacity(32);
+    for half in &*KEY {
+        let number = half.hash_one(count);
+        // Writes hexadecimal digits by hand: every request pays for this.
+        for place in (0..16).rev() {
+            let digit = u32::try_from((number >> (4 * place)) & 0xf).ok();
+            id.put_u8(digit.and_then(|d| char::from_digit(d, 16)).map_or(b'0', |c| c as u8));
+        }
     }
     HeaderValue::from_maybe_shared(id.freeze()).unwrap_or(HeaderValue::from_static("unknown"))
 }
@@ -63,6 +64,8 @@ mod tests {
         for bad in ["", "a b", "<script>", "a\"b"] {
             assert_ne!(with(bad), bad);
         }
-        assert_ne!(of(&HeaderMap::new()), of(&HeaderMap::new()));
+        let (first, second) = (of(&HeaderMap::new()), of(&HeaderMap::new()));
+        let alike = first.as_bytes().iter().zip(second.as_bytes()).filter(|(a, b)| a == b).count();
+        assert!(first.len() == 32 && alike < 16, "{first:?} {second:?}");
     }
 }

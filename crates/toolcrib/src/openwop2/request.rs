@@ -36,7 +36,7 @@ impl Context {
     pub(super) fn run(&self, segment: &Segment) -> Result<RunId, Failure> {
         ids::read(segment.as_str(), &self.caller.tenant).map_err(|problem| match problem {
             InvalidRunId::Malformed => {
-                Failure::parameter("runId", "an escape in it is not `~` and two digits")
+                Failure::parameter("runId", "has an escape that is not `~` and two digits")
             }
             InvalidRunId::Foreign => {
                 let message = "the run id is bound to another tenant than that of the caller";

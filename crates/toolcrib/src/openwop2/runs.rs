@@ -70,7 +70,7 @@ enum RunStatus {
     path = "/runs",
     operation_id = "listRuns",
     params(
-        ("limit" = Option<u64>, Query, minimum = 1, description = "The maximum number of runs; 100 by default, and at most 1 000"),
+        ("limit" = Option<i64>, Query, minimum = 1, description = "The maximum number of runs; 100 by default, and at most 1 000"),
         ("cursor" = Option<String>, Query, min_length = 1, max_length = 2048, description = "The `nextCursor` of the page before"),
         ("status" = inline(Option<RunStatus>), Query, description = "Only runs with this status"),
     ),
@@ -80,9 +80,10 @@ enum RunStatus {
     )
 )]
 pub(super) async fn list(context: Context, uri: Uri) -> Result<Response, Failure> {
-    let limit = match respond::query(uri.query(), "limit").map(|text| text.parse::<usize>()) {
+    // The description has the integers of most languages, with 64 bits and a sign.
+    let limit = match respond::query(uri.query(), "limit").map(|text| text.parse::<i64>()) {
         None => DEFAULT_PAGE,
-        Some(Ok(limit @ 1..)) => limit.min(MAX_PAGE),
+        Some(Ok(limit @ 1..)) => usize::try_from(limit).unwrap_or(MAX_PAGE).min(MAX_PAGE),
         Some(_) => return Err(Failure::parameter("limit", "must be a number from 1")),
     };
     let before = match respond::query(uri.query(), "cursor") {
@@ -116,6 +117,7 @@ pub(super) async fn list(context: Context, uri: Uri) -> Result<Response, Failure
     params(("runId" = String, Path, description = "The run id as one segment: `acme~2F0195…`")),
     responses(
         (status = 200, description = "The run", body = ref("#/components/schemas/RunSnapshotV2")),
+        (status = 400, description = "The run id is malformed", body = ErrorEnvelopeV2),
         (status = 403, description = "The run id is bound to another tenant", body = ErrorEnvelopeV2),
         (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelopeV2),
     )
