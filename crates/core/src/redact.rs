@@ -74,7 +74,7 @@ impl Redactor {
         let mut out = String::with_capacity(text.len());
         // Shapes are replaced only in the text between the values. Otherwise a value's characters
         // would decide whether it is part of a shape.
-        escaped::replace(text, &self.secrets, shapes::redact, &mut out);
+        replace(text, &self.secrets, shapes::redact, &mut out);
         out
     }
 
@@ -112,6 +112,25 @@ fn longest_first(secrets: impl Iterator<Item = (Secret, String)>) -> Vec<(Secret
     });
     secrets.dedup_by(|(a, _), (b, _)| a.expose() == b.expose());
     secrets
+}
+
+/// Appends `text` to `out` with each secret replaced by its label; `rest` appends the text between
+/// the secrets.
+fn replace(
+    text: &str,
+    secrets: &[(Secret, String)],
+    rest: fn(&str, &mut String),
+    out: &mut String,
+) {
+    let Some(((secret, label), shorter)) = secrets.split_first() else {
+        return rest(text, out);
+    };
+    for (index, piece) in text.split(secret.expose()).enumerate() {
+        if index > 0 {
+            out.push_str(label);
+        }
+        replace(piece, shorter, rest, out);
+    }
 }
 
 /// Returns whether a member with this name holds a secret, whatever its value looks like.

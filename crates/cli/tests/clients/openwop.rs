@@ -45,7 +45,7 @@ async fn drive(generation: &str) -> Option<Value> {
     let runs = server.get("/v1/runs").await;
     let id = runs["runs"][0]["runId"].as_str().unwrap_or_else(|| panic!("{called} {runs}"));
     let mut command = program(&python);
-    command.arg(drivers.join("openwop_client.py")).args([&server.url, "mcp:tally.count", id]);
+    command.arg(drivers.join("openwop_steps.py")).args([&server.url, "mcp:tally.count", id]);
     command.env("TOOLCRIB_KEY", &server.admin);
     Some(run(command).await)
 }

@@ -1,12 +1,14 @@
 //! Secrets in text that escapes characters: as in JSON, as in URLs, or as in forms.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use crate::credential::Secret;
 
 /// How a text escapes characters.
 #[derive(Clone, Copy)]
 enum Escaping {
+    /// Not at all.
+    None,
     /// `\/`, `\"`, `\u002f`.
     Json,
     /// `%2F`, `%2f`.
@@ -15,89 +17,77 @@ enum Escaping {
     Form,
 }
 
+/// A secret in a text: its place there, and its number in the list of secrets.
+type Found = (Range<usize>, usize);
+
 /// Returns `text` with each of the `secrets`, in plain or escaped characters, replaced by its label.
-/// The secrets are sorted, the longest first.
+/// The secrets are sorted, the longest first: those that overlap are replaced together, by the label
+/// of the longest.
 pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a, str> {
-    let mut clean = Cow::Borrowed(text);
-    if secrets.iter().any(|(secret, _)| text.contains(secret.expose())) {
-        let mut replaced = String::with_capacity(text.len());
-        replace(text, secrets, |between, out| out.push_str(between), &mut replaced);
-        clean = Cow::Owned(replaced);
+    let escapings = [Escaping::None, Escaping::Json, Escaping::Url, Escaping::Form];
+    let escapings = escapings.into_iter().filter(|escaping| escaping.occurs_in(text));
+    let mut found: Vec<Found> = escapings.flat_map(|it| it.find(text, secrets)).collect();
+    if found.is_empty() {
+        return Cow::Borrowed(text);
     }
-    for escaping in [Escaping::Json, Escaping::Url, Escaping::Form] {
-        if escaping.occurs_in(&clean)
-            && let Some(replaced) = escaping.replaced(&clean, secrets)
-        {
-            clean = Cow::Owned(replaced);
+    found.sort_unstable_by_key(|(place, _)| place.start);
+    let mut apart: Vec<Found> = Vec::with_capacity(found.len());
+    for (place, number) in found {
+        match apart.last_mut() {
+            Some((last, known)) if place.start < last.end => {
+                last.end = last.end.max(place.end);
+                *known = (*known).min(number);
+            }
+            _ => apart.push((place, number)),
         }
     }
-    clean
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (place, number) in apart {
+        clean.push_str(text.get(rest..place.start).unwrap_or_default());
+        clean.push_str(secrets.get(number).map_or("", |(_, label)| label));
+        rest = place.end;
+    }
+    clean.push_str(text.get(rest..).unwrap_or_default());
+    Cow::Owned(clean)
 }
 
-/// Appends `text` to `out` with each secret replaced by its label; `rest` appends the text between
-/// the secrets.
-pub(super) fn replace(
-    text: &str,
-    secrets: &[(Secret, String)],
-    rest: fn(&str, &mut String),
-    out: &mut String,
-) {
-    let Some(((secret, label), shorter)) = secrets.split_first() else {
-        return rest(text, out);
-    };
-    for (index, piece) in text.split(secret.expose()).enumerate() {
-        if index > 0 {
-            out.push_str(label);
-        }
-        replace(piece, shorter, rest, out);
-    }
+/// Returns the places of each of the `secrets` in `text`.
+fn places<'a>(text: &'a str, secrets: &'a [(Secret, String)]) -> impl Iterator<Item = Found> + 'a {
+    secrets.iter().enumerate().flat_map(move |(number, (secret, _))| {
+        let length = secret.expose().len();
+        text.match_indices(secret.expose()).map(move |(at, _)| (at..at + length, number))
+    })
 }
 
 impl Escaping {
     fn occurs_in(self, text: &str) -> bool {
         match self {
+            Self::None => true,
             Self::Json => text.contains('\\'),
             Self::Url => text.contains('%'),
             Self::Form => text.contains('%') && text.contains('+'),
         }
     }
 
-    /// Returns `text` without the secrets that are found once its escapes are decoded; `None` if
-    /// there are none.
-    fn replaced(self, text: &str, secrets: &[(Secret, String)]) -> Option<String> {
+    /// Returns the places in `text` whose decoded characters are one of the `secrets`.
+    fn find(self, text: &str, secrets: &[(Secret, String)]) -> Vec<Found> {
+        if matches!(self, Self::None) {
+            return places(text, secrets).collect();
+        }
         let mut decoded = String::with_capacity(text.len());
         // For each byte of `decoded`, the place of its character in `text`.
-        let mut places = Vec::with_capacity(text.len() + 1);
+        let mut origins = Vec::with_capacity(text.len() + 1);
         let mut at = 0;
         while let Some((character, length)) = self.first(text.get(at..).unwrap_or_default()) {
             decoded.push(character);
-            places.resize(decoded.len(), at);
+            origins.resize(decoded.len(), at);
             at += length;
         }
-        places.push(text.len());
-        let mut found: Vec<(usize, usize, &str)> = Vec::new();
-        for (secret, label) in secrets {
-            for (start, _) in decoded.match_indices(secret.expose()) {
-                let end = start + secret.expose().len();
-                if found.iter().all(|(from, to, _)| end <= *from || *to <= start) {
-                    found.push((start, end, label));
-                }
-            }
-        }
-        if found.is_empty() {
-            return None;
-        }
-        found.sort_unstable();
-        let place = |index: usize| places.get(index).copied().unwrap_or(text.len());
-        let mut out = String::with_capacity(text.len());
-        let mut rest = 0;
-        for (start, end, label) in found {
-            out.push_str(text.get(rest..place(start)).unwrap_or_default());
-            out.push_str(label);
-            rest = place(end);
-        }
-        out.push_str(text.get(rest..).unwrap_or_default());
-        Some(out)
+        origins.push(text.len());
+        let origin = |at: usize| origins.get(at).copied().unwrap_or(text.len());
+        let found = places(&decoded, secrets);
+        found.map(|(place, number)| (origin(place.start)..origin(place.end), number)).collect()
     }
 
     /// Returns the first character of `text`, decoded, and the number of bytes that it takes there.
@@ -151,6 +141,8 @@ mod tests {
             ("?t=%41bCd%2F12%2BIj%3D%3D", "?t=[1]"),
             (r#"{"t":"s3cr\"t va"}"#, r#"{"t":"[2]"}"#),
             ("t=s3cr%22t+va&u=s3cr%22t%20va", "t=[2]&u=[2]"),
+            // Overlapping ones leave no part.
+            ("s3cr\"t va12+Ij==", "[2][3]"),
             (r"12\u002bIj== AbCd\/12+Ij== \", r"[3] [1] \"),
         ] {
             assert_eq!(clean(text), expected, "{text}");

@@ -1,6 +1,6 @@
 """Drives a server with the PyPI package `openwop-client`, as its users do.
 
-    python openwop_client.py BASE_URL TOOL_ID RUN_ID
+    python openwop_steps.py BASE_URL TOOL_ID RUN_ID
 
 TOOLCRIB_KEY holds a key. Prints one JSON object: the result of each step, or the error that it
 raised. The versions 1.8 and 2.7 have the same methods for tools; only the second one has runs.
@@ -53,7 +53,6 @@ def main():
         steps["runs"] = lambda: client.runs_list()
         steps["run"] = lambda: client.runs_get(RUN)
         steps["events"] = lambda: list(client.runs_events(RUN, stream_mode="debug"))
-        steps["unknown_mode"] = lambda: list(client.runs_events(RUN, stream_mode="values"))
     told = {}
     for name, step in steps.items():
         try:
