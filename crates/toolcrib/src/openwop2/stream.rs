@@ -70,7 +70,7 @@ pub(super) async fn events(
     let run = context.run(&run)?;
     context.check_visible(&run).await?;
     let (gateway, caller) = (&context.gateway, &context.caller);
-    let follower = gateway.audit().follow(&gateway.authenticator(), caller, run);
+    let follower = gateway.audit().follow(gateway.authenticator(), caller, run);
     let follower = follower.map_err(|too_many| {
         let failure = Failure::new(Code::RateLimited, too_many, None).into_response();
         Failure::from(respond::with_retry_after(failure, Some(Duration::from_secs(1))))
