@@ -95,7 +95,14 @@ async fn the_client_of_the_second_generation_works() {
     assert_eq!((&run["status"], &told["runs"]["gave"]["runs"][0]), (&json!("completed"), run));
     let events = told["events"]["gave"].as_array().unwrap();
     let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
-    let call = ["agent.tool-called", "agent.tool-called", "agent.tool-returned"];
-    assert_eq!(names, [&call[..], &["agent.tool-returned"]].concat());
+    let expected = [
+        "agent.tool-called",
+        "tool.session-opened",
+        "agent.tool-called",
+        "agent.tool-returned",
+        "tool.session-closed",
+        "agent.tool-returned",
+    ];
+    assert_eq!(names, expected);
     assert_eq!(events[0]["runId"], run["runId"]);
 }
