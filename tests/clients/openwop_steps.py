@@ -53,13 +53,13 @@ def main():
         steps["runs"] = lambda: client.runs_list()
         steps["run"] = lambda: client.runs_get(RUN)
         steps["events"] = lambda: list(client.runs_events(RUN, stream_mode="debug"))
-    told = {}
+    results = {}
     for name, step in steps.items():
         try:
-            told[name] = attempt(step)
+            results[name] = attempt(step)
         except Exception as error:  # what a user would see
-            told[name] = {"broken": f"{type(error).__name__}: {error}"}
-    json.dump(told, sys.stdout)
+            results[name] = {"broken": f"{type(error).__name__}: {error}"}
+    json.dump(results, sys.stdout)
 
 
 main()

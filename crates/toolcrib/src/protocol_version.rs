@@ -5,6 +5,8 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use toolcrib_gateway::config::OpenWopV2;
 
+use crate::respond::Caching;
+
 /// The header of requests and responses.
 pub(crate) const OPENWOP_VERSION: HeaderName = HeaderName::from_static("openwop-version");
 
@@ -14,6 +16,14 @@ pub(crate) const V2: HeaderValue = HeaderValue::from_static("2.0");
 
 /// `Vary` on paths where the header selects the dialect.
 pub(crate) const VARY: &str = "OpenWOP-Version, Authorization, Accept, Accept-Encoding";
+
+/// For answers on these paths that depend on the caller.
+pub(crate) const PRIVATE: Caching = Caching { control: "private, no-cache", vary: VARY };
+
+/// For public documents that depend on the version. Long enough to serve polling hosts from caches,
+/// short enough for a new version to be noticed.
+pub(crate) const PUBLIC: Caching =
+    Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
 
 /// What a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

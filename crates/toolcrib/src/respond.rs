@@ -2,10 +2,17 @@
 
 mod encoding;
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
-use axum::{body::Body as HttpBody, response::Response};
+use axum::{
+    body::Body as HttpBody,
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde::Serialize;
 use toolcrib_core::{
@@ -17,6 +24,9 @@ use toolcrib_gateway::{CallReport, CatalogScope};
 
 /// The header in which every calling surface returns the id of the call's run.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
+
+/// Silence after which a comment keeps a stream alive; OpenWOP v2 allows 30 s (events.md).
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Returns a response with `body` as JSON.
 pub(crate) fn json(status: StatusCode, body: &(impl Serialize + ?Sized)) -> Response {
@@ -112,6 +122,17 @@ pub(crate) fn tagged(
     if !caching.vary.is_empty() {
         headers.insert(header::VARY, HeaderValue::from_static(caching.vary));
     }
+    response
+}
+
+/// Returns a response that sends `events`. Its head is sent at once, and comments on a quiet stream
+/// keep proxies from closing it.
+pub(crate) fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let first = stream::iter([Event::default().comment("listening")]);
+    let sent = first.chain(events).map(Ok::<_, Infallible>);
+    let mut response =
+        Sse::new(sent).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 

@@ -51,8 +51,8 @@ async fn drive(generation: &str) -> Option<Value> {
 }
 
 /// Checks what both generations can do.
-fn check_tools(told: &Value) {
-    for (step, result) in told.as_object().unwrap() {
+fn check_tools(results: &Value) {
+    for (step, result) in results.as_object().unwrap() {
         assert!(result.get("broken").is_none(), "{step}: {result}");
     }
     let ids = |list: &Value| -> Vec<String> {
@@ -66,34 +66,34 @@ fn check_tools(told: &Value) {
         "mcp:tally.none",
         "openwop:workflow.tally-flow",
     ];
-    assert_eq!(ids(&told["list"]), expected);
-    assert_eq!(ids(&told["compact"]), expected);
-    assert_eq!(told["by_id"]["gave"], told["list"]["gave"][0]);
-    assert_eq!(told["unknown"]["gave"], Value::Null);
+    assert_eq!(ids(&results["list"]), expected);
+    assert_eq!(ids(&results["compact"]), expected);
+    assert_eq!(results["by_id"]["gave"], results["list"]["gave"][0]);
+    assert_eq!(results["unknown"]["gave"], Value::Null);
     for step in ["list_with_a_wrong_key", "by_id_with_a_wrong_key"] {
-        assert_eq!(told[step]["raised"], 401, "{told}");
-        assert_eq!(told[step]["envelope"]["error"], "unauthenticated");
+        assert_eq!(results[step]["raised"], 401, "{results}");
+        assert_eq!(results[step]["envelope"]["error"], "unauthenticated");
     }
-    assert!(told["description"]["gave"]["paths"].is_object(), "{told}");
+    assert!(results["description"]["gave"]["paths"].is_object(), "{results}");
 }
 
 #[tokio::test]
 async fn the_client_of_the_first_generation_works_as_before() {
-    let Some(told) = drive("1").await else { return };
-    check_tools(&told);
-    assert_eq!(told["discovery"]["gave"]["protocolVersion"], "1.0");
+    let Some(results) = drive("1").await else { return };
+    check_tools(&results);
+    assert_eq!(results["discovery"]["gave"]["protocolVersion"], "1.0");
 }
 
 #[tokio::test]
 async fn the_client_of_the_second_generation_works() {
-    let Some(told) = drive("2").await else { return };
-    check_tools(&told);
-    let found = &told["discovery"]["gave"];
+    let Some(results) = drive("2").await else { return };
+    check_tools(&results);
+    let found = &results["discovery"]["gave"];
     assert_eq!(found["protocolVersions"], json!(["1.0", "2.0"]));
     assert_eq!(found["families"]["toolCatalog"]["facets"]["compactView"], true, "{found}");
-    let run = &told["run"]["gave"];
-    assert_eq!((&run["status"], &told["runs"]["gave"]["runs"][0]), (&json!("completed"), run));
-    let events = told["events"]["gave"].as_array().unwrap();
+    let run = &results["run"]["gave"];
+    assert_eq!((&run["status"], &results["runs"]["gave"]["runs"][0]), (&json!("completed"), run));
+    let events = results["events"]["gave"].as_array().unwrap();
     let names: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
     let expected = [
         "agent.tool-called",

@@ -2,12 +2,7 @@
 //!
 //! Every caller sees its own requests and those that it may answer, and learns of no others (I-9).
 
-use std::{convert::Infallible, time::Duration};
-
-use axum::response::{
-    IntoResponse as _, Response,
-    sse::{Event, KeepAlive, Sse},
-};
+use axum::response::{Response, sse::Event};
 use futures_util::stream;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -32,9 +27,6 @@ use crate::{
     middleware::{Payload, Refusal, Segment},
     respond,
 };
-
-/// Silence after which a comment keeps a stream alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Approvals {
@@ -153,26 +145,19 @@ pub(super) async fn events(context: Context) -> Result<Response, Failure> {
     let listener = listener.map_err(|too_many| {
         Failure::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", too_many, None)
     })?;
-    let first = stream::iter([Ok::<_, Infallible>(Event::default().comment("listening"))]);
-    let events = stream::unfold((listener, Vec::new()), next);
-    let stream = futures_util::StreamExt::chain(first, events);
-    let mut response =
-        Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
-    let unbuffered = http::HeaderValue::from_static("no");
-    response.headers_mut().insert("x-accel-buffering", unbuffered);
-    Ok(response)
+    Ok(respond::event_stream(stream::unfold((listener, Vec::new()), next)))
 }
 
 /// Returns the next event, with the listener and the events that arrived at the same time.
 async fn next(
     (mut listener, mut ready): (ApprovalListener, Vec<Value>),
-) -> Option<(Result<Event, Infallible>, (ApprovalListener, Vec<Value>))> {
+) -> Option<(Event, (ApprovalListener, Vec<Value>))> {
     if ready.is_empty() {
         ready = listener.next().await?;
         ready.reverse();
     }
     let event = Event::default().event("approval").data(ready.pop()?.to_string());
-    Some((Ok(event), (listener, ready)))
+    Some((event, (listener, ready)))
 }
 
 impl From<ApprovalError> for Failure {

@@ -10,14 +10,7 @@ use toolcrib_core::{catalog::Body, descriptor::SourceKind};
 use toolcrib_gateway::config::Config;
 
 use super::schemas::{ToolCatalogFamily, ToolHooksFamily};
-use crate::{
-    protocol_version,
-    respond::{self, Caching},
-};
-
-/// Long enough to serve polling hosts from caches, short enough for a new version to be noticed.
-const CACHING: Caching =
-    Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
+use crate::{protocol_version, respond};
 
 /// The kinds of sources whose tools this version offers.
 const PROJECTED: &[SourceKind] = &[
@@ -81,5 +74,5 @@ pub(super) async fn discover(
     Extension(document): Extension<Arc<Body>>,
     headers: HeaderMap,
 ) -> Response {
-    respond::tagged(&headers, &document, "application/json", CACHING)
+    respond::tagged(&headers, &document, "application/json", protocol_version::PUBLIC)
 }

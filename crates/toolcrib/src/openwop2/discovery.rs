@@ -11,14 +11,7 @@ use toolcrib_core::{catalog::Body, descriptor::SourceKind};
 use toolcrib_gateway::config::Config;
 
 use super::runs::{EVENT_LOG_VERSION, MAX_PAGE};
-use crate::{
-    protocol_version,
-    respond::{self, Caching},
-};
-
-/// Long enough to serve polling hosts from caches, short enough for a new version to be noticed.
-const CACHING: Caching =
-    Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
+use crate::{protocol_version, respond};
 
 /// Returns the document, which is serialised once.
 pub(super) fn document(config: &Config) -> Arc<Body> {
@@ -84,5 +77,5 @@ pub(super) async fn discover(
     Extension(document): Extension<Arc<Body>>,
     headers: HeaderMap,
 ) -> Response {
-    respond::tagged(&headers, &document, "application/json", CACHING)
+    respond::tagged(&headers, &document, "application/json", protocol_version::PUBLIC)
 }

@@ -65,12 +65,12 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
     match body {
         EventBody::ToolCalled(called) => {
             let mut payload = members(called);
-            payload.insert("agentId".to_owned(), agent(called.agent_id.as_str()));
+            payload.insert("agentId".to_owned(), ids::authored(called.agent_id.as_str()).into());
             payload.into()
         }
         EventBody::ToolReturned(returned) => {
             let mut payload = members(returned);
-            payload.insert("agentId".to_owned(), agent(returned.agent_id.as_str()));
+            payload.insert("agentId".to_owned(), ids::authored(returned.agent_id.as_str()).into());
             rename(&mut payload, "principal", "x-principal");
             payload.into()
         }
@@ -139,7 +139,7 @@ impl Decision<'_> {
     ) -> Value {
         let gate = ids::escaped(self.gate.as_str(), ids::in_ids);
         let mut payload = json!({
-            // A call has no node; the gate stands for it.
+            // A call has no node, so this is the id of the approval.
             "nodeId": gate,
             "interruptId": format!("{}/{gate}", ids::tenant_id(tenant)),
             "kind": "approval",
@@ -167,10 +167,6 @@ pub(super) fn subject(tenant: &TenantId, principal: &PrincipalId, key: Option<&K
         "lane": "api-key",
         "kind": "user",
     })
-}
-
-fn agent(id: &str) -> Value {
-    ids::escaped(id, |byte| byte == b':' || ids::in_ids(byte)).into()
 }
 
 fn members(payload: &impl Serialize) -> Map<String, Value> {

@@ -34,6 +34,11 @@ pub(super) fn in_ids(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._~-".contains(&byte)
 }
 
+/// Returns the id of an agent or a workflow, which may have colons.
+pub(super) fn authored(id: &str) -> String {
+    escaped(id, |byte| byte == b':' || in_ids(byte))
+}
+
 /// Returns `text` with every byte escaped that is not `legal`. Our own ids may have more characters
 /// than those of v2.
 pub(super) fn escaped(text: &str, legal: fn(u8) -> bool) -> String {

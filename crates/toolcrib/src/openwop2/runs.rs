@@ -25,11 +25,9 @@ use super::{
 use crate::{
     body,
     middleware::{Payload, Segment},
-    protocol_version::VARY,
-    respond::{self, Caching},
+    protocol_version::PRIVATE,
+    respond,
 };
-
-const CACHING: Caching = Caching { control: "private, no-cache", vary: VARY };
 
 /// The most runs of one page, as discovery says.
 pub(super) const MAX_PAGE: usize = 1_000;
@@ -129,7 +127,7 @@ pub(super) async fn by_id(
 ) -> Result<Response, Failure> {
     let record = find(&context, &run, RouteScope::AuditRead).await?;
     let body = Body::once(snapshot(&record).to_string().into_bytes());
-    Ok(respond::tagged(&headers, &body, "application/json", CACHING))
+    Ok(respond::tagged(&headers, &body, "application/json", PRIVATE))
 }
 
 /// Cancels the workflows of a run that the caller started, or of any run of its tenant with the
@@ -188,7 +186,7 @@ fn page(runs: &[RunRecord], more: bool) -> Response {
 fn snapshot(run: &RunRecord) -> Value {
     let mut snapshot = json!({
         "runId": ids::bound(&run.tenant, run.run_id.as_str()),
-        "workflowId": ids::escaped(run.tool_id.as_str(), |byte| byte == b':' || ids::in_ids(byte)),
+        "workflowId": ids::authored(run.tool_id.as_str()),
         "status": run.state.as_str(),
         "owner": {
             "tenant": ids::tenant_id(&run.tenant),

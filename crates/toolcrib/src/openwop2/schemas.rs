@@ -7,14 +7,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 use toolcrib_core::descriptor::{self, SafetyTier, SourceKind};
 
-use crate::{
-    dialect::OpenApiDocument,
-    respond::{self, Caching},
-};
-
-/// For documents that change only with the program's version.
-const CACHING: Caching =
-    Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
+use crate::{dialect::OpenApiDocument, protocol_version, respond};
 
 /// Returns this description.
 #[utoipa::path(
@@ -28,7 +21,7 @@ pub(super) async fn description(
     Extension(document): Extension<Arc<OpenApiDocument>>,
     headers: HeaderMap,
 ) -> Response {
-    respond::tagged(&headers, &document.0, "application/json", CACHING)
+    respond::tagged(&headers, &document.0, "application/json", protocol_version::PUBLIC)
 }
 
 /// Returns the schemas of tools and runs, as components of the OpenAPI document.

@@ -3,14 +3,11 @@
 //! The id of an event in the stream is its sequence, after which `Last-Event-ID` continues. The
 //! stream ends when nothing of the run is open any more.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
-use axum::response::{
-    IntoResponse as _, Response,
-    sse::{Event, KeepAlive, Sse},
-};
+use axum::response::{IntoResponse as _, Response, sse::Event};
 use futures_util::{StreamExt as _, stream};
-use http::{HeaderMap, HeaderValue, Uri};
+use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 use toolcrib_core::{event::RunEvent, id::TenantId};
 use toolcrib_gateway::audit::RunFollower;
@@ -22,8 +19,6 @@ use super::{
 };
 use crate::{middleware::Segment, respond};
 
-/// Comments on a quiet stream keep proxies from closing it. At most 30 s (events.md).
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The greatest `bufferMs`.
 const MAX_BUFFER_MS: u64 = 5_000;
 
@@ -75,13 +70,8 @@ pub(super) async fn events(
         let failure = Failure::new(Code::RateLimited, too_many, None).into_response();
         Failure::from(respond::with_retry_after(failure, Some(Duration::from_secs(1))))
     })?;
-    let first = stream::iter([Ok::<_, Infallible>(Event::default().comment("listening"))]);
     let frames = stream::unfold((follower, options), next).map(stream::iter).flatten();
-    let stream = first.chain(frames.map(Ok));
-    let mut response =
-        Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(respond::event_stream(frames))
 }
 
 /// Reads the options. The mode is checked before anything else of the request (events.md).

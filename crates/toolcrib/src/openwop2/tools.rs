@@ -22,12 +22,10 @@ use super::{
 };
 use crate::{
     middleware::{Caller, Refusal, Segment},
-    protocol_version::VARY,
-    respond::{self, Caching},
+    protocol_version::PRIVATE,
+    respond,
     state::AppState,
 };
-
-const CACHING: Caching = Caching { control: "private, no-cache", vary: VARY };
 
 static LIST: ListFormat = ListFormat { key: "openwop2", open: "[", close: "]", item: descriptor };
 
@@ -70,7 +68,7 @@ pub(super) async fn list(
 ) -> Result<Response, Refusal> {
     let view = state.gateway.snapshot().view_within(&caller, &CatalogScope::default());
     let body = view.ok_or(Refusal::Internal)?.body(format(request.uri()), None);
-    Ok(respond::tagged(request.headers(), &body, "application/json", CACHING))
+    Ok(respond::tagged(request.headers(), &body, "application/json", PRIVATE))
 }
 
 /// Returns one tool that the caller may use.
@@ -99,7 +97,7 @@ pub(super) async fn by_id(
     let entry = state.gateway.find(&snapshot, &caller, ToolRef::Id(id.as_str()), &scope);
     let entry = entry.ok_or_else(Failure::not_found)?;
     let body = Body::once(entry.wire.get(&entry, format(&uri)).to_vec());
-    Ok(respond::tagged(&headers, &body, "application/json", CACHING))
+    Ok(respond::tagged(&headers, &body, "application/json", PRIVATE))
 }
 
 /// Returns the format that the parameter `view` selects.
