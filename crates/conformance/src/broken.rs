@@ -13,6 +13,7 @@ mod host;
 mod mcp;
 mod open_tool_calling;
 mod openwop;
+mod openwop2;
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -25,6 +26,7 @@ pub use host::{KEY, SECOND_KEY};
 pub use mcp::{McpEras, McpFault};
 pub use open_tool_calling::OpenToolCallingFault;
 pub use openwop::OpenwopFault;
+pub use openwop2::{ORIGIN, Openwop2Fault};
 
 use host::{Host, HttpRequest};
 
@@ -41,6 +43,10 @@ pub struct BrokenHost {
 impl BrokenHost {
     pub async fn openwop(fault: Option<OpenwopFault>) -> Self {
         Self::start(openwop::Host::new(fault)).await
+    }
+
+    pub async fn openwop2(fault: Option<Openwop2Fault>) -> Self {
+        Self::start(openwop2::Host::new(fault)).await
     }
 
     /// Starts a host of Open Tool Calling that requires a key if `locked`.

@@ -1,4 +1,4 @@
-//! Black-box conformance checks for any host of OpenWOP, Open Tool Calling, OXP, the embedded
+//! Black-box conformance checks for any host of OpenWOP (both versions), Open Tool Calling, OXP, the embedded
 //! explorer or MCP.
 //!
 //! A [`Check`] is data and one function. The list of checks, the table in the documentation and the
@@ -21,6 +21,7 @@ pub mod junit;
 mod mcp;
 mod open_tool_calling;
 mod openwop;
+mod openwop2;
 mod otc;
 mod oxp;
 mod protocol;
@@ -45,7 +46,7 @@ pub(crate) use result::{CheckResult, fail, require, skip, skip_unless};
 
 /// Returns every suite, in the order in which they run.
 pub fn suites() -> &'static [Suite] {
-    &[openwop::SUITE, otc::SUITE, oxp::SUITE, explorer::SUITE, mcp::SUITE]
+    &[openwop::SUITE, openwop2::SUITE, otc::SUITE, oxp::SUITE, explorer::SUITE, mcp::SUITE]
 }
 
 /// What to check, and with which options.

@@ -1,13 +1,13 @@
 //! OpenWOP: the tool catalog (RFC 0078, RFC 0112) and the tool hooks (RFC 0064), with the discovery,
 //! authentication and errors that they rely on.
 
-mod auth;
-mod catalog;
-mod common;
-mod compact;
-mod disclosure;
-mod discovery;
-mod errors;
+pub(crate) mod auth;
+pub(crate) mod catalog;
+pub(crate) mod common;
+pub(crate) mod compact;
+pub(crate) mod disclosure;
+pub(crate) mod discovery;
+pub(crate) mod errors;
 mod hooks;
 mod sessions;
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     Openwop,
+    Openwop2,
     Otc,
     Oxp,
     Explorer,
@@ -16,11 +17,13 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    pub const ALL: [Self; 5] = [Self::Openwop, Self::Otc, Self::Oxp, Self::Explorer, Self::Mcp];
+    pub const ALL: [Self; 6] =
+        [Self::Openwop, Self::Openwop2, Self::Otc, Self::Oxp, Self::Explorer, Self::Mcp];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Openwop => "openwop",
+            Self::Openwop2 => "openwop2",
             Self::Otc => "otc",
             Self::Oxp => "oxp",
             Self::Explorer => "explorer",
@@ -32,6 +35,7 @@ impl Protocol {
     pub fn title(self) -> &'static str {
         match self {
             Self::Openwop => "OpenWOP tool catalog and tool hooks",
+            Self::Openwop2 => "OpenWOP v2: tool catalog, runs and events at unversioned paths",
             Self::Otc => "Open Tool Calling 1.0",
             Self::Oxp => "OXP 1.0",
             Self::Explorer => "The embedded tool explorer",

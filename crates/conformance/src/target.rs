@@ -12,6 +12,9 @@ use crate::{
     value::{is_read_only, text},
 };
 
+/// The header of requests and responses that names the version of OpenWOP.
+pub(crate) const OPENWOP_VERSION: &str = "openwop-version";
+
 /// A protocol on the host under test.
 pub struct Target {
     host: Arc<Host>,
@@ -30,6 +33,8 @@ pub struct Options {
     pub tool: Option<NamedTool>,
     /// A tool that checks may call and that fails.
     pub failing_tool: Option<NamedTool>,
+    /// An origin whose pages the host lets read its answers.
+    pub origin: Option<String>,
     /// Whether behavior that is advertised but not observable fails instead of being skipped.
     pub require_behavior: bool,
 }
@@ -82,8 +87,17 @@ impl Target {
         self.request(Method::POST, path)
     }
 
-    /// Creates a request below the path of the protocol.
+    /// Creates a request below the path of the protocol. One of OpenWOP v2 names that version.
     pub(crate) fn request(&self, method: Method, path: &str) -> Request {
+        let request = self.plain_request(method, path);
+        match self.protocol {
+            Protocol::Openwop2 => request.header(OPENWOP_VERSION, "2.0"),
+            _ => request,
+        }
+    }
+
+    /// Like [`request`](Self::request), but never names a version.
+    pub(crate) fn plain_request(&self, method: Method, path: &str) -> Request {
         Request::new(method, format!("{}{path}", self.path))
     }
 

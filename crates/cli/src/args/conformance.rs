@@ -65,6 +65,10 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "JSON", requires = "failing_tool", value_parser = object)]
     pub(crate) failing_arguments: Option<Map<String, Value>>,
 
+    /// Check access from pages of this origin, which the host grants: `https://app.example.com`
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
+    pub(crate) origin: Option<String>,
+
     /// Fail checks of advertised behavior that cannot be observed, instead of skipping them
     #[arg(long)]
     pub(crate) require_behavior: bool,
@@ -93,6 +97,14 @@ fn path(text: &str) -> Result<(Protocol, String), String> {
     }
 }
 
+fn origin(text: &str) -> Result<String, String> {
+    let url = url::Url::parse(text).map_err(|error| format!("expected an origin: {error}"))?;
+    match url.origin() {
+        origin if origin.is_tuple() && origin.ascii_serialization() == text => Ok(text.to_owned()),
+        _ => Err("expected an origin such as `https://app.example.com`, without a path".to_owned()),
+    }
+}
+
 fn object(text: &str) -> Result<Map<String, Value>, String> {
     serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
@@ -107,6 +119,16 @@ mod tests {
         assert_eq!(path("openwop="), Ok((Protocol::Openwop, String::new())));
         for text in ["mcp", "mcp=api", "nope=/", "mcp=/a?b", "mcp=/a b"] {
             assert!(path(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_origin_has_no_path() {
+        for text in ["https://app.example.com", "http://127.0.0.1:3000"] {
+            assert_eq!(origin(text).as_deref(), Ok(text));
+        }
+        for text in ["app.example.com", "https://app.example.com/", "https://a/b", "data:a", "*"] {
+            assert!(origin(text).is_err(), "{text}");
         }
     }
 }

@@ -131,6 +131,7 @@ fn plan(args: ConformanceArgs) -> Plan {
     let options = Options {
         tool: named(args.tool, args.arguments),
         failing_tool: named(args.failing_tool, args.failing_arguments),
+        origin: args.origin,
         require_behavior: args.require_behavior,
     };
     Plan { protocols: args.protocols, paths: args.paths, only: args.only, options }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::common::{ABSENT, COMPACT, TOOLS, expect_flat_error};
+use super::common::{expect_flat_error, paths};
 use crate::{
     Check, CheckResult, Target, checks,
     http::{Request, Response, UNKNOWN_TOKEN},
@@ -25,8 +25,9 @@ pub(super) const CHECKS: &[Check] = checks! {
         "the name of the authentication scheme is case-insensitive";
 };
 
-async fn required(target: &Target) -> CheckResult {
-    for path in [TOOLS, COMPACT, ABSENT[0]] {
+pub(crate) async fn required(target: &Target) -> CheckResult {
+    let paths = paths(target);
+    for path in [paths.tools, paths.compact, paths.absent[0]] {
         let response = expect_unauthenticated(target, target.get(path)).await?;
         let code = text(response.value(), "error");
         let seen = format!("`{code}`");
@@ -35,7 +36,7 @@ async fn required(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn before_routing(target: &Target) -> CheckResult {
+pub(crate) async fn before_routing(target: &Target) -> CheckResult {
     let runs = target.post("/v1/runs").json(&json!({}));
     for request in [
         target.get("/v1/conformance-nothing-is-here"),
@@ -48,24 +49,30 @@ async fn before_routing(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn unknown_key(target: &Target) -> CheckResult {
-    expect_unauthenticated(target, target.get(TOOLS).with_unknown_key()).await.map(drop)
+pub(crate) async fn unknown_key(target: &Target) -> CheckResult {
+    expect_unauthenticated(target, target.get(paths(target).tools).with_unknown_key())
+        .await
+        .map(drop)
 }
 
-async fn malformed(target: &Target) -> CheckResult {
+pub(crate) async fn malformed(target: &Target) -> CheckResult {
     for value in ["Basic dXNlcjpwYXNz", "Bearer", "Bearer  ", UNKNOWN_TOKEN] {
-        expect_unauthenticated(target, target.get(TOOLS).header("authorization", value)).await?;
+        expect_unauthenticated(
+            target,
+            target.get(paths(target).tools).header("authorization", value),
+        )
+        .await?;
     }
     Ok(())
 }
 
-async fn challenge(target: &Target) -> CheckResult {
-    expect_unauthenticated(target, target.get(TOOLS)).await?.expect_bearer_challenge()
+pub(crate) async fn challenge(target: &Target) -> CheckResult {
+    expect_unauthenticated(target, target.get(paths(target).tools)).await?.expect_bearer_challenge()
 }
 
-async fn scheme_case(target: &Target) -> CheckResult {
+pub(crate) async fn scheme_case(target: &Target) -> CheckResult {
     let Some(key) = target.host().key_text() else { return skip("needs a key: --key") };
-    let request = target.get(TOOLS).header("authorization", format!("bearer {key}"));
+    let request = target.get(paths(target).tools).header("authorization", format!("bearer {key}"));
     let response = target.send(request).await?;
     response.expect(!response.is_unauthorized(), "`bearer` equals `Bearer`", "it is rejected")
 }

@@ -4,8 +4,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::common::{
-    ABSENT, EMPTY_CATALOG, SAMPLE, SOURCES, TOOLS, catalog, expect_flat_error, family, id_of,
-    listed, path_of, tools,
+    EMPTY_CATALOG, SAMPLE, SOURCES, catalog, expect_flat_error, family, id_of, listed, path_of,
+    paths, tools,
 };
 use crate::{
     Check, CheckResult, Target, checks, fail, require, schema, skip,
@@ -58,18 +58,24 @@ pub(super) const CHECKS: &[Check] = checks! {
         "the list has an `ETag`, and a request with it returns 304";
 };
 
-async fn list(target: &Target) -> CheckResult {
+pub(crate) async fn list(target: &Target) -> CheckResult {
     catalog(target).await?.0.expect_json_type()
 }
 
-async fn bare_array(target: &Target) -> CheckResult {
+pub(crate) async fn bare_array(target: &Target) -> CheckResult {
     let (response, _) = catalog(target).await?;
     response.expect(response.value().is_array(), "an array", kind(response.value()))
 }
 
-async fn descriptors(target: &Target) -> CheckResult {
+pub(crate) async fn descriptors(target: &Target) -> CheckResult {
+    let schema = descriptor_schema();
+    expect_no_tool(target, "valid ToolDescriptors", |tool| schema::violation(&schema, tool)).await
+}
+
+/// Returns the schema of a descriptor in version 1.
+pub(crate) fn descriptor_schema() -> Value {
     let document = json!({ "type": "object" });
-    let schema = json!({
+    json!({
         "type": "object",
         "required": ["toolId", "source", "safetyTier"],
         "additionalProperties": false,
@@ -97,11 +103,10 @@ async fn descriptors(target: &Target) -> CheckResult {
             "costHint": { "enum": ["low", "medium", "high"] },
             "latencyHint": { "enum": ["low", "medium", "high"] },
         },
-    });
-    expect_no_tool(target, "valid ToolDescriptors", |tool| schema::violation(&schema, tool)).await
+    })
 }
 
-async fn exec(target: &Target) -> CheckResult {
+pub(crate) async fn exec(target: &Target) -> CheckResult {
     expect_no_tool(target, "only host extensions with the tier `exec`", |tool| {
         let is_wrong =
             text(tool, "safetyTier") == "exec" && text(tool, "source") != "host-extension";
@@ -110,7 +115,7 @@ async fn exec(target: &Target) -> CheckResult {
     .await
 }
 
-async fn no_secrets(target: &Target) -> CheckResult {
+pub(crate) async fn no_secrets(target: &Target) -> CheckResult {
     const NAMES: [&str; 6] = ["secret", "credential", "credentials", "token", "apiKey", "password"];
     expect_no_tool(target, "descriptors without credentials", |tool| {
         let member = NAMES.iter().find(|name| tool.get(**name).is_some());
@@ -122,7 +127,7 @@ async fn no_secrets(target: &Target) -> CheckResult {
 }
 
 /// Fails the check with the first problem that `problem` finds in a tool.
-async fn expect_no_tool(
+pub(crate) async fn expect_no_tool(
     target: &Target,
     expected: &str,
     problem: impl Fn(&Value) -> Option<String>,
@@ -147,12 +152,12 @@ fn key_prefix(text: &str) -> Option<&'static str> {
     })
 }
 
-async fn unique_ids(target: &Target) -> CheckResult {
+pub(crate) async fn unique_ids(target: &Target) -> CheckResult {
     let (response, tools) = tools(target).await?;
     response.expect_unique(tools.iter().map(id_of), "unique `toolId`s")
 }
 
-async fn sources(target: &Target) -> CheckResult {
+pub(crate) async fn sources(target: &Target) -> CheckResult {
     let family = family(target, "toolCatalog").await?.unwrap_or_default();
     let Some(advertised) = family.get("sources").and_then(Value::as_array) else {
         return skip("the host does not advertise `toolCatalog.sources`");
@@ -164,24 +169,24 @@ async fn sources(target: &Target) -> CheckResult {
     .await
 }
 
-async fn sorted(target: &Target) -> CheckResult {
+pub(crate) async fn sorted(target: &Target) -> CheckResult {
     let (response, tools) = tools(target).await?;
     let units: Vec<Vec<u16>> =
         tools.iter().map(|tool| id_of(tool).encode_utf16().collect()).collect();
     response.expect(units.is_sorted(), "ids sorted by UTF-16 code units", "another order")
 }
 
-async fn stable(target: &Target) -> CheckResult {
+pub(crate) async fn stable(target: &Target) -> CheckResult {
     let (first, _) = catalog(target).await?;
-    let second = target.send(target.get(TOOLS).with_key()).await?;
+    let second = target.send(target.get(paths(target).tools).with_key()).await?;
     let is_same = first.body() == second.body();
     require(is_same, "the same bytes twice", "different bytes", &[&first, &second])
 }
 
-async fn by_id(target: &Target) -> CheckResult {
+pub(crate) async fn by_id(target: &Target) -> CheckResult {
     let (list, tools) = tools(target).await?;
     for tool in tools.iter().take(SAMPLE) {
-        let response = target.fetch(&path_of(id_of(tool))).await?;
+        let response = target.fetch(&path_of(target, id_of(tool))).await?;
         response.expect_status(&[200])?;
         let is_same = response.json()? == tool;
         require(is_same, "the descriptor of the list", "something else", &[&response, &list])?;
@@ -189,42 +194,42 @@ async fn by_id(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn id_encoding(target: &Target) -> CheckResult {
+pub(crate) async fn id_encoding(target: &Target) -> CheckResult {
     let (_, tools) = tools(target).await?;
     let Some(id) = tools.first().map(id_of) else { return skip(EMPTY_CATALOG) };
-    let encoded = encode_every_byte(id);
-    let once = target.fetch(&format!("{TOOLS}/{encoded}")).await?;
+    let (path, encoded) = (paths(target).tools, encode_every_byte(id));
+    let once = target.fetch(&format!("{path}/{encoded}")).await?;
     once.expect_status(&[200])?;
     let seen = id_of(once.json()?);
     once.expect(seen == id, format!("the tool `{id}`"), format!("`{seen}`"))?;
-    let twice = target.fetch(&format!("{TOOLS}/{}", encoded.replace('%', "%25"))).await?;
+    let twice = target.fetch(&format!("{path}/{}", encoded.replace('%', "%25"))).await?;
     twice.expect_status(&[404])
 }
 
-async fn unknown_id(target: &Target) -> CheckResult {
+pub(crate) async fn unknown_id(target: &Target) -> CheckResult {
     catalog(target).await?;
-    for path in ABSENT {
+    for path in paths(target).absent {
         target.fetch(path).await?.expect_status(&[404])?;
     }
     Ok(())
 }
 
-async fn strange_ids(target: &Target) -> CheckResult {
+pub(crate) async fn strange_ids(target: &Target) -> CheckResult {
     catalog(target).await?;
     for id in ["conformance%2Fabsent", "%FF%FE", "conformance%00absent", "%E2%82"] {
-        let response = target.fetch(&format!("{TOOLS}/{id}")).await?;
+        let response = target.fetch(&format!("{}/{id}", paths(target).tools)).await?;
         response.expect_status(&[404])?;
         expect_flat_error(&response)?;
     }
     Ok(())
 }
 
-async fn source_filter(target: &Target) -> CheckResult {
+pub(crate) async fn source_filter(target: &Target) -> CheckResult {
     let (_, tools) = tools(target).await?;
     for source in SOURCES {
         let wanted = tools.iter().filter(|tool| text(tool, "source") == source);
         let wanted: Vec<&str> = wanted.map(id_of).collect();
-        let response = target.fetch(&format!("{TOOLS}?source={source}")).await?;
+        let response = target.fetch(&format!("{}?source={source}", paths(target).tools)).await?;
         response.expect_status(&[200])?;
         let filtered = listed(&response)?;
         let seen: Vec<&str> = filtered.iter().map(id_of).collect();
@@ -234,9 +239,10 @@ async fn source_filter(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn unknown_source(target: &Target) -> CheckResult {
+pub(crate) async fn unknown_source(target: &Target) -> CheckResult {
     let (_, tools) = tools(target).await?;
-    let response = target.fetch(&format!("{TOOLS}?source=conformance-none")).await?;
+    let response =
+        target.fetch(&format!("{}?source=conformance-none", paths(target).tools)).await?;
     if response.status() == 200 {
         let count = listed(&response)?.len();
         let seen = format!("{count} of {} tools", tools.len());
@@ -246,42 +252,44 @@ async fn unknown_source(target: &Target) -> CheckResult {
     expect_flat_error(&response)
 }
 
-async fn unknown_view(target: &Target) -> CheckResult {
+pub(crate) async fn unknown_view(target: &Target) -> CheckResult {
     let (standard, _) = catalog(target).await?;
-    let response = target.fetch(&format!("{TOOLS}?view=conformance-none")).await?;
+    let response = target.fetch(&format!("{}?view=conformance-none", paths(target).tools)).await?;
     response.expect_status(&[200])?;
     let is_same = response.value() == standard.value();
     require(is_same, "the standard list", "something else", &[&response, &standard])
 }
 
-async fn read_only(target: &Target) -> CheckResult {
+pub(crate) async fn read_only(target: &Target) -> CheckResult {
     catalog(target).await?;
-    let [absent, _] = ABSENT;
-    for request in [target.post(TOOLS), target.request(Method::PUT, absent), target.post(absent)] {
+    let (tools, [absent, _]) = (paths(target).tools, paths(target).absent);
+    for request in [target.post(tools), target.request(Method::PUT, absent), target.post(absent)] {
         target.send_once(request.json(&json!({})).with_key()).await?.expect_client_error()?;
     }
     Ok(())
 }
 
-async fn allow(target: &Target) -> CheckResult {
+pub(crate) async fn allow(target: &Target) -> CheckResult {
     catalog(target).await?;
-    let response = target.send_once(target.post(TOOLS).json(&json!({})).with_key()).await?;
+    let response =
+        target.send_once(target.post(paths(target).tools).json(&json!({})).with_key()).await?;
     response.expect_status(&[405])?;
     let allow = response.header("allow").unwrap_or("none");
     let has_get = allow.split(',').any(|method| method.trim() == "GET");
     response.expect(has_get, "`Allow` with GET", allow)
 }
 
-async fn head(target: &Target) -> CheckResult {
+pub(crate) async fn head(target: &Target) -> CheckResult {
     let (get, _) = catalog(target).await?;
-    let response = target.send_once(target.request(Method::HEAD, TOOLS).with_key()).await?;
+    let response =
+        target.send_once(target.request(Method::HEAD, paths(target).tools).with_key()).await?;
     response.expect_status(&[200])?;
     response.expect(response.body().is_empty(), "no body", "a body")?;
     let is_same = response.header("content-type") == get.header("content-type");
     response.expect(is_same, "the headers of GET", "another content type")
 }
 
-async fn private(target: &Target) -> CheckResult {
+pub(crate) async fn private(target: &Target) -> CheckResult {
     let (response, _) = catalog(target).await?;
     let directives = response.header_text("cache-control").to_ascii_lowercase();
     let has =
@@ -293,10 +301,10 @@ async fn private(target: &Target) -> CheckResult {
     response.expect(!is_shared && is_private, expected, seen)
 }
 
-async fn conditional(target: &Target) -> CheckResult {
+pub(crate) async fn conditional(target: &Target) -> CheckResult {
     let (response, _) = catalog(target).await?;
     let Some(tag) = response.header("etag") else { return fail("an `ETag`", "none", &[&response]) };
-    let request = target.get(TOOLS).header("if-none-match", tag);
+    let request = target.get(paths(target).tools).header("if-none-match", tag);
     target.send(request.clone().with_key()).await?.expect_status(&[304])?;
     // A caller without access to the list must not learn that it is unchanged.
     target.send(request).await?.expect_status(&[401])

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::common::{
-    COMPACT, EMPTY_CATALOG, SOURCES, TOOLS, advertises, catalog, id_of, ids, path_of,
-    require_facet, tools,
+    EMPTY_CATALOG, SOURCES, advertises, catalog, id_of, ids, is_v2, path_of, paths, require_facet,
+    tools,
 };
 use crate::{
     Check, CheckResult, Target, checks, fail,
@@ -33,11 +33,11 @@ pub(super) const CHECKS: &[Check] = checks! {
         "one tool with `view=compact` is one bare compact descriptor";
 };
 
-async fn unadvertised(target: &Target) -> CheckResult {
+pub(crate) async fn unadvertised(target: &Target) -> CheckResult {
     let (standard, _) = catalog(target).await?;
     let is_advertised = advertises(target, "toolCatalog", "compactView").await?;
     skip_unless(!is_advertised, "the host advertises `toolCatalog.compactView`")?;
-    let response = target.fetch(COMPACT).await?;
+    let response = target.fetch(paths(target).compact).await?;
     response.expect_status(&[200])?;
     let is_same = response.value() == standard.value();
     require(is_same, "the standard list", "something else", &[&response, &standard])
@@ -47,7 +47,7 @@ async fn unadvertised(target: &Target) -> CheckResult {
 async fn compact(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     catalog(target).await?;
     require_facet(target, "toolCatalog", "compactView").await?;
-    let response = target.fetch(COMPACT).await?;
+    let response = target.fetch(paths(target).compact).await?;
     response.expect_status(&[200])?;
     match response.json()?.get("tools").and_then(Value::as_array) {
         Some(tools) => Ok((Response::clone(&response), tools.clone())),
@@ -55,17 +55,19 @@ async fn compact(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     }
 }
 
-async fn list(target: &Target) -> CheckResult {
+pub(crate) async fn list(target: &Target) -> CheckResult {
     compact(target).await.map(drop)
 }
 
-async fn descriptors(target: &Target) -> CheckResult {
+pub(crate) async fn descriptors(target: &Target) -> CheckResult {
     let (response, tools) = compact(target).await?;
     skip_unless(!tools.is_empty(), EMPTY_CATALOG)?;
-    tools.iter().try_for_each(|tool| expect_descriptor(tool, &response))
+    tools.iter().try_for_each(|tool| expect_descriptor(target, tool, &response))
 }
 
-fn expect_descriptor(tool: &Value, response: &Response) -> CheckResult {
+/// Fails the check unless `tool` is a compact descriptor. In version 2, the schema of its arguments
+/// is closed, too.
+fn expect_descriptor(target: &Target, tool: &Value, response: &Response) -> CheckResult {
     let schema = json!({
         "type": "object",
         "required": ["toolId", "source", "safetyTier"],
@@ -79,6 +81,7 @@ fn expect_descriptor(tool: &Value, response: &Response) -> CheckResult {
             "inputSchema": {
                 "type": "object",
                 "required": ["type", "properties"],
+                "additionalProperties": !is_v2(target),
                 "properties": { "type": { "const": "object" }, "properties": { "type": "object" } },
             },
         },
@@ -89,7 +92,7 @@ fn expect_descriptor(tool: &Value, response: &Response) -> CheckResult {
     response.expect_valid(tool, &schema, expected)
 }
 
-async fn keywords(target: &Target) -> CheckResult {
+pub(crate) async fn keywords(target: &Target) -> CheckResult {
     let (response, tools) = compact(target).await?;
     let mut schemas = 0;
     for tool in &tools {
@@ -124,7 +127,7 @@ fn banned_keyword(schema: &Value) -> Option<&'static str> {
     named.flat_map(|map| map.values()).chain(single).chain(listed).find_map(banned_keyword)
 }
 
-async fn same_tools(target: &Target) -> CheckResult {
+pub(crate) async fn same_tools(target: &Target) -> CheckResult {
     let (response, compact) = compact(target).await?;
     let (list, standard) = catalog(target).await?;
     let facts = |tools: &[Value]| -> BTreeSet<String> {
@@ -138,13 +141,14 @@ async fn same_tools(target: &Target) -> CheckResult {
     require(is_same, "the tools of the standard list", seen, &[&response, &list])
 }
 
-async fn with_source(target: &Target) -> CheckResult {
+pub(crate) async fn with_source(target: &Target) -> CheckResult {
     compact(target).await?;
     let (_, standard) = tools(target).await?;
     let Some(source) = standard.first().and_then(|tool| tool.get("source")?.as_str()) else {
         return skip("no tool has a source");
     };
-    let response = target.fetch(&format!("{TOOLS}?source={source}&view=compact")).await?;
+    let response =
+        target.fetch(&format!("{}?source={source}&view=compact", paths(target).tools)).await?;
     response.expect_status(&[200])?;
     let seen = ids(array(response.json()?, "tools"));
     let wanted = standard.iter().filter(|tool| text(tool, "source") == source);
@@ -153,12 +157,12 @@ async fn with_source(target: &Target) -> CheckResult {
     response.expect(seen == wanted, expected, format!("{} tools", seen.len()))
 }
 
-async fn by_id(target: &Target) -> CheckResult {
+pub(crate) async fn by_id(target: &Target) -> CheckResult {
     let (list, compact) = compact(target).await?;
     let Some(tool) = compact.first() else { return skip(EMPTY_CATALOG) };
-    let response = target.fetch(&format!("{}?view=compact", path_of(id_of(tool)))).await?;
+    let response = target.fetch(&format!("{}?view=compact", path_of(target, id_of(tool)))).await?;
     response.expect_status(&[200])?;
-    expect_descriptor(response.json()?, &response)?;
+    expect_descriptor(target, response.json()?, &response)?;
     let is_same = response.value() == tool;
     require(is_same, "the descriptor of the compact list", "something else", &[&response, &list])
 }

@@ -2,9 +2,7 @@
 
 use serde_json::Value;
 
-use super::common::{
-    ABSENT, SAMPLE, TOOLS, catalog, expect_flat_error, id_of, ids, listed, path_of,
-};
+use super::common::{SAMPLE, catalog, expect_flat_error, id_of, ids, listed, path_of, paths};
 use crate::{
     Check, CheckResult, Target, checks,
     http::{Request, Response},
@@ -26,9 +24,9 @@ pub(super) const CHECKS: &[Check] = checks! {
 
 const SAME_TOOLS: &str = "both keys see the same tools";
 
-async fn no_hints(target: &Target) -> CheckResult {
+pub(crate) async fn no_hints(target: &Target) -> CheckResult {
     catalog(target).await?;
-    for path in ABSENT {
+    for path in paths(target).absent {
         let response = target.fetch(path).await?;
         response.expect_status(&[404])?;
         let challenge = response.header_text("www-authenticate");
@@ -38,13 +36,13 @@ async fn no_hints(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn same_404(target: &Target) -> CheckResult {
+pub(crate) async fn same_404(target: &Target) -> CheckResult {
     catalog(target).await?;
-    let [first, second] = ABSENT;
+    let [first, second] = paths(target).absent;
     target.fetch(first).await?.expect_indistinguishable(&target.fetch(second).await?)
 }
 
-async fn hidden(target: &Target) -> CheckResult {
+pub(crate) async fn hidden(target: &Target) -> CheckResult {
     let (mine, theirs) = both(target).await?;
     let (own, other) = (ids(&mine.1), ids(&theirs.1));
     type AddKey = fn(Request) -> Request;
@@ -54,12 +52,12 @@ async fn hidden(target: &Target) -> CheckResult {
     ];
     skip_unless(views.iter().any(|(hidden, _)| !hidden.is_empty()), SAME_TOOLS)?;
     for (hidden, add_key) in views {
-        let absent = target.send_once(add_key(target.get(ABSENT[0]))).await?;
+        let absent = target.send_once(add_key(target.get(paths(target).absent[0]))).await?;
         absent.expect_status(&[404])?;
         expect_flat_error(&absent)?;
         for id in hidden.into_iter().take(SAMPLE) {
             for query in ["", "?view=compact"] {
-                let request = add_key(target.get(&format!("{}{query}", path_of(id))));
+                let request = add_key(target.get(&format!("{}{query}", path_of(target, id))));
                 target.send_once(request).await?.expect_indistinguishable(&absent)?;
             }
         }
@@ -67,21 +65,21 @@ async fn hidden(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn listed_is_readable(target: &Target) -> CheckResult {
+pub(crate) async fn listed_is_readable(target: &Target) -> CheckResult {
     let (_, (_, theirs)) = both(target).await?;
     skip_unless(!theirs.is_empty(), "the second key sees no tools")?;
     for tool in theirs.iter().take(SAMPLE) {
-        let request = target.get(&path_of(id_of(tool))).with_second_key();
+        let request = target.get(&path_of(target, id_of(tool))).with_second_key();
         target.send_once(request).await?.expect_status(&[200])?;
     }
     Ok(())
 }
 
-async fn etag(target: &Target) -> CheckResult {
+pub(crate) async fn etag(target: &Target) -> CheckResult {
     let ((mine, _), (theirs, _)) = both(target).await?;
     let Some(tag) = mine.header("etag") else { return skip("the list has no `ETag`") };
     skip_unless(mine.body() != theirs.body(), SAME_TOOLS)?;
-    let request = target.get(TOOLS).with_second_key().header("if-none-match", tag);
+    let request = target.get(paths(target).tools).with_second_key().header("if-none-match", tag);
     let response = target.send(request).await?;
     let is_other = response.status() != 304;
     require(is_other, "the list of the second key", "status 304", &[&response, &mine])
@@ -93,7 +91,7 @@ type View = (Response, Vec<Value>);
 async fn both(target: &Target) -> CheckResult<(View, View)> {
     let mine = catalog(target).await?;
     target.require_second_key()?;
-    let response = target.send_once(target.get(TOOLS).with_second_key()).await?;
+    let response = target.send_once(target.get(paths(target).tools).with_second_key()).await?;
     response.expect_status(&[200])?;
     let theirs = listed(&response)?;
     Ok((mine, (response, theirs)))

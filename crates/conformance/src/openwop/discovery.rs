@@ -37,14 +37,14 @@ pub(super) const CHECKS: &[Check] = checks! {
         "`/v1/openapi.json` is a public OpenAPI document of version 3.1 or later";
 };
 
-async fn public(target: &Target) -> CheckResult {
+pub(crate) async fn public(target: &Target) -> CheckResult {
     let response = target.send_once(target.get(DISCOVERY)).await?;
     response.expect_status(&[200])?;
     response.expect_json_type()?;
     response.expect(response.json()?.is_object(), "an object", kind(response.value()))
 }
 
-async fn members(target: &Target) -> CheckResult {
+pub(crate) async fn members(target: &Target) -> CheckResult {
     let schema = json!({
         "type": "object",
         "required": ["protocolVersion", "supportedEnvelopes", "schemaVersions", "limits"],
@@ -71,7 +71,7 @@ async fn members(target: &Target) -> CheckResult {
     expect_part(target, "", &schema).await
 }
 
-async fn limits(target: &Target) -> CheckResult {
+pub(crate) async fn limits(target: &Target) -> CheckResult {
     let count = json!({ "type": "integer", "minimum": 0 });
     let schema = json!({
         "type": "object",
@@ -90,7 +90,7 @@ async fn limits(target: &Target) -> CheckResult {
     expect_part(target, "/limits", &schema).await
 }
 
-async fn families_at_root(target: &Target) -> CheckResult {
+pub(crate) async fn families_at_root(target: &Target) -> CheckResult {
     const FAMILIES: [&str; 6] =
         ["toolCatalog", "toolHooks", "authorization", "credentials", "httpClient", "mcp"];
     let response = discovery(target).await?;
@@ -114,7 +114,7 @@ async fn families_at_root(target: &Target) -> CheckResult {
     Ok(())
 }
 
-async fn tool_catalog(target: &Target) -> CheckResult {
+pub(crate) async fn tool_catalog(target: &Target) -> CheckResult {
     let schema = json!({
         "type": "object",
         "required": ["supported"],
@@ -133,7 +133,7 @@ async fn tool_catalog(target: &Target) -> CheckResult {
     expect_family(target, "toolCatalog", &schema).await
 }
 
-async fn tool_hooks(target: &Target) -> CheckResult {
+pub(crate) async fn tool_hooks(target: &Target) -> CheckResult {
     let schema = json!({
         "type": "object",
         "required": ["supported"],
@@ -148,7 +148,7 @@ async fn tool_hooks(target: &Target) -> CheckResult {
     expect_family(target, "toolHooks", &schema).await
 }
 
-async fn other_families(target: &Target) -> CheckResult {
+pub(crate) async fn other_families(target: &Target) -> CheckResult {
     let schemas = json!({
         "authorization": {
             "type": "object",
@@ -205,7 +205,7 @@ async fn other_families(target: &Target) -> CheckResult {
     skip_unless(present > 0, "the document has none of these families")
 }
 
-async fn same_for_everyone(target: &Target) -> CheckResult {
+pub(crate) async fn same_for_everyone(target: &Target) -> CheckResult {
     target.require_key()?;
     let public = discovery(target).await?;
     let is_scoped = public.value().pointer("/discovery/authScoped/supported");
@@ -216,7 +216,7 @@ async fn same_for_everyone(target: &Target) -> CheckResult {
     require(is_same, "the same document with a key", "another document", &[&public, &keyed])
 }
 
-async fn reveals_no_tools(target: &Target) -> CheckResult {
+pub(crate) async fn reveals_no_tools(target: &Target) -> CheckResult {
     let (_, tools) = tools(target).await?;
     let response = discovery(target).await?;
     let ids = tools.iter().map(id_of).filter(|id| !id.is_empty());
@@ -236,13 +236,13 @@ fn contains(value: &Value, text: &str) -> bool {
     }
 }
 
-async fn cache_control(target: &Target) -> CheckResult {
+pub(crate) async fn cache_control(target: &Target) -> CheckResult {
     let response = discovery(target).await?;
     let is_set = !response.header_text("cache-control").trim().is_empty();
     response.expect(is_set, "a `Cache-Control` header", "none")
 }
 
-async fn etag(target: &Target) -> CheckResult {
+pub(crate) async fn etag(target: &Target) -> CheckResult {
     let response = discovery(target).await?;
     let Some(tag) = response.header("etag") else { return fail("an `ETag`", "none", &[&response]) };
     let again = target.send(target.get(DISCOVERY).header("if-none-match", tag)).await?;
@@ -250,7 +250,7 @@ async fn etag(target: &Target) -> CheckResult {
     again.expect(again.body().is_empty(), "no body with 304", "a body")
 }
 
-async fn openapi(target: &Target) -> CheckResult {
+pub(crate) async fn openapi(target: &Target) -> CheckResult {
     let response = target.send_once(target.get("/v1/openapi.json")).await?;
     response.expect_status(&[200])?;
     let version = text(response.json()?, "openapi");
@@ -260,7 +260,7 @@ async fn openapi(target: &Target) -> CheckResult {
 }
 
 /// Fails the check unless the part of the document at `pointer` is valid against `schema`.
-async fn expect_part(target: &Target, pointer: &str, schema: &Value) -> CheckResult {
+pub(crate) async fn expect_part(target: &Target, pointer: &str, schema: &Value) -> CheckResult {
     let response = discovery(target).await?;
     let part = response.value().pointer(pointer).unwrap_or(&Value::Null);
     let place = if pointer.is_empty() { "the document" } else { pointer };
@@ -268,7 +268,7 @@ async fn expect_part(target: &Target, pointer: &str, schema: &Value) -> CheckRes
 }
 
 /// Fails the check unless the family `name` is valid; skips it if the host does not advertise it.
-async fn expect_family(target: &Target, name: &str, schema: &Value) -> CheckResult {
+pub(crate) async fn expect_family(target: &Target, name: &str, schema: &Value) -> CheckResult {
     let response = discovery(target).await?;
     let is_advertised = response.value().get(name).is_some();
     skip_unless(is_advertised, format!("the host does not advertise `{name}`"))?;

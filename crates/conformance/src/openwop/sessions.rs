@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    common::{TOOLS, ids, listed, require_facet},
+    common::{ids, listed, paths, require_facet},
     hooks::send_to_seam,
 };
 use crate::{
@@ -180,7 +180,7 @@ async fn foreign_run(target: &Target) -> CheckResult {
 }
 
 async fn tools_of(target: &Target, add_key: fn(Request) -> Request) -> CheckResult<Vec<Value>> {
-    let response = target.send_once(add_key(target.get(TOOLS))).await?;
+    let response = target.send_once(add_key(target.get(paths(target).tools))).await?;
     response.expect_status(&[200])?;
     listed(&response)
 }

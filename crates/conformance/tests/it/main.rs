@@ -5,6 +5,7 @@ mod explorer;
 mod mcp;
 mod open_tool_calling;
 mod openwop;
+mod openwop2;
 
 use std::{
     collections::BTreeSet,
@@ -14,7 +15,7 @@ use std::{
 use serde_json::Map;
 use toolcrib_conformance::{
     Host, HostKeys, NamedTool, Options, Plan, Protocol, Report,
-    broken::{BrokenHost, KEY, SECOND_KEY},
+    broken::{BrokenHost, KEY, ORIGIN, SECOND_KEY},
     run, suites,
 };
 use toolcrib_core::credential::Secret;
@@ -33,6 +34,7 @@ async fn report(host: &BrokenHost, protocol: Protocol, only: &[&str]) -> Report 
     let options = Options {
         tool: named("echo", None),
         failing_tool: named("fail", Some(Map::new())),
+        origin: Some(ORIGIN.to_owned()),
         require_behavior: true,
     };
     let plan = Plan {
