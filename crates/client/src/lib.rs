@@ -1,28 +1,18 @@
-//! A small client of the OpenWOP tool catalog (RFC 0078, RFC 0112), for any host.
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), toolcrib_client::Error> {
-//! use toolcrib_client::{Client, Secret};
-//!
-//! let client = Client::new("https://tools.example.com", Some(Secret::new("key".to_owned())))?;
-//! for tool in client.tools().list().await?.unwrap_or_default() {
-//!     println!("{} ({})", tool.tool_id, tool.safety_tier);
-//! }
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! Invariant: lists are accepted in both of their shapes, the bare array and `{"tools": […]}`.
 //! Invariant: a host without a catalog gives `None`, never an error, and so does an unknown tool.
+//! Invariant: the body of a response that does not follow the client's generation is not read.
 //! Invariant: the key is sent only to the configured address. Redirects are not followed, and
 //! responses are bounded.
 
 mod error;
+mod generation;
 mod read;
+mod tools;
 
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{
     Response, StatusCode,
     header::{ACCEPT, AUTHORIZATION, HeaderValue},
@@ -32,19 +22,23 @@ use serde_json::Value;
 use url::Url;
 
 pub use error::{Error, Refusal};
-pub use read::{compact_tool, listed, tool};
+pub use generation::{Generation, InvalidVersion, Version, Versions};
+pub use read::{AnnotatedTool, Annotations, annotated_tool, compact_tool, listed, tool};
 pub use toolcrib_core::{
     compact::CompactToolDescriptor as CompactTool,
     credential::Secret,
     descriptor::{SourceKind, ToolDescriptor},
 };
+pub use tools::Tools;
+
+use generation::OPENWOP_VERSION;
 
 /// The largest response that is read, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// The characters of a path segment that need no escape.
-const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Public, and at the same path in all generations.
+const DISCOVERY: &str = "/.well-known/openwop";
 
 /// A client of one host.
 #[derive(Debug, Clone)]
@@ -53,15 +47,7 @@ pub struct Client {
     /// Without a trailing slash.
     base: String,
     key: Option<HeaderValue>,
-}
-
-/// The tools of a host.
-#[derive(Debug, Clone)]
-pub struct Tools<'a> {
-    client: &'a Client,
-    source: Option<SourceKind>,
-    /// Parameters that are specific to toolcrib; other hosts ignore them.
-    more: Vec<(&'static str, String)>,
+    generation: Generation,
 }
 
 // === impl Client ===
@@ -109,120 +95,107 @@ impl Client {
             Ok(value)
         });
         let base = url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { http, base, key: key.transpose()? })
+        Ok(Self { http, base, key: key.transpose()?, generation: Generation::default() })
+    }
+
+    /// Returns the same client, speaking `generation`. Without it a client speaks
+    /// [`V1`](Generation::V1).
+    #[must_use]
+    pub fn with_generation(self, generation: Generation) -> Self {
+        Self { generation, ..self }
+    }
+
+    /// Returns the same client, speaking the newest generation that both it and the host speak.
+    ///
+    /// # Errors
+    /// Fails like [`versions`](Self::versions), and when there is no such generation.
+    pub async fn negotiate(self) -> Result<Self, Error> {
+        let versions = self.versions().await?;
+        match versions.newest_shared() {
+            Some(generation) => Ok(self.with_generation(generation)),
+            None => Err(Error::NoSharedVersion { listed: versions.listed }),
+        }
+    }
+
+    /// Returns the generation that the client speaks.
+    pub fn generation(&self) -> Generation {
+        self.generation
     }
 
     /// Returns a request for the tools of the host.
     pub fn tools(&self) -> Tools<'_> {
-        Tools { client: self, source: None, more: Vec::new() }
+        Tools::new(self)
     }
 
-    /// Returns the JSON at `path`; `None` when the host has none.
-    async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Option<Value>, Error> {
-        let mut url = Url::parse(&format!("{}{path}", self.base)).map_err(|_| Error::Address)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
+    /// Returns the versions that the host lists in its discovery document. The key is not sent.
+    ///
+    /// # Errors
+    /// Fails when the host is unreachable, refuses, or has no discovery document with versions.
+    pub async fn versions(&self) -> Result<Versions, Error> {
+        // Without a version, every host returns a document that it has, and all of them list the
+        // same versions.
+        let response = send(self.request(DISCOVERY, &[])?).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = bounded(response).await?;
+        let document = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        match status {
+            StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Err(Error::NoDiscovery),
+            status if status.is_success() => Versions::of(&document).ok_or(Error::NotDiscovery),
+            status => Err(Error::refused(self.generation, status, &headers, &document)),
         }
-        let mut request =
-            self.http.get(url).timeout(ANSWER_LIMIT).header(ACCEPT, "application/json");
+    }
+
+    /// Returns the JSON at `path` of the client's generation; `None` when the host has none.
+    async fn read(&self, path: &str, query: &[(&str, &str)]) -> Result<Option<Value>, Error> {
+        let generation = self.generation;
+        let mut request = self.request(&format!("{}{path}", generation.prefix()), query)?;
+        if let Some(version) = generation.header() {
+            request = request.header(OPENWOP_VERSION, version);
+        }
         if let Some(key) = &self.key {
             request = request.header(AUTHORIZATION, key);
         }
-        let response = request.send().await.map_err(unreachable)?;
-        let status = response.status();
+        let response = send(request).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let is_missing = match generation {
+            Generation::V1 => {
+                matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED)
+            }
+            Generation::V2 => status == StatusCode::NOT_FOUND,
+        };
+        // Other statuses may be of a proxy, which knows no versions; they are errors anyway.
+        if is_missing || status.is_success() {
+            generation.check(&headers)?;
+        }
         let body = bounded(response).await?;
         match status {
-            StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Ok(None),
+            _ if is_missing => Ok(None),
             status if status.is_success() => {
                 serde_json::from_slice(&body).map(Some).map_err(|_| Error::NotJson)
             }
             status => {
                 let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                Err(Error::Refused(Box::new(Refusal::new(status.as_u16(), &body))))
+                Err(Error::refused(generation, status, &headers, &body))
             }
         }
     }
-}
 
-// === impl Tools ===
-
-impl Tools<'_> {
-    /// Selects the tools of this kind of source.
-    #[must_use]
-    pub fn of(mut self, source: SourceKind) -> Self {
-        self.source = Some(source);
-        self
-    }
-
-    /// Selects the tools of this toolset, on a toolcrib host.
-    #[must_use]
-    pub fn within(mut self, toolset: &str) -> Self {
-        self.more.push(("toolset", toolset.to_owned()));
-        self
-    }
-
-    /// Selects tools that match `words`, best first, at most `limit` (1 to 100), on a toolcrib
-    /// host.
-    #[must_use]
-    pub fn search(mut self, words: &str, limit: u16) -> Self {
-        self.more.push(("q", words.to_owned()));
-        self.more.push(("limit", limit.to_string()));
-        self
-    }
-
-    /// Returns the tools that the key may use; `None` when the host has no catalog.
-    ///
-    /// # Errors
-    /// Fails when the host is unreachable, refuses, or returns anything else.
-    pub async fn list(&self) -> Result<Option<Vec<ToolDescriptor>>, Error> {
-        self.read(None, tool).await
-    }
-
-    /// Returns the tools in the compact view; `None` when the host has no catalog.
-    ///
-    /// A host without that view returns the standard one, of which only the compact part is kept.
-    ///
-    /// # Errors
-    /// Fails like [`list`](Self::list).
-    pub async fn list_compact(&self) -> Result<Option<Vec<CompactTool>>, Error> {
-        self.read(Some("compact"), compact_tool).await
-    }
-
-    /// Returns the tool called `id`; `None` when it does not exist or the key may not use it.
-    ///
-    /// # Errors
-    /// Fails like [`list`](Self::list).
-    pub async fn get(&self, id: &str) -> Result<Option<ToolDescriptor>, Error> {
-        let found = self.client.get(&path_of(id), &[]).await?;
-        found.map(|value| tool(&value)).transpose()
-    }
-
-    /// Returns the tool called `id` in the compact view.
-    ///
-    /// # Errors
-    /// Fails like [`list`](Self::list).
-    pub async fn get_compact(&self, id: &str) -> Result<Option<CompactTool>, Error> {
-        let found = self.client.get(&path_of(id), &[("view", "compact")]).await?;
-        found.map(|value| compact_tool(&value)).transpose()
-    }
-
-    async fn read<T>(
+    /// Creates a request without credentials.
+    fn request(
         &self,
-        view: Option<&str>,
-        one: impl Fn(&Value) -> Result<T, Error>,
-    ) -> Result<Option<Vec<T>>, Error> {
-        let source = self.source.map(SourceKind::as_str).map(|source| ("source", source));
-        let more = self.more.iter().map(|(name, value)| (*name, value.as_str()));
-        let query: Vec<(&str, &str)> =
-            source.into_iter().chain(view.map(|view| ("view", view))).chain(more).collect();
-        let Some(body) = self.client.get("/v1/tools", &query).await? else { return Ok(None) };
-        let tools = listed(&body).ok_or(Error::NotAList)?;
-        tools.iter().map(one).collect::<Result<_, _>>().map(Some)
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<reqwest::RequestBuilder, Error> {
+        let mut url = Url::parse(&format!("{}{path}", self.base)).map_err(|_| Error::Address)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        Ok(self.http.get(url).timeout(ANSWER_LIMIT).header(ACCEPT, "application/json"))
     }
 }
 
-fn path_of(id: &str) -> String {
-    format!("/v1/tools/{}", utf8_percent_encode(id, PLAIN))
+async fn send(request: reqwest::RequestBuilder) -> Result<Response, Error> {
+    request.send().await.map_err(unreachable)
 }
 
 async fn bounded(mut response: Response) -> Result<Vec<u8>, Error> {

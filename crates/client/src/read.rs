@@ -1,9 +1,9 @@
 //! Parsing of tools from JSON.
 //!
 //! Members that this version does not know are dropped, so that newer hosts can be read. Known
-//! members must conform to RFC 0078.
+//! members must conform to RFC 0078, and the hints to RFC 0204.
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use toolcrib_core::{compact::CompactToolDescriptor as CompactTool, descriptor::ToolDescriptor};
 
@@ -16,6 +16,31 @@ const COMPACT_MEMBERS: [&str; 6] =
 /// The other members of a descriptor.
 const MORE_MEMBERS: [&str; 7] =
     ["outputSchema", "auth", "egress", "approval", "replayPolicy", "costHint", "latencyHint"];
+
+/// The hints of a tool in v2, in the words of MCP (RFC 0204).
+///
+/// A host derives them from its own classification of the tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Annotations {
+    /// Whether a call changes nothing.
+    pub read_only_hint: bool,
+    /// Whether a call may destroy something.
+    pub destructive_hint: bool,
+    /// Whether a repeated call has no further effect.
+    pub idempotent_hint: bool,
+    /// Whether a call reaches something outside of the host.
+    pub open_world_hint: bool,
+}
+
+/// A tool of v2 with its hints.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnnotatedTool {
+    /// The tool, as in both generations.
+    pub tool: ToolDescriptor,
+    /// The hints; `None` when the host sends none, which RFC 0204 permits.
+    pub annotations: Option<Annotations>,
+}
 
 /// Returns the tools of a list in either of its shapes; `None` when `body` is not a list.
 pub fn listed(body: &Value) -> Option<&Vec<Value>> {
@@ -36,6 +61,17 @@ pub fn tool(value: &Value) -> Result<ToolDescriptor, Error> {
 /// Fails when `value` is not a tool.
 pub fn compact_tool(value: &Value) -> Result<CompactTool, Error> {
     known(value, |name| COMPACT_MEMBERS.contains(&name))
+}
+
+/// Parses a tool of the standard view of v2.
+///
+/// # Errors
+/// Fails when `value` is not a ToolDescriptor, or when its hints are not four booleans.
+pub fn annotated_tool(value: &Value) -> Result<AnnotatedTool, Error> {
+    let annotations = value.get("annotations").map(Annotations::deserialize).transpose();
+    let annotations =
+        annotations.map_err(|error| wrong(value, &format!("`annotations`: {error}")))?;
+    Ok(AnnotatedTool { tool: tool(value)?, annotations })
 }
 
 fn known<T: DeserializeOwned>(value: &Value, is_known: fn(&str) -> bool) -> Result<T, Error> {
@@ -67,6 +103,34 @@ mod tests {
         assert!(
             matches!(tool(&wrong), Err(Error::NotADescriptor { tool_id, .. }) if tool_id == "a")
         );
+    }
+
+    #[test]
+    fn hints_are_four_booleans_or_absent() {
+        let of = |annotations: Value| {
+            annotated_tool(&json!({
+                "toolId": "a", "source": "mcp", "safetyTier": "read", "annotations": annotations,
+            }))
+        };
+        let hints = json!({
+            "readOnlyHint": true, "destructiveHint": false, "idempotentHint": false,
+            "openWorldHint": true, "newerHint": 1,
+        });
+        let read = of(hints.clone()).unwrap().annotations.unwrap();
+        assert!(read.read_only_hint && read.open_world_hint);
+        assert!(!read.destructive_hint && !read.idempotent_hint);
+        for name in ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"] {
+            for wrong in [json!(null), json!("true"), json!(1)] {
+                let mut hints = hints.clone();
+                hints[name] = wrong;
+                assert!(matches!(of(hints), Err(Error::NotADescriptor { .. })), "{name}");
+            }
+        }
+        for wrong in [json!(null), json!({}), json!("read"), json!([true, false, false, true, 1])] {
+            assert!(of(wrong.clone()).is_err(), "{wrong}");
+        }
+        let plain = json!({ "toolId": "a", "source": "mcp", "safetyTier": "read" });
+        assert_eq!(annotated_tool(&plain).unwrap().annotations, None);
     }
 
     #[test]
