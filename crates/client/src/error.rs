@@ -14,6 +14,9 @@ use crate::generation::{Generation, Version, versions};
 /// The code of a refusal because of the version.
 const VERSION_UNSUPPORTED: &str = "protocol_version_unsupported";
 
+/// The most versions in a message. Hosts have two or three; a longer list would fill a log.
+const MAX_NAMED: usize = 8;
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -35,9 +38,10 @@ pub enum Error {
     Refused(Box<Refusal>),
     /// The host does not serve the generation of the client (status 406).
     #[error(
-        "the host does not serve OpenWOP {requested}; {}; select a generation that it serves, or \
-         use `Client::negotiate`",
-        served(listed)
+        "the host does not serve OpenWOP {requested} at `{}/tools`; it serves {}; select a \
+         generation that it serves, or use `Client::negotiate`",
+        requested.prefix(),
+        joined(listed)
     )]
     VersionUnsupported {
         /// The generation of the request.
@@ -48,8 +52,9 @@ pub enum Error {
     /// The host ignored the requested version: the response is of another protocol or generation,
     /// and is not read.
     #[error(
-        "the host ignored the request for OpenWOP {requested}: its response has {}; check the \
-         address, or use `Client::negotiate`",
+        "the host ignored the request for OpenWOP {requested} at `{}/tools`: its response has {}; \
+         check the address, or use `Client::negotiate`",
+        requested.prefix(),
         answered_with(*answered)
     )]
     VersionIgnored {
@@ -61,9 +66,9 @@ pub enum Error {
     },
     /// The host and this client speak no common generation.
     #[error(
-        "the host and this client have no common version: {}, and this client speaks v1 and v2; \
-         use another version of the client",
-        served(listed)
+        "the host and this client have no common version: `/.well-known/openwop` lists {}, and this \
+         client speaks v1 and v2; use another version of the client",
+        joined(listed)
     )]
     NoSharedVersion {
         /// The versions that the host serves.
@@ -140,12 +145,16 @@ impl Error {
     }
 }
 
-fn served(listed: &[Version]) -> String {
+/// Joins versions for a message.
+fn joined(listed: &[Version]) -> String {
     if listed.is_empty() {
-        return "it does not say which versions it serves".to_owned();
+        return "no version that it names".to_owned();
     }
-    let listed: Vec<String> = listed.iter().map(Version::to_string).collect();
-    format!("it serves {}", listed.join(", "))
+    let mut names: Vec<String> = listed.iter().take(MAX_NAMED).map(Version::to_string).collect();
+    if listed.len() > MAX_NAMED {
+        names.push("…".to_owned());
+    }
+    names.join(", ")
 }
 
 fn answered_with(version: Option<Version>) -> String {
@@ -209,22 +218,34 @@ mod tests {
     #[test]
     fn messages_say_what_to_do() {
         let listed = vec![Version { major: 1, minor: 0 }, Version { major: 3, minor: 1 }];
+        let many = vec![Version { major: 7, minor: 0 }; 9];
         let requested = Generation::V2;
         for (error, text) in [
             (
                 Error::VersionUnsupported { requested, listed: listed.clone() },
-                "the host does not serve OpenWOP v2; it serves 1.0, 3.1; select a generation that \
-                 it serves, or use `Client::negotiate`",
+                "the host does not serve OpenWOP v2 at `/tools`; it serves 1.0, 3.1; select a \
+                 generation that it serves, or use `Client::negotiate`",
+            ),
+            (
+                Error::VersionUnsupported { requested, listed: Vec::new() },
+                "the host does not serve OpenWOP v2 at `/tools`; it serves no version that it names; \
+                 select a generation that it serves, or use `Client::negotiate`",
             ),
             (
                 Error::VersionIgnored { requested, answered: None },
-                "the host ignored the request for OpenWOP v2: its response has no valid \
+                "the host ignored the request for OpenWOP v2 at `/tools`: its response has no valid \
                  `OpenWOP-Version`; check the address, or use `Client::negotiate`",
             ),
             (
-                Error::NoSharedVersion { listed },
-                "the host and this client have no common version: it serves 1.0, 3.1, and this \
-                 client speaks v1 and v2; use another version of the client",
+                Error::VersionIgnored { requested, answered: Some(listed[0]) },
+                "the host ignored the request for OpenWOP v2 at `/tools`: its response has \
+                 `OpenWOP-Version: 1.0`; check the address, or use `Client::negotiate`",
+            ),
+            (
+                Error::NoSharedVersion { listed: many },
+                "the host and this client have no common version: `/.well-known/openwop` lists 7.0, \
+                 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, …, and this client speaks v1 and v2; use another \
+                 version of the client",
             ),
         ] {
             assert_eq!(error.to_string(), text);

@@ -5,8 +5,6 @@ use std::{fmt, str::FromStr};
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::Value;
 
-use crate::Error;
-
 /// The header of requests and responses of v2.
 pub(crate) const OPENWOP_VERSION: HeaderName = HeaderName::from_static("openwop-version");
 
@@ -72,22 +70,6 @@ impl Generation {
         }
     }
 
-    /// Checks that a response follows this generation. Responses of v1 need not say so.
-    ///
-    /// # Errors
-    /// Fails when the version of the response is missing, repeated, malformed or of another
-    /// generation.
-    pub(crate) fn check(self, headers: &HeaderMap) -> Result<(), Error> {
-        let mut values = headers.get_all(OPENWOP_VERSION).iter();
-        let sole = values.next().filter(|_| values.next().is_none());
-        let answered = sole.and_then(|value| value.to_str().ok()?.trim().parse().ok());
-        match self {
-            Self::V1 => Ok(()),
-            Self::V2 if answered.and_then(Self::of) == Some(self) => Ok(()),
-            Self::V2 => Err(Error::VersionIgnored { requested: self, answered }),
-        }
-    }
-
     fn major(self) -> u32 {
         match self {
             Self::V1 => 1,
@@ -126,6 +108,14 @@ fn number(text: &str) -> Result<u32, InvalidVersion> {
         return Err(InvalidVersion);
     }
     text.parse().map_err(|_| InvalidVersion)
+}
+
+/// Returns the version that a response follows; `None` when its header is missing, repeated or
+/// malformed.
+pub(crate) fn answered(headers: &HeaderMap) -> Option<Version> {
+    let mut values = headers.get_all(OPENWOP_VERSION).iter();
+    let sole = values.next().filter(|_| values.next().is_none())?;
+    sole.to_str().ok()?.trim().parse().ok()
 }
 
 /// Returns the versions in the array `list`. Members that are no versions are omitted, so errors
@@ -178,19 +168,18 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sole_version_of_the_generation_is_accepted() {
-        let check = |values: &[&'static str]| {
+    fn only_a_sole_version_of_a_response_counts() {
+        let answered = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {
                 headers.append(OPENWOP_VERSION, HeaderValue::from_static(value));
             }
-            Generation::V1.check(&headers).unwrap();
-            Generation::V2.check(&headers)
+            answered(&headers)
         };
-        assert!(check(&["2.0"]).is_ok() && check(&[" 2.7 "]).is_ok());
-        for values in [&[][..], &["2.0", "2.0"], &["2"], &["two"], &["1.0"], &["3.0"]] {
-            let error = check(values).unwrap_err();
-            assert!(matches!(error, Error::VersionIgnored { .. }), "{values:?}: {error}");
+        assert_eq!(answered(&["2.0"]), Some(Version { major: 2, minor: 0 }));
+        assert_eq!(answered(&[" 1.7 "]), Some(Version { major: 1, minor: 7 }));
+        for values in [&[][..], &["2.0", "2.0"], &["2"], &["two"], &["2.0, 2.0"]] {
+            assert_eq!(answered(values), None, "{values:?}");
         }
     }
 

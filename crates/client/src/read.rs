@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use toolcrib_core::{compact::CompactToolDescriptor as CompactTool, descriptor::ToolDescriptor};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The members of a descriptor in the compact view.
 const COMPACT_MEMBERS: [&str; 6] =

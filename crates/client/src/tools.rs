@@ -2,10 +2,16 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use toolcrib_core::{
+    compact::CompactToolDescriptor as CompactTool,
+    descriptor::{SourceKind, ToolDescriptor},
+};
 
 use crate::{
-    AnnotatedTool, Client, CompactTool, Error, Generation, SourceKind, ToolDescriptor,
-    annotated_tool, compact_tool, listed, tool,
+    client::Client,
+    error::Error,
+    generation::Generation,
+    read::{AnnotatedTool, annotated_tool, compact_tool, listed, tool},
 };
 
 /// The characters of a path segment that need no escape.
@@ -21,11 +27,18 @@ pub struct Tools<'a> {
     more: Vec<(&'static str, String)>,
 }
 
-impl<'a> Tools<'a> {
-    pub(crate) fn new(client: &'a Client) -> Self {
-        Self { client, source: None, more: Vec::new() }
-    }
+// === impl Client ===
 
+impl Client {
+    /// Returns a request for the tools of the host.
+    pub fn tools(&self) -> Tools<'_> {
+        Tools { client: self, source: None, more: Vec::new() }
+    }
+}
+
+// === impl Tools ===
+
+impl Tools<'_> {
     /// Selects the tools of this kind of source.
     #[must_use]
     pub fn of(mut self, source: SourceKind) -> Self {

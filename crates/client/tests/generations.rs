@@ -452,6 +452,20 @@ async fn features_of_the_other_generation_are_errors_without_a_request() {
 }
 
 #[tokio::test]
+async fn ids_without_a_path_are_none_without_a_request() {
+    // A host that ignores a trailing slash would return its list.
+    let host = Canned::json(200, &[("openwop-version", "2.0")], tools()).await;
+    for generation in Generation::ALL {
+        let client = host.client(generation);
+        for id in ["", ".", ".."] {
+            assert_eq!(client.tools().get(id).await.unwrap(), None, "{generation} {id:?}");
+            assert_eq!(client.tools().get_compact(id).await.unwrap(), None, "{generation} {id:?}");
+        }
+    }
+    assert!(host.requests().is_empty());
+}
+
+#[tokio::test]
 async fn discovery_documents_of_other_hosts_are_judged() {
     for body in ["", "<html></html>", "[]", "{}", "{\"protocolVersions\":[]}"] {
         let host = Canned::start(200, &[], body).await;
