@@ -435,6 +435,14 @@ async fn a_refusal_says_when_to_try_again() {
 }
 
 #[tokio::test]
+async fn a_missing_catalog_has_one_status_more_in_the_first_generation() {
+    let host = Canned::json(501, &[("openwop-version", "2.0")], json!({})).await;
+    assert!(host.client(Generation::V1).tools().list().await.unwrap().is_none());
+    let refused = refusal(host.client(Generation::V2).tools().list().await.unwrap_err());
+    assert_eq!(refused.status, 501);
+}
+
+#[tokio::test]
 async fn features_of_the_other_generation_are_errors_without_a_request() {
     let host = Canned::json(200, &[("openwop-version", "2.0")], json!([])).await;
     let (first, second) = (host.client(Generation::V1), host.client(Generation::V2));
