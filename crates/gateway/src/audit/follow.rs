@@ -25,7 +25,8 @@ pub struct RunFollower {
     run: RunId,
     /// The position of the last event that was read, in the log of the tenant.
     after: Option<u64>,
-    /// The ids of the calls, sessions and approvals that have begun and not ended.
+    /// The ids of the calls and approvals that have begun and not ended. Sessions do not count: they
+    /// may be open for as long as the client that makes the calls.
     open: HashSet<String>,
 }
 
@@ -54,8 +55,8 @@ impl Audit {
 }
 
 impl RunFollower {
-    /// Returns the next events, at least one. Returns `None` when the run is over, the credentials of
-    /// the principal are no longer valid, or the gateway closes.
+    /// Returns the next events, at least one. Returns `None` when no call and no approval of the run
+    /// is open, the credentials of the principal are no longer valid, or the gateway closes.
     pub async fn next(&mut self) -> Option<Vec<RunEvent>> {
         let mut idle = Duration::ZERO;
         loop {
@@ -90,8 +91,6 @@ impl RunFollower {
         match event {
             EventBody::ToolCalled(called) => self.open(&called.call_id),
             EventBody::ToolReturned(returned) => self.close(&returned.call_id),
-            EventBody::ToolSessionOpened(opened) => self.open(&opened.session_id),
-            EventBody::ToolSessionClosed(closed) => self.close(&closed.session_id),
             EventBody::InterruptRequested(requested) => self.open(&requested.key),
             EventBody::ApprovalGranted(granted) => {
                 let missing = granted.quorum_progress.is_some_and(|it| it.granted < it.required);
@@ -101,7 +100,9 @@ impl RunFollower {
             }
             EventBody::ApprovalRejected(rejected) => self.close(&rejected.gate_id),
             EventBody::ApprovalOverridden(overridden) => self.close(&overridden.gate_id),
-            EventBody::AuthorizationDecided(_)
+            EventBody::ToolSessionOpened(_)
+            | EventBody::ToolSessionClosed(_)
+            | EventBody::AuthorizationDecided(_)
             | EventBody::EgressDecided(_)
             | EventBody::ToolPinDrifted(_)
             | EventBody::ToolPinApproved(_)

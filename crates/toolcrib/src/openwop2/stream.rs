@@ -1,7 +1,7 @@
 //! `GET /runs/{runId}/events`: the events of a run, as server-sent events (events.md).
 //!
 //! The id of an event in the stream is its sequence, after which `Last-Event-ID` continues. The
-//! stream ends when nothing of the run is open any more.
+//! stream ends when no call and no approval of the run is open any more.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ struct Options {
 }
 
 /// Streams the events of a run of the caller, or of any run of its tenant with the scope
-/// `audit:read`. The stream ends with the run.
+/// `audit:read`. The stream ends when no call and no approval of the run is open.
 #[utoipa::path(
     get,
     path = "/runs/{runId}/events",

@@ -162,6 +162,7 @@ async fn running_workflows_can_be_cancelled_once() {
     }
     let cancelled = ann.post(&path, json!({ "reason": "no longer needed" })).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text());
+    schemas::check(&schemas::cancelled(), &cancelled.json());
     assert_eq!(cancelled.json()["status"], "cancelling");
     call.await.unwrap();
     let over = ann.send(Method::POST, &path, None).await;
@@ -214,7 +215,7 @@ async fn the_events_of_a_run_are_streamed_in_the_words_of_v2() {
     ] {
         let refused = ann.get(&format!("/runs/{run}/events?{query}")).await;
         assert_eq!(code(&refused), (400, expected.to_owned()), "{query}");
-        schemas::check(&schemas::error(), &refused.json());
+        schemas::check(&schemas::error(400), &refused.json());
     }
     let mode = ann.get("/runs/absent/events?streamMode=values").await;
     assert_eq!(mode.json()["details"], json!({ "supported": ["updates", "debug"] }));
@@ -244,6 +245,36 @@ async fn a_stream_follows_a_run_that_waits_for_approval() {
     assert_eq!(stream.next().await, None);
 }
 
+/// An MCP client may keep its session, and with it the tool sessions of its run, for hours.
+#[tokio::test]
+async fn a_stream_ends_before_the_session_of_its_calls() {
+    let gw = gateway().await;
+    let ann = caller(&gw, "ann").await;
+    let client =
+        gw.bearer(ann.key().unwrap()).with("accept", "application/json, text/event-stream");
+    let message = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" },
+    });
+    let session = client.post("/mcp", message("initialize", hello)).await;
+    let client = client.with("mcp-session-id", session.header("mcp-session-id"));
+    let run = message("tools/call", json!({ "name": "flows__quick", "arguments": {} }));
+    let called = client.post("/mcp", run).await;
+    let path = format!("/runs/{}/events?streamMode=debug", called.header("toolcrib-run-id"));
+    let mut stream = ann.open(Method::GET, &path, None).await;
+    let mut types = Vec::new();
+    while let Some(event) = stream.next().await {
+        schemas::check(&schemas::event(), &event);
+        types.push(event["type"].as_str().unwrap().to_owned());
+    }
+    let count = |wanted: &str| types.iter().filter(|it| *it == wanted).count();
+    assert_eq!((count("agent.tool-called"), count("agent.tool-returned")), (2, 2), "{types:?}");
+    // The workflow has ended its own session.
+    assert_eq!((count("tool.session-opened"), count("tool.session-closed")), (2, 1), "{types:?}");
+    assert_eq!(client.delete("/mcp").await.status, 204);
+}
+
 #[tokio::test]
 async fn a_caller_has_a_limited_number_of_streams() {
     let gw = gateway().await;
@@ -258,7 +289,7 @@ async fn a_caller_has_a_limited_number_of_streams() {
     let refused = ann.get(&path).await;
     assert_eq!(code(&refused), (429, "rate_limited".to_owned()));
     assert_eq!((refused.header("retry-after"), refused.json().get("details")), ("1", None));
-    schemas::check(&schemas::error(), &refused.json());
+    schemas::check(&schemas::error(429), &refused.json());
     drop(open);
     until(async || (ann.open(Method::GET, &path, None).await.status == 200).then_some(())).await;
 }

@@ -5,12 +5,15 @@ use serde_json::{Value, json};
 /// Fails with all violations of `schema` by `instance`.
 #[track_caller]
 pub(super) fn check(schema: &Value, instance: &Value) {
-    let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
-    let problems: Vec<String> = validator
-        .iter_errors(instance)
-        .map(|error| format!("{} at {}", error, error.instance_path()))
-        .collect();
+    let problems = problems(schema, instance);
     assert!(problems.is_empty(), "{problems:#?}\n{instance:#}");
+}
+
+/// Returns all violations of `schema` by `instance`.
+pub(super) fn problems(schema: &Value, instance: &Value) -> Vec<String> {
+    let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
+    let errors = validator.iter_errors(instance);
+    errors.map(|error| format!("{} at {}", error, error.instance_path())).collect()
 }
 
 fn closed(members: Value, required: &[&str]) -> Value {
@@ -29,7 +32,7 @@ fn pattern(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": pattern })
 }
 
-fn tool() -> Value {
+pub(super) fn tool() -> Value {
     let text = json!({ "type": "string" });
     let level = json!({ "enum": ["low", "medium", "high"] });
     let flag = json!({ "type": "boolean" });
@@ -87,20 +90,23 @@ pub(super) fn tools() -> Value {
     json!({ "type": "array", "items": tool() })
 }
 
-pub(super) fn compact_tools() -> Value {
+pub(super) fn compact_tool() -> Value {
     let arguments = closed(
         json!({ "type": { "const": "object" }, "properties": { "type": "object" } }),
         &["type", "properties"],
     );
-    let compact = closed(
+    closed(
         json!({
             "toolId": { "type": "string", "minLength": 1 }, "source": { "type": "string" },
             "safetyTier": { "type": "string" }, "title": { "type": "string" },
             "description": { "type": "string" }, "inputSchema": arguments,
         }),
         &["toolId", "source", "safetyTier"],
-    );
-    closed(json!({ "tools": { "type": "array", "items": compact } }), &["tools"])
+    )
+}
+
+pub(super) fn compact_tools() -> Value {
+    closed(json!({ "tools": { "type": "array", "items": compact_tool() } }), &["tools"])
 }
 
 fn subject() -> Value {
@@ -145,6 +151,24 @@ pub(super) fn runs() -> Value {
     let cursor = json!({ "type": "string", "minLength": 1, "maxLength": 2048 });
     let runs = json!({ "type": "array", "items": run() });
     closed(json!({ "runs": runs, "nextCursor": cursor }), &["runs"])
+}
+
+pub(super) fn cancelled() -> Value {
+    let status = json!({ "enum": ["cancelling", "cancelled"] });
+    closed(json!({ "runId": pattern(RUN), "status": status }), &["runId", "status"])
+}
+
+/// The description of the routes, as far as every OpenAPI document has the same form.
+pub(super) fn description() -> Value {
+    json!({
+        "type": "object",
+        "required": ["openapi", "info", "paths", "components"],
+        "properties": {
+            "openapi": pattern("^3\\.1\\.\\d+$"),
+            "info": { "type": "object", "required": ["title", "version"] },
+            "paths": { "type": "object", "minProperties": 1 },
+        },
+    })
 }
 
 pub(super) fn discovery() -> Value {
@@ -310,25 +334,47 @@ pub(super) fn event() -> Value {
     event
 }
 
-/// The envelope of an error with the codes that these routes use.
-pub(super) fn error() -> Value {
+/// The registered codes that concern these routes. A code has one status.
+const CODES: [(u16, &[&str]); 14] = [
+    (400, &["validation_error", "protocol_version_mismatch", "unsupported_stream_mode"]),
+    (401, &["unauthenticated", "credential_revoked", "key_revoked", "audience_mismatch"]),
+    (403, &["forbidden", "run_forbidden", "id_tenant_mismatch", "egress_denied"]),
+    (404, &["not_found"]),
+    (406, &["protocol_version_unsupported"]),
+    (409, &["idempotency_key_mismatch", "run_terminal"]),
+    (413, &["payload_too_large"]),
+    (415, &["unsupported_media_type"]),
+    (422, &["capability_required", "approval_rejected"]),
+    (426, &["client_version_unsupported"]),
+    (429, &["rate_limited"]),
+    (500, &["internal_error"]),
+    (502, &["upstream_unavailable", "mcp_error"]),
+    (503, &["service_unavailable"]),
+];
+
+/// The envelope of an error with a code of `status`.
+pub(super) fn error(status: u16) -> Value {
+    let codes = CODES.iter().find(|(of, _)| *of == status).map(|(_, codes)| *codes);
+    let mut details = json!({
+        "type": "object",
+        "not": { "anyOf": [
+            { "required": ["retryAfter"] },
+            { "required": ["retryAfterMs"] },
+            { "required": ["retryAfterSeconds"] },
+        ] },
+    });
+    let mut required = vec!["error", "message"];
+    if status == 406 {
+        details["required"] = json!(["protocolVersions"]);
+        details["properties"] = json!({ "protocolVersions": { "const": ["1.0", "2.0"] } });
+        required.push("details");
+    }
     closed(
         json!({
-            "error": { "enum": [
-                "validation_error", "unsupported_stream_mode", "unauthenticated", "forbidden",
-                "id_tenant_mismatch", "not_found", "protocol_version_unsupported", "run_terminal",
-                "payload_too_large", "rate_limited", "internal_error", "service_unavailable",
-            ] },
+            "error": { "enum": codes.unwrap_or_default() },
             "message": { "type": "string", "minLength": 1 },
-            "details": {
-                "type": "object",
-                "not": { "anyOf": [
-                    { "required": ["retryAfter"] },
-                    { "required": ["retryAfterMs"] },
-                    { "required": ["retryAfterSeconds"] },
-                ] },
-            },
+            "details": details,
         }),
-        &["error", "message"],
+        &required,
     )
 }
