@@ -50,6 +50,18 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: schemas::components,
 };
 
+/// Returns the mount of requests for paths of no dialect. One that names a version gets its answer in
+/// this version.
+pub(crate) fn elsewhere(config: &Config) -> Mount {
+    let mount = Mount::new(SURFACE, Paths::All, Access::Open, refuse);
+    match config.openwop.v2 {
+        OpenWopV2::Header | OpenWopV2::Root => {
+            Mount { claims: protocol_version::is_named, negotiate, headers: versioned, ..mount }
+        }
+        OpenWopV2::Off => switched_off(mount),
+    }
+}
+
 /// Returns its mounts. All paths require a key, whether they exist or not, except for discovery and
 /// the description of the interface.
 fn mounts(config: &Config) -> Vec<Mount> {
@@ -58,7 +70,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
         let access = Access::Keyed(MountAuth::Required);
         Mount::new(SURFACE, Paths::Under(path.to_owned()), access, refuse)
     };
-    let mut discovery = Mount { claims: selects_second, ..open(DISCOVERY) };
+    let discovery = Mount { claims: selects_second, ..open(DISCOVERY) };
     let description = open(DESCRIPTION);
     let (mut tools, runs) = (keyed("/tools"), keyed("/runs"));
     let (negotiate, headers): (Negotiate, fn(&mut HeaderMap)) = match config.openwop.v2 {
@@ -68,12 +80,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
         }
         OpenWopV2::Root => (negotiate, versioned),
         OpenWopV2::Off => {
-            let claims = is_foreign;
-            discovery.claims = claims;
-            let mounts = [discovery, tools, runs, description];
-            let refused =
-                |mount| Mount { claims, negotiate: unsupported, headers: varied, ..mount };
-            return mounts.map(refused).into();
+            return [discovery, tools, runs, description].map(switched_off).into();
         }
     };
     let shared = |headers: &mut HeaderMap| {
@@ -86,6 +93,11 @@ fn mounts(config: &Config) -> Vec<Mount> {
         Mount { negotiate, headers: shared, ..tools },
         Mount { negotiate, headers, ..runs },
     ]
+}
+
+/// Makes `mount` refuse the versions that are not served, and leave other requests to other mounts.
+fn switched_off(mount: Mount) -> Mount {
+    Mount { claims: is_foreign, negotiate: unsupported, headers: varied, ..mount }
 }
 
 type Negotiate = fn(&HeaderMap) -> Option<Response>;
@@ -123,7 +135,7 @@ fn negotiate(headers: &HeaderMap) -> Option<Response> {
         NamedVersion::None | NamedVersion::Major(2) => None,
         // The first version is listed, but has other paths.
         NamedVersion::Major(1) => {
-            let mut response = Failure::not_found().into_response();
+            let mut response = Failure::no_route().into_response();
             response.headers_mut().insert(OPENWOP_VERSION, V1);
             Some(response)
         }

@@ -32,6 +32,7 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
         }
         mounts.append(&mut own);
     }
+    mounts.push(openwop2::elsewhere(config));
     let state = AppState::new(gateway, config);
     let host = state.host.clone();
     middleware::guarded(routers, mounts, ops::elsewhere(), &state, host)

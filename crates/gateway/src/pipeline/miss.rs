@@ -1,7 +1,8 @@
-//! Requests that name a tool their caller does not see, and the moment at which they are answered.
+//! Requests that name a tool or a run that their caller does not see, and the moment at which they are
+//! answered.
 //!
-//! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool of
-//! that name. Hidden, foreign and unknown names take the same path; the rest of a difference, a
+//! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool or
+//! a run of that name. Hidden, foreign and unknown names take the same path; the rest of a difference, a
 //! lookup that finds something or not, disappears in the wait for the next `STEP` of the clock.
 
 use std::{
@@ -17,11 +18,12 @@ const STEP: Duration = Duration::from_micros(250);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 tokio::task_local! {
-    /// Whether the request has named a tool that its caller does not see.
+    /// Whether the request has named something that its caller does not see.
     static MISSED: Cell<bool>;
 }
 
-/// Runs `request`. If it names a tool that its caller does not see, returns at the next multiple of 250 µs.
+/// Runs `request`. If it names something that its caller does not see, returns at the next multiple of
+/// 250 µs.
 pub async fn evenly<F: Future>(request: F) -> F::Output {
     let run = async {
         let output = request.await;
@@ -38,8 +40,8 @@ pub async fn evenly<F: Future>(request: F) -> F::Output {
     output
 }
 
-/// Notes that the current request has named a tool that its caller does not see.
-pub(crate) fn note() {
+/// Notes that the current request has named something that its caller does not see.
+pub fn note() {
     // Outside of a request there is no answer to delay.
     MISSED.try_with(|missed| missed.set(true)).ok();
 }

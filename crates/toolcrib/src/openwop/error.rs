@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::store::StoreError;
-use toolcrib_gateway::authn::AuthError;
+use toolcrib_gateway::{authn::AuthError, miss};
 use utoipa::ToSchema;
 
 use crate::{body::InvalidBody, middleware::Refusal, respond};
@@ -40,8 +40,14 @@ impl Failure {
     }
 
     /// Returns the failure for everything that does not exist for the caller; it is always the
-    /// same, byte by byte.
+    /// same, byte by byte, and nothing can be learnt from its time.
     pub(super) fn not_found() -> Self {
+        miss::note();
+        Self::no_route()
+    }
+
+    /// Returns the failure for a path that no route has.
+    fn no_route() -> Self {
         let message = "not found, or not visible to this caller";
         Self::new(StatusCode::NOT_FOUND, "not_found", message, None)
     }
@@ -117,7 +123,7 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response {
         | Refusal::Crowded => ("internal_error", Some(json!({ "retriable": true }))),
         Refusal::Host | Refusal::Origin => ("forbidden", None),
         Refusal::MissingScope(scope) => ("forbidden", Some(json!({ "scopeRequired": scope }))),
-        Refusal::NoRoute => return Failure::not_found().into_response(),
+        Refusal::NoRoute => return Failure::no_route().into_response(),
         Refusal::Method | Refusal::BrokenBody => ("validation_error", None),
         Refusal::TooLarge { limit } => {
             ("validation_error", Some(json!({ "maxRequestBodyBytes": limit })))

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::store::StoreError;
-use toolcrib_gateway::{authn::AuthError, config::OpenWopV2};
+use toolcrib_gateway::{authn::AuthError, config::OpenWopV2, miss};
 use utoipa::ToSchema;
 
 use crate::{
@@ -74,10 +74,16 @@ impl Failure {
         Self(Box::new(respond::json(code.status(), &body)))
     }
 
-    /// Returns the failure for everything that does not exist for the caller; it is always the
-    /// same, byte by byte.
-    pub(super) fn not_found() -> Self {
+    /// Returns the failure for a path or a method that no route has.
+    pub(super) fn no_route() -> Self {
         Self::new(Code::NotFound, "not found, or not visible to this caller", None)
+    }
+
+    /// Returns the failure for everything that does not exist for the caller; it is always the
+    /// same, byte by byte, and nothing can be learnt from its time.
+    pub(super) fn not_found() -> Self {
+        miss::note();
+        Self::no_route()
     }
 
     /// Rejects a request with an invalid parameter, header or body.
@@ -151,7 +157,7 @@ pub(super) fn refuse(refusal: &Refusal) -> Response {
         | Refusal::Crowded => (Code::ServiceUnavailable, None),
         Refusal::Host | Refusal::Origin => (Code::Forbidden, None),
         Refusal::MissingScope(scope) => (Code::Forbidden, Some(json!({ "scopeRequired": scope }))),
-        Refusal::NoRoute | Refusal::Method => return Failure::not_found().into_response(),
+        Refusal::NoRoute | Refusal::Method => return Failure::no_route().into_response(),
         Refusal::BrokenBody => (Code::ValidationError, None),
         Refusal::TooLarge { limit } => {
             (Code::PayloadTooLarge, Some(json!({ "maxRequestBodyBytes": limit })))

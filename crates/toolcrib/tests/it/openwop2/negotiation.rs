@@ -191,6 +191,36 @@ async fn switched_off_it_refuses_its_version() {
     }
 }
 
+/// A path that no route has is answered in the version that the request names.
+#[tokio::test]
+async fn unknown_paths_answer_in_the_named_version() {
+    for (mode, second, first) in
+        [("header", (404, "2.0"), "1.0"), ("root", (404, "2.0"), "1.0"), ("off", (406, "1.0"), "")]
+    {
+        let gw = with(mode).start().await;
+        let key = gw.principal("new", []).await;
+        for caller in [key, gw.anonymous(), gw.bearer("tc_junk")] {
+            for path in ["/", "/nowhere", "/toolsets", "/.well-known/nothing"] {
+                let named = caller.with("openwop-version", "2.0").get(path).await;
+                assert_eq!((named.status, version(&named)), second, "{mode} {path}");
+                assert_eq!(named.header("vary"), VARY, "{mode} {path}");
+                let named = caller.with("openwop-version", "1.0").get(path).await;
+                assert_eq!((named.status, version(&named)), (404, first), "{mode} {path}");
+                // Without a version, it is a path of no protocol.
+                let plain = caller.get(path).await;
+                assert_eq!((plain.status, version(&plain)), (404, ""), "{mode} {path}");
+                assert_eq!((code(&plain), plain.header("vary")), ("not_found".to_owned(), ""));
+            }
+            // These have their own protocols.
+            for path in ["/otc/nowhere", "/explorer/no/where", "/schemas/none"] {
+                let own = caller.with("openwop-version", "2.0").get(path).await;
+                assert_eq!(version(&own), "", "{mode} {path}");
+                assert_eq!(own.body, caller.get(path).await.body, "{mode} {path}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn discovery_has_both_versions_at_one_address() {
     let gw = fixture().start().await;
