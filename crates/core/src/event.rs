@@ -341,6 +341,26 @@ impl EventBody {
         }
     }
 
+    /// Returns the principal whose request the event records. Those who answer another principal's
+    /// request for approval are not meant.
+    pub fn actor(&self) -> Option<&PrincipalId> {
+        match self {
+            Self::ToolCalled(called) => Some(&called.principal),
+            Self::AuthorizationDecided(decided) => Some(&decided.principal),
+            Self::ToolPinApproved(approved) => approved.principal.as_ref(),
+            Self::RecordAccepted(accepted) => Some(&accepted.principal),
+            Self::ToolReturned(_)
+            | Self::ToolPinDrifted(_)
+            | Self::EgressDecided(_)
+            | Self::ToolSessionOpened(_)
+            | Self::ToolSessionClosed(_)
+            | Self::InterruptRequested(_)
+            | Self::ApprovalGranted(_)
+            | Self::ApprovalRejected(_)
+            | Self::ApprovalOverridden(_) => None,
+        }
+    }
+
     /// Returns the payload alone, as it appears in the event's `payload` member and is stored and
     /// hashed.
     ///
@@ -379,6 +399,8 @@ pub struct EventQuery {
     pub tenant: Option<TenantId>,
     /// Only this run's.
     pub run: Option<RunId>,
+    /// Only those with this [actor](EventBody::actor).
+    pub actor: Option<PrincipalId>,
     /// Only events at positions greater than this: in the log of `tenant` when set, else in the
     /// whole log. A cursor of one kind is invalid for the other.
     pub after: Option<u64>,

@@ -1,8 +1,8 @@
 //! The runs that a caller may see, the same in both generations of OpenWOP.
 
 use toolcrib_core::{
-    event::{EventBody, EventQuery, RunEvent},
-    id::{PrincipalId, RunId, TenantId},
+    event::{EventQuery, RunEvent},
+    id::{RunId, TenantId},
     principal::Principal,
     store::{RunQuery, StoreError},
 };
@@ -38,40 +38,23 @@ pub(crate) async fn events(
     Ok(events)
 }
 
-/// Returns whether `caller` may see the events of `run`, which exists if so.
+/// Returns whether `caller` may see the events of `run`, which exists if so: it took part in it, or has
+/// `audit:read`. Reads one event at most, so a long run takes no longer than one that does not exist
+/// (I-9).
 pub(crate) async fn sees_events(
     gateway: &Gateway,
     caller: &Principal,
     run: &RunId,
 ) -> Result<bool, StoreError> {
-    let events = events(gateway, &caller.tenant, run.clone()).await?;
-    Ok(!events.is_empty() && may_see(caller, &events))
-}
-
-/// Returns whether `caller` may see a run with these events: one that it took part in, or any with
-/// `audit:read`.
-pub(crate) fn may_see(caller: &Principal, events: &[RunEvent]) -> bool {
-    RouteScope::AuditRead.is_held_by(caller)
-        || events.iter().any(|event| concerns(event, &caller.id))
-}
-
-/// Returns whether `principal` is the actor of `event`.
-fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
-    match &event.body {
-        EventBody::ToolCalled(called) => called.principal == *principal,
-        EventBody::AuthorizationDecided(decided) => decided.principal == *principal,
-        EventBody::ToolPinApproved(approved) => approved.principal.as_ref() == Some(principal),
-        EventBody::RecordAccepted(accepted) => accepted.principal == *principal,
-        EventBody::ToolReturned(_)
-        | EventBody::ToolPinDrifted(_)
-        | EventBody::EgressDecided(_)
-        | EventBody::ToolSessionOpened(_)
-        | EventBody::ToolSessionClosed(_)
-        | EventBody::InterruptRequested(_)
-        | EventBody::ApprovalGranted(_)
-        | EventBody::ApprovalRejected(_)
-        | EventBody::ApprovalOverridden(_) => false,
-    }
+    let actor = (!RouteScope::AuditRead.is_held_by(caller)).then(|| caller.id.clone());
+    let query = EventQuery {
+        tenant: Some(caller.tenant.clone()),
+        run: Some(run.clone()),
+        actor,
+        limit: 1,
+        ..EventQuery::default()
+    };
+    Ok(!gateway.audit().read(query).await?.is_empty())
 }
 
 /// Returns a query for the runs of workflows that `caller` started, or for all of its tenant with

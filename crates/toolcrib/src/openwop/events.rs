@@ -61,10 +61,10 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let tenant = context.caller.tenant.clone();
     let wanted = EventQuery {
         tenant: Some(tenant.clone()),
-        run: None,
         after,
         limit: context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size(),
         newest: after.is_none(),
+        ..EventQuery::default()
     };
     let logged = context.gateway.audit().read(wanted).await?;
     let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);

@@ -33,9 +33,9 @@ pub(super) struct RunEvents {
 )]
 pub(super) async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
     let run = RunId::parse(run.as_str()).map_err(|_| Failure::not_found())?;
-    let events = visible_runs::events(&context.gateway, &context.caller.tenant, run).await?;
-    if events.is_empty() || !visible_runs::may_see(&context.caller, &events) {
+    if !visible_runs::sees_events(&context.gateway, &context.caller, &run).await? {
         return Err(Failure::not_found());
     }
+    let events = visible_runs::events(&context.gateway, &context.caller.tenant, run).await?;
     Ok(respond::json(StatusCode::OK, &RunEvents { events }))
 }

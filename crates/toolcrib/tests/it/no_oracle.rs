@@ -1,7 +1,11 @@
-//! I-9: tools that a caller may not know of are byte-for-byte indistinguishable from unknown ones.
+//! I-9: tools and runs that a caller may not know of are byte-for-byte indistinguishable from unknown
+//! ones.
 
+use std::collections::BTreeSet;
+
+use http::Method;
 use serde_json::json;
-use toolcrib_testkit::gateway::Reply;
+use toolcrib_testkit::gateway::{Actor, Reply};
 
 use crate::support::fixture;
 
@@ -30,9 +34,11 @@ async fn unknown_hidden_and_foreign_tools_look_the_same_when_read() {
     for (before, after, hidden, foreign, unknown) in [
         ("/v1/tools/", "", "mcp:crib.write", "mcp:other.secret", "mcp:crib.absent"),
         ("/v1/tools/", "?view=compact", "mcp:crib.write", "mcp:other.secret", "%FF"),
+        ("/tools/", "", "mcp:crib.write", "mcp:other.secret", "mcp:crib.absent"),
+        ("/tools/", "?view=compact", "mcp:crib.write", "mcp:other.secret", "%FF"),
         ("/explorer/tools/", "", "crib__write", "other__secret", "crib__absent"),
     ] {
-        let mut answers = std::collections::BTreeSet::new();
+        let mut answers = BTreeSet::new();
         for name in [hidden, foreign, unknown, "conformance.absent-1", "__nonexistent__"] {
             let reply = reader.get(&format!("{before}{name}{after}")).await;
             assert_eq!(reply.status, 404);
@@ -79,6 +85,66 @@ async fn arguments_do_not_reveal_whether_a_tool_exists() {
     let foreign = reader.post("/tools/call", ask("other.secret")).await;
     let unknown = reader.post("/tools/call", ask("no.such")).await;
     assert_eq!(visible(&foreign, ""), visible(&unknown, ""));
+}
+
+/// Returns the ids of a run of a single call and of a run of a workflow.
+async fn runs(caller: &Actor) -> [String; 2] {
+    let call = async |tool: &str| {
+        let body = json!({ "request": { "tool_id": tool } });
+        let run = caller.post("/tools/call", body).await.header("toolcrib-run-id").to_owned();
+        assert!(!run.is_empty(), "{tool}");
+        run
+    };
+    [call("crib.open").await, call("flows__flow").await]
+}
+
+/// In both generations of OpenWOP.
+#[tokio::test]
+async fn unknown_hidden_and_foreign_runs_look_the_same() {
+    let steps = "steps: [{ id: a, tool: 'mcp:crib.open' }]\noutputs: {}";
+    let gw = fixture().workflow("flow", steps).start().await;
+    let scopes = ["files:read", "tools:flows"];
+    let reader = gw.principal("reader", scopes).await;
+    let hidden = runs(&gw.principal("holder", scopes).await).await;
+    let foreign = runs(&gw.principal_of("other", "holder", &scopes).await).await;
+    let unknown = ["absent".to_owned(), sibling(&hidden[0])];
+    for (method, version, before, after) in [
+        (Method::GET, "1.0", "/v1/runs/", "/events"),
+        (Method::POST, "1.0", "/v1/runs/", "/cancel"),
+        (Method::GET, "1.0", "/v1/runs?runId=", ""),
+        (Method::GET, "2.0", "/runs/", ""),
+        (Method::GET, "2.0", "/runs/", "/events"),
+        (Method::GET, "2.0", "/runs/", "/events?streamMode=debug"),
+        (Method::POST, "2.0", "/runs/", "/cancel"),
+        (Method::GET, "2.0", "/runs/acme~2F", ""),
+        (Method::GET, "2.0", "/runs/acme~2F", "/events"),
+        (Method::POST, "2.0", "/runs/acme%2F", "/cancel"),
+        // Another tenant is refused as such, whatever follows.
+        (Method::GET, "2.0", "/runs/other~2F", ""),
+        (Method::GET, "2.0", "/runs/other~2F", "/events"),
+        (Method::POST, "2.0", "/runs/nowhere~2F", "/cancel"),
+    ] {
+        let reader = reader.with("openwop-version", version);
+        let mut answers = BTreeSet::new();
+        for run in hidden.iter().chain(&foreign).chain(&unknown) {
+            let path = format!("{before}{run}{after}");
+            let reply = reader.send(method.clone(), &path, None).await;
+            let expected = match before {
+                "/v1/runs?runId=" => 200,
+                "/runs/other~2F" | "/runs/nowhere~2F" => 403,
+                _ => 404,
+            };
+            assert_eq!(reply.status, expected, "{path}");
+            answers.insert(visible(&reply, ""));
+        }
+        assert_eq!(answers.len(), 1, "{answers:#?}");
+    }
+}
+
+/// Returns an id of the same form that no run has.
+fn sibling(id: &str) -> String {
+    let last = if id.ends_with('0') { "1" } else { "0" };
+    format!("{}{last}", &id[..id.len() - 1])
 }
 
 /// With `denied_calls = "not_found"` a denial is recorded as one, and the response does not lead to

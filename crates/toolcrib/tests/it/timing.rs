@@ -1,7 +1,7 @@
-//! I-9, I-81: the duration of a refusal does not depend on the existence of the tool.
+//! I-9, I-81: the duration of a refusal does not depend on the existence of the tool or of the run.
 //!
 //! The only tests that measure time. They compare no number of milliseconds: requests for hidden,
-//! foreign and unknown tools alternate, and their ranks are compared. A slow machine slows all of
+//! foreign and unknown names alternate, and their ranks are compared. A slow machine slows all of
 //! them down alike.
 
 use std::time::Instant;
@@ -190,7 +190,7 @@ async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
     };
     let get = |path: String| (plain.clone(), Method::GET, path, None);
     let in_session = caller.with("mcp-session-id", &session);
-    let surfaces: [(&str, Box<Ask<'_>>); 14] = [
+    let surfaces: [(&str, Box<Ask<'_>>); 16] = [
         ("otc", Box::new(|s, n| post(&caller, "/tools/call", &ask("NAME"), &otc(s, n)))),
         (
             "otc in one version",
@@ -235,6 +235,8 @@ async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
         ("call_tool", Box::new(|s, n| post(&caller, "/mcp/found", &meta, &wire(s, n)))),
         ("describe_tool", Box::new(|s, n| post(&caller, "/mcp/found", &describe, &wire(s, n)))),
         ("/v1/tools", Box::new(|s, n| get(format!("/v1/tools/mcp:{}", otc(s, n))))),
+        ("/tools", Box::new(|s, n| get(format!("/tools/mcp:{}", otc(s, n))))),
+        ("/tools, compact", Box::new(|s, n| get(format!("/tools/mcp:{}?view=compact", otc(s, n))))),
         ("/v1/explain", Box::new(|s, n| get(format!("/v1/explain?tool={}", wire(s, n))))),
     ];
     for (surface, ask) in surfaces {
@@ -246,6 +248,45 @@ async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
             start.elapsed().as_nanos()
         };
         indistinguishable(surface, measured, &KINDS, ROUNDS).await;
+    }
+}
+
+/// The routes of both generations of OpenWOP that name a run.
+#[tokio::test]
+async fn no_route_tells_by_its_time_whether_there_is_a_run() {
+    let gw = TestGateway::builder()
+        .tool(TestTool::new("usable").scopes(["files:read"]))
+        .workflow("flow", "steps: [{ id: a, tool: 'mcp:crib.usable' }]\noutputs: {}")
+        .start()
+        .await;
+    let scopes = ["files:read", "tools:flows"];
+    let reader = gw.principal("reader", scopes).await;
+    let run = async |holder: Actor| {
+        let ask = json!({ "request": { "tool_id": "flows__flow" } });
+        holder.post("/tools/call", ask).await.header("toolcrib-run-id").to_owned()
+    };
+    let hidden = run(gw.principal("holder", scopes).await).await;
+    let foreign = run(gw.principal_of("other", "holder", &scopes).await).await;
+    let unknown = hidden.replace(|digit: char| digit.is_ascii_digit(), "0");
+    assert_eq!((hidden.len(), foreign.len()), (unknown.len(), unknown.len()));
+    let kinds = [("unknown", &*unknown), ("hidden", &*hidden), ("foreign", &*foreign)];
+    for (method, before, after) in [
+        (Method::GET, "/v1/runs/", "/events"),
+        (Method::POST, "/v1/runs/", "/cancel"),
+        (Method::GET, "/runs/", ""),
+        (Method::GET, "/runs/acme~2F", ""),
+        (Method::GET, "/runs/", "/events"),
+        (Method::POST, "/runs/", "/cancel"),
+    ] {
+        let measured = async |_: &str, run: &str| {
+            let path = format!("{before}{run}{after}");
+            let start = Instant::now();
+            let reply = reader.send(method.clone(), &path, None).await;
+            let took = start.elapsed().as_nanos();
+            assert_eq!(reply.status, 404, "{path}");
+            took
+        };
+        indistinguishable(&format!("{before}…{after}"), measured, &kinds, ROUNDS).await;
     }
 }
 
