@@ -21,15 +21,17 @@ mod path;
 mod refusal;
 mod request_id;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     Router,
+    body::Body,
     extract::{Request, State},
     response::{IntoResponse as _, Response},
 };
-use futures_util::FutureExt as _;
-use http::{HeaderValue, StatusCode, header};
+use bytes::Bytes;
+use futures_util::{FutureExt as _, stream};
+use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use toolcrib_gateway::{authn::AuthError, miss};
 use tower::Service as _;
@@ -108,7 +110,14 @@ async fn answer(guard: Guard, mut request: Request) -> Response {
 
 /// Runs a handler. A panic must not end the connection.
 async fn run(mut router: Router, request: Request) -> Response {
+    let is_head = *request.method() == Method::HEAD;
     match AssertUnwindSafe(router.call(request)).catch_unwind().await {
+        // `router` has removed the body, and noted its length if it was known. From an empty body the
+        // router of the guard would derive the length 0, which is not that of a stream.
+        Ok(Ok(response)) if is_head => {
+            let unmeasured = stream::empty::<Result<Bytes, Infallible>>();
+            response.map(|_| Body::from_stream(unmeasured))
+        }
         Ok(Ok(response)) => response,
         Ok(Err(impossible)) => match impossible {},
         Err(_panic) => {

@@ -1,4 +1,5 @@
 mod catalog;
+mod every_answer;
 mod negotiation;
 mod runs;
 mod schemas;
