@@ -177,19 +177,27 @@ fn second_rows() -> Vec<Row> {
     let get = |route, path, answers| Row { method: "get", route, path, body: None, answers };
     let own = ["401", "404", "404", "200 sees"];
     let list = ["401", "200 blind", "200 blind", "200 sees"];
+    // The id names the tenant, so another one is refused before the run is looked for.
+    let bound = ["401", "404", "403", "200 sees"];
+    let post = |path, answers| {
+        let route = "/runs/{runId}/cancel";
+        Row { method: "post", route, path, body: None, answers }
+    };
     vec![
         get("/.well-known/openwop", "/.well-known/openwop", OPEN),
         get("/openapi.json", "/openapi.json", OPEN),
         get("/tools", "/tools", list),
+        get("/tools", "/tools?view=compact", list),
         get("/tools/{toolId}", "/tools/mcp%3Acrib.read", own),
+        get("/tools/{toolId}", "/tools/mcp%3Acrib.read?view=compact", own),
         get("/runs", "/runs", list),
         get("/runs/{runId}", "/runs/FLOW", own),
+        get("/runs/{runId}", "/runs/acme~2FFLOW", bound),
         get("/runs/{runId}/events", "/runs/RUN/events?streamMode=debug", own),
-        Row {
-            method: "post",
-            // The workflow has ended.
-            ..get("/runs/{runId}/cancel", "/runs/FLOW/cancel", ["401", "404", "404", "409"])
-        },
+        get("/runs/{runId}/events", "/runs/acme~2FRUN/events?streamMode=debug", bound),
+        // The workflow has ended.
+        post("/runs/FLOW/cancel", ["401", "404", "404", "409"]),
+        post("/runs/acme~2FFLOW/cancel", ["401", "404", "403", "409"]),
     ]
 }
 
