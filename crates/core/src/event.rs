@@ -399,8 +399,6 @@ pub struct EventQuery {
     pub tenant: Option<TenantId>,
     /// Only this run's.
     pub run: Option<RunId>,
-    /// Only those with this [actor](EventBody::actor).
-    pub actor: Option<PrincipalId>,
     /// Only events at positions greater than this: in the log of `tenant` when set, else in the
     /// whole log. A cursor of one kind is invalid for the other.
     pub after: Option<u64>,

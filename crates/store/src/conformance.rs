@@ -50,7 +50,6 @@ macro_rules! storage_suite {
                     an_append_is_atomic,
                     nothing_appended_is_nothing_stored,
                     a_query_selects_by_tenant_and_run,
-                    a_query_selects_by_actor,
                     a_reader_pages_with_a_cursor,
                     the_newest_come_in_ascending_order,
                     a_read_is_capped,

@@ -32,16 +32,8 @@ fn query() -> impl Strategy<Value = EventQuery> {
     let tenant = proptest::option::of("[abc]".prop_map(|text| text.parse().unwrap()));
     let run = proptest::option::of("[rst]".prop_map(|text| text.parse().unwrap()));
     let after = proptest::option::of(0..40u64);
-    let actor = proptest::option::of("alice|bob".prop_map(|text| text.parse().unwrap()));
-    (tenant, run, actor, after, 0..12usize, any::<bool>()).prop_map(
-        |(tenant, run, actor, after, limit, newest)| EventQuery {
-            tenant,
-            run,
-            actor,
-            after,
-            limit,
-            newest,
-        },
+    (tenant, run, after, 0..12usize, any::<bool>()).prop_map(
+        |(tenant, run, after, limit, newest)| EventQuery { tenant, run, after, limit, newest },
     )
 }
 

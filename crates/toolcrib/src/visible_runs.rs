@@ -38,23 +38,26 @@ pub(crate) async fn events(
     Ok(events)
 }
 
-/// Returns whether `caller` may see the events of `run`, which exists if so: it took part in it, or has
-/// `audit:read`. Reads one event at most, so a long run takes no longer than one that does not exist
-/// (I-9).
+/// Events at the beginning of a run in which its caller appears. They are few, so that a long run of
+/// somebody else is found as fast as a short one (I-9).
+const BEGINNING: usize = 16;
+
+/// Returns whether `caller` may see the events of `run`, which exists if so: it began the run, or has
+/// `audit:read`.
 pub(crate) async fn sees_events(
     gateway: &Gateway,
     caller: &Principal,
     run: &RunId,
 ) -> Result<bool, StoreError> {
-    let actor = (!RouteScope::AuditRead.is_held_by(caller)).then(|| caller.id.clone());
     let query = EventQuery {
         tenant: Some(caller.tenant.clone()),
         run: Some(run.clone()),
-        actor,
-        limit: 1,
+        limit: BEGINNING,
         ..EventQuery::default()
     };
-    Ok(!gateway.audit().read(query).await?.is_empty())
+    let beginning = gateway.audit().read(query).await?;
+    let is_own = beginning.iter().any(|logged| logged.event.body.actor() == Some(&caller.id));
+    Ok(is_own || (!beginning.is_empty() && RouteScope::AuditRead.is_held_by(caller)))
 }
 
 /// Returns a query for the runs of workflows that `caller` started, or for all of its tenant with

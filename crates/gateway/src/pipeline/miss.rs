@@ -3,7 +3,7 @@
 //!
 //! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool or
 //! a run of that name. Hidden, foreign and unknown names take the same path; the rest of a difference, a
-//! lookup that finds something or not, disappears in the wait for the next `STEP` of the clock.
+//! lookup that finds something or not, disappears in the wait for the next step of the clock.
 
 use std::{
     cell::Cell,
@@ -11,37 +11,60 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Answers to misses are given at multiples of this: a thousand times longer than a lookup, and too
-/// short to be noticed.
-const STEP: Duration = Duration::from_micros(250);
+/// Answers about tools are given at multiples of this: a thousand times longer than a lookup in
+/// memory, and too short to be noticed.
+const LOOKUP_STEP: Duration = Duration::from_micros(250);
+/// Answers about stored things are given at multiples of this, by the same ratio.
+const STORE_STEP: Duration = Duration::from_millis(10);
+/// Timers are exact to a millisecond; the rest of a wait needs no timer.
+const TIMER_ERROR: Duration = Duration::from_millis(2);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 tokio::task_local! {
-    /// Whether the request has named something that its caller does not see.
-    static MISSED: Cell<bool>;
+    /// The step for the answer, if the request has named something that its caller does not see.
+    static STEP: Cell<Option<Duration>>;
 }
 
-/// Runs `request`. If it names something that its caller does not see, returns at the next multiple of
-/// 250 µs.
+/// Runs `request`. If it names something that its caller does not see, returns at the next step of the
+/// clock: a multiple of 250 µs for tools, of 10 ms for what is stored.
 pub async fn evenly<F: Future>(request: F) -> F::Output {
     let run = async {
         let output = request.await;
-        (output, MISSED.with(Cell::get))
+        (output, STEP.with(Cell::get))
     };
-    let (output, missed) = MISSED.scope(Cell::new(false), run).await;
-    if missed {
-        let due = START.elapsed().as_nanos() / STEP.as_nanos() + 1;
-        // A timer is not exact enough: it sleeps for whole milliseconds from now on.
-        while START.elapsed().as_nanos() / STEP.as_nanos() < due {
+    let (output, step) = STEP.scope(Cell::new(None), run).await;
+    if let Some(step) = step {
+        let now = START.elapsed();
+        let into_step = Duration::from_nanos(nanoseconds(now) % nanoseconds(step));
+        let due = now + (step - into_step);
+        if let Some(long) = (due - now).checked_sub(TIMER_ERROR) {
+            tokio::time::sleep(long).await;
+        }
+        while START.elapsed() < due {
             tokio::task::yield_now().await;
         }
     }
     output
 }
 
-/// Notes that the current request has named something that its caller does not see.
-pub fn note() {
+/// Returns the length of `time`; saturates after 584 years.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Notes that the current request has named a tool that its caller does not see.
+pub(crate) fn note() {
+    note_step(LOOKUP_STEP);
+}
+
+/// Notes that the current request has named something stored that its caller does not see, or that does
+/// not exist.
+pub fn note_stored() {
+    note_step(STORE_STEP);
+}
+
+fn note_step(step: Duration) {
     // Outside of a request there is no answer to delay.
-    MISSED.try_with(|missed| missed.set(true)).ok();
+    STEP.try_with(|noted| noted.set(noted.get().max(Some(step)))).ok();
 }

@@ -121,10 +121,6 @@ impl Events {
         let wanted = self.log.iter().filter(|kept| {
             query.tenant.as_ref().is_none_or(|tenant| kept.logged.tenant == *tenant)
                 && query.run.as_ref().is_none_or(|run| kept.logged.event.run_id == *run)
-                && query
-                    .actor
-                    .as_ref()
-                    .is_none_or(|actor| kept.logged.event.body.actor() == Some(actor))
                 && query.after.is_none_or(|after| position(kept) > after)
         });
         let read = |kept: &Kept| LoggedEvent { position: position(kept), ..kept.logged.clone() };

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
-    id::{CallId, PrincipalId, SessionId, TenantId, ToolId},
+    id::{CallId, SessionId, TenantId, ToolId},
     record::{Link, StoredEvent, genesis},
     store::StoreError,
 };
@@ -220,11 +220,6 @@ impl Record {
     }
 }
 
-/// The actor of a row, as [`EventBody::actor`] returns it. Events of other kinds have a `principal` with
-/// another meaning, or none.
-const ACTOR: &str = "CASE WHEN type IN ('agent.toolCalled', 'authorization.decided', \
-     'tool.pin.approved', 'record.accepted') THEN payload ->> '$.principal' END";
-
 fn body(kind: &str, payload: &str) -> Option<EventBody> {
     let body = match kind {
         "agent.toolCalled" => serde_json::from_str(payload).map(EventBody::ToolCalled),
@@ -253,7 +248,6 @@ fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent
         query.run.as_ref().map(|run| run.as_str()),
         query.after.map_or(-1, bound),
         limit(query.limit),
-        query.actor.as_ref().map(PrincipalId::as_str),
     ];
     let mut events = all(connection, &select_sql(query), params, logged)?;
     if query.newest {
@@ -281,8 +275,7 @@ pub(super) fn select_sql(query: &EventQuery) -> String {
     format!(
         "SELECT {position}, tenant, event_id, run_id, type, payload, timestamp, sequence, \
          causation_id, tenant_position, hash, {prev} FROM events {index} \
-         WHERE {filter} AND {position} > ?3 AND (?5 IS NULL OR {ACTOR} = ?5) \
-         ORDER BY {order} {direction} LIMIT ?4",
+         WHERE {filter} AND {position} > ?3 ORDER BY {order} {direction} LIMIT ?4",
         prev = chain::PREV
     )
 }

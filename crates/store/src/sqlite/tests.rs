@@ -228,7 +228,7 @@ async fn reads_of_a_long_log_use_an_index() {
         let plan = format!("EXPLAIN QUERY PLAN {}", select_sql(&query));
         let explain = move |connection: &Connection| {
             let mut statement = connection.prepare(&plan)?;
-            let rows = statement.query_map([None::<i64>; 5], |row| row.get::<_, String>(3))?;
+            let rows = statement.query_map([None::<i64>; 4], |row| row.get::<_, String>(3))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?)
         };
         let steps = store.on_writer(explain).await.unwrap();

@@ -42,7 +42,7 @@ impl Failure {
     /// Returns the failure for everything that does not exist for the caller; it is always the
     /// same, byte by byte, and nothing can be learnt from its time.
     pub(super) fn not_found() -> Self {
-        miss::note();
+        miss::note_stored();
         Self::no_route()
     }
 
