@@ -3,11 +3,10 @@
 //!
 //! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool or
 //! a run of that name. Hidden, foreign and unknown names take the same path; the rest of a difference, a
-//! lookup that finds something or not, disappears in the wait for the next step of the clock.
+//! lookup that finds something or not, disappears in the wait for the next step after the request began.
 
 use std::{
     cell::Cell,
-    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -19,29 +18,28 @@ const STORE_STEP: Duration = Duration::from_millis(10);
 /// Timers are exact to a millisecond; the rest of a wait needs no timer.
 const TIMER_ERROR: Duration = Duration::from_millis(2);
 
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
 tokio::task_local! {
     /// The step for the answer, if the request has named something that its caller does not see.
     static STEP: Cell<Option<Duration>>;
 }
 
-/// Runs `request`. If it names something that its caller does not see, returns at the next step of the
-/// clock: a multiple of 250 µs for tools, of 10 ms for what is stored.
+/// Runs `request`. If it names something that its caller does not see, returns at the next multiple
+/// of 250 µs after its start for tools, of 10 ms for what is stored.
 pub async fn evenly<F: Future>(request: F) -> F::Output {
+    let start = Instant::now();
     let run = async {
         let output = request.await;
         (output, STEP.with(Cell::get))
     };
     let (output, step) = STEP.scope(Cell::new(None), run).await;
     if let Some(step) = step {
-        let now = START.elapsed();
+        let now = start.elapsed();
         let into_step = Duration::from_nanos(nanoseconds(now) % nanoseconds(step));
         let due = now + (step - into_step);
         if let Some(long) = (due - now).checked_sub(TIMER_ERROR) {
             tokio::time::sleep(long).await;
         }
-        while START.elapsed() < due {
+        while start.elapsed() < due {
             tokio::task::yield_now().await;
         }
     }

@@ -22,8 +22,17 @@ struct Row {
     answers: [&'static str; 4],
     /// The body of the answers with status 200.
     form: Form,
-    /// Whether the path is v2 without the header `OpenWOP-Version`, too.
-    unnamed: bool,
+    /// Where the answer is the same without the header `OpenWOP-Version`.
+    unnamed: Unnamed,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Unnamed {
+    Everywhere,
+    /// Only with `v2 = "root"`: the path is Open Tool Calling's, too.
+    AtRoot,
+    /// The first version, or none, has the path.
+    Never,
 }
 
 #[derive(Clone, Copy)]
@@ -47,69 +56,70 @@ const NOWHERE: [&str; 4] = ["404", "404", "404", "404"];
 const MALFORMED: [&str; 4] = ["400", "400", "400", "401"];
 
 fn rows() -> Vec<Row> {
-    let row = |method, path, answers, form| Row { method, path, answers, form, unnamed: true };
+    let row = |method, path, answers, form| Row {
+        method,
+        path,
+        answers,
+        form,
+        unnamed: Unnamed::Everywhere,
+    };
     let get = |path, answers, form| row(Method::GET, path, answers, form);
-    let named = |row| Row { unnamed: false, ..row };
+    let named = |row| Row { unnamed: Unnamed::Never, ..row };
+    let at_root = |row| Row { unnamed: Unnamed::AtRoot, ..row };
     let lists = ["200 sees", "200 sees", "200 blind", "401"];
+    let runs = ["200 sees", "200 blind", "200 blind", "401"];
     let tool = ["200 sees", "200 sees", "404", "401"];
     let own = ["200 sees", "404", "404", "401"];
     let bound = ["200 sees", "404", "403", "401"];
+    let none = Form::Absent;
     vec![
         named(get("/.well-known/openwop", OPEN, Form::Public(schemas::discovery))),
         get("/openapi.json", OPEN, Form::Public(schemas::description)),
-        named(get("/tools", lists, Form::Private(schemas::tools))),
-        named(get("/tools?view=compact", lists, Form::Private(schemas::compact_tools))),
+        at_root(get("/tools", lists, Form::Private(schemas::tools))),
+        at_root(get("/tools?view=compact", lists, Form::Private(schemas::compact_tools))),
         get("/tools/mcp%3Acrib.read", tool, Form::Private(schemas::tool)),
         get("/tools/mcp:crib.read?view=compact", tool, Form::Private(schemas::compact_tool)),
-        get(
-            "/tools/mcp%3Acrib.write",
-            ["200 sees", "404", "404", "401"],
-            Form::Private(schemas::tool),
-        ),
-        get("/tools/mcp%3Acrib.absent", NONE, Form::Absent),
-        get("/runs", ["200 sees", "200 blind", "200 blind", "401"], Form::Fresh(schemas::runs)),
-        get(
-            "/runs?limit=1",
-            ["200 sees", "200 blind", "200 blind", "401"],
-            Form::Fresh(schemas::runs),
-        ),
-        get("/runs?limit=0", MALFORMED, Form::Absent),
+        get("/tools/mcp%3Acrib.write", own, Form::Private(schemas::tool)),
+        get("/tools/mcp%3Acrib.absent", NONE, none),
+        get("/runs", runs, Form::Fresh(schemas::runs)),
+        get("/runs?limit=1", runs, Form::Fresh(schemas::runs)),
+        get("/runs?limit=0", MALFORMED, none),
         get("/runs/FLOW", own, Form::Private(schemas::run)),
         get("/runs/acme~2FFLOW", bound, Form::Private(schemas::run)),
-        get("/runs/acme~2Fabsent", ["404", "404", "403", "401"], Form::Absent),
+        get("/runs/acme~2Fabsent", ["404", "404", "403", "401"], none),
         // A call that is no workflow has events, and no snapshot.
-        get("/runs/PLAIN", NONE, Form::Absent),
-        get("/runs/absent", NONE, Form::Absent),
-        get("/runs/a~2", MALFORMED, Form::Absent),
+        get("/runs/PLAIN", NONE, none),
+        get("/runs/absent", NONE, none),
+        get("/runs/a~2", MALFORMED, none),
         get("/runs/ASKED/events", own, Form::Stream(None)),
         get("/runs/acme~2FASKED/events?bufferMs=10", bound, Form::Stream(Some("batch"))),
         get("/runs/PLAIN/events?streamMode=debug", own, Form::Stream(None)),
         get("/runs/FLOW/events?streamMode=debug", own, Form::Stream(None)),
         get("/runs/FLOW/events?streamMode=updates,debug", own, Form::Stream(Some("debug"))),
-        get("/runs/absent/events", NONE, Form::Absent),
-        get("/runs/FLOW/events?streamMode=values", MALFORMED, Form::Absent),
-        get("/runs/FLOW/events?bufferMs=x", MALFORMED, Form::Absent),
+        get("/runs/absent/events", NONE, none),
+        get("/runs/FLOW/events?streamMode=values", MALFORMED, none),
+        get("/runs/FLOW/events?bufferMs=x", MALFORMED, none),
         // It has ended.
-        row(Method::POST, "/runs/FLOW/cancel", ["409", "404", "404", "401"], Form::Absent),
-        row(Method::POST, "/runs/acme~2FFLOW/cancel", ["409", "404", "403", "401"], Form::Absent),
-        row(Method::POST, "/runs/absent/cancel", NONE, Form::Absent),
+        row(Method::POST, "/runs/FLOW/cancel", ["409", "404", "404", "401"], none),
+        row(Method::POST, "/runs/acme~2FFLOW/cancel", ["409", "404", "403", "401"], none),
+        row(Method::POST, "/runs/absent/cancel", NONE, none),
         // Paths without a route.
-        named(get("/", NOWHERE, Form::Absent)),
-        named(get("/nowhere", NOWHERE, Form::Absent)),
-        named(get("/toolsets", NOWHERE, Form::Absent)),
-        named(get("/.well-known/nothing", NOWHERE, Form::Absent)),
-        named(row(Method::POST, "/nowhere/at/all", NOWHERE, Form::Absent)),
-        get("/tools/a/b", NONE, Form::Absent),
-        get("/runs/FLOW/nowhere", NONE, Form::Absent),
+        named(get("/", NOWHERE, none)),
+        named(get("/nowhere", NOWHERE, none)),
+        named(get("/toolsets", NOWHERE, none)),
+        named(get("/.well-known/nothing", NOWHERE, none)),
+        named(row(Method::POST, "/nowhere/at/all", NOWHERE, none)),
+        get("/tools/a/b", NONE, none),
+        get("/runs/FLOW/nowhere", NONE, none),
         // No code is registered for a wrong method.
-        named(row(Method::POST, "/.well-known/openwop", NOWHERE, Form::Absent)),
-        row(Method::POST, "/openapi.json", NOWHERE, Form::Absent),
-        named(row(Method::POST, "/tools", NONE, Form::Absent)),
-        row(Method::DELETE, "/tools/mcp%3Acrib.read", NONE, Form::Absent),
-        row(Method::PUT, "/runs", NONE, Form::Absent),
-        row(Method::PATCH, "/runs/FLOW", NONE, Form::Absent),
-        row(Method::POST, "/runs/FLOW/events", NONE, Form::Absent),
-        get("/runs/FLOW/cancel", NONE, Form::Absent),
+        named(row(Method::POST, "/.well-known/openwop", NOWHERE, none)),
+        row(Method::POST, "/openapi.json", NOWHERE, none),
+        at_root(row(Method::POST, "/tools", NONE, none)),
+        row(Method::DELETE, "/tools/mcp%3Acrib.read", NONE, none),
+        row(Method::PUT, "/runs", NONE, none),
+        row(Method::PATCH, "/runs/FLOW", NONE, none),
+        row(Method::POST, "/runs/FLOW/events", NONE, none),
+        get("/runs/FLOW/cancel", NONE, none),
     ]
 }
 
@@ -200,7 +210,12 @@ impl Case<'_> {
         let second = self.caller.with("openwop-version", "2.0");
         let reply = self.send(&second, &self.row.method).await;
         self.check(&reply);
-        if self.row.unnamed {
+        let unnamed = match self.row.unnamed {
+            Unnamed::Everywhere => true,
+            Unnamed::AtRoot => self.name.starts_with("root"),
+            Unnamed::Never => false,
+        };
+        if unnamed {
             let unnamed = self.send(self.caller, &self.row.method).await;
             self.same("without a version", &unnamed, &reply);
         }
@@ -400,12 +415,37 @@ async fn every_answer_at_the_root_is_as_the_text_says() {
     check_every_answer("root").await;
 }
 
+/// A route of the description without a row with another answer than 404 fails.
+#[tokio::test]
+async fn every_described_route_has_a_row() {
+    let gw = TestGateway::builder().start().await;
+    let document = gw.anonymous().get("/openapi.json").await.json();
+    let rows = rows();
+    for (route, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let found = rows.iter().any(|row| {
+                row.method.as_str().eq_ignore_ascii_case(method)
+                    && row.answers[0] != "404"
+                    && is_of(row.path, route)
+            });
+            assert!(found, "{method} {route}");
+        }
+    }
+}
+
+/// Returns whether `path` is one of `route`, in which segments in braces are variable.
+fn is_of(path: &str, route: &str) -> bool {
+    let (path, _) = path.split_once('?').unwrap_or((path, ""));
+    path.split('/').count() == route.split('/').count()
+        && path.split('/').zip(route.split('/')).all(|(one, of)| one == of || of.starts_with('{'))
+}
+
 /// Fails with the faults of answers that are errors of the named statuses.
 fn check_errors(tested: &Tested, errors: Vec<(&'static str, &'static str, Reply)>) {
     let mut faults = Vec::new();
     for (path, status, reply) in errors {
         let (method, answers, form) = (Method::GET, [status; 4], Form::Absent);
-        let row = Row { method, path, answers, form, unnamed: false };
+        let row = Row { method, path, answers, form, unnamed: Unnamed::Never };
         let mut case = tested.case(&row, &tested.callers[0], "header");
         case.check(&reply);
         faults.extend(case.faults);

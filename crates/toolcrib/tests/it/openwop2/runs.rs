@@ -163,6 +163,8 @@ async fn running_workflows_can_be_cancelled_once() {
     let cancelled = ann.post(&path, json!({ "reason": "no longer needed" })).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text());
     schemas::check(&schemas::cancelled(), &cancelled.json());
+    assert_eq!(cancelled.header("openwop-version"), "2.0");
+    assert_eq!(cancelled.header("cache-control"), "no-store");
     assert_eq!(cancelled.json()["status"], "cancelling");
     call.await.unwrap();
     let over = ann.send(Method::POST, &path, None).await;
