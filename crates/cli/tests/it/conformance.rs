@@ -247,7 +247,7 @@ fn a_host_whose_root_is_openwop_v2_fails_no_check_of_it() {
     let origins = format!("[server]\nallowed_origins = [\"{ORIGIN}\"]");
     write_config(dir.path(), &config(more).replace("[server]", &origins));
     let (_, first) = key(dir.path(), &["--principal", "ann", "--scope", "*"]);
-    let (_, second) = key(dir.path(), &["--principal", "bob", "--scope", "demo:other"]);
+    let (_, second) = key(dir.path(), &["--principal", "bob", "--scope", "demo:read"]);
     let server = Server::start(dir.path());
     run_twice(dir.path(), &server, &first, "flows__greeting");
     let mut command = toolcrib(dir.path());
