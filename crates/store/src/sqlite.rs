@@ -1,8 +1,8 @@
 //! One SQLite file for all durable data, shared by the processes of one machine.
 //!
 //! Invariants:
-//! - one thread per open store writes (`sqlite/writer.rs`); readers have their own connections
-//!   (`sqlite/readers.rs`);
+//! - one thread per open store writes (`sqlite/writer.rs`) and keeps the end of the log in memory
+//!   (`sqlite/log_state.rs`); readers have their own connections (`sqlite/readers.rs`);
 //! - acknowledged data survives the end of the process, and in strict mode that of the machine;
 //! - [`Storage::recover`] closes the calls that a dead process left open (`sqlite/recover.rs`),
 //!   and never those of a living process (`sqlite/instance.rs`).
@@ -17,7 +17,9 @@ mod idempotency;
 mod instance;
 mod keys;
 mod log;
+mod log_state;
 mod open;
+mod open_calls;
 mod pins;
 mod place;
 mod quotas;
@@ -26,6 +28,7 @@ mod record;
 mod recover;
 mod row;
 mod runs;
+mod transaction;
 mod writer;
 
 #[cfg(test)]

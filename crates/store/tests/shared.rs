@@ -3,8 +3,10 @@
 
 use std::{collections::HashSet, os::unix::fs::symlink, path::Path};
 
+use rusqlite::Connection;
 use toolcrib_core::{
     event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, SessionOutcome},
+    record::RecordStore,
     store::{KeyStore, Storage},
 };
 use toolcrib_store::{
@@ -13,6 +15,7 @@ use toolcrib_store::{
         event_log::{called, closed, decided, opened, returned},
         key_store::key,
         moment,
+        record_store::{sign, signing_key},
     },
     verify,
 };
@@ -191,4 +194,86 @@ async fn more_lost_calls_than_one_transaction_holds_are_all_closed() {
     let expected: Vec<_> =
         (0..600).map(|number| Some(format!("e{number}").parse().unwrap())).collect();
     assert_eq!(causes, expected, "in the order in which they were started");
+}
+
+async fn is_sound(store: &SqliteStore, events: u64) {
+    let whole = verify::Scope::default();
+    let report = verify::record(store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (events, Vec::new()));
+}
+
+// I-71: each notices what the other has written.
+#[tokio::test]
+async fn two_stores_that_write_in_turns_continue_one_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (one, two) = (open(&path), open(&path));
+    for round in 0..40 {
+        let store = if round % 2 == 0 { &one } else { &two };
+        let call = called("t", "r", &format!("e{round}"), &format!("c{round}"));
+        let end = returned(&call, &format!("e{round}-end"));
+        store.append(vec![call, decided("u", "r", &format!("u{round}"))]).await.unwrap();
+        // Every third call is returned by the other process.
+        let other = if round % 3 == 0 { &two } else { store };
+        other.append(vec![end]).await.unwrap();
+    }
+    let read = all(&one).await;
+    for (tenant, count) in [("t", 80), ("u", 40)] {
+        let of_tenant = read.iter().filter(|logged| logged.tenant.as_str() == tenant);
+        let sequences: Vec<_> = of_tenant.map(|logged| logged.event.sequence).collect();
+        assert_eq!(sequences, (0..count).collect::<Vec<_>>());
+    }
+    is_sound(&one, 120).await;
+    two.close().await;
+    assert_eq!(one.recover(moment(9)).await.unwrap(), 0, "every call was returned");
+    one.close().await;
+    assert_eq!(open(&path).recover(moment(9)).await.unwrap(), 0);
+}
+
+// I-71: an older state that is put back under a running process is continued as it is.
+#[tokio::test]
+async fn a_state_that_another_connection_puts_back_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let store = open(&path);
+    let kept = called("t", "r", "e0", "c0");
+    store.append(vec![kept.clone(), decided("t", "r", "e1")]).await.unwrap();
+    let lost = called("t", "r", "e2", "c2");
+    store.append(vec![lost.clone(), decided("t", "q", "e3")]).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("DELETE FROM events WHERE position > 2").unwrap();
+    store.append(vec![called("t", "r", "e4", "c4"), decided("t", "q", "e5")]).await.unwrap();
+    let read = all(&store).await;
+    let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
+    assert_eq!(sequences, [0, 1, 2, 0]);
+    let places: Vec<_> = read.iter().map(|logged| logged.link.position).collect();
+    assert_eq!(places, [1, 2, 3, 4]);
+    // The event of this call is gone, and another one may have its position.
+    store.append(vec![returned(&lost, "e6"), returned(&kept, "e7")]).await.unwrap();
+    store.close().await;
+    let next = open(&path);
+    assert_eq!(next.recover(moment(9)).await.unwrap(), 1);
+    let closing = all(&next).await.pop().unwrap();
+    assert_eq!(closing.event.causation_id.unwrap().as_str(), "e4");
+}
+
+#[tokio::test]
+async fn a_call_that_another_process_runs_keeps_its_events() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (living, asking) = (open(&path), open(&path));
+    let tenant = "t".parse().unwrap();
+    asking.append(vec![decided("t", "r", "e0")]).await.unwrap();
+    let first = sign(&asking, &signing_key(), "t", 1).await;
+    let call = called("t", "r", "e1", "c");
+    living.append(vec![call.clone(), decided("t", "r", "e2")]).await.unwrap();
+    let second = sign(&asking, &signing_key(), "t", 2).await;
+    asking.append(vec![decided("t", "r", "e3")]).await.unwrap();
+    let prunable = async || asking.prunable(&tenant, moment(50), u64::MAX).await.unwrap();
+    assert_eq!(prunable().await, Some(first.clone()), "found from its events");
+    // This stores the open calls of the living one in the table.
+    living.prunable(&tenant, moment(50), u64::MAX).await.unwrap();
+    assert_eq!(prunable().await, Some(first), "found in the table");
+    living.append(vec![returned(&call, "e4")]).await.unwrap();
+    assert_eq!(prunable().await, Some(second));
 }

@@ -186,7 +186,8 @@ async fn removed_moved_and_inserted_events_are_found_where_they_begin() {
            WHERE tenant = 't' AND tenant_position > 6; \
          UPDATE events SET tenant_position = -tenant_position WHERE tenant_position < 0; \
          INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, timestamp, \
-           payload, hash) SELECT 'new', tenant, 7, run_id, 99, type, timestamp, payload, {hash} \
+           payload, hash, writer) \
+           SELECT 'new', tenant, 7, run_id, 99, type, timestamp, payload, {hash}, writer \
            FROM events WHERE event_id = 't6'"
     );
     let cases = [

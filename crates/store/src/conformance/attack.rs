@@ -93,8 +93,8 @@ impl Attack {
                 connection
                     .execute(
                         "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, \
-                         type, timestamp, causation_id, payload, hash) \
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                         type, timestamp, causation_id, payload, hash, writer) \
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1)",
                         params![
                             event.event_id,
                             event.tenant,

@@ -97,8 +97,7 @@ impl ApprovalStore for SqliteStore {
         let (keys, place) = (&self.options().seal_keys, place(&approval.tenant, &approval.id));
         let shown = arguments.filter(|_| keys.can_seal());
         let shown = shown.map(|text| keys.seal_text(&place, &text)).transpose()?;
-        let record = Record::new(event)?;
-        let instance = self.instance();
+        let mut record = Record::new(event)?;
         self.on_writer(move |connection| {
             if let Some(known) = live(connection, &approval.tenant, &approval.fingerprint)? {
                 return Ok(OpenOutcome::Existing(Box::new(known)));
@@ -108,15 +107,14 @@ impl ApprovalStore for SqliteStore {
             }
             let approval = Approval { change: next_change(connection)?, ..approval.clone() };
             insert(connection, &approval, shown.as_deref())?;
-            record.insert(connection, &instance)?;
+            record.insert(connection)?;
             Ok(OpenOutcome::Opened(Box::new(approval)))
         })
         .await
     }
 
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError> {
-        let records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
-        let instance = self.instance();
+        let mut records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
         self.on_writer(move |connection| {
             let approval = Approval {
                 change: next_change(connection)?,
@@ -126,8 +124,8 @@ impl ApprovalStore for SqliteStore {
             if !replace(connection, &approval)? {
                 return Ok(false);
             }
-            for record in &records {
-                record.insert(connection, &instance)?;
+            for record in &mut records {
+                record.insert(connection)?;
             }
             Ok(true)
         })

@@ -15,6 +15,7 @@ use super::{
     open::{self, SchemaCheck},
     place::Place,
     readers::Readers,
+    transaction::WriteTransaction,
     writer::Writer,
 };
 use crate::{Options, fingerprint::FingerprintKey};
@@ -124,7 +125,7 @@ impl SqliteStore {
     pub(super) async fn on_writer<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
+        F: FnMut(&mut WriteTransaction<'_>) -> Result<T, Failure> + Send + 'static,
     {
         self.inner.writer.write(work).await
     }

@@ -1,5 +1,7 @@
 //! The event log on SQLite.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
@@ -13,26 +15,25 @@ use super::{
     chain,
     failure::Failure,
     handle::SqliteStore,
+    log_state::RunKey,
+    open_calls::{CallName, Opening},
     row::{all, bound, execute, limit, parse, time, time_text},
+    transaction::WriteTransaction,
 };
 
 /// An event as its row, prepared before it reaches the writer thread.
 #[derive(Debug)]
 pub(super) struct Record {
-    event_id: String,
-    tenant: String,
-    run_id: String,
-    kind: &'static str,
-    timestamp: String,
-    causation_id: Option<String>,
-    payload: String,
+    run: RunKey,
+    /// Complete except for its places and its hash.
+    event: StoredEvent,
     effect: Effect,
 }
 
-/// The effect of an event on `open_calls` and `open_sessions`.
+/// The effect of an event on the open calls and sessions.
 #[derive(Debug)]
 enum Effect {
-    OpensCall { call_id: CallId, agent_id: String, tool_name: String },
+    OpensCall(Arc<Opening>),
     ClosesCall { call_id: CallId },
     OpensSession { session_id: SessionId, tool_id: ToolId },
     ClosesSession { session_id: SessionId, tool_id: ToolId },
@@ -47,10 +48,9 @@ impl EventLog for SqliteStore {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
-        let instance = self.instance();
-        self.on_writer(move |connection| {
-            records.iter().map(|record| record.insert(connection, &instance)).collect()
+        let mut records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
+        self.on_writer(move |transaction| {
+            records.iter_mut().map(|record| record.insert(transaction)).collect()
         })
         .await
     }
@@ -69,11 +69,14 @@ impl Record {
         })?;
         let kind = event.body.kind();
         let effect = match event.body {
-            EventBody::ToolCalled(called) => Effect::OpensCall {
-                call_id: called.call_id,
-                agent_id: called.agent_id.into(),
-                tool_name: called.tool_name,
-            },
+            EventBody::ToolCalled(called) => Effect::OpensCall(Arc::new(Opening {
+                tenant: event.tenant.clone(),
+                run: event.run_id.clone(),
+                event: event.event_id.clone(),
+                call: called.call_id,
+                agent: called.agent_id,
+                tool: called.tool_name,
+            })),
             EventBody::ToolReturned(returned) => Effect::ClosesCall { call_id: returned.call_id },
             EventBody::ToolSessionOpened(opened) => {
                 Effect::OpensSession { session_id: opened.session_id, tool_id: opened.tool_id }
@@ -91,130 +94,104 @@ impl Record {
             | EventBody::ApprovalOverridden(_)
             | EventBody::RecordAccepted(_) => Effect::None,
         };
-        Ok(Self {
+        let row = StoredEvent {
+            position: 0,
+            tenant: event.tenant.to_string(),
+            tenant_position: 0,
             event_id: event.event_id.into(),
-            tenant: event.tenant.into(),
-            run_id: event.run_id.into(),
-            kind,
+            run_id: event.run_id.to_string(),
+            sequence: 0,
+            kind: kind.to_owned(),
             timestamp: time_text(event.timestamp),
             causation_id: event.causation_id.map(Into::into),
             payload,
-            effect,
-        })
-    }
-
-    /// Appends the event to its run and to its tenant's log, updates the tables of open calls and
-    /// sessions, and returns the position in the whole log.
-    pub(super) fn insert(&self, connection: &Connection, instance: &str) -> Result<u64, Failure> {
-        let (last, prev) = chain::last(connection, &self.tenant)?;
-        let sequence: i64 = connection
-            .prepare_cached(
-                "SELECT coalesce(max(sequence) + 1, 0) \
-                 FROM events INDEXED BY events_by_run WHERE run_id = ?1 AND tenant = ?2",
-            )?
-            .query_row([&self.run_id, &self.tenant], |row| row.get(0))?;
-        let event = StoredEvent {
-            position: 0,
-            tenant: self.tenant.clone(),
-            tenant_position: last + 1,
-            event_id: self.event_id.clone(),
-            run_id: self.run_id.clone(),
-            sequence: u64::try_from(sequence).map_err(|_| Failure::corrupt("a sequence"))?,
-            kind: self.kind.to_owned(),
-            timestamp: self.timestamp.clone(),
-            causation_id: self.causation_id.clone(),
-            payload: self.payload.clone(),
             prev: None,
             hash: None,
         };
-        let hash = event.hash_after(&prev);
+        Ok(Self { run: (event.tenant, event.run_id), event: row, effect })
+    }
+
+    /// Appends the event to its run and to its tenant's log, notes which call or session it opens or
+    /// closes, and returns the position in the whole log.
+    pub(super) fn insert(
+        &mut self,
+        transaction: &mut WriteTransaction<'_>,
+    ) -> Result<u64, Failure> {
+        let closes = self.close_call(transaction)?;
+        let place = transaction.place(&self.run)?;
+        self.event.tenant_position = place.tenant_position;
+        self.event.sequence = place.sequence;
+        let hash = self.event.hash_after(&place.prev);
         let sql = "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
-                 timestamp, causation_id, payload, hash) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+                 timestamp, causation_id, payload, hash, writer, closes) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
         let stored = execute(
-            connection,
+            transaction,
             sql,
             params![
-                self.event_id,
-                self.tenant,
-                bound(last + 1),
-                self.run_id,
-                sequence,
-                self.kind,
-                self.timestamp,
-                self.causation_id,
-                self.payload,
+                self.event.event_id,
+                self.event.tenant,
+                bound(place.tenant_position),
+                self.event.run_id,
+                bound(place.sequence),
+                self.event.kind,
+                self.event.timestamp,
+                self.event.causation_id,
+                self.event.payload,
                 hash.0,
+                place.writer,
+                closes,
             ],
         )
         .map_err(|failure| failure.conflict_over("an event with this id"))?;
         if stored != 1 {
             return Err(Failure::corrupt("an event that was written is not in the file"));
         }
-        let position = u64::try_from(connection.last_insert_rowid())
-            .map_err(|_| Failure::corrupt("a negative position"))?;
-        self.keep_open_tables(connection, instance)?;
-        Ok(position)
+        let position = transaction.last_insert_rowid();
+        transaction.log.appended(&self.run, place, position, hash);
+        self.apply_effect(transaction, position)?;
+        u64::try_from(position).map_err(|_| Failure::corrupt("a negative position"))
     }
 
-    fn keep_open_tables(&self, connection: &Connection, instance: &str) -> Result<(), Failure> {
+    /// One return closes one call: preferably the open one that it names as its cause. Returns its
+    /// position unless it was in the table of open calls.
+    fn close_call(&self, transaction: &mut WriteTransaction<'_>) -> Result<Option<i64>, Failure> {
+        let Effect::ClosesCall { call_id } = &self.effect else { return Ok(None) };
+        let name = CallName {
+            tenant: &self.event.tenant,
+            run: &self.event.run_id,
+            call: call_id.as_str(),
+        };
+        transaction.close_call(name, self.event.causation_id.as_deref())
+    }
+
+    fn apply_effect(
+        &self,
+        transaction: &mut WriteTransaction<'_>,
+        position: i64,
+    ) -> Result<(), Failure> {
+        let (tenant, run) = (&*self.event.tenant, &*self.event.run_id);
         match &self.effect {
-            Effect::OpensCall { call_id, agent_id, tool_name } => {
-                let sql = "INSERT INTO open_calls (tenant, run_id, call_id, event_id, agent_id, \
-                         tool_name, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-                execute(
-                    connection,
-                    sql,
-                    params![
-                        self.tenant,
-                        self.run_id,
-                        call_id.as_str(),
-                        self.event_id,
-                        agent_id,
-                        tool_name,
-                        instance
-                    ],
-                )?;
-            }
-            // One return closes one call: preferably the open one that it names as its cause.
-            Effect::ClosesCall { call_id } => {
-                let key = params![self.tenant, self.run_id, call_id.as_str(), self.causation_id];
-                let sql = "DELETE FROM open_calls \
-                         WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = ?4";
-                let closed = execute(connection, sql, key)?;
-                if closed == 0 {
-                    let sql = "DELETE FROM open_calls \
-                             WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = \
-                             (SELECT event_id FROM open_calls \
-                              WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 LIMIT 1)";
-                    execute(connection, sql, params![self.tenant, self.run_id, call_id.as_str()])?;
-                }
-            }
+            Effect::OpensCall(opening) => transaction.log.opened(position, Arc::clone(opening)),
             // A tool is open in a session at most once: opening it again changes the holder.
             Effect::OpensSession { session_id, tool_id } => {
-                let sql = "INSERT INTO open_sessions (tenant, run_id, session_id, tool_id, event_id, \
+                let sql = "INSERT INTO open_sessions (tenant, run_id, session_id, tool_id, position, \
                          instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE \
-                         SET event_id = excluded.event_id, instance = excluded.instance";
+                         SET position = excluded.position, instance = excluded.instance";
+                let instance = transaction.log.instance();
+                let (session, tool) = (session_id.as_str(), tool_id.as_str());
                 execute(
-                    connection,
+                    transaction,
                     sql,
-                    params![
-                        self.tenant,
-                        self.run_id,
-                        session_id.as_str(),
-                        tool_id.as_str(),
-                        self.event_id,
-                        instance
-                    ],
+                    params![tenant, run, session, tool, position, &*instance],
                 )?;
             }
             Effect::ClosesSession { session_id, tool_id } => {
-                let key = [&*self.tenant, &*self.run_id, session_id.as_str(), tool_id.as_str()];
                 let sql = "DELETE FROM open_sessions WHERE tenant = ?1 AND run_id = ?2 \
                          AND session_id = ?3 AND tool_id = ?4";
-                execute(connection, sql, key)?;
+                execute(transaction, sql, [tenant, run, session_id.as_str(), tool_id.as_str()])?;
             }
-            Effect::None => {}
+            Effect::ClosesCall { .. } | Effect::None => {}
         }
         Ok(())
     }
@@ -267,7 +244,7 @@ pub(super) fn select_sql(query: &EventQuery) -> String {
         }
         (None, Some(_)) => ("INDEXED BY events_by_run", "?1 IS NULL AND run_id = ?2", "position"),
         (Some(_), Some(_)) => {
-            ("INDEXED BY events_by_run", "tenant = ?1 AND run_id = ?2", "sequence")
+            ("INDEXED BY events_by_run", "tenant = ?1 AND run_id = ?2", "events.position")
         }
     };
     let position = if query.tenant.is_some() { "tenant_position" } else { "position" };

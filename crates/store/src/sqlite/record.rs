@@ -19,7 +19,9 @@ use super::{
     chain,
     failure::Failure,
     handle::SqliteStore,
+    open_calls,
     row::{bound, execute, first, limit, moment, parse, time, time_text, whole},
+    transaction::WriteTransaction,
 };
 
 const CHECKPOINT: &str =
@@ -149,7 +151,10 @@ impl RecordStore for SqliteStore {
         delivered: u64,
     ) -> Result<Option<Checkpoint>, StoreError> {
         let tenant = tenant.to_string();
+        // Derived open calls of a running process would be read again with every question.
+        self.on_writer(|transaction| transaction.clear()).await?;
         let read = move |connection: &Connection| {
+            let open = open_calls::first_of(connection, &tenant)?;
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 AND kind = 'head' \
                  AND signed_at < ?2 AND position > coalesce((SELECT max(position) \
@@ -159,15 +164,15 @@ impl RecordStore for SqliteStore {
                    coalesce((SELECT tenant_position FROM events NOT INDEXED \
                     WHERE position > ?3 AND tenant = ?1 ORDER BY position LIMIT 1), \
                     9223372036854775807), \
+                   ?4, \
                    (SELECT coalesce(min(e.tenant_position), 9223372036854775807) \
-                    FROM open_calls o JOIN events e ON e.event_id = o.event_id \
-                    WHERE o.tenant = ?1), \
-                   (SELECT coalesce(min(e.tenant_position), 9223372036854775807) \
-                    FROM open_sessions o JOIN events e ON e.event_id = o.event_id \
+                    FROM open_sessions o JOIN events e ON e.position = o.position \
                     WHERE o.tenant = ?1)) \
                  ORDER BY position DESC LIMIT 1"
             ))?;
-            let mut rows = statement.query(params![tenant, time_text(before), bound(delivered)])?;
+            let open = open.unwrap_or(i64::MAX);
+            let params = params![tenant, time_text(before), bound(delivered), open];
+            let mut rows = statement.query(params)?;
             rows.next()?.map(checkpoint).transpose()
         };
         self.on_reader(read).await
@@ -176,7 +181,8 @@ impl RecordStore for SqliteStore {
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
         let tenant = tenant.to_string();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let work = move |connection: &Connection| {
+        let work = move |transaction: &mut WriteTransaction<'_>| {
+            let connection = &*transaction;
             let mark =
                 "SELECT max(position) FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'";
             let sql = format!(
@@ -196,6 +202,8 @@ impl RecordStore for SqliteStore {
                 );
                 execute(connection, &sql, [&tenant])?;
             }
+            // A run without events counts from 0 again.
+            transaction.log.forget();
             Ok(removed)
         };
         self.on_writer(work).await
@@ -225,7 +233,7 @@ impl RecordStore for SqliteStore {
     }
 
     async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
-        let work = move |connection: &Connection| {
+        let work = move |connection: &mut WriteTransaction<'_>| {
             let sql = "INSERT OR REPLACE INTO cursors \
                      (name, position, moved_at, failing_since, failures, problem) \
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";

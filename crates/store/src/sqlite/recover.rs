@@ -19,8 +19,10 @@ use super::{
     idempotency,
     instance::{self, Dead},
     log::Record,
+    open_calls,
     row::{all, limit, parse},
     runs,
+    transaction::WriteTransaction,
 };
 
 /// Calls or sessions closed in one transaction, so that other writers do not wait long.
@@ -48,7 +50,10 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
     let mut closed = 0;
     for dead in dead.await? {
         let (id, taker) = (dead.id.clone(), store.instance());
-        let adopt = move |connection: &Connection| runs::adopt(connection, &id, &taker, now);
+        let adopt = move |transaction: &mut WriteTransaction<'_>| {
+            open_calls::settle(transaction, &id)?;
+            runs::adopt(transaction, &id, &taker, now)
+        };
         store.on_writer(adopt).await?;
         // Idempotent calls come last: the record is complete for them once the calls are closed.
         let closers: [(Close, bool); 3] =
@@ -56,7 +61,7 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
         for (close, is_counted) in closers {
             loop {
                 let id = dead.id.clone();
-                let found = store.on_writer(move |connection| close(connection, &id, now)).await?;
+                let found = store.on_writer(move |it| close(it, &id, now)).await?;
                 closed += if is_counted { found } else { 0 };
                 if found < CHUNK {
                     break;
@@ -69,20 +74,20 @@ pub(super) async fn recover(store: &SqliteStore, now: Timestamp) -> Result<usize
 }
 
 /// Closes up to [`CHUNK`] items of an instance, and returns how many there were.
-type Close = fn(&Connection, &str, Timestamp) -> Result<usize, Failure>;
+type Close = fn(&mut WriteTransaction<'_>, &str, Timestamp) -> Result<usize, Failure>;
 
 /// Decides about up to [`CHUNK`] idempotent calls of `instance`; their events are closed already.
 fn close_claims(
-    connection: &Connection,
+    transaction: &mut WriteTransaction<'_>,
     instance: &str,
     _now: Timestamp,
 ) -> Result<usize, Failure> {
-    idempotency::settle(connection, instance, CHUNK)
+    idempotency::settle(transaction, instance, CHUNK)
 }
 
 fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions \
+        "SELECT instance FROM writers UNION SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions \
          UNION SELECT instance FROM runs WHERE state = 'running' \
          UNION SELECT instance FROM once_calls WHERE state = 'running'",
     )?;
@@ -91,12 +96,16 @@ fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> 
 }
 
 /// Closes up to [`CHUNK`] calls of `instance`, oldest first.
-fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<usize, Failure> {
+fn close_calls(
+    transaction: &mut WriteTransaction<'_>,
+    instance: &str,
+    now: Timestamp,
+) -> Result<usize, Failure> {
     let sql = "SELECT c.tenant, c.run_id, c.event_id, c.call_id, c.agent_id, c.tool_name, \
                e.payload \
-               FROM open_calls c JOIN events e ON e.event_id = c.event_id \
-               WHERE c.instance = ?1 ORDER BY e.position LIMIT ?2";
-    close(connection, sql, instance, now, |row| {
+               FROM open_calls c JOIN events e ON e.position = c.position \
+               WHERE c.instance = ?1 ORDER BY c.position LIMIT ?2";
+    close(transaction, sql, instance, now, |row| {
         let (call, agent) = (parse(row.get(3)?, unreadable)?, parse(row.get(4)?, unreadable)?);
         let tool: String = row.get(5)?;
         let message = "the process that ran this call ended before the call did";
@@ -110,14 +119,14 @@ fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Resul
 
 /// Closes up to [`CHUNK`] sessions of `instance`, oldest first.
 fn close_sessions(
-    connection: &Connection,
+    transaction: &mut WriteTransaction<'_>,
     instance: &str,
     now: Timestamp,
 ) -> Result<usize, Failure> {
-    let sql = "SELECT s.tenant, s.run_id, s.event_id, s.session_id, s.tool_id \
-               FROM open_sessions s JOIN events e ON e.event_id = s.event_id \
+    let sql = "SELECT s.tenant, s.run_id, e.event_id, s.session_id, s.tool_id \
+               FROM open_sessions s JOIN events e ON e.position = s.position \
                WHERE s.instance = ?1 ORDER BY e.position LIMIT ?2";
-    close(connection, sql, instance, now, |row| {
+    close(transaction, sql, instance, now, |row| {
         Ok(EventBody::ToolSessionClosed(ToolSessionClosed {
             session_id: parse(row.get(3)?, unreadable)?,
             tool_id: parse(row.get(4)?, unreadable)?,
@@ -129,7 +138,7 @@ fn close_sessions(
 /// Appends the end of everything that `sql` selects. Its first columns are the tenant, the run and
 /// the opening event.
 fn close(
-    connection: &Connection,
+    transaction: &mut WriteTransaction<'_>,
     sql: &str,
     instance: &str,
     now: Timestamp,
@@ -146,9 +155,9 @@ fn close(
         };
         Ok(Record::new(event)?)
     };
-    let records = all(connection, sql, params![instance, limit(CHUNK)], end)?;
-    for record in &records {
-        record.insert(connection, instance)?;
+    let mut records = all(transaction, sql, params![instance, limit(CHUNK)], end)?;
+    for record in &mut records {
+        record.insert(transaction)?;
     }
     Ok(records.len())
 }

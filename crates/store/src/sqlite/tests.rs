@@ -6,15 +6,15 @@ use futures_util::future::{FutureExt, join_all};
 use rusqlite::Connection;
 use tokio::task::unconstrained;
 use toolcrib_core::{
-    event::{EventLog, EventQuery},
+    event::{EventLog, EventQuery, NewEvent},
     store::{CatalogStore, KeyStore, Storage, StoreError},
 };
 
-use super::{SqliteStore, failure::Failure, log::select_sql};
+use super::{SqliteStore, failure::Failure, log::select_sql, transaction::WriteTransaction};
 use crate::{
     Durability, Options,
     conformance::{
-        event_log::{called, decided},
+        event_log::{called, decided, returned},
         key_store::key,
         moment,
     },
@@ -47,7 +47,9 @@ async fn hold(store: &SqliteStore) -> mpsc::Sender<()> {
 
 /// Runs `sql` on the writer's connection.
 async fn on_writer(store: &SqliteStore, sql: &'static str) -> i64 {
-    let run = move |connection: &Connection| Ok(connection.query_row(sql, [], |row| row.get(0))?);
+    let run = move |connection: &mut WriteTransaction<'_>| {
+        Ok(connection.query_row(sql, [], |row| row.get(0))?)
+    };
     store.on_writer(run).await.unwrap()
 }
 
@@ -94,6 +96,76 @@ async fn an_append_that_fails_does_not_fail_the_others_of_its_batch() {
     let read = store.read(EventQuery::default()).await.unwrap();
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
     assert_eq!(sequences, (0..7).collect::<Vec<_>>(), "the failed ones left no gap");
+}
+
+/// Fails when the state in memory differs from the file.
+async fn compare(store: &SqliteStore) {
+    let compare = |it: &mut WriteTransaction<'_>| it.log.compare(it);
+    store.on_writer(compare).await.unwrap();
+}
+
+/// A call, and a return that names neither it nor its own cause.
+fn pair(number: usize) -> [NewEvent; 2] {
+    let call = called("t", "r", &format!("e{number}"), &format!("c{number}"));
+    let end = NewEvent { causation_id: None, ..returned(&call, &format!("e{number}-end")) };
+    [call, end]
+}
+
+#[tokio::test]
+async fn failed_work_leaves_the_state_as_it_leaves_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    store.append(pair(0).to_vec()).await.unwrap();
+    store.append(vec![called("t", "r", "open", "open")]).await.unwrap();
+    let closes_open = returned(&called("t", "r", "open", "open"), "never");
+    let release = hold(&store).await;
+    // Every third append fails after it has opened and closed calls, and in a run that it begins.
+    let appends = (1..10).map(|number| {
+        let [call, end] = pair(number);
+        let run = decided("u", &format!("r{number}"), &format!("u{number}"));
+        let taken = decided("t", "r", "e0");
+        store.append(match number % 3 {
+            0 => vec![call, closes_open.clone(), run, taken],
+            1 => vec![call, run],
+            _ => vec![call, end],
+        })
+    });
+    let released = async { drop(release) };
+    let (results, ()) = tokio::join!(join_all(appends), released);
+    assert_eq!(results.iter().filter(|it| it.is_err()).count(), 3);
+    compare(&store).await;
+    store.append(vec![closes_open]).await.unwrap();
+    compare(&store).await;
+    let read = store.read(EventQuery { limit: 1, newest: true, ..EventQuery::default() }).await;
+    assert_eq!(read.unwrap()[0].event.sequence, 3 + 3 + 6, "the failed ones left no gap");
+}
+
+#[tokio::test]
+async fn a_failed_commit_leaves_the_state_as_it_leaves_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    store.append(pair(0).to_vec()).await.unwrap();
+    // The registration of the writer is part of what is undone.
+    store.on_writer(|it| it.clear()).await.unwrap();
+    let release = hold(&store).await;
+    let unfinished = store.on_writer(|connection| {
+        connection.execute_batch(
+            "CREATE TEMP TABLE parent (id INTEGER PRIMARY KEY); \
+             CREATE TEMP TABLE child (id REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED); \
+             INSERT INTO child VALUES (1)",
+        )?;
+        Ok(())
+    });
+    let (first, second) = (store.append(pair(1).to_vec()), store.append(pair(2).to_vec()));
+    let released = async { drop(release) };
+    let (first, failed, second, ()) = tokio::join!(first, unfinished, second, released);
+    assert!(first.is_err() && failed.is_err() && second.is_err());
+    compare(&store).await;
+    store.append(pair(1).to_vec()).await.unwrap();
+    compare(&store).await;
+    let read = store.read(EventQuery::default()).await.unwrap();
+    let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
+    assert_eq!(sequences, [0, 1, 2, 3]);
 }
 
 #[tokio::test]
@@ -146,7 +218,11 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
     let newest = EventQuery { newest: true, limit: 1, ..EventQuery::default() };
     let newest = store.read(newest).await.unwrap().remove(0);
     assert_eq!(i64::try_from(newest.event.sequence).unwrap(), acknowledged, "no gap");
-    assert_eq!(on_writer(&store, "SELECT count(*) FROM open_calls").await, acknowledged);
+    store.close().await;
+    let file = Connection::open(directory.path().join("store.db")).unwrap();
+    let open = "SELECT count(*) FROM open_calls";
+    let open: i64 = file.query_row(open, [], |row| row.get(0)).unwrap();
+    assert_eq!(open, acknowledged);
 }
 
 #[tokio::test]
@@ -218,7 +294,7 @@ async fn reads_of_a_long_log_use_an_index() {
             "SEARCH events USING INDEX events_by_tenant (tenant=? AND tenant_position>?)",
         ),
         (None, some("r"), "SEARCH events USING INDEX events_by_run (run_id=?"),
-        (some("t"), some("r"), "SEARCH events USING INDEX events_by_run (run_id=? AND tenant=?"),
+        (some("t"), some("r"), "SEARCH events USING INDEX events_by_run (run_id=? AND tenant=?)"),
     ] {
         let query = EventQuery {
             tenant: tenant.map(|text| text.parse().unwrap()),
@@ -226,7 +302,7 @@ async fn reads_of_a_long_log_use_an_index() {
             ..EventQuery::default()
         };
         let plan = format!("EXPLAIN QUERY PLAN {}", select_sql(&query));
-        let explain = move |connection: &Connection| {
+        let explain = move |connection: &mut WriteTransaction<'_>| {
             let mut statement = connection.prepare(&plan)?;
             let rows = statement.query_map([None::<i64>; 4], |row| row.get::<_, String>(3))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?)

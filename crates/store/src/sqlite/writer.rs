@@ -21,7 +21,10 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-use super::{failure::Failure, instance::Instance, open::SchemaCheck};
+use super::{
+    failure::Failure, instance::Instance, log_state::LogState, open::SchemaCheck,
+    transaction::WriteTransaction,
+};
 use crate::queue::{Queue, Taken};
 
 /// The most requests in one transaction. Group commit pays off up to about the number of concurrent
@@ -52,7 +55,7 @@ pub(super) struct Writer {
 /// Something to do inside a transaction.
 trait Job: Send {
     /// Does the work. May be called again when the transaction had to be rolled back.
-    fn run(&mut self, connection: &Connection) -> Result<(), Failure>;
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), Failure>;
 
     /// Sends the outcome to the caller.
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
@@ -83,7 +86,8 @@ impl Writer {
         let queue = Arc::new(Queue::new());
         let commits = Arc::new(AtomicU64::new(0));
         let (ending, ended) = watch::channel(());
-        let engine = Engine { connection, place, commits: Arc::clone(&commits), schema };
+        let log = LogState::new(instance.id().into());
+        let engine = Engine { connection, log, place, commits: Arc::clone(&commits), schema };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = std::thread::Builder::new()
             .name("toolcrib-store".to_owned())
@@ -112,7 +116,7 @@ impl Writer {
     pub(super) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
+        F: FnMut(&mut WriteTransaction<'_>) -> Result<T, Failure> + Send + 'static,
     {
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
@@ -162,10 +166,10 @@ fn ended_early() -> StoreError {
 impl<F, T> Job for Work<F, T>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, Failure> + Send,
+    F: FnMut(&mut WriteTransaction<'_>) -> Result<T, Failure> + Send,
 {
-    fn run(&mut self, connection: &Connection) -> Result<(), Failure> {
-        self.value = Some((self.work)(connection)?);
+    fn run(&mut self, transaction: &mut WriteTransaction<'_>) -> Result<(), Failure> {
+        self.value = Some((self.work)(transaction)?);
         Ok(())
     }
 
@@ -201,6 +205,7 @@ impl Drop for Ending {
 /// The state of the thread.
 struct Engine {
     connection: Connection,
+    log: LogState,
     place: PathBuf,
     commits: Arc<AtomicU64>,
     schema: Arc<SchemaCheck>,
@@ -231,18 +236,42 @@ impl Engine {
                 Taken::Batch(batch) => {
                     self.store(batch);
                     unsaved = true;
+                    if self.log.is_clear_due() {
+                        self.clear();
+                    }
                     if self.wal_pages() > MAX_WAL_PAGES {
                         self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
                     }
                 }
                 Taken::Idle => {
+                    self.clear();
                     self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
                     unsaved = false;
                 }
                 Taken::Closed => break,
             }
         }
+        self.clear();
         self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+
+    /// Stores the open calls in their table. After a failure they are still found from the events.
+    fn clear(&mut self) {
+        if !self.log.is_registered() {
+            return;
+        }
+        let cleared = WriteTransaction::begin(&self.connection, &mut self.log, &self.schema)
+            .and_then(|mut transaction| match transaction.clear() {
+                Ok(()) => transaction.commit(),
+                Err(failure) => {
+                    transaction.roll_back()?;
+                    Err(failure)
+                }
+            });
+        if let Err(failure) = cleared {
+            let error = failure.at(&self.place);
+            tracing::warn!(%error, "the open calls were not stored; they are found from the events");
+        }
     }
 
     /// Stores the jobs of `batch` that can be stored, and answers every one.
@@ -275,66 +304,23 @@ impl Engine {
         batch: &mut [Queued],
         savepoints: Savepoints,
     ) -> Result<Vec<Result<(), Failure>>, BatchError> {
-        self.execute("BEGIN IMMEDIATE").map_err(BatchError::Transaction)?;
-        // Inside the transaction, so that no other process can change it in between.
-        let result = self.schema.run(&self.connection).map_err(BatchError::Transaction);
-        let result = result.and_then(|()| self.run_all(batch, savepoints)).and_then(|outcomes| {
-            self.execute("COMMIT").map_err(BatchError::Transaction)?;
-            Ok(outcomes)
-        });
-        match &result {
-            Ok(_) => {
+        let mut transaction =
+            WriteTransaction::begin(&self.connection, &mut self.log, &self.schema)
+                .map_err(BatchError::Transaction)?;
+        match run_all(&mut transaction, batch, savepoints) {
+            Ok(outcomes) => {
+                transaction.commit().map_err(BatchError::Transaction)?;
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                Ok(outcomes)
             }
-            Err(_) => self.roll_back(),
-        }
-        result
-    }
-
-    fn run_all(
-        &self,
-        batch: &mut [Queued],
-        savepoints: Savepoints,
-    ) -> Result<Vec<Result<(), Failure>>, BatchError> {
-        let mut outcomes = Vec::with_capacity(batch.len());
-        for Queued { job, .. } in batch {
-            if savepoints == Savepoints::No {
-                match job.run(&self.connection) {
-                    Ok(()) => outcomes.push(Ok(())),
-                    Err(failure) if self.connection.is_autocommit() => {
-                        return Err(BatchError::Transaction(failure));
-                    }
-                    Err(_) => return Err(BatchError::Job),
+            Err(error) => {
+                if let Err(failure) = transaction.roll_back() {
+                    let error = failure.at(&self.place);
+                    tracing::error!(%error, "a transaction was not rolled back");
                 }
-                continue;
+                Err(error)
             }
-            self.execute("SAVEPOINT job").map_err(BatchError::Transaction)?;
-            let outcome = job.run(&self.connection);
-            if outcome.is_err() {
-                // A full disk can end the whole transaction; then no savepoint is left.
-                if self.connection.is_autocommit() {
-                    return Err(outcome.err().map_or(BatchError::Job, BatchError::Transaction));
-                }
-                self.execute("ROLLBACK TO job").map_err(BatchError::Transaction)?;
-            }
-            self.execute("RELEASE job").map_err(BatchError::Transaction)?;
-            outcomes.push(outcome);
         }
-        Ok(outcomes)
-    }
-
-    fn roll_back(&self) {
-        if self.connection.is_autocommit() {
-            return;
-        }
-        if let Err(failure) = self.execute("ROLLBACK") {
-            tracing::error!(error = %failure.at(&self.place), "a transaction was not rolled back");
-        }
-    }
-
-    fn execute(&self, sql: &str) -> Result<(), Failure> {
-        self.connection.prepare_cached(sql)?.execute([])?;
-        Ok(())
     }
 
     /// Returns the pages in the write-ahead log that the file does not contain yet.
@@ -355,6 +341,30 @@ impl Engine {
             tracing::warn!(%error, "the write-ahead log was not copied into the file");
         }
     }
+}
+
+fn run_all(
+    transaction: &mut WriteTransaction<'_>,
+    batch: &mut [Queued],
+    savepoints: Savepoints,
+) -> Result<Vec<Result<(), Failure>>, BatchError> {
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for Queued { job, .. } in batch {
+        match savepoints {
+            Savepoints::No => match job.run(transaction) {
+                Ok(()) => outcomes.push(Ok(())),
+                Err(failure) if transaction.is_over() => {
+                    return Err(BatchError::Transaction(failure));
+                }
+                Err(_) => return Err(BatchError::Job),
+            },
+            Savepoints::Each => {
+                let outcome = transaction.attempt(|transaction| job.run(transaction));
+                outcomes.push(outcome.map_err(BatchError::Transaction)?);
+            }
+        }
+    }
+    Ok(outcomes)
 }
 
 impl BatchError {

@@ -25,33 +25,50 @@ CREATE TABLE events (
   timestamp       TEXT NOT NULL,
   causation_id    TEXT,
   payload         TEXT NOT NULL,
-  -- SHA-256 over the other columns and the hash of the event before it in its tenant's log.
-  hash            BLOB NOT NULL CHECK (length(hash) = 32)
+  -- SHA-256 over the columns above, except `position`, and the hash of the event before it in its
+  -- tenant's log.
+  hash            BLOB NOT NULL CHECK (length(hash) = 32),
+  -- The number of the process in `writers` that wrote it. Reused once that row is gone.
+  writer          INTEGER NOT NULL,
+  -- The position of the `agent.toolCalled` whose call this event ends.
+  closes          INTEGER
 ) STRICT;
 
 -- A run belongs to one tenant. `run_id` leads, so that a run is found without its tenant as well.
-CREATE UNIQUE INDEX events_by_run ON events (run_id, tenant, sequence);
+CREATE INDEX events_by_run ON events (run_id, tenant);
 CREATE UNIQUE INDEX events_by_tenant ON events (tenant, tenant_position);
 
--- Calls that were started and have not returned, and the process instance that runs each of them.
+-- The processes whose open calls are not all in `open_calls`: a call of an event of this writer after
+-- `clear_to` is open unless a later event closes it.
+CREATE TABLE writers (
+  number   INTEGER PRIMARY KEY,
+  instance TEXT NOT NULL,
+  clear_to INTEGER NOT NULL CHECK (clear_to >= 0)
+) STRICT;
+
+-- Calls that were started, have not returned, and cannot be derived from `writers`. `instance` is the
+-- process that runs each of them.
 CREATE TABLE open_calls (
+  position  INTEGER PRIMARY KEY,
   tenant    TEXT NOT NULL,
   run_id    TEXT NOT NULL,
   call_id   TEXT NOT NULL,
   event_id  TEXT NOT NULL,
   agent_id  TEXT NOT NULL,
   tool_name TEXT NOT NULL,
-  instance  TEXT NOT NULL,
-  PRIMARY KEY (tenant, run_id, call_id, event_id)
-) STRICT, WITHOUT ROWID;
+  instance  TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX open_calls_by_call ON open_calls (tenant, run_id, call_id);
 
 -- Tool sessions that were opened and not closed, and the process instance that holds each of them.
+-- `position` is that of the opening event.
 CREATE TABLE open_sessions (
   tenant     TEXT NOT NULL,
   run_id     TEXT NOT NULL,
   session_id TEXT NOT NULL,
   tool_id    TEXT NOT NULL,
-  event_id   TEXT NOT NULL,
+  position   INTEGER NOT NULL,
   instance   TEXT NOT NULL,
   PRIMARY KEY (tenant, run_id, session_id, tool_id)
 ) STRICT, WITHOUT ROWID;

@@ -1,0 +1,344 @@
+//! The end of the log in the memory of the writer thread: what the next event continues.
+//!
+//! Invariants:
+//! - an entry is as the file has it at this place of the transaction. Failed work and a failed
+//!   `COMMIT` restore the state exactly;
+//! - after a change of the file by another connection nothing is believed without reading it again;
+//! - the memory is bounded: a missing entry is read from the file.
+
+use std::{collections::HashMap, sync::Arc};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+use toolcrib_core::{
+    canonical::Digest,
+    id::{CallId, RunId, TenantId},
+};
+
+use super::{
+    chain,
+    failure::Failure,
+    open::SchemaCheck,
+    open_calls::{self, CallName, OpenCall, OpenCalls, Opening},
+    row::whole,
+};
+
+/// The most tenants and the most runs in memory, about 1 MiB each.
+const MAX_ENTRIES: usize = 8192;
+
+/// Events after which the open calls are stored. Recovery reads about as many events of a dead
+/// process, which takes milliseconds.
+const CLEAR_EVERY: usize = 4096;
+
+/// A run, which belongs to one tenant.
+pub(super) type RunKey = (TenantId, RunId);
+
+/// The place of the next event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) tenant_position: u64,
+    pub(super) sequence: u64,
+    /// The hash of the event before it in its tenant's log.
+    pub(super) prev: Digest,
+    pub(super) writer: i64,
+}
+
+/// The last event of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    position: u64,
+    hash: Digest,
+}
+
+/// The row of this process in `writers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Registration {
+    number: i64,
+    clear_to: i64,
+    /// Position and hash of the last event with this number.
+    last: Option<(i64, Digest)>,
+}
+
+/// A change of the state, with the value before it.
+#[derive(Debug)]
+enum Change {
+    Appended { run: RunKey, head: Option<Head>, next: Option<u64>, last: Option<(i64, Digest)> },
+    Opened(CallId, i64),
+    Closed(OpenCall),
+    Registered,
+    Cleared(Registration, OpenCalls),
+}
+
+/// The state of the log, as the writer thread knows it.
+#[derive(Debug)]
+pub(super) struct LogState {
+    instance: Arc<str>,
+    /// SQLite's number of the data that the state was read from.
+    data_version: Option<i64>,
+    heads: HashMap<TenantId, Head>,
+    /// The next sequence of each run.
+    runs: HashMap<RunKey, u64>,
+    registration: Option<Registration>,
+    /// The calls that this process opened since its registration.
+    open: OpenCalls,
+    /// Events since the registration.
+    appended: usize,
+    /// The changes of the running transaction.
+    changes: Vec<Change>,
+}
+
+// === impl LogState ===
+
+impl LogState {
+    pub(super) fn new(instance: Arc<str>) -> Self {
+        Self {
+            instance,
+            data_version: None,
+            heads: HashMap::new(),
+            runs: HashMap::new(),
+            registration: None,
+            open: OpenCalls::default(),
+            appended: 0,
+            changes: Vec::new(),
+        }
+    }
+
+    /// Returns the id of this open store.
+    pub(super) fn instance(&self) -> Arc<str> {
+        Arc::clone(&self.instance)
+    }
+
+    /// Begins a transaction: forgets what another connection may have changed, and then compares
+    /// the schema too. Requires that the write lock is held, so that the file cannot change later.
+    pub(super) fn begin(
+        &mut self,
+        connection: &Connection,
+        schema: &SchemaCheck,
+    ) -> Result<(), Failure> {
+        self.changes.clear();
+        if self.heads.len() > MAX_ENTRIES || self.runs.len() > MAX_ENTRIES {
+            self.forget();
+        }
+        let mut statement = connection.prepare_cached("PRAGMA data_version")?;
+        let found = Some(statement.query_row([], |row| row.get(0))?);
+        if self.data_version != found {
+            self.data_version = None;
+            schema.run(connection)?;
+            self.forget();
+            self.confirm_registration(connection)?;
+            self.data_version = found;
+        }
+        Ok(())
+    }
+
+    /// Forgets the entries that can be read from the file.
+    pub(super) fn forget(&mut self) {
+        self.heads.clear();
+        self.runs.clear();
+    }
+
+    /// Drops the registration unless the file continues the one that this process wrote: a restored
+    /// file may have other events at the positions of the open calls. Those that it has stay
+    /// derivable, because their row in `writers` stays.
+    fn confirm_registration(&mut self, connection: &Connection) -> Result<(), Failure> {
+        let Some(own) = self.registration else { return Ok(()) };
+        let sql = "SELECT 1 FROM writers WHERE number = ?1 AND instance = ?2 AND clear_to = ?3";
+        let key = params![own.number, &*self.instance, own.clear_to];
+        let mut is_kept = connection.prepare_cached(sql)?.exists(key)?;
+        if let Some((position, hash)) = own.last {
+            let sql = "SELECT 1 FROM events WHERE position = ?1 AND hash = ?2 AND writer = ?3";
+            let key = params![position, hash.0, own.number];
+            is_kept = is_kept && connection.prepare_cached(sql)?.exists(key)?;
+        }
+        if !is_kept {
+            self.registration = None;
+            self.open = OpenCalls::default();
+        }
+        Ok(())
+    }
+
+    /// Returns the place of the next event of a run.
+    pub(super) fn place(
+        &mut self,
+        connection: &Connection,
+        run: &RunKey,
+    ) -> Result<Place, Failure> {
+        let head = match self.heads.get(&run.0) {
+            Some(head) => *head,
+            None => {
+                let (position, hash) = chain::last(connection, run.0.as_str())?;
+                Head { position, hash }
+            }
+        };
+        let sequence = match self.runs.get(run) {
+            Some(next) => *next,
+            None => next_sequence(connection, run)?,
+        };
+        let writer = match self.registration {
+            Some(own) => own.number,
+            None => self.register(connection)?,
+        };
+        Ok(Place { tenant_position: head.position + 1, sequence, prev: head.hash, writer })
+    }
+
+    fn register(&mut self, connection: &Connection) -> Result<i64, Failure> {
+        let sql = "INSERT INTO writers (instance, clear_to) \
+                   SELECT ?1, coalesce(max(position), 0) FROM events RETURNING number, clear_to";
+        let (number, clear_to) = connection
+            .prepare_cached(sql)?
+            .query_row([&*self.instance], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        self.registration = Some(Registration { number, clear_to, last: None });
+        self.appended = 0;
+        self.changes.push(Change::Registered);
+        Ok(number)
+    }
+
+    /// Notes that an event was stored at `place` and at `position` of the whole log.
+    pub(super) fn appended(&mut self, run: &RunKey, place: Place, position: i64, hash: Digest) {
+        let head = Head { position: place.tenant_position, hash };
+        let own = self.registration.as_mut();
+        self.changes.push(Change::Appended {
+            run: run.clone(),
+            head: self.heads.insert(run.0.clone(), head),
+            next: self.runs.insert(run.clone(), place.sequence + 1),
+            last: own.as_ref().and_then(|own| own.last),
+        });
+        if let Some(own) = own {
+            own.last = Some((position, hash));
+        }
+        self.appended += 1;
+    }
+
+    /// Notes that the event at `position` opened a call.
+    pub(super) fn opened(&mut self, position: i64, opening: Arc<Opening>) {
+        self.changes.push(Change::Opened(opening.call.clone(), position));
+        self.open.insert(OpenCall { position, opening });
+    }
+
+    /// Closes the call that a return names: the open one that `cause` opened, or else the oldest of
+    /// this name. Returns its position when it is not in the table `open_calls`.
+    pub(super) fn close(
+        &mut self,
+        connection: &Connection,
+        name: CallName<'_>,
+        cause: Option<&str>,
+    ) -> Result<Option<i64>, Failure> {
+        if let Some(cause) = cause {
+            if let Some(call) = self.open.take_caused(name, cause) {
+                return Ok(Some(self.closed(call)));
+            }
+            if open_calls::remove_caused(connection, name, cause)? {
+                return Ok(None);
+            }
+        }
+        let own = self.registration.map(|own| own.number);
+        let others = open_calls::of_other_writers(connection, name, own)?;
+        let is_cause = |it: &&OpenCall| Some(it.opening.event.as_str()) == cause;
+        if let Some(call) = others.iter().find(is_cause) {
+            return Ok(Some(call.position));
+        }
+        if let Some(call) = self.open.take_oldest(name) {
+            return Ok(Some(self.closed(call)));
+        }
+        if open_calls::remove_oldest(connection, name)? {
+            return Ok(None);
+        }
+        Ok(others.first().map(|call| call.position))
+    }
+
+    fn closed(&mut self, call: OpenCall) -> i64 {
+        let position = call.position;
+        self.changes.push(Change::Closed(call));
+        position
+    }
+
+    /// Returns whether so many events were stored that [`LogState::clear`] is due.
+    pub(super) fn is_clear_due(&self) -> bool {
+        self.appended >= CLEAR_EVERY && self.registration.is_some()
+    }
+
+    /// Returns whether this process is in `writers`.
+    pub(super) fn is_registered(&self) -> bool {
+        self.registration.is_some()
+    }
+
+    /// Stores the open calls in the table and ends the registration, so that no earlier event has to
+    /// be read to find them.
+    pub(super) fn clear(&mut self, connection: &Connection) -> Result<(), Failure> {
+        let Some(own) = self.registration else { return Ok(()) };
+        open_calls::store(connection, self.open.iter(), &self.instance)?;
+        let sql = "DELETE FROM writers WHERE number = ?1";
+        connection.prepare_cached(sql)?.execute([own.number])?;
+        self.registration = None;
+        self.changes.push(Change::Cleared(own, std::mem::take(&mut self.open)));
+        Ok(())
+    }
+
+    /// Returns the mark to return to with [`LogState::roll_back_to`].
+    pub(super) fn mark(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Undoes every change after `mark`.
+    pub(super) fn roll_back_to(&mut self, mark: usize) {
+        while self.changes.len() > mark {
+            let Some(change) = self.changes.pop() else { break };
+            self.undo(change);
+        }
+    }
+
+    fn undo(&mut self, change: Change) {
+        match change {
+            Change::Appended { run, head, next, last } => {
+                if let Some(own) = &mut self.registration {
+                    own.last = last;
+                }
+                self.appended = self.appended.saturating_sub(1);
+                // An entry that was not in memory is read again; it may have been read from an event
+                // that is undone with this one.
+                match head {
+                    Some(head) => self.heads.insert(run.0.clone(), head),
+                    None => self.heads.remove(&run.0),
+                };
+                match next {
+                    Some(next) => self.runs.insert(run, next),
+                    None => self.runs.remove(&run),
+                };
+            }
+            Change::Opened(call, position) => self.open.remove(&call, position),
+            Change::Closed(call) => self.open.insert(call),
+            Change::Registered => self.registration = None,
+            Change::Cleared(own, open) => (self.registration, self.open) = (Some(own), open),
+        }
+    }
+
+    /// Fails when an entry differs from the file.
+    #[cfg(test)]
+    pub(super) fn compare(&self, connection: &Connection) -> Result<(), Failure> {
+        for (tenant, head) in &self.heads {
+            assert_eq!(chain::last(connection, tenant.as_str())?, (head.position, head.hash));
+        }
+        for (run, next) in &self.runs {
+            assert_eq!(next_sequence(connection, run)?, *next, "{run:?}");
+        }
+        let Some(own) = self.registration else {
+            assert_eq!(self.open, OpenCalls::default());
+            return Ok(());
+        };
+        let mut derived = OpenCalls::default();
+        for call in open_calls::derive(connection, own.number, own.clear_to)? {
+            derived.insert(call);
+        }
+        assert_eq!(self.open, derived);
+        Ok(())
+    }
+}
+
+/// Reads the next sequence of a run. Within a run, sequences and positions have the same order.
+fn next_sequence(connection: &Connection, (tenant, run): &RunKey) -> Result<u64, Failure> {
+    let sql = "SELECT sequence + 1 FROM events INDEXED BY events_by_run \
+               WHERE run_id = ?1 AND tenant = ?2 ORDER BY position DESC LIMIT 1";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found =
+        statement.query_row([run.as_str(), tenant.as_str()], |row| row.get(0)).optional()?;
+    whole(found.unwrap_or(0))
+}
