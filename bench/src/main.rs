@@ -1,4 +1,5 @@
 //! `toolcrib-bench run`: measures a running toolcrib against the limit of this machine.
+//! `toolcrib-bench log`: measures the event log alone against plain SQLite.
 //!
 //! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
 //! figures depend on the state of the machine. The servers to compare with are this program too,
@@ -8,6 +9,7 @@
 mod histogram;
 mod http1;
 mod load;
+mod log;
 mod machine;
 mod plan;
 mod process;
@@ -32,6 +34,8 @@ struct Arguments {
 enum Role {
     /// Start all servers, measure, and print the table
     Run(RunOptions),
+    /// Measure the event log alone, against plain SQLite
+    Log(log::LogOptions),
     /// Serve bytes from memory: `GET /N` is the N-th file
     #[command(hide = true)]
     Static {
@@ -71,6 +75,7 @@ fn main() -> Result<()> {
     runtime.block_on(async {
         match arguments.role {
             Role::Run(options) => run::run(&options).await,
+            Role::Log(options) => log::run(&options).await,
             Role::Static { body } => servers::fixed::serve(&body).await,
             Role::Proxy { to } => servers::proxy::serve(&to).await,
             Role::Upstream => servers::upstream::serve().await,

@@ -54,12 +54,7 @@ impl Server {
 
     /// Returns the processor time used so far by all threads.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The second field is the name in parentheses and may hold spaces.
-        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-        let ticks: u64 =
-            fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
-        Ok(Duration::from_secs(ticks) / ticks_per_second())
+        processor_time(&self.child.id().to_string())
     }
 
     /// Returns the memory that the end of the process would free, with shared pages counted by
@@ -107,6 +102,19 @@ fn announced(log: &str) -> Option<SocketAddr> {
     // An unfinished line may contain half an address.
     let (address, _) = rest.split_once('\n')?;
     address.trim().trim_end_matches('/').parse().ok()
+}
+
+/// Returns the processor time that this process has used so far.
+pub(crate) fn own_processor_time() -> Result<Duration> {
+    processor_time("self")
+}
+
+fn processor_time(process: &str) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The second field is the name in parentheses and may hold spaces.
+    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+    Ok(Duration::from_secs(ticks) / ticks_per_second())
 }
 
 fn ticks_per_second() -> u32 {

@@ -59,8 +59,9 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     Ok(())
 }
 
-fn say(text: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "{text}")
+/// Prints a line.
+pub(crate) fn say(text: &str) -> Result<()> {
+    Ok(writeln!(io::stdout(), "{text}")?)
 }
 
 // === impl Bench ===
