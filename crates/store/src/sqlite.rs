@@ -10,6 +10,7 @@
 mod approvals;
 mod catalogs;
 mod chain;
+mod compact;
 mod credentials;
 mod failure;
 mod handle;
@@ -34,7 +35,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -47,7 +48,7 @@ use toolcrib_core::{
     idempotency::IdempotencyStore,
     pin::PinStore,
     quota::QuotaStore,
-    record::RecordStore,
+    record::{RecordStore, StoredEvent, StoredQuery},
     store::{CatalogStore, Changes, KeyStore, RunStore, Storage, StoreError},
 };
 
@@ -153,6 +154,14 @@ impl Storage for SqliteStore {
     async fn ended(&self) {
         self.inner.writer.ended().await;
     }
+}
+
+/// Reads events through a connection that is not one of a store.
+pub(crate) fn stored(
+    connection: &Connection,
+    query: &StoredQuery,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    chain::select(connection, query).map_err(|failure| failure.at(Path::new("the store")))
 }
 
 fn changes(connection: &Connection) -> Result<Changes, Failure> {

@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 use toolcrib_core::{
     canonical::Digest,
-    record::{StoredEvent, genesis},
+    record::{StoredEvent, StoredQuery, genesis},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,9 +136,12 @@ fn heads(connection: &Connection, tenant: &str) -> Vec<i64> {
 
 /// Changes an event of `tenant`, and recomputes all hashes.
 pub fn change(connection: &Connection, tenant: &str, position: i64) {
-    let sql = "UPDATE events SET payload = replace(payload, '\":\"', '\":\"x') \
+    let number = u64::try_from(position).unwrap();
+    let event = events(connection, tenant).into_iter().find(|it| it.tenant_position == number);
+    let payload = event.unwrap().payload.replace("\":\"", "\":\"x");
+    let sql = "UPDATE events SET form = NULL, payload = ?3 \
                WHERE tenant = ?1 AND tenant_position = ?2";
-    assert_eq!(connection.execute(sql, params![tenant, position]).unwrap(), 1);
+    assert_eq!(connection.execute(sql, params![tenant, position, payload]).unwrap(), 1);
     rechain(connection, tenant);
 }
 
@@ -170,31 +173,16 @@ pub fn rechain(connection: &Connection, tenant: &str) {
 }
 
 fn events(connection: &Connection, tenant: &str) -> Vec<StoredEvent> {
-    let mut statement = connection
-        .prepare(
-            "SELECT position, tenant, tenant_position, event_id, run_id, sequence, type, \
-             timestamp, causation_id, payload, hash FROM events WHERE tenant = ?1 \
-             ORDER BY tenant_position",
-        )
-        .unwrap();
-    let number = |row: &Row<'_>, column| u64::try_from(row.get::<_, i64>(column).unwrap()).unwrap();
-    let rows = statement.query_map([tenant], |row| {
-        Ok(StoredEvent {
-            position: number(row, 0),
-            tenant: row.get(1)?,
-            tenant_position: number(row, 2),
-            event_id: row.get(3)?,
-            run_id: row.get(4)?,
-            sequence: number(row, 5),
-            kind: row.get(6)?,
-            timestamp: row.get(7)?,
-            causation_id: row.get(8)?,
-            payload: row.get(9)?,
-            prev: None,
-            hash: row.get::<_, Option<[u8; 32]>>(10)?.map(Digest),
-        })
-    });
-    rows.unwrap().collect::<Result<_, _>>().unwrap()
+    let (tenant, mut events) = (tenant.parse().ok(), Vec::new());
+    loop {
+        let after = events.last().map_or(0, |last: &StoredEvent| last.tenant_position);
+        let query = StoredQuery { tenant: tenant.clone(), after, ..StoredQuery::default() };
+        let page = crate::sqlite::stored(connection, &query).unwrap();
+        if page.is_empty() {
+            return events;
+        }
+        events.extend(page);
+    }
 }
 
 /// Renumbers the positions of the whole log without gaps.
@@ -208,8 +196,4 @@ fn close_gaps(connection: &Connection) {
             .execute("UPDATE events SET position = ?2 WHERE position = ?1", [*position, place])
             .unwrap();
     }
-    let last = i64::try_from(all.len()).unwrap();
-    connection
-        .execute("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'events'", [last])
-        .unwrap();
 }

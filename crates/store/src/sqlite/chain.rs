@@ -1,19 +1,20 @@
 //! The chain of each tenant's events (I-71): every insert continues it inside its own transaction.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use toolcrib_core::{
     canonical::Digest,
     record::{StoredEvent, StoredQuery, genesis},
 };
 
 use super::{
+    compact::{self, Forms},
     failure::Failure,
     row::{bound, limit},
 };
 
-/// The columns of a [`StoredEvent`], in the order of [`stored`].
-const COLUMNS: &str = "position, tenant, tenant_position, event_id, run_id, sequence, type, \
-                       timestamp, causation_id, payload, hash";
+/// The columns of a [`StoredEvent`], in the order of [`stored`]; its `prev` is the next one.
+pub(super) const COLUMNS: &str = "position, tenant, tenant_position, event_id, run_id, sequence, \
+                                  type, timestamp, causation_id, form, payload, hash";
 
 /// The hash before the event of the row `events`.
 pub(super) const PREV: &str = "coalesce(\
@@ -52,45 +53,31 @@ pub(super) fn select(
     };
     let sql = format!("SELECT {COLUMNS}, {prev} FROM {from} LIMIT ?3");
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(
-        params![
-            query.tenant.as_ref().map(|tenant| tenant.as_str()),
-            bound(query.after),
-            limit(query.limit),
-        ],
-        |row| Ok(StoredEvent { prev: digest(row, 11), ..stored(row) }),
-    )?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let params = params![
+        query.tenant.as_ref().map(|tenant| tenant.as_str()),
+        bound(query.after),
+        limit(query.limit),
+    ];
+    let mut forms = Forms::new(connection);
+    statement.query_and_then(params, |row| stored(row, &mut forms))?.collect()
 }
 
 /// Reads a row as it is, even when another program wrote it.
-fn stored(row: &Row<'_>) -> StoredEvent {
-    StoredEvent {
+pub(super) fn stored(row: &Row<'_>, forms: &mut Forms<'_>) -> Result<StoredEvent, Failure> {
+    Ok(StoredEvent {
         position: number(row, 0),
-        tenant: text(row, 1).unwrap_or_default(),
+        tenant: compact::id(row, 1).unwrap_or_default(),
         tenant_position: number(row, 2),
-        event_id: text(row, 3).unwrap_or_default(),
-        run_id: text(row, 4).unwrap_or_default(),
+        event_id: compact::id(row, 3).unwrap_or_default(),
+        run_id: compact::id(row, 4).unwrap_or_default(),
         sequence: number(row, 5),
-        kind: text(row, 6).unwrap_or_default(),
-        timestamp: text(row, 7).unwrap_or_default(),
-        causation_id: text(row, 8),
-        payload: text(row, 9).unwrap_or_default(),
-        prev: None,
-        hash: digest(row, 10),
-    }
-}
-
-/// Reads a text. A value that is not valid text becomes one that this program never writes.
-fn text(row: &Row<'_>, column: usize) -> Option<String> {
-    match row.get_ref(column) {
-        Ok(ValueRef::Null) => None,
-        Ok(ValueRef::Text(bytes)) => Some(match std::str::from_utf8(bytes) {
-            Ok(text) => text.to_owned(),
-            Err(_) => format!("{}\0", String::from_utf8_lossy(bytes)),
-        }),
-        _ => Some("\0".to_owned()),
-    }
+        kind: compact::kind(row, 6),
+        timestamp: compact::timestamp(row, 7),
+        causation_id: compact::id(row, 8),
+        payload: forms.payload(row, 9)?,
+        hash: digest(row, 11),
+        prev: digest(row, 12),
+    })
 }
 
 fn number(row: &Row<'_>, column: usize) -> u64 {

@@ -16,6 +16,7 @@ use toolcrib_core::{
 };
 
 use super::{
+    compact::{Forms, Id, TOOL_RETURNED},
     failure::Failure,
     handle::SqliteStore,
     row::{execute, first, limit, parse},
@@ -398,15 +399,14 @@ fn may_have_run(
         return Ok(true);
     }
     let mut statement = connection.prepare_cached(
-        "SELECT payload FROM events INDEXED BY events_by_run \
-         WHERE run_id = ?1 AND tenant = ?2 AND type = 'agent.toolReturned' \
-         ORDER BY sequence DESC",
+        "SELECT form, payload FROM events INDEXED BY events_by_run \
+         WHERE run_id = ?1 AND tenant = ?2 AND type = ?3 ORDER BY position DESC",
     )?;
-    let mut rows = statement.query([run, tenant])?;
+    let mut rows = statement.query(params![Id::new(run), tenant, TOOL_RETURNED])?;
+    let mut forms = Forms::new(connection);
     while let Some(row) = rows.next()? {
-        let payload: String = row.get(0)?;
-        let payload: serde_json::Value =
-            serde_json::from_str(&payload).map_err(|_| Failure::corrupt("an event"))?;
+        let payload: serde_json::Value = serde_json::from_str(&forms.payload(row, 0)?)
+            .map_err(|_| Failure::corrupt("an event"))?;
         if payload.get("callId").and_then(|id| id.as_str()) != Some(call) {
             continue;
         }

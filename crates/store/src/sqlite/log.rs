@@ -3,21 +3,25 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{
+    Connection, params,
+    types::{ToSqlOutput, ValueRef},
+};
 use toolcrib_core::{
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
-    id::{CallId, SessionId, TenantId, ToolId},
+    id::{CallId, EventId, RunId, SessionId, TenantId, ToolId},
     record::{Link, StoredEvent, genesis},
     store::StoreError,
 };
 
 use super::{
     chain,
+    compact::{self, Forms, Id, Payload},
     failure::Failure,
     handle::SqliteStore,
     log_state::RunKey,
     open_calls::{CallName, Opening},
-    row::{all, bound, execute, limit, parse, time, time_text},
+    row::{all, bound, execute, limit, time},
     transaction::WriteTransaction,
 };
 
@@ -27,6 +31,11 @@ pub(super) struct Record {
     run: RunKey,
     /// Complete except for its places and its hash.
     event: StoredEvent,
+    id: u128,
+    kind: &'static str,
+    /// In milliseconds since the Unix epoch.
+    at: i64,
+    payload: Option<Payload>,
     effect: Effect,
 }
 
@@ -102,13 +111,21 @@ impl Record {
             run_id: event.run_id.to_string(),
             sequence: 0,
             kind: kind.to_owned(),
-            timestamp: time_text(event.timestamp),
+            timestamp: compact::time(event.timestamp),
             causation_id: event.causation_id.map(Into::into),
             payload,
             prev: None,
             hash: None,
         };
-        Ok(Self { run: (event.tenant, event.run_id), event: row, effect })
+        Ok(Self {
+            run: (event.tenant, event.run_id),
+            id: Id::new(&row.event_id).key(),
+            kind,
+            at: event.timestamp.timestamp_millis(),
+            payload: Payload::split(&row.payload),
+            event: row,
+            effect,
+        })
     }
 
     /// Appends the event to its run and to its tenant's log, notes which call or session it opens or
@@ -117,33 +134,42 @@ impl Record {
         &mut self,
         transaction: &mut WriteTransaction<'_>,
     ) -> Result<u64, Failure> {
+        transaction.log.claim_id(self.id)?;
         let closes = self.close_call(transaction)?;
         let place = transaction.place(&self.run)?;
         self.event.tenant_position = place.tenant_position;
         self.event.sequence = place.sequence;
         let hash = self.event.hash_after(&place.prev);
+        let form = match &self.payload {
+            Some(payload) => transaction.form(&payload.form)?,
+            None => None,
+        };
+        let payload = match (&self.payload, form) {
+            (Some(payload), Some(_)) => ValueRef::Blob(&payload.parts),
+            _ => ValueRef::Text(self.event.payload.as_bytes()),
+        };
         let sql = "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
-                 timestamp, causation_id, payload, hash, writer, closes) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+                 timestamp, causation_id, form, payload, hash, writer, closes) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         let stored = execute(
             transaction,
             sql,
             params![
-                self.event.event_id,
+                Id::new(&self.event.event_id),
                 self.event.tenant,
                 bound(place.tenant_position),
-                self.event.run_id,
+                Id::new(&self.event.run_id),
                 bound(place.sequence),
-                self.event.kind,
-                self.event.timestamp,
-                self.event.causation_id,
-                self.event.payload,
+                ToSqlOutput::Borrowed(compact::kind_value(self.kind)),
+                self.at,
+                self.event.causation_id.as_deref().map(Id::new),
+                form,
+                ToSqlOutput::Borrowed(payload),
                 hash.0,
                 place.writer,
                 closes,
             ],
-        )
-        .map_err(|failure| failure.conflict_over("an event with this id"))?;
+        )?;
         if stored != 1 {
             return Err(Failure::corrupt("an event that was written is not in the file"));
         }
@@ -222,11 +248,18 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
 fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent>, Failure> {
     let params = params![
         query.tenant.as_ref().map(TenantId::as_str),
-        query.run.as_ref().map(|run| run.as_str()),
+        query.run.as_ref().map(|run| Id::new(run.as_str())),
         query.after.map_or(-1, bound),
         limit(query.limit),
     ];
-    let mut events = all(connection, &select_sql(query), params, logged)?;
+    let mut forms = Forms::new(connection);
+    let mut events = all(connection, &select_sql(query), params, |row| {
+        let stored = chain::stored(row, &mut forms)?;
+        let position =
+            if query.tenant.is_some() { stored.tenant_position } else { stored.position };
+        let place = format!("the event at position {position}");
+        logged(stored, position).ok_or_else(|| Failure::corrupt(place))
+    })?;
     if query.newest {
         events.reverse();
     }
@@ -250,33 +283,31 @@ pub(super) fn select_sql(query: &EventQuery) -> String {
     let position = if query.tenant.is_some() { "tenant_position" } else { "position" };
     let direction = if query.newest { "DESC" } else { "ASC" };
     format!(
-        "SELECT {position}, tenant, event_id, run_id, type, payload, timestamp, sequence, \
-         causation_id, tenant_position, hash, {prev} FROM events {index} \
+        "SELECT {columns}, {prev} FROM events {index} \
          WHERE {filter} AND {position} > ?3 ORDER BY {order} {direction} LIMIT ?4",
+        columns = chain::COLUMNS,
         prev = chain::PREV
     )
 }
 
-fn logged(row: &Row<'_>) -> Result<LoggedEvent, Failure> {
-    let position: i64 = row.get(0)?;
-    let unreadable = || Failure::corrupt(format!("the event at position {position}"));
-    let text = |column: usize| -> Result<String, Failure> { Ok(row.get(column)?) };
-    let causation: Option<String> = row.get(8)?;
-    Ok(LoggedEvent {
-        position: u64::try_from(position).map_err(|_| unreadable())?,
-        tenant: parse(text(1)?, unreadable)?,
+/// Returns the event of a row, if it is one that this program writes.
+fn logged(stored: StoredEvent, position: u64) -> Option<LoggedEvent> {
+    let causation_id = stored.causation_id.map(EventId::parse).transpose().ok()?;
+    Some(LoggedEvent {
+        position,
+        tenant: TenantId::parse(stored.tenant).ok()?,
         link: Link {
-            position: u64::try_from(row.get::<_, i64>(9)?).map_err(|_| unreadable())?,
-            hash: chain::digest(row, 10).ok_or_else(unreadable)?,
-            prev: chain::digest(row, 11).unwrap_or_else(genesis),
+            position: stored.tenant_position,
+            hash: stored.hash?,
+            prev: stored.prev.unwrap_or_else(genesis),
         },
         event: RunEvent {
-            event_id: parse(text(2)?, unreadable)?,
-            run_id: parse(text(3)?, unreadable)?,
-            body: body(&text(4)?, &text(5)?).ok_or_else(unreadable)?,
-            timestamp: time(&text(6)?).ok_or_else(unreadable)?,
-            sequence: u64::try_from(row.get::<_, i64>(7)?).map_err(|_| unreadable())?,
-            causation_id: causation.map(|id| parse(id, unreadable)).transpose()?,
+            event_id: EventId::parse(stored.event_id).ok()?,
+            run_id: RunId::parse(stored.run_id).ok()?,
+            body: body(&stored.kind, &stored.payload)?,
+            timestamp: time(&stored.timestamp)?,
+            sequence: stored.sequence,
+            causation_id,
         },
     })
 }

@@ -6,16 +6,21 @@
 //! - after a change of the file by another connection nothing is believed without reading it again;
 //! - the memory is bounded: a missing entry is read from the file.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use toolcrib_core::{
     canonical::Digest,
     id::{CallId, RunId, TenantId},
+    store::StoreError,
 };
 
 use super::{
     chain,
+    compact::Id,
     failure::Failure,
     open::SchemaCheck,
     open_calls::{self, CallName, OpenCall, OpenCalls, Opening},
@@ -24,6 +29,12 @@ use super::{
 
 /// The most tenants and the most runs in memory, about 1 MiB each.
 const MAX_ENTRIES: usize = 8192;
+
+/// The most forms of payloads in the file, about 20 MiB. Later ones are stored as texts.
+const MAX_FORMS: i64 = 65_536;
+
+/// The most forms of payloads in memory, about 1 MiB.
+const MAX_FORMS_IN_MEMORY: usize = 4096;
 
 /// Events after which the open calls are stored. Recovery reads about as many events of a dead
 /// process, which takes milliseconds.
@@ -62,6 +73,8 @@ struct Registration {
 #[derive(Debug)]
 enum Change {
     Appended { run: RunKey, head: Option<Head>, next: Option<u64>, last: Option<(i64, Digest)> },
+    Claimed(u128),
+    NewForm(Box<str>),
     Opened(CallId, i64),
     Closed(OpenCall),
     Registered,
@@ -82,6 +95,12 @@ pub(super) struct LogState {
     open: OpenCalls,
     /// Events since the registration.
     appended: usize,
+    /// The numbers of the forms of payloads.
+    forms: HashMap<Box<str>, i64>,
+    /// Forms that occurred once and are not in the file.
+    new_forms: HashSet<Box<str>>,
+    /// The ids of the last events, and those of the events before them.
+    ids: [HashSet<u128>; 2],
     /// The changes of the running transaction.
     changes: Vec<Change>,
 }
@@ -98,6 +117,9 @@ impl LogState {
             registration: None,
             open: OpenCalls::default(),
             appended: 0,
+            forms: HashMap::new(),
+            new_forms: HashSet::new(),
+            ids: Default::default(),
             changes: Vec::new(),
         }
     }
@@ -118,12 +140,17 @@ impl LogState {
         if self.heads.len() > MAX_ENTRIES || self.runs.len() > MAX_ENTRIES {
             self.forget();
         }
+        let [last, before] = &mut self.ids;
+        if last.len() > MAX_ENTRIES {
+            *before = std::mem::take(last);
+        }
         let mut statement = connection.prepare_cached("PRAGMA data_version")?;
         let found = Some(statement.query_row([], |row| row.get(0))?);
         if self.data_version != found {
             self.data_version = None;
             schema.run(connection)?;
             self.forget();
+            self.forms.clear();
             self.confirm_registration(connection)?;
             self.data_version = found;
         }
@@ -149,10 +176,12 @@ impl LogState {
             let key = params![position, hash.0, own.number];
             is_kept = is_kept && connection.prepare_cached(sql)?.exists(key)?;
         }
-        if !is_kept {
-            self.registration = None;
-            self.open = OpenCalls::default();
+        if is_kept {
+            let read_to = own.last.map_or(own.clear_to, |(position, _)| position);
+            return self.open.remove_closed(connection, read_to, own.number);
         }
+        self.registration = None;
+        self.open = OpenCalls::default();
         Ok(())
     }
 
@@ -190,6 +219,56 @@ impl LogState {
         self.appended = 0;
         self.changes.push(Change::Registered);
         Ok(number)
+    }
+
+    /// Refuses the id of one of the last events. Ids are random, so this finds an event that is
+    /// appended twice.
+    pub(super) fn claim_id(&mut self, id: u128) -> Result<(), Failure> {
+        let [last, before] = &mut self.ids;
+        if before.contains(&id) || !last.insert(id) {
+            return Err(StoreError::Conflict("an event with this id".to_owned()).into());
+        }
+        self.changes.push(Change::Claimed(id));
+        Ok(())
+    }
+
+    /// Returns the number of a form of payloads; `None` when the payload is to be stored as its
+    /// text. A form is stored when it occurs again, so one that never does takes no place.
+    pub(super) fn form(
+        &mut self,
+        connection: &Connection,
+        text: &str,
+    ) -> Result<Option<i64>, Failure> {
+        if let Some(number) = self.forms.get(text) {
+            return Ok(Some(*number));
+        }
+        let sql = "SELECT number FROM forms WHERE text = ?1";
+        let mut find = connection.prepare_cached(sql)?;
+        let number = match find.query_row([text], |row| row.get(0)).optional()? {
+            Some(number) => number,
+            None if self.new_forms.remove(text) => {
+                let sql = "INSERT INTO forms (text) SELECT ?1 \
+                           WHERE (SELECT coalesce(max(number), 0) FROM forms) < ?2 \
+                           RETURNING number";
+                let mut insert = connection.prepare_cached(sql)?;
+                let added = insert.query_row(params![text, MAX_FORMS], |row| row.get(0));
+                let Some(number) = added.optional()? else { return Ok(None) };
+                self.changes.push(Change::NewForm(text.into()));
+                number
+            }
+            None => {
+                if self.new_forms.len() >= MAX_FORMS_IN_MEMORY {
+                    self.new_forms.clear();
+                }
+                self.new_forms.insert(text.into());
+                return Ok(None);
+            }
+        };
+        if self.forms.len() >= MAX_FORMS_IN_MEMORY {
+            self.forms.clear();
+        }
+        self.forms.insert(text.into(), number);
+        Ok(Some(number))
     }
 
     /// Notes that an event was stored at `place` and at `position` of the whole log.
@@ -304,6 +383,13 @@ impl LogState {
                     None => self.runs.remove(&run),
                 };
             }
+            Change::Claimed(id) => {
+                let [last, _] = &mut self.ids;
+                last.remove(&id);
+            }
+            Change::NewForm(form) => {
+                self.forms.remove(&form);
+            }
             Change::Opened(call, position) => self.open.remove(&call, position),
             Change::Closed(call) => self.open.insert(call),
             Change::Registered => self.registration = None,
@@ -319,6 +405,10 @@ impl LogState {
         }
         for (run, next) in &self.runs {
             assert_eq!(next_sequence(connection, run)?, *next, "{run:?}");
+        }
+        for (form, number) in &self.forms {
+            let sql = "SELECT 1 FROM forms WHERE text = ?1 AND number = ?2";
+            assert!(connection.prepare(sql)?.exists(params![form, number])?, "{form}");
         }
         let Some(own) = self.registration else {
             assert_eq!(self.open, OpenCalls::default());
@@ -338,7 +428,7 @@ fn next_sequence(connection: &Connection, (tenant, run): &RunKey) -> Result<u64,
     let sql = "SELECT sequence + 1 FROM events INDEXED BY events_by_run \
                WHERE run_id = ?1 AND tenant = ?2 ORDER BY position DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
-    let found =
-        statement.query_row([run.as_str(), tenant.as_str()], |row| row.get(0)).optional()?;
+    let key = params![Id::new(run.as_str()), tenant.as_str()];
+    let found = statement.query_row(key, |row| row.get(0)).optional()?;
     whole(found.unwrap_or(0))
 }

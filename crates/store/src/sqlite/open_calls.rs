@@ -6,7 +6,7 @@
 //! - both change in the transaction that stores the event, so `kill -9` at any moment loses none.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -15,12 +15,10 @@ use serde::Deserialize;
 use toolcrib_core::id::{AgentId, CallId, EventId, RunId, TenantId};
 
 use super::{
+    compact::{self, Forms, Id, TOOL_CALLED},
     failure::Failure,
     row::{all, execute, parse},
 };
-
-/// The type of the events that open calls.
-pub(super) const OPENS: &str = "agent.toolCalled";
 
 /// The content of an `agent.toolCalled` that recovery needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +75,28 @@ impl OpenCalls {
         self.take(name.call, |it| name.is(&it.opening))
     }
 
+    /// Removes the calls that other processes closed after `position`. They are read from the file,
+    /// so this is needed only when another connection has changed it.
+    pub(super) fn remove_closed(
+        &mut self,
+        connection: &Connection,
+        position: i64,
+        own: i64,
+    ) -> Result<(), Failure> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let sql = "SELECT closes FROM events NOT INDEXED \
+                   WHERE position > ?1 AND writer <> ?2 AND closes IS NOT NULL";
+        let closed = all(connection, sql, [position, own], |row| Ok(row.get::<_, i64>(0)?))?;
+        let closed: HashSet<i64> = closed.into_iter().collect();
+        self.0.retain(|_, same| {
+            same.retain(|it| !closed.contains(&it.position));
+            !same.is_empty()
+        });
+        Ok(())
+    }
+
     fn take(&mut self, call: &str, wanted: impl Fn(&OpenCall) -> bool) -> Option<OpenCall> {
         let same = self.0.get_mut(call)?;
         let taken = same.remove(same.iter().position(wanted)?);
@@ -106,26 +126,27 @@ pub(super) fn derive(
     clear_to: i64,
 ) -> Result<Vec<OpenCall>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT position, closes, writer = ?1 AND type = ?3, tenant, run_id, event_id, payload \
+        "SELECT position, closes, writer = ?1 AND type = ?3, tenant, run_id, event_id, form, payload \
          FROM events NOT INDEXED WHERE position > ?2 \
          AND (closes IS NOT NULL OR (writer = ?1 AND type = ?3))",
     )?;
-    let mut rows = statement.query(params![number, clear_to, OPENS])?;
+    let mut rows = statement.query(params![number, clear_to, TOOL_CALLED])?;
+    let mut forms = Forms::new(connection);
     let mut open = BTreeMap::new();
     while let Some(row) = rows.next()? {
         if let Some(closed) = row.get::<_, Option<i64>>(1)? {
             open.remove(&closed);
         }
         if row.get(2)? {
-            open.insert(row.get(0)?, Arc::new(opening(row)?));
+            open.insert(row.get(0)?, Arc::new(opening(row, &mut forms)?));
         }
     }
     Ok(open.into_iter().map(|(position, opening)| OpenCall { position, opening }).collect())
 }
 
-/// Reads an opening event from the columns 3 to 6. A damaged payload gets placeholders, because it
+/// Reads an opening event from the columns 3 to 7. A damaged payload gets placeholders, because it
 /// must not keep the call open.
-fn opening(row: &Row<'_>) -> Result<Opening, Failure> {
+fn opening(row: &Row<'_>, forms: &mut Forms<'_>) -> Result<Opening, Failure> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Payload {
@@ -134,9 +155,8 @@ fn opening(row: &Row<'_>) -> Result<Opening, Failure> {
         call_id: CallId,
     }
     let unreadable = || Failure::corrupt("an event that opens a call");
-    let event: String = row.get(5)?;
-    let payload: String = row.get(6)?;
-    let payload = match serde_json::from_str(&payload) {
+    let event = compact::id(row, 5).ok_or_else(unreadable)?;
+    let payload = match serde_json::from_str(&forms.payload(row, 6)?) {
         Ok(payload) => payload,
         Err(_) => Payload {
             agent_id: AgentId::system(),
@@ -146,7 +166,7 @@ fn opening(row: &Row<'_>) -> Result<Opening, Failure> {
     };
     Ok(Opening {
         tenant: parse(row.get(3)?, unreadable)?,
-        run: parse(row.get(4)?, unreadable)?,
+        run: parse(compact::id(row, 4).ok_or_else(unreadable)?, unreadable)?,
         event: parse(event, unreadable)?,
         call: payload.call_id,
         agent: payload.agent_id,
@@ -154,7 +174,7 @@ fn opening(row: &Row<'_>) -> Result<Opening, Failure> {
     })
 }
 
-/// Adds calls of `instance` to the table, except those that another process has closed.
+/// Adds calls of `instance` to the table.
 pub(super) fn store<'a>(
     connection: &Connection,
     calls: impl IntoIterator<Item = &'a OpenCall>,
@@ -162,9 +182,7 @@ pub(super) fn store<'a>(
 ) -> Result<(), Failure> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO open_calls (position, tenant, run_id, call_id, event_id, agent_id, tool_name, \
-         instance) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 WHERE NOT EXISTS \
-         (SELECT 1 FROM events INDEXED BY events_by_run \
-          WHERE run_id = ?3 AND tenant = ?2 AND position > ?1 AND closes = ?1)",
+         instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for OpenCall { position, opening } in calls {
         statement.execute(params![
@@ -245,16 +263,17 @@ pub(super) fn of_other_writers(
     if !connection.prepare_cached(others)?.exists([own])? {
         return Ok(Vec::new());
     }
-    let sql = "SELECT e.position, NULL, NULL, e.tenant, e.run_id, e.event_id, e.payload \
+    let sql = "SELECT e.position, NULL, NULL, e.tenant, e.run_id, e.event_id, e.form, e.payload \
                FROM events e INDEXED BY events_by_run JOIN writers w ON w.number = e.writer \
                WHERE e.run_id = ?2 AND e.tenant = ?1 AND e.type = ?4 AND e.position > w.clear_to \
                AND w.number IS NOT ?3 AND NOT EXISTS \
                 (SELECT 1 FROM events c INDEXED BY events_by_run WHERE c.run_id = ?2 \
                  AND c.tenant = ?1 AND c.position > e.position AND c.closes = e.position) \
                ORDER BY e.position";
-    let params = params![name.tenant, name.run, own, OPENS];
+    let params = params![name.tenant, Id::new(name.run), own, TOOL_CALLED];
+    let mut forms = Forms::new(connection);
     let mut open = all(connection, sql, params, |row| {
-        Ok(OpenCall { position: row.get(0)?, opening: Arc::new(opening(row)?) })
+        Ok(OpenCall { position: row.get(0)?, opening: Arc::new(opening(row, &mut forms)?) })
     })?;
     open.retain(|it| it.opening.call.as_str() == name.call);
     Ok(open)

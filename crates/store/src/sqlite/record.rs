@@ -189,6 +189,8 @@ impl RecordStore for SqliteStore {
                 "DELETE FROM events WHERE position IN ( \
                        SELECT position FROM events INDEXED BY events_by_tenant \
                        WHERE tenant = ?1 AND tenant_position <= ({mark}) \
+                       AND tenant_position < (SELECT max(tenant_position) FROM events \
+                                              WHERE tenant = ?1) \
                        ORDER BY tenant_position LIMIT ?2)"
             );
             let removed = execute(connection, &sql, params![tenant, limit])?;
@@ -255,11 +257,10 @@ impl RecordStore for SqliteStore {
     }
 }
 
-/// Returns the last assigned position of the whole log, deleted rows included.
+/// Returns the last position of the whole log. Its event is never pruned.
 fn last_position(connection: &Connection) -> Result<u64, Failure> {
-    let mut statement =
-        connection.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?;
-    let last: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    let mut statement = connection.prepare_cached("SELECT max(position) FROM events")?;
+    let last: Option<i64> = statement.query_row([], |row| row.get(0))?;
     whole(last.unwrap_or(0))
 }
 

@@ -14,6 +14,7 @@ use toolcrib_core::{
 };
 
 use super::{
+    compact::{self, Forms},
     failure::Failure,
     handle::SqliteStore,
     idempotency,
@@ -102,16 +103,16 @@ fn close_calls(
     now: Timestamp,
 ) -> Result<usize, Failure> {
     let sql = "SELECT c.tenant, c.run_id, c.event_id, c.call_id, c.agent_id, c.tool_name, \
-               e.payload \
+               e.form, e.payload \
                FROM open_calls c JOIN events e ON e.position = c.position \
                WHERE c.instance = ?1 ORDER BY c.position LIMIT ?2";
-    close(transaction, sql, instance, now, |row| {
+    close(transaction, sql, instance, now, |row, forms| {
         let (call, agent) = (parse(row.get(3)?, unreadable)?, parse(row.get(4)?, unreadable)?);
         let tool: String = row.get(5)?;
         let message = "the process that ran this call ended before the call did";
         Ok(EventBody::ToolReturned(ToolReturned {
             error: Some(EventError::new("interrupted", message)),
-            principal: caller(&row.get::<_, String>(6)?),
+            principal: caller(&forms.payload(row, 6)?),
             ..ToolReturned::new(agent, tool, call, CallStatus::Error)
         }))
     })
@@ -126,7 +127,7 @@ fn close_sessions(
     let sql = "SELECT s.tenant, s.run_id, e.event_id, s.session_id, s.tool_id \
                FROM open_sessions s JOIN events e ON e.position = s.position \
                WHERE s.instance = ?1 ORDER BY e.position LIMIT ?2";
-    close(transaction, sql, instance, now, |row| {
+    close(transaction, sql, instance, now, |row, _| {
         Ok(EventBody::ToolSessionClosed(ToolSessionClosed {
             session_id: parse(row.get(3)?, unreadable)?,
             tool_id: parse(row.get(4)?, unreadable)?,
@@ -142,16 +143,18 @@ fn close(
     sql: &str,
     instance: &str,
     now: Timestamp,
-    body: impl Fn(&Row<'_>) -> Result<EventBody, Failure>,
+    body: impl Fn(&Row<'_>, &mut Forms<'_>) -> Result<EventBody, Failure>,
 ) -> Result<usize, Failure> {
+    let mut forms = Forms::new(transaction);
     let end = |row: &Row<'_>| {
+        let cause = compact::id(row, 2).ok_or_else(unreadable)?;
         let event = NewEvent {
             event_id: parse(uuid::Uuid::now_v7().to_string(), unreadable)?,
             tenant: parse(row.get(0)?, unreadable)?,
             run_id: parse(row.get(1)?, unreadable)?,
-            body: body(row)?,
+            body: body(row, &mut forms)?,
             timestamp: now,
-            causation_id: Some(parse(row.get(2)?, unreadable)?),
+            causation_id: Some(parse(cause, unreadable)?),
         };
         Ok(Record::new(event)?)
     };

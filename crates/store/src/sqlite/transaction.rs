@@ -69,6 +69,11 @@ impl<'a> WriteTransaction<'a> {
         self.log.place(self.connection, run)
     }
 
+    /// Returns the number of a form of payloads; see [`LogState::form`].
+    pub(super) fn form(&mut self, text: &str) -> Result<Option<i64>, Failure> {
+        self.log.form(self.connection, text)
+    }
+
     /// Closes the call that a return names; see [`LogState::close`].
     pub(super) fn close_call(
         &mut self,

@@ -11,22 +11,27 @@ INSERT INTO meta (name, value)
   VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('cancellations', 0),
          ('once_calls', 0), ('once_bytes', 0);
 
--- The event log. AUTOINCREMENT: a position is a cursor for readers and is never assigned twice.
--- `tenant_position` is the cursor for readers of one tenant's log. It has no gaps, which would reveal
--- the activity of other tenants.
+-- The event log. A position is a cursor for readers. It is never assigned twice, because the last
+-- event of a tenant, and so the last of all, is never pruned. `tenant_position` is the cursor for
+-- readers of one tenant's log. It has no gaps, which would reveal the activity of other tenants.
+--
+-- Small forms (`sqlite/compact.rs`): an id is 16 bytes when it is a UUID, a type is its number, a
+-- timestamp is milliseconds since the Unix epoch. A payload is the text of its form with the parts in
+-- place of the marks. Each may be a text as well, the payload then without a form.
 CREATE TABLE events (
-  position        INTEGER PRIMARY KEY AUTOINCREMENT,
-  event_id        TEXT NOT NULL UNIQUE,
+  position        INTEGER PRIMARY KEY,
+  event_id        ANY NOT NULL,
   tenant          TEXT NOT NULL,
   tenant_position INTEGER NOT NULL CHECK (tenant_position > 0),
-  run_id          TEXT NOT NULL,
+  run_id          ANY NOT NULL,
   sequence        INTEGER NOT NULL CHECK (sequence >= 0),
-  type            TEXT NOT NULL,
-  timestamp       TEXT NOT NULL,
-  causation_id    TEXT,
-  payload         TEXT NOT NULL,
-  -- SHA-256 over the columns above, except `position`, and the hash of the event before it in its
-  -- tenant's log.
+  type            ANY NOT NULL,
+  timestamp       ANY NOT NULL,
+  causation_id    ANY,
+  form            INTEGER,
+  payload         ANY NOT NULL,
+  -- SHA-256 over the texts of the columns above, except `position`, and the hash of the event before
+  -- it in its tenant's log.
   hash            BLOB NOT NULL CHECK (length(hash) = 32),
   -- The number of the process in `writers` that wrote it. Reused once that row is gone.
   writer          INTEGER NOT NULL,
@@ -37,6 +42,13 @@ CREATE TABLE events (
 -- A run belongs to one tenant. `run_id` leads, so that a run is found without its tenant as well.
 CREATE INDEX events_by_run ON events (run_id, tenant);
 CREATE UNIQUE INDEX events_by_tenant ON events (tenant, tenant_position);
+
+-- The forms of payloads. In `text`, the characters U+0001 to U+0004 are marks: a UUID, a SHA-256, a
+-- number, another text.
+CREATE TABLE forms (
+  number INTEGER PRIMARY KEY,
+  text   TEXT NOT NULL UNIQUE
+) STRICT;
 
 -- The processes whose open calls are not all in `open_calls`: a call of an event of this writer after
 -- `clear_to` is open unless a later event closes it.

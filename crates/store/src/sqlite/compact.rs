@@ -1,0 +1,456 @@
+//! The small form of an event's columns. Each is exact: a value is read as it was written, and a
+//! value without a small form is stored as its text.
+//!
+//! - An id that is a UUID is stored as its 16 bytes.
+//! - A type is stored as its number in [`KINDS`], a time as milliseconds since the Unix epoch.
+//! - A payload is stored as a *form*, the text with marks in place of the parts that differ from
+//!   event to event, and those parts. The forms are in a table of their own.
+//!
+//! A row that another program wrote is read as well: texts are texts, and a value that no writer
+//! stores becomes a text that no writer stores.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use rusqlite::{
+    Connection, OptionalExtension as _, Row, ToSql,
+    types::{ToSqlOutput, ValueRef},
+};
+use toolcrib_core::{canonical::Digest, clock::Timestamp};
+use uuid::{Uuid, fmt::Hyphenated};
+
+use super::{failure::Failure, row::time_text};
+
+/// The types of events. The number of a type in the file is its place, from 1; new ones go last.
+const KINDS: [&str; 13] = [
+    "agent.toolCalled",
+    "agent.toolReturned",
+    "authorization.decided",
+    "egress.decided",
+    "tool.session.opened",
+    "tool.session.closed",
+    "tool.pin.drifted",
+    "tool.pin.approved",
+    "interrupt.requested",
+    "approval.granted",
+    "approval.rejected",
+    "approval.overridden",
+    "record.accepted",
+];
+
+/// The number of `agent.toolCalled`.
+pub(super) const TOOL_CALLED: i64 = 1;
+/// The number of `agent.toolReturned`.
+pub(super) const TOOL_RETURNED: i64 = 2;
+
+/// Members whose texts differ from event to event, or from caller to caller.
+const DIFFERING: [&str; 6] = ["callId", "sessionId", "gateId", "key", "principal", "destination"];
+
+/// The marks in a form. JSON texts of this program have no control characters.
+const UUID: char = '\u{1}';
+const DIGEST: char = '\u{2}';
+const NUMBER: char = '\u{3}';
+const TEXT: char = '\u{4}';
+const MARKS: [char; 4] = [UUID, DIGEST, NUMBER, TEXT];
+
+/// Stands for a value that no writer stores.
+const FOREIGN: &str = "\0";
+
+/// An id as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Id<'a> {
+    Uuid([u8; 16]),
+    Text(&'a str),
+}
+
+/// A payload as stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Payload {
+    /// The text with marks.
+    pub(super) form: String,
+    /// What the marks stand for, in their order.
+    pub(super) parts: Vec<u8>,
+}
+
+// === impl Id ===
+
+impl<'a> Id<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        match uuid(text) {
+            Some(bytes) => Self::Uuid(bytes),
+            None => Self::Text(text),
+        }
+    }
+
+    /// Returns a number that no other id has.
+    pub(super) fn key(&self) -> u128 {
+        match self {
+            Self::Uuid(bytes) => u128::from_be_bytes(*bytes),
+            Self::Text(text) => {
+                let digest = Digest::of(text.as_bytes()).0;
+                digest.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes))
+            }
+        }
+    }
+}
+
+impl ToSql for Id<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Uuid(bytes) => ValueRef::Blob(bytes),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+        }))
+    }
+}
+
+/// Returns the bytes of a UUID in its canonical text form.
+fn uuid(text: &str) -> Option<[u8; 16]> {
+    if text.len() != Hyphenated::LENGTH || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return None;
+    }
+    let bytes = Uuid::try_parse(text).ok()?.into_bytes();
+    Some(bytes)
+}
+
+/// Reads an id; `None` when it is null.
+pub(super) fn id(row: &Row<'_>, column: usize) -> Option<String> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Null) => None,
+        Ok(ValueRef::Text(bytes)) => Some(text(bytes).into_owned()),
+        Ok(ValueRef::Blob(bytes)) => Some(match Uuid::from_slice(bytes) {
+            Ok(id) => id.hyphenated().to_string(),
+            Err(_) => FOREIGN.to_owned(),
+        }),
+        _ => Some(FOREIGN.to_owned()),
+    }
+}
+
+/// Returns a type as stored.
+pub(super) fn kind_value(kind: &str) -> ValueRef<'_> {
+    let place = KINDS.iter().position(|it| *it == kind);
+    match place.and_then(|place| i64::try_from(place + 1).ok()) {
+        Some(number) => ValueRef::Integer(number),
+        None => ValueRef::Text(kind.as_bytes()),
+    }
+}
+
+/// Returns the text of a time, as it is read back.
+pub(super) fn time(at: Timestamp) -> String {
+    time_text(Timestamp::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
+}
+
+/// Reads a type.
+pub(super) fn kind(row: &Row<'_>, column: usize) -> String {
+    match row.get_ref(column) {
+        Ok(ValueRef::Integer(number)) => {
+            let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+            place.and_then(|place| KINDS.get(place)).map_or(FOREIGN, |kind| kind).to_owned()
+        }
+        Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
+        _ => FOREIGN.to_owned(),
+    }
+}
+
+/// Reads a time as text.
+pub(super) fn timestamp(row: &Row<'_>, column: usize) -> String {
+    match row.get_ref(column) {
+        Ok(ValueRef::Integer(millis)) => {
+            Timestamp::from_timestamp_millis(millis).map_or(FOREIGN.to_owned(), time_text)
+        }
+        Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
+        _ => FOREIGN.to_owned(),
+    }
+}
+
+/// Returns a text. Bytes that are not valid become a text that no writer stores.
+pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(format!("{}\0", String::from_utf8_lossy(bytes))),
+    }
+}
+
+// === impl Payload ===
+
+impl Payload {
+    /// Splits a JSON text of this program; `None` when it contains marks.
+    pub(super) fn split(payload: &str) -> Option<Self> {
+        if payload.contains(MARKS) {
+            return None;
+        }
+        let mut split =
+            Self { form: String::with_capacity(payload.len()), parts: Vec::with_capacity(64) };
+        let (mut rest, mut differs) = (payload, false);
+        while let Some(first) = rest.chars().next() {
+            let length = match first {
+                '"' => {
+                    let string = string(rest);
+                    let length = string.len() + 2;
+                    let is_key = rest.get(length..).is_some_and(|rest| rest.starts_with(':'));
+                    split.form.push('"');
+                    match is_key {
+                        true => split.form.push_str(string),
+                        false => split.push_string(string, differs),
+                    }
+                    // The end of an unfinished text has no quote.
+                    split.form.push_str(rest.get(length - 1..length).unwrap_or_default());
+                    differs = is_key && DIFFERING.contains(&string);
+                    length
+                }
+                '0'..='9' | '-' => {
+                    let end = |c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E');
+                    let length = rest.find(end).unwrap_or(rest.len());
+                    split.push_number(rest.get(..length).unwrap_or_default());
+                    length
+                }
+                other => {
+                    split.form.push(other);
+                    other.len_utf8()
+                }
+            };
+            rest = rest.get(length..).unwrap_or_default();
+        }
+        Some(split)
+    }
+
+    /// Adds the content of a string.
+    fn push_string(&mut self, content: &str, differs: bool) {
+        if let Some(bytes) = uuid(content) {
+            self.form.push(UUID);
+            self.parts.extend(bytes);
+        } else if let Some(bytes) = digest(content) {
+            self.form.push(DIGEST);
+            self.parts.extend(bytes);
+        } else if differs {
+            self.form.push(TEXT);
+            self.push_length(content.len() as u64);
+            self.parts.extend(content.as_bytes());
+        } else {
+            self.form.push_str(content);
+        }
+    }
+
+    fn push_number(&mut self, digits: &str) {
+        match digits.parse::<u64>() {
+            Ok(number) if number.to_string() == digits => {
+                self.form.push(NUMBER);
+                self.push_length(number);
+            }
+            _ => self.form.push_str(digits),
+        }
+    }
+
+    /// Adds a number, seven bits per byte, the lowest first.
+    fn push_length(&mut self, mut number: u64) {
+        loop {
+            let low = u8::try_from(number & 0x7f).unwrap_or_default();
+            number >>= 7;
+            if number == 0 {
+                return self.parts.push(low);
+            }
+            self.parts.push(low | 0x80);
+        }
+    }
+}
+
+/// Returns the payload of a form and its parts; `None` when they do not fit.
+fn join(form: &str, parts: &[u8]) -> Option<String> {
+    let (mut payload, mut parts) = (String::with_capacity(form.len() + 2 * parts.len()), parts);
+    for piece in form.split_inclusive(MARKS) {
+        let Some((text, mark)) = piece.char_indices().next_back() else { continue };
+        let Some(kept) = MARKS.contains(&mark).then(|| piece.get(..text)).flatten() else {
+            payload.push_str(piece);
+            continue;
+        };
+        payload.push_str(kept);
+        match mark {
+            UUID => {
+                let id = Uuid::from_slice(take(&mut parts, 16)?).ok()?;
+                payload.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+            }
+            DIGEST => push_hex(&mut payload, take(&mut parts, 32)?),
+            NUMBER => payload.push_str(&length(&mut parts)?.to_string()),
+            _ => {
+                let length = usize::try_from(length(&mut parts)?).ok()?;
+                payload.push_str(std::str::from_utf8(take(&mut parts, length)?).ok()?);
+            }
+        }
+    }
+    parts.is_empty().then_some(payload)
+}
+
+/// Returns the content of the string that `rest` begins with, with its escapes.
+fn string(rest: &str) -> &str {
+    let mut is_escaped = false;
+    let content = rest.get(1..).unwrap_or_default();
+    let end = content.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    });
+    content.get(..end.unwrap_or(content.len())).unwrap_or_default()
+}
+
+/// Returns the bytes of a SHA-256 in lower hex.
+fn digest(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = nibble(*high)? << 4 | nibble(*low)?;
+    }
+    Some(bytes)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn push_hex(out: &mut String, bytes: &[u8]) {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    out.extend(digits.map(|it| char::from(if it < 10 { b'0' + it } else { b'a' + it - 10 })));
+}
+
+fn take<'a>(parts: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = parts.split_at_checked(length)?;
+    *parts = rest;
+    Some(taken)
+}
+
+fn length(parts: &mut &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let byte = *take(parts, 1)?.first()?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+/// Reads payloads. Each form is read from the file once.
+pub(super) struct Forms<'a> {
+    connection: &'a Connection,
+    known: HashMap<i64, Option<String>>,
+}
+
+// === impl Forms ===
+
+impl<'a> Forms<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Self {
+        Self { connection, known: HashMap::new() }
+    }
+
+    /// Reads a payload from the columns `form` and `payload`, which follow one another.
+    pub(super) fn payload(&mut self, row: &Row<'_>, column: usize) -> Result<String, Failure> {
+        let form = match row.get_ref(column) {
+            Ok(ValueRef::Null) => None,
+            Ok(ValueRef::Integer(number)) => Some(number),
+            _ => return Ok(FOREIGN.to_owned()),
+        };
+        Ok(match (form, row.get_ref(column + 1)) {
+            (None, Ok(ValueRef::Text(bytes))) => text(bytes).into_owned(),
+            (Some(number), Ok(ValueRef::Blob(parts))) => {
+                let form = self.form(number)?;
+                form.and_then(|form| join(form, parts)).unwrap_or_else(|| FOREIGN.to_owned())
+            }
+            _ => FOREIGN.to_owned(),
+        })
+    }
+
+    fn form(&mut self, number: i64) -> Result<Option<&str>, Failure> {
+        if !self.known.contains_key(&number) {
+            let sql = "SELECT text FROM forms WHERE number = ?1";
+            let mut statement = self.connection.prepare_cached(sql)?;
+            let bytes =
+                |row: &Row<'_>| Ok(row.get_ref(0)?.as_bytes().ok().map(|it| text(it).into_owned()));
+            let form = statement.query_row([number], bytes).optional()?.flatten();
+            self.known.insert(number, form);
+        }
+        Ok(self.known.get(&number).and_then(|form| form.as_deref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::conformance::event_log::{called, closed, decided, egress, opened, returned};
+
+    fn round_trip(payload: &str) -> Payload {
+        let split = Payload::split(payload).unwrap();
+        assert_eq!(join(&split.form, &split.parts).as_deref(), Some(payload));
+        split
+    }
+
+    #[test]
+    fn events_of_one_kind_share_a_form() {
+        let name = |number: u32| format!("018f0000-0000-7000-8000-0000000000{number:02}");
+        let forms = |call: &str| {
+            let call = called("t", "r", "e", call);
+            let session = opened("t", "r", "e", "s");
+            [call.clone(), returned(&call, "x"), egress(&call, "x"), closed(&session, "x"), session]
+                .map(|event| round_trip(&event.body.payload_text().unwrap()).form)
+        };
+        assert_eq!(forms(&name(1)), forms(&name(2)));
+        assert_eq!(forms("call-1"), forms("another-call"));
+        let split = round_trip(&called("t", "r", "e", &name(1)).body.payload_text().unwrap());
+        assert_eq!(split.parts.len(), 16 + 32 + 1 + "alice".len());
+        let decided = decided("t", "r", "e").body.payload_text().unwrap();
+        assert!(round_trip(&decided).form.contains("\"allowed\":false"), "the rest is readable");
+    }
+
+    #[test]
+    fn unusual_texts_are_exact() {
+        for payload in [
+            "",
+            "{}",
+            "\"",
+            "\"a\\",
+            "{\"callId\":\"a\\\"b\\\\\",\"n\":007,\"m\":-1.5e+9,\"k\":18446744073709551616}",
+            "{\"principal\":\"é\",\"x\":\"018F0000-0000-7000-8000-000000000001\"}",
+            "{\"x\":\"018f00000000700080000000000000018f00\",\"callId\":\"\"}",
+            "[0,18446744073709551615,\"é\\u0001\"]",
+        ] {
+            round_trip(payload);
+        }
+        assert_eq!(Payload::split("\u{3}"), None);
+        for (form, parts) in
+            [("\u{1}", &[0; 15][..]), ("\u{3}", &[0x80]), ("", &[1]), ("\u{4}", &[2, 65])]
+        {
+            assert_eq!(join(form, parts), None, "{form:?}");
+        }
+    }
+
+    #[test]
+    fn every_type_has_its_number() {
+        for (place, kind) in KINDS.iter().enumerate() {
+            let number = i64::try_from(place + 1).unwrap();
+            assert_eq!(kind_value(kind), ValueRef::Integer(number));
+        }
+        assert_eq!(kind_value("agent.toolCalled"), ValueRef::Integer(TOOL_CALLED));
+        assert_eq!(kind_value("agent.toolReturned"), ValueRef::Integer(TOOL_RETURNED));
+        assert_eq!(kind_value("other"), ValueRef::Text(b"other"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_exact(payload in "([\"\\\\:,{}0-9a-f.-]|\"callId\":\"|é|[0-9a-f]{64}){0,40}") {
+            round_trip(&payload);
+        }
+
+        #[test]
+        fn any_id_is_exact(text in "[0-9a-fA-F]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}") {
+            if let Id::Uuid(bytes) = Id::new(&text) {
+                prop_assert_eq!(Uuid::from_bytes(bytes).to_string(), text);
+            }
+        }
+    }
+}
