@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use serde::Serialize;
 use toolcrib_core::event::{EventLog, NewEvent};
 use toolcrib_core::store::Storage;
+use toolcrib_store::verify::{self, Scope};
 use toolcrib_store::{Durability, Options, SqliteStore};
 
 use self::calls::Calls;
@@ -49,6 +50,9 @@ pub(crate) struct LogOptions {
 trait Log: Send + Sync {
     async fn append(&self, events: Vec<NewEvent>) -> Result<()>;
 
+    /// Checks every event against its chain; returns the processor time, if the log has a chain.
+    async fn verify(&self) -> Result<Option<Duration>>;
+
     /// Stores everything in one file, and releases it.
     async fn close(&self) -> Result<()>;
 }
@@ -76,6 +80,8 @@ struct Row {
     p99_ms: f64,
     cpu_us_per_event: f64,
     bytes_per_call: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify_us_per_event: Option<f64>,
     /// Throughput as a share of that of plain SQLite.
     of_plain: f64,
 }
@@ -86,6 +92,7 @@ struct Total {
     elapsed: Duration,
     processor: Duration,
     bytes: u64,
+    verified: Option<Duration>,
 }
 
 pub(crate) async fn run(options: &LogOptions) -> Result<()> {
@@ -113,6 +120,9 @@ async fn measure(options: &LogOptions, callers: u32) -> Result<Vec<Row>> {
             let empty = fs::metadata(&file)?.len();
             let time = Duration::from_secs(options.seconds.into()) / ROUNDS;
             total.add_round(&log, callers, time).await?;
+            if let Some(verified) = log.verify().await? {
+                total.verified = Some(total.verified.unwrap_or_default() + verified);
+            }
             log.close().await?;
             total.bytes += fs::metadata(&file)?.len().saturating_sub(empty);
         }
@@ -138,6 +148,14 @@ impl Log for SqliteStore {
         Ok(())
     }
 
+    async fn verify(&self) -> Result<Option<Duration>> {
+        let begun = own_processor_time()?;
+        let whole = Scope::default();
+        let report = verify::record(self, &whole, Vec::new(), &[], None, |_, _| ()).await?;
+        ensure!(report.findings.is_empty(), "the log is damaged: {:?}", report.findings);
+        Ok(Some(own_processor_time()?.saturating_sub(begun)))
+    }
+
     async fn close(&self) -> Result<()> {
         Storage::close(self).await;
         Ok(())
@@ -148,7 +166,13 @@ impl Log for SqliteStore {
 impl Total {
     fn new() -> Self {
         let zero = Duration::ZERO;
-        Self { latencies: Histogram::new(), elapsed: zero, processor: zero, bytes: 0 }
+        Self {
+            latencies: Histogram::new(),
+            elapsed: zero,
+            processor: zero,
+            bytes: 0,
+            verified: None,
+        }
     }
 
     /// Runs `callers` for `time` and adds their calls.
@@ -173,6 +197,7 @@ impl Total {
     }
 
     fn row(&self, log: Kind, callers: u32, plain: f64) -> Row {
+        let per_event = |time: Duration| time.as_secs_f64() * 1e6 / self.calls() / 3.0;
         let milliseconds = |share| self.latencies.quantile(share).as_secs_f64() * 1e3;
         Row {
             log,
@@ -180,7 +205,8 @@ impl Total {
             events_per_second: self.events_per_second(),
             p50_ms: milliseconds(0.50),
             p99_ms: milliseconds(0.99),
-            cpu_us_per_event: self.processor.as_secs_f64() * 1e6 / self.calls() / 3.0,
+            cpu_us_per_event: per_event(self.processor),
+            verify_us_per_event: self.verified.map(per_event),
             bytes_per_call: self.bytes as f64 / self.calls(),
             of_plain: self.events_per_second() / plain.max(f64::MIN_POSITIVE),
         }
@@ -202,9 +228,9 @@ async fn call_until(log: Arc<dyn Log>, end: Instant) -> Result<Histogram> {
 
 fn table(rows: &[Row]) -> String {
     let mut lines = vec![
-        "| log | callers | events/s | of plain SQLite | p50 / p99 ms of a call | CPU µs/event | bytes/call |"
+        "| log | callers | events/s | of plain SQLite | p50 / p99 ms of a call | CPU µs/event | bytes/call | verify µs/event |"
             .to_owned(),
-        "|---|---|---|---|---|---|---|".to_owned(),
+        "|---|---|---|---|---|---|---|---|".to_owned(),
     ];
     lines.extend(rows.iter().map(|row| {
         let name = match row.log {
@@ -213,7 +239,7 @@ fn table(rows: &[Row]) -> String {
             Kind::Plain => "plain SQLite",
         };
         format!(
-            "| {name} | {} | {:.0} | **{:.2}** | {:.2} / {:.2} | {:.1} | {:.0} |",
+            "| {name} | {} | {:.0} | **{:.2}** | {:.2} / {:.2} | {:.1} | {:.0} | {} |",
             row.callers,
             row.events_per_second,
             row.of_plain,
@@ -221,6 +247,7 @@ fn table(rows: &[Row]) -> String {
             row.p99_ms,
             row.cpu_us_per_event,
             row.bytes_per_call,
+            row.verify_us_per_event.map_or(String::new(), |time| format!("{time:.2}")),
         )
     }));
     lines.join("\n")

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use async_trait::async_trait;
@@ -44,6 +45,10 @@ impl Log for PlainLog {
         let sender = self.sender.upgrade().context("closed")?;
         sender.send((rows, reply)).map_err(|_| anyhow!("the thread ended"))?;
         Ok(stored.await?)
+    }
+
+    async fn verify(&self) -> Result<Option<Duration>> {
+        Ok(None)
     }
 
     async fn close(&self) -> Result<()> {

@@ -72,7 +72,7 @@ pub(super) fn stored(row: &Row<'_>, forms: &mut Forms<'_>) -> Result<StoredEvent
         run_id: compact::id(row, 4).unwrap_or_default(),
         sequence: number(row, 5),
         kind: compact::kind(row, 6),
-        timestamp: compact::timestamp(row, 7),
+        timestamp: forms.timestamp(row, 7),
         causation_id: compact::id(row, 8),
         payload: forms.payload(row, 9)?,
         hash: digest(row, 11),

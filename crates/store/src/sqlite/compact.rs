@@ -43,7 +43,7 @@ pub(super) const TOOL_CALLED: i64 = 1;
 pub(super) const TOOL_RETURNED: i64 = 2;
 
 /// Members whose texts differ from event to event, or from caller to caller.
-const DIFFERING: [&str; 6] = ["callId", "sessionId", "gateId", "key", "principal", "destination"];
+const DIFFERING: [&str; 5] = ["callId", "sessionId", "gateId", "key", "principal"];
 
 /// The marks in a form. JSON texts of this program have no control characters.
 const UUID: char = '\u{1}';
@@ -51,6 +51,9 @@ const DIGEST: char = '\u{2}';
 const NUMBER: char = '\u{3}';
 const TEXT: char = '\u{4}';
 const MARKS: [char; 4] = [UUID, DIGEST, NUMBER, TEXT];
+
+/// Milliseconds of a day.
+const DAY: i64 = 86_400_000;
 
 /// Stands for a value that no writer stores.
 const FOREIGN: &str = "\0";
@@ -144,17 +147,6 @@ pub(super) fn kind(row: &Row<'_>, column: usize) -> String {
         Ok(ValueRef::Integer(number)) => {
             let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
             place.and_then(|place| KINDS.get(place)).map_or(FOREIGN, |kind| kind).to_owned()
-        }
-        Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
-        _ => FOREIGN.to_owned(),
-    }
-}
-
-/// Reads a time as text.
-pub(super) fn timestamp(row: &Row<'_>, column: usize) -> String {
-    match row.get_ref(column) {
-        Ok(ValueRef::Integer(millis)) => {
-            Timestamp::from_timestamp_millis(millis).map_or(FOREIGN.to_owned(), time_text)
         }
         Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
         _ => FOREIGN.to_owned(),
@@ -334,17 +326,19 @@ fn length(parts: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Reads payloads. Each form is read from the file once.
+/// Reads payloads and times of many rows. Each form is read from the file once.
 pub(super) struct Forms<'a> {
     connection: &'a Connection,
     known: HashMap<i64, Option<String>>,
+    /// The number of a day, and its text up to `T`. Verification formats a million times.
+    day: Option<(i64, String)>,
 }
 
 // === impl Forms ===
 
 impl<'a> Forms<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
-        Self { connection, known: HashMap::new() }
+        Self { connection, known: HashMap::new(), day: None }
     }
 
     /// Reads a payload from the columns `form` and `payload`, which follow one another.
@@ -362,6 +356,45 @@ impl<'a> Forms<'a> {
             }
             _ => FOREIGN.to_owned(),
         })
+    }
+
+    /// Reads a time as text.
+    pub(super) fn timestamp(&mut self, row: &Row<'_>, column: usize) -> String {
+        match row.get_ref(column) {
+            Ok(ValueRef::Integer(millis)) => self.time(millis),
+            Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
+            _ => FOREIGN.to_owned(),
+        }
+    }
+
+    /// Returns the same text as [`time_text`].
+    fn time(&mut self, millis: i64) -> String {
+        let (day, rest) = (millis.div_euclid(DAY), millis.rem_euclid(DAY));
+        if self.day.as_ref().is_none_or(|known| known.0 != day) {
+            let Some(at) = Timestamp::from_timestamp_millis(millis) else {
+                return FOREIGN.to_owned();
+            };
+            let whole = time_text(at);
+            let date = whole.split_inclusive('T').next().unwrap_or_default();
+            self.day = Some((day, date.to_owned()));
+        }
+        let date = self.day.as_ref().map_or("", |known| &known.1);
+        let mut text = String::with_capacity(date.len() + 13);
+        text.push_str(date);
+        let (seconds, minutes) = (rest / 1000, rest / 60_000);
+        for (number, places, end) in [
+            (minutes / 60, 2, ':'),
+            (minutes % 60, 2, ':'),
+            (seconds % 60, 2, '.'),
+            (rest % 1000, 3, 'Z'),
+        ] {
+            for place in (0..places).rev() {
+                let digit = u8::try_from(number / 10_i64.pow(place) % 10).unwrap_or_default();
+                text.push(char::from(b'0' + digit));
+            }
+            text.push(end);
+        }
+        text
     }
 
     fn form(&mut self, number: i64) -> Result<Option<&str>, Failure> {
@@ -441,6 +474,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_time_is_exact(millis in -62_200_000_000_000..253_500_000_000_000_i64, more in 0..DAY) {
+            let connection = Connection::open_in_memory().unwrap();
+            let mut forms = Forms::new(&connection);
+            for millis in [millis, millis + more, millis + 2 * DAY, millis] {
+                let at = Timestamp::from_timestamp_millis(millis).unwrap();
+                prop_assert_eq!(forms.time(millis), time_text(at));
+            }
+        }
+
         #[test]
         fn any_text_is_exact(payload in "([\"\\\\:,{}0-9a-f.-]|\"callId\":\"|é|[0-9a-f]{64}){0,40}") {
             round_trip(&payload);
