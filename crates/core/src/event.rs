@@ -418,7 +418,8 @@ pub trait EventLog: Send + Sync + 'static {
     /// transaction.
     ///
     /// # Errors
-    /// Fails with [`StoreError`] after storing nothing of this append.
+    /// Fails with [`StoreError`] after storing nothing of this append, with
+    /// [`StoreError::Conflict`] when an id is that of an event that this process appended lately.
     async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError>;
 
     /// Reads events in ascending position.

@@ -27,14 +27,17 @@ use super::{
     row::whole,
 };
 
-/// The most tenants and the most runs in memory, about 1 MiB each.
+/// The most tenants, the most runs, and half of the most ids of events in memory.
 const MAX_ENTRIES: usize = 8192;
 
-/// The most forms of payloads in the file, about 20 MiB. Later ones are stored as texts.
+/// The most forms of payloads in the file. Later ones are stored as texts.
 const MAX_FORMS: i64 = 65_536;
 
-/// The most forms of payloads in memory, about 1 MiB.
+/// The most forms of payloads in memory, of each kind.
 const MAX_FORMS_IN_MEMORY: usize = 4096;
+
+/// The bytes of the longest form; common ones have about 150.
+const LONGEST_FORM: usize = 1024;
 
 /// Events after which the open calls are stored. Recovery reads about as many events of a dead
 /// process, which takes milliseconds.
@@ -239,6 +242,9 @@ impl LogState {
         connection: &Connection,
         text: &str,
     ) -> Result<Option<i64>, Failure> {
+        if text.len() > LONGEST_FORM {
+            return Ok(None);
+        }
         if let Some(number) = self.forms.get(text) {
             return Ok(Some(*number));
         }

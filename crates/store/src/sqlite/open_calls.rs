@@ -181,8 +181,8 @@ pub(super) fn store<'a>(
     instance: &str,
 ) -> Result<(), Failure> {
     let mut statement = connection.prepare_cached(
-        "INSERT INTO open_calls (position, tenant, run_id, call_id, event_id, agent_id, tool_name, \
-         instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT OR REPLACE INTO open_calls (position, tenant, run_id, call_id, event_id, agent_id, \
+         tool_name, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?;
     for OpenCall { position, opening } in calls {
         statement.execute(params![
