@@ -16,7 +16,6 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 use toolcrib_core::{canonical::Digest, clock::Timestamp};
-use uuid::{Uuid, fmt::Hyphenated};
 
 use super::{failure::Failure, row::time_text};
 
@@ -51,6 +50,9 @@ const DIGEST: char = '\u{2}';
 const NUMBER: char = '\u{3}';
 const TEXT: char = '\u{4}';
 const MARKS: [char; 4] = [UUID, DIGEST, NUMBER, TEXT];
+
+/// The bytes of a UUID that follow a hyphen.
+const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
@@ -107,11 +109,28 @@ impl ToSql for Id<'_> {
 
 /// Returns the bytes of a UUID in its canonical text form.
 fn uuid(text: &str) -> Option<[u8; 16]> {
-    if text.len() != Hyphenated::LENGTH || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+    let (mut bytes, mut rest) = ([0; 16], text.as_bytes());
+    if rest.len() != 36 {
         return None;
     }
-    let bytes = Uuid::try_parse(text).ok()?.into_bytes();
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        if HYPHENS.contains(&place) {
+            rest = rest.strip_prefix(b"-")?;
+        }
+        let (pair, after) = rest.split_first_chunk()?;
+        (*byte, rest) = (hex(*pair)?, after);
+    }
     Some(bytes)
+}
+
+/// Appends the canonical text form of a UUID.
+fn push_uuid(out: &mut String, bytes: &[u8]) {
+    for (place, byte) in bytes.iter().enumerate() {
+        if HYPHENS.contains(&place) {
+            out.push('-');
+        }
+        push_hex(out, *byte);
+    }
 }
 
 /// Reads an id; `None` when it is null.
@@ -119,10 +138,11 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> Option<String> {
     match row.get_ref(column) {
         Ok(ValueRef::Null) => None,
         Ok(ValueRef::Text(bytes)) => Some(text(bytes).into_owned()),
-        Ok(ValueRef::Blob(bytes)) => Some(match Uuid::from_slice(bytes) {
-            Ok(id) => id.hyphenated().to_string(),
-            Err(_) => FOREIGN.to_owned(),
-        }),
+        Ok(ValueRef::Blob(bytes)) if bytes.len() == 16 => {
+            let mut text = String::with_capacity(36);
+            push_uuid(&mut text, bytes);
+            Some(text)
+        }
         _ => Some(FOREIGN.to_owned()),
     }
 }
@@ -256,10 +276,9 @@ fn join(form: &str, parts: &[u8]) -> Option<String> {
         payload.push_str(kept);
         match mark {
             UUID => {
-                let id = Uuid::from_slice(take(&mut parts, 16)?).ok()?;
-                payload.push_str(id.hyphenated().encode_lower(&mut Uuid::encode_buffer()));
+                push_uuid(&mut payload, take(&mut parts, 16)?);
             }
-            DIGEST => push_hex(&mut payload, take(&mut parts, 32)?),
+            DIGEST => take(&mut parts, 32)?.iter().for_each(|byte| push_hex(&mut payload, *byte)),
             NUMBER => payload.push_str(&length(&mut parts)?.to_string()),
             _ => {
                 let length = usize::try_from(length(&mut parts)?).ok()?;
@@ -288,11 +307,15 @@ fn digest(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 {
         return None;
     }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = nibble(*high)? << 4 | nibble(*low)?;
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().as_chunks().0) {
+        *byte = hex(*pair)?;
     }
     Some(bytes)
+}
+
+/// Returns the byte of two digits in lower case.
+fn hex([high, low]: [u8; 2]) -> Option<u8> {
+    Some(nibble(high)? << 4 | nibble(low)?)
 }
 
 fn nibble(digit: u8) -> Option<u8> {
@@ -303,9 +326,10 @@ fn nibble(digit: u8) -> Option<u8> {
     }
 }
 
-fn push_hex(out: &mut String, bytes: &[u8]) {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    out.extend(digits.map(|it| char::from(if it < 10 { b'0' + it } else { b'a' + it - 10 })));
+fn push_hex(out: &mut String, byte: u8) {
+    for digit in [byte >> 4, byte & 0xf] {
+        out.push(char::from(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }));
+    }
 }
 
 fn take<'a>(parts: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
@@ -492,7 +516,12 @@ mod tests {
         #[test]
         fn any_id_is_exact(text in "[0-9a-fA-F]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}") {
             if let Id::Uuid(bytes) = Id::new(&text) {
-                prop_assert_eq!(Uuid::from_bytes(bytes).to_string(), text);
+                prop_assert_eq!(uuid::Uuid::from_bytes(bytes).to_string(), text.clone());
+                let mut again = String::new();
+                push_uuid(&mut again, &bytes);
+                prop_assert_eq!(again, text);
+            } else {
+                prop_assert!(text.chars().any(|it| it.is_ascii_uppercase()));
             }
         }
     }
