@@ -6,7 +6,7 @@ use futures_util::future::{FutureExt, join_all};
 use rusqlite::Connection;
 use tokio::task::unconstrained;
 use toolcrib_core::{
-    event::{EventLog, EventQuery, NewEvent},
+    event::{EventBody, EventLog, EventQuery, NewEvent},
     store::{CatalogStore, KeyStore, Storage, StoreError},
 };
 
@@ -166,6 +166,49 @@ async fn a_failed_commit_leaves_the_state_as_it_leaves_the_file() {
     let read = store.read(EventQuery::default()).await.unwrap();
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
     assert_eq!(sequences, [0, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn a_form_is_stored_when_it_occurs_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let with_tool = |number: usize, tool: &str| {
+        let mut call = called("t", "r", &format!("{number}"), &format!("c{number}"));
+        let EventBody::ToolCalled(body) = &mut call.body else { unreachable!("a call") };
+        body.tool_name = tool.to_owned();
+        call
+    };
+    let forms = "SELECT count(*) FROM forms";
+    let small = "SELECT count(*) FROM events WHERE form IS NOT NULL";
+    let long = "x".repeat(2000);
+    for (number, (tool, expected)) in [
+        ("a", (0, 0)),
+        ("a", (1, 1)),
+        ("a", (1, 2)),
+        ("b", (1, 2)),
+        (&long, (1, 2)),
+        (&long, (1, 2)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        store.append(vec![with_tool(number, tool)]).await.unwrap();
+        let found = (on_writer(&store, forms).await, on_writer(&store, small).await);
+        assert_eq!(found, expected, "{number}");
+    }
+    store.close().await;
+    let again = open(directory.path());
+    again.append(vec![with_tool(6, "a")]).await.unwrap();
+    assert_eq!(on_writer(&again, small).await, 3, "the form is found in the file");
+    let read = again.read(EventQuery::default()).await.unwrap();
+    let tools: Vec<_> = read
+        .iter()
+        .map(|logged| match &logged.event.body {
+            EventBody::ToolCalled(body) => body.tool_name.as_str(),
+            _ => unreachable!("a call"),
+        })
+        .collect();
+    assert_eq!(tools, ["a", "a", "a", "b", &long, &long, "a"]);
 }
 
 #[tokio::test]
