@@ -61,12 +61,22 @@ pub(crate) struct RunOptions {
     /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "1,64")]
     pub(crate) connections: Vec<u32>,
+    /// Measure only the rows whose names contain this text; may be repeated
+    #[arg(long)]
+    pub(crate) only: Vec<String>,
     /// The program to measure; without it only the limit servers are measured
     #[arg(long)]
     pub(crate) toolcrib: Option<PathBuf>,
     /// The file to write the results to
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
+}
+
+impl RunOptions {
+    /// Returns whether the row called `name` is measured.
+    pub(crate) fn selects(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| name.contains(text))
+    }
 }
 
 fn main() -> Result<()> {

@@ -24,6 +24,9 @@ use crate::subject::{Lists, Subject, direct};
 /// affects both.
 const ROUNDS: u32 = 2;
 const WARM_UP: Duration = Duration::from_millis(300);
+/// Rows with a server of their own.
+const PACK_ROW: &str = "MCP tools/call of a pack";
+const CROWD_ROW: &str = "GET /v1/tools, each of 10 000 keys";
 
 /// All servers of a measurement.
 struct Bench {
@@ -34,9 +37,11 @@ struct Bench {
 pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (bench, pairs) = match &options.toolcrib {
-        Some(program) => Bench::with(program, folder.path()).await?,
+        Some(program) => Bench::with(program, options, folder.path()).await?,
         None => Bench::limits(folder.path()).await?,
     };
+    let pairs: Vec<Pair> = pairs.into_iter().filter(|it| options.selects(it.name)).collect();
+    anyhow::ensure!(!pairs.is_empty(), "--only selects no row");
     let idle = bench.memory()?;
     let mut rows = Vec::new();
     for connections in &options.connections {
@@ -68,32 +73,46 @@ pub(crate) fn say(text: &str) -> Result<()> {
 
 impl Bench {
     /// Starts the limit servers, and `program` with the strict and with the relaxed log.
-    async fn with(program: &Path, folder: &Path) -> Result<(Self, Vec<Pair>)> {
+    async fn with(
+        program: &Path,
+        options: &RunOptions,
+        folder: &Path,
+    ) -> Result<(Self, Vec<Pair>)> {
         let upstream = own("upstream", &["upstream".into()], folder).await?;
         let strict = Subject::start(program, "strict", upstream.address, folder).await?;
         let relaxed = Subject::start(program, "relaxed", upstream.address, folder).await?;
-        let pack = Subject::with_pack(program, folder).await?;
-        say("making 10 000 keys of 500 roles")?;
-        let crowd = Subject::with_crowd(program, upstream.address, folder).await?;
         let lists = strict.lists().await?;
         let fixed = fixed(&[&lists.openwop, &lists.otc, &lists.explorer], folder).await?;
         let proxy = proxy(&upstream, folder).await?;
-        let mut pairs = pairs(&strict, &relaxed, &pack, &lists, &fixed, &upstream, &proxy).await?;
-        pairs.push(Pair {
-            name: "GET /v1/tools, each of 10 000 keys",
-            ours: (Who::Crowd, crowd.list_of_the_crowd("/v1/tools", &lists.openwop)),
-            limit: (Who::Strict, strict.list("/v1/tools", &lists.openwop)),
-            // At most 1.2 times as long.
-            goal: 1.0 / 1.2,
-        });
+        let mut pairs = pairs(&strict, &relaxed, &lists, &fixed, &upstream, &proxy).await?;
+        let mut more = Vec::new();
+        if options.selects(PACK_ROW) {
+            let pack = Subject::with_pack(program, folder).await?;
+            // The cost of a WebAssembly instance, compared with a request to a server.
+            pairs.push(Pair {
+                name: PACK_ROW,
+                ours: (Who::Pack, pack.pack_call()),
+                limit: (Who::Relaxed, relaxed.mcp_call()),
+                goal: 1.0,
+            });
+            more.push((Who::Pack, pack));
+        }
+        if options.selects(CROWD_ROW) {
+            say("making 10 000 keys of 500 roles")?;
+            let crowd = Subject::with_crowd(program, upstream.address, folder).await?;
+            pairs.push(Pair {
+                name: CROWD_ROW,
+                ours: (Who::Crowd, crowd.list_of_the_crowd("/v1/tools", &lists.openwop)),
+                limit: (Who::Strict, strict.list("/v1/tools", &lists.openwop)),
+                // At most 1.2 times as long.
+                goal: 1.0 / 1.2,
+            });
+            more.push((Who::Crowd, crowd));
+        }
         let servers = [(Who::Upstream, upstream), (Who::Static, fixed), (Who::Proxy, proxy)];
-        let subjects = [
-            (Who::Strict, strict),
-            (Who::Relaxed, relaxed),
-            (Who::Pack, pack),
-            (Who::Crowd, crowd),
-        ];
-        Ok((Self { servers: servers.into(), subjects: subjects.into() }, pairs))
+        let subjects = [(Who::Strict, strict), (Who::Relaxed, relaxed)];
+        let subjects = subjects.into_iter().chain(more).collect();
+        Ok((Self { servers: servers.into(), subjects }, pairs))
     }
 
     /// Starts the limit servers only.
@@ -186,7 +205,6 @@ impl Measured {
 async fn pairs(
     strict: &Subject,
     relaxed: &Subject,
-    pack: &Subject,
     lists: &Lists,
     fixed: &Server,
     upstream: &Server,
@@ -220,17 +238,17 @@ async fn pairs(
             limit: (Who::Upstream, direct(upstream.address, "tools/list")),
             goal: 0.60,
         },
+        Pair {
+            name: "MCP tools/list in a session",
+            ours: (Who::Strict, strict.session_list().await?),
+            limit: (Who::Upstream, direct(upstream.address, "tools/list")),
+            goal: 0.60,
+        },
         call("MCP tools/call", Who::Strict, strict.mcp_call(), 0.50),
         call("MCP tools/call, relaxed log", Who::Relaxed, relaxed.mcp_call(), 0.75),
+        call("MCP tools/call in a session", Who::Strict, strict.session_call().await?, 0.50),
         call("OTC call", Who::Strict, strict.otc_call(&lists.otc)?, 0.50),
         call("OTC call, relaxed log", Who::Relaxed, relaxed.otc_call(&lists.otc)?, 0.75),
-        // The cost of a WebAssembly instance, compared with a request to a server.
-        Pair {
-            name: "MCP tools/call of a pack",
-            ours: (Who::Pack, pack.pack_call()),
-            limit: (Who::Relaxed, relaxed.mcp_call()),
-            goal: 1.0,
-        },
     ])
 }
 

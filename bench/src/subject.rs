@@ -16,6 +16,8 @@ use crate::process::Server;
 use crate::servers::upstream::{ECHO, TOOLS};
 
 const VERSION: &str = "2026-07-28";
+/// The revision of sessions.
+const SESSION_VERSION: &str = "2025-11-25";
 const SAID: &str = "the quick brown fox";
 /// How long discovery of an upstream on loopback may take.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
@@ -157,6 +159,51 @@ impl Subject {
         let name = format!("{SOURCE}__{ECHO}");
         let request = mcp(self.server.address, "tools/call", Some(&name), Some(&self.key));
         self.shot(request, 200, Expect::Text(SAID.into()))
+    }
+
+    /// Returns a shot at the list in an MCP session, which all connections share.
+    pub(crate) async fn session_list(&self) -> Result<Shot> {
+        let name = format!("\"name\":\"{SOURCE}__{ECHO}\"");
+        let request = self.in_session("tools/list", json!({})).await?;
+        Ok(self.shot(request, 200, Expect::Text(name.into())))
+    }
+
+    /// Returns a shot at a call in an MCP session, which all connections share.
+    pub(crate) async fn session_call(&self) -> Result<Shot> {
+        let name = format!("{SOURCE}__{ECHO}");
+        let params = json!({ "name": name, "arguments": { "text": SAID } });
+        let request = self.in_session("tools/call", params).await?;
+        Ok(self.shot(request, 200, Expect::Text(SAID.into())))
+    }
+
+    /// Opens an MCP session, and formats a request in it.
+    async fn in_session(&self, method: &str, params: Value) -> Result<Vec<u8>> {
+        let headers = [
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        let message = |method: &str, params: Value| {
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+        };
+        let params_of_session = json!({
+            "protocolVersion": SESSION_VERSION,
+            "capabilities": {},
+            "clientInfo": { "name": "toolcrib-bench", "version": "1" },
+        });
+        let initialize = message("initialize", params_of_session);
+        let mut connection = Connection::open(self.server.address).await?;
+        let opened = self.request("POST", "/mcp", &headers, &initialize);
+        let answer = connection.exchange(&opened).await?;
+        let session = answer.header("mcp-session-id").context("no session")?.to_owned();
+        let headers = [
+            &headers[..],
+            &[("mcp-session-id", &*session), ("mcp-protocol-version", SESSION_VERSION)],
+        ]
+        .concat();
+        let initialized =
+            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+        connection.exchange(&self.request("POST", "/mcp", &headers, &initialized)).await?;
+        Ok(self.request("POST", "/mcp", &headers, &message(method, params)))
     }
 
     /// Returns a shot at a call whose work is a few microseconds of WebAssembly.

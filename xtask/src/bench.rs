@@ -16,6 +16,9 @@ pub(crate) struct BenchOptions {
     /// Numbers of connections to measure with
     #[arg(long, value_delimiter = ',', default_value = "1,64")]
     connections: Vec<u32>,
+    /// Only the rows whose names contain this text; the page is not written
+    #[arg(long)]
+    only: Vec<String>,
     /// Only the limit servers, to see the limits of this machine
     #[arg(long)]
     limits_only: bool,
@@ -29,8 +32,13 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     command.args(["--seconds", &options.seconds.to_string()]);
     let connections: Vec<String> = options.connections.iter().map(u32::to_string).collect();
     command.args(["--connections", &connections.join(",")]);
+    for text in &options.only {
+        command.args(["--only", text]);
+    }
     if !options.limits_only {
         command.arg("--toolcrib").arg(dist_program("toolcrib-cli", "toolcrib")?);
+    }
+    if !options.limits_only && options.only.is_empty() {
         command
             .arg("--write")
             .arg(paths::root().join("docs").join("reference").join("benchmarks.md"));

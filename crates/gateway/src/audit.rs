@@ -21,7 +21,7 @@ mod tasks;
 pub use self::{
     accept::{Acceptance, accept},
     append::Audit,
-    follow::RunFollower,
+    follow::{FollowedRun, RunFollower},
     readiness::Readiness,
     tasks::{AuditTasks, Parts},
 };

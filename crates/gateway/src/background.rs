@@ -3,10 +3,19 @@
 //! Invariant (I-91): no background task outlives its gateway. Closing or dropping the gateway cancels
 //! [`Background::ended`], and every task ends with it.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
-use tokio::task::JoinHandle;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::{runtime::Handle, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolcrib_core::{
     clock::{Clock, Timestamp},
@@ -41,6 +50,15 @@ pub(crate) struct Background {
     ended: CancellationToken,
     tracker: TaskTracker,
 }
+
+/// Work that runs to its end; see [`Background::complete`].
+pub(crate) struct Completing<T: Send + 'static> {
+    /// `None` when it has ended.
+    work: Option<BoxFuture<'static, Result<T, Panic>>>,
+}
+
+/// The payload of a panic.
+pub(crate) type Panic = Box<dyn Any + Send>;
 
 // === impl Services ===
 
@@ -142,10 +160,42 @@ impl Background {
         self.tracker.spawn(work)
     }
 
-    /// Waits up to `limit` for the tasks of [`spawn`](Self::spawn), calls in flight among them; `false`
-    /// when some have not ended.
+    /// Runs `work` to its end, also when the returned future is dropped before: it then continues in a
+    /// task of its own. Until then it costs no task. [`close`](Self::close) waits for it.
+    pub(crate) fn complete<F>(&self, work: F) -> Completing<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let work = self.tracker.track_future(AssertUnwindSafe(work).catch_unwind());
+        Completing { work: Some(Box::pin(work)) }
+    }
+
+    /// Waits up to `limit` for the tasks of [`spawn`](Self::spawn) and the work of
+    /// [`complete`](Self::complete), calls in flight among them; `false` when some have not ended.
     pub(crate) async fn close(&self, limit: Duration) -> bool {
         self.tracker.close();
         tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
+    }
+}
+
+// === impl Completing ===
+
+impl<T: Send + 'static> Future for Completing<T> {
+    type Output = Result<T, Panic>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let output = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(output)
+    }
+}
+
+impl<T: Send + 'static> Drop for Completing<T> {
+    fn drop(&mut self) {
+        // Without a runtime, the process ends, and the next one recovers what this work was to record.
+        if let (Some(work), Ok(runtime)) = (self.work.take(), Handle::try_current()) {
+            runtime.spawn(work);
+        }
     }
 }

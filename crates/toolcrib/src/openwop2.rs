@@ -80,7 +80,10 @@ fn mounts(config: &Config) -> Vec<Mount> {
         }
         OpenWopV2::Root => (negotiate, versioned),
         OpenWopV2::Off => {
-            return [discovery, tools, runs, description].map(switched_off).into();
+            let mut off = [discovery, description, runs, tools].map(switched_off);
+            let [.., tools] = &mut off;
+            tools.claims = |request| is_foreign(request) && !is_call(request);
+            return off.into();
         }
     };
     let shared = |headers: &mut HeaderMap| {
@@ -116,9 +119,14 @@ fn selects_second(request: &Request) -> bool {
 fn claims_tools(request: &Request) -> bool {
     match request.uri().path() {
         "/tools" => protocol_version::is_named(request),
-        "/tools/call" => *request.method() != Method::POST && protocol_version::is_named(request),
+        "/tools/call" => !is_call(request) && protocol_version::is_named(request),
         _ => true,
     }
+}
+
+/// Whether a request is a call of Open Tool Calling, whatever version it names.
+fn is_call(request: &Request) -> bool {
+    *request.method() == Method::POST && request.uri().path() == "/tools/call"
 }
 
 /// Whether a request names a version that is not served.

@@ -42,13 +42,21 @@ pub(crate) async fn events(
 /// somebody else is found as fast as a short one (I-9).
 const BEGINNING: usize = 16;
 
-/// Returns whether `caller` may see the events of `run`, which exists if so: it began the run, or has
-/// `audit:read`.
-pub(crate) async fn sees_events(
+/// Why a caller sees the events of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// It began the run.
+    Own,
+    /// It holds `audit:read`.
+    Scope,
+}
+
+/// Returns why `caller` may see the events of `run`, which exists if so; `None` if it may not.
+pub(crate) async fn sight(
     gateway: &Gateway,
     caller: &Principal,
     run: &RunId,
-) -> Result<bool, StoreError> {
+) -> Result<Option<Sight>, StoreError> {
     let query = EventQuery {
         tenant: Some(caller.tenant.clone()),
         run: Some(run.clone()),
@@ -57,7 +65,8 @@ pub(crate) async fn sees_events(
     };
     let beginning = gateway.audit().read(query).await?;
     let is_own = beginning.iter().any(|logged| logged.event.body.actor() == Some(&caller.id));
-    Ok(is_own || (!beginning.is_empty() && RouteScope::AuditRead.is_held_by(caller)))
+    let has_scope = !beginning.is_empty() && RouteScope::AuditRead.is_held_by(caller);
+    Ok(is_own.then_some(Sight::Own).or(has_scope.then_some(Sight::Scope)))
 }
 
 /// Returns a query for the runs of workflows that `caller` started, or for all of its tenant with

@@ -36,7 +36,7 @@ pub(super) const CHECKS: &[Check] = checks! {
         "an unknown `streamMode` returns 400 `unsupported_stream_mode`";
 };
 
-const NO_RUNS: &str = "the key sees no runs that have ended: run a workflow, then check again";
+const NO_RUNS: &str = "the key sees no runs that have completed: run a workflow, then check again";
 /// How many runs of the list a check reads one by one.
 const SAMPLE: usize = 3;
 
@@ -51,12 +51,11 @@ async fn runs(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     Ok((response, runs))
 }
 
-/// Returns the path of a run that has ended. Streams of its events end, too.
-async fn ended_run(target: &Target) -> CheckResult<(String, String)> {
+/// Returns the id and the path of a run that has completed. Streams of its events end, too.
+async fn completed_run(target: &Target) -> CheckResult<(String, String)> {
     let (_, runs) = runs(target).await?;
-    let has_ended =
-        |run: &&Value| matches!(text(run, "status"), "completed" | "failed" | "cancelled");
-    match runs.iter().find(has_ended).map(|run| text(run, "runId")) {
+    let has_completed = |run: &&Value| text(run, "status") == "completed";
+    match runs.iter().find(has_completed).map(|run| text(run, "runId")) {
         Some(id) => Ok((id.to_owned(), path_of(id, "~2F"))),
         None => skip(NO_RUNS),
     }
@@ -164,7 +163,7 @@ async fn unknown(target: &Target) -> CheckResult {
 }
 
 async fn cancel_ended(target: &Target) -> CheckResult {
-    let (_, path) = ended_run(target).await?;
+    let (_, path) = completed_run(target).await?;
     let request = target.post(&format!("{path}/cancel")).json(&json!({})).with_key();
     expect_error(&target.send_once(request).await?, 409, "run_terminal")
 }
@@ -175,9 +174,9 @@ struct Frame {
     event: Value,
 }
 
-/// Returns the events of a run that has ended.
+/// Returns the events of a run that has completed.
 async fn events(target: &Target) -> CheckResult<(Response, Vec<Frame>)> {
-    let (_, path) = ended_run(target).await?;
+    let (_, path) = completed_run(target).await?;
     let response = target.fetch(&format!("{path}/events?streamMode=debug")).await?;
     response.expect_status(&[200])?;
     let frames = frames(&response)?;
@@ -210,7 +209,7 @@ async fn stream(target: &Target) -> CheckResult {
 }
 
 async fn envelope(target: &Target) -> CheckResult {
-    let (run, _) = ended_run(target).await?;
+    let (run, _) = completed_run(target).await?;
     let (response, frames) = events(target).await?;
     let id = json!({ "type": "string", "pattern": "^[A-Za-z0-9._~-]{16,128}$" });
     let schema = json!({
@@ -268,7 +267,7 @@ async fn content_free(target: &Target) -> CheckResult {
 
 async fn resume(target: &Target) -> CheckResult {
     let (whole, all) = events(target).await?;
-    let (_, path) = ended_run(target).await?;
+    let (_, path) = completed_run(target).await?;
     let [first, rest @ ..] = &all[..] else { return skip("the run has no events") };
     skip_unless(!rest.is_empty(), "the run has only one event")?;
     let request = target.get(&format!("{path}/events?streamMode=debug")).with_key();
@@ -282,7 +281,7 @@ async fn resume(target: &Target) -> CheckResult {
 }
 
 async fn mode(target: &Target) -> CheckResult {
-    let (_, path) = ended_run(target).await?;
+    let (_, path) = completed_run(target).await?;
     let response = target.fetch(&format!("{path}/events?streamMode=conformance-none")).await?;
     expect_error(&response, 400, "unsupported_stream_mode")
 }

@@ -9,7 +9,7 @@ use toolcrib_core::{
 };
 
 use super::append::Audit;
-use crate::{authn::Authenticator, listeners::TooManyListeners};
+use crate::{authn::Authenticator, listeners::TooManyListeners, scopes::RouteScope};
 
 /// How often the record is read for new events. They may come from other processes.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -17,12 +17,24 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// nothing may be open for a moment.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// A run to follow.
+#[derive(Debug, Clone)]
+pub struct FollowedRun {
+    /// The run, in the tenant of the principal that follows it.
+    pub id: RunId,
+    /// The scope that shows the run to the principal; `None` if the run is its own. The principal sees
+    /// events only as long as it holds the scope.
+    pub scope: Option<RouteScope>,
+    /// Whether the run has ended. Approvals that nobody decided do not keep such a run open.
+    pub has_ended: bool,
+}
+
 /// Receives the events of one run, in order.
 pub struct RunFollower {
     audit: Arc<Audit>,
     authenticator: Authenticator,
     principal: Arc<Principal>,
-    run: RunId,
+    run: FollowedRun,
     /// The position of the last event that was read, in the log of the tenant.
     after: Option<u64>,
     /// The ids of the calls and approvals that have begun and not ended. Sessions do not count: they
@@ -40,7 +52,7 @@ impl Audit {
         self: &Arc<Self>,
         authenticator: &Authenticator,
         principal: &Arc<Principal>,
-        run: RunId,
+        run: FollowedRun,
     ) -> Result<RunFollower, TooManyListeners> {
         self.streams.add(principal)?;
         Ok(RunFollower {
@@ -55,15 +67,25 @@ impl Audit {
 }
 
 impl RunFollower {
+    /// Returns whether the principal may still see the run: its credentials are valid, and it holds the
+    /// scope that shows the run.
+    pub fn renew(&mut self) -> bool {
+        let Ok(principal) = self.authenticator.renew(&self.principal) else { return false };
+        self.principal = principal;
+        self.run.scope.is_none_or(|scope| scope.is_held_by(&self.principal))
+    }
+
     /// Returns the next events, at least one. Returns `None` when no call and no approval of the run
-    /// is open, the credentials of the principal are no longer valid, or the gateway closes.
+    /// is open, the principal may no longer see the run, or the gateway closes.
     pub async fn next(&mut self) -> Option<Vec<RunEvent>> {
         let mut idle = Duration::ZERO;
         loop {
-            self.principal = self.authenticator.renew(&self.principal).ok()?;
+            if !self.renew() {
+                return None;
+            }
             let query = EventQuery {
                 tenant: Some(self.principal.tenant.clone()),
-                run: Some(self.run.clone()),
+                run: Some(self.run.id.clone()),
                 after: self.after,
                 ..EventQuery::default()
             };
@@ -91,6 +113,7 @@ impl RunFollower {
         match event {
             EventBody::ToolCalled(called) => self.open(&called.call_id),
             EventBody::ToolReturned(returned) => self.close(&returned.call_id),
+            EventBody::InterruptRequested(_) if self.run.has_ended => {}
             EventBody::InterruptRequested(requested) => self.open(&requested.key),
             EventBody::ApprovalGranted(granted) => {
                 let missing = granted.quorum_progress.is_some_and(|it| it.granted < it.required);

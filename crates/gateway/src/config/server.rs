@@ -21,8 +21,8 @@ pub struct ServerConfig {
     pub behind_proxy: bool,
     /// Accepted `Host` values in addition to loopback names.
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may send requests and read the answers (CORS), in addition to
-    /// loopback ones.
+    /// Origins of web pages that may send requests and read the answers (CORS), in addition to the
+    /// server's own.
     pub allowed_origins: Vec<String>,
     /// Largest request body.
     #[serde(rename = "max_body", with = "kind::Size")]

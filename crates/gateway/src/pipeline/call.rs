@@ -5,8 +5,8 @@
 //! that leads to no visible tool takes the same path whether or not such a tool exists.
 //! Invariant (I-12): denied calls take no token, so limits come after authorization.
 //! Invariant (I-18): a call starts only after its opening event is durable.
-//! Invariant (I-22): from the opening event on, the call has a task of its own. A caller that
-//! disconnects cancels it, and the closing event is still written.
+//! Invariant (I-22): from the opening event on, the call runs to its end. A caller that disconnects
+//! cancels it, and the closing event is still written.
 //! Invariant (I-23): every step uses the snapshot of the request. Only a call that has waited for
 //! approval continues in the snapshot in which it was authorized again.
 
@@ -234,7 +234,7 @@ impl Pipeline {
         let (audit, approvals) = (Arc::clone(&self.audit), Arc::clone(&self.approvals));
         let (runs, services) = (Arc::clone(&self.runs), self.services.clone());
         let cancelled = hang_up.clone();
-        let detached = self.services.background.spawn(async move {
+        let completing = self.services.background.complete(async move {
             let _until_the_end = (charge, guard);
             // 6. record that it starts, or do not start
             let id = identity.call.clone();
@@ -267,7 +267,7 @@ impl Pipeline {
 
         // 9. answer
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
-        match detached.await {
+        match completing.await {
             Ok(Ok(execution)) => execution,
             Ok(Err(not_recorded)) => Execution::not_started(not_recorded),
             Err(_panicked) => Execution::not_started(CallError::Internal),

@@ -57,7 +57,7 @@ const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
 
-/// Stands for a value that no writer stores.
+/// The place of a value that no writer stores.
 const FOREIGN: &str = "\0";
 
 /// An id as stored.
@@ -72,7 +72,7 @@ pub(super) enum Id<'a> {
 pub(super) struct Payload {
     /// The text with marks.
     pub(super) form: String,
-    /// What the marks stand for, in their order.
+    /// The parts in place of the marks, in their order.
     pub(super) parts: Vec<u8>,
 }
 

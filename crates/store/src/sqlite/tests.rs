@@ -145,7 +145,7 @@ async fn a_failed_commit_leaves_the_state_as_it_leaves_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     store.append(pair(0).to_vec()).await.unwrap();
-    // The registration of the writer is part of what is undone.
+    // The registration of the writer is undone as well.
     store.on_writer(|it| it.clear()).await.unwrap();
     let release = hold(&store).await;
     let unfinished = store.on_writer(|connection| {

@@ -33,7 +33,7 @@ pub(super) struct RunEvents {
 )]
 pub(super) async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
     let run = RunId::parse(run.as_str()).map_err(|_| Failure::not_found())?;
-    if !visible_runs::sees_events(&context.gateway, &context.caller, &run).await? {
+    if visible_runs::sight(&context.gateway, &context.caller, &run).await?.is_none() {
         return Err(Failure::not_found());
     }
     let events = visible_runs::events(&context.gateway, &context.caller.tenant, run).await?;

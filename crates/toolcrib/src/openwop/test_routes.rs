@@ -164,7 +164,7 @@ async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
     if let Ok(run) = RunId::parse(run.as_str()) {
         let probed = run.as_str().starts_with(RUN_PREFIX);
         let (gateway, caller) = (&context.gateway, &context.caller);
-        if probed || visible_runs::sees_events(gateway, caller, &run).await? {
+        if probed || visible_runs::sight(gateway, caller, &run).await?.is_some() {
             events = visible_runs::events(gateway, &caller.tenant, run).await?;
         }
     }

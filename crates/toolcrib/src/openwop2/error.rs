@@ -36,6 +36,7 @@ pub(super) enum Code {
 
 /// An error.
 #[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ErrorEnvelopeV2 {
     /// A registered code.
     error: Code,
@@ -43,7 +44,7 @@ pub(super) struct ErrorEnvelopeV2 {
     message: String,
     /// Details for programs; the code determines their members.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Object, required = false)]
     details: Option<Value>,
 }
 

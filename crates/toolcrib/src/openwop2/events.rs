@@ -162,7 +162,7 @@ pub(super) fn subject(tenant: &TenantId, principal: &PrincipalId, key: Option<&K
     };
     json!({
         "issuer": issuer,
-        "subjectId": ids::escaped(principal.as_str(), |byte| byte.is_ascii_graphic() && byte != b'/'),
+        "subjectId": ids::escaped(principal.as_str(), |byte| byte.is_ascii_graphic() && !b"/~".contains(&byte)),
         "tenant": ids::tenant_id(tenant),
         "lane": "api-key",
         "kind": "user",

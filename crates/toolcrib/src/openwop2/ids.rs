@@ -29,9 +29,10 @@ pub(super) fn tenant_id(tenant: &TenantId) -> String {
     escaped(tenant.as_str(), in_ids)
 }
 
-/// Whether `byte` is legal in most ids. A `~` is legal, because it begins an escape.
+/// Whether `byte` stands for itself in most ids. A `~` begins an escape, so it is escaped, too: two
+/// tenants never have one id.
 pub(super) fn in_ids(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"._~-".contains(&byte)
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
 /// Returns the id of an agent or a workflow, which may have colons.
@@ -56,12 +57,18 @@ pub(super) fn escaped(text: &str, legal: fn(u8) -> bool) -> String {
 /// Reads the id of a run of `tenant` from a segment of a path, of which `%` is decoded already. An
 /// id without a tenant, as v1 returns it, belongs to the caller's.
 pub(super) fn read(segment: &str, tenant: &TenantId) -> Result<RunId, InvalidRunId> {
-    let id = unescaped(segment).ok_or(InvalidRunId::Malformed)?;
+    // With a `/`, the segment was percent-encoded, and is the id itself.
+    let id = match segment.contains('/') {
+        true => segment.to_owned(),
+        false => unescaped(segment).ok_or(InvalidRunId::Malformed)?,
+    };
     let run = match id.rsplit_once('/') {
         None => &id,
-        Some((of, run)) if of == tenant_id(tenant) => run,
+        // Some clients escape only the `/` of an id, so that its own escapes are undone already.
+        Some((of, run)) if of == tenant_id(tenant) || of == tenant.as_str() => run,
         Some(_) => return Err(InvalidRunId::Foreign),
     };
+    let run = unescaped(run).ok_or(InvalidRunId::Malformed)?;
     RunId::parse(run).map_err(|_| InvalidRunId::Unknown)
 }
 
@@ -101,9 +108,14 @@ mod tests {
     fn tenants_with_other_characters_have_ids_too() {
         let odd = TenantId::parse("a/b@c~d").unwrap();
         let id = bound(&odd, "r-1");
-        assert_eq!(id, "a~2Fb~40c~d/r-1");
-        let in_path = escaped(&id, |byte| byte != b'~' && in_ids(byte));
-        assert_eq!(in_path, "a~7E2Fb~7E40c~7Ed~2Fr-1");
-        assert_eq!(read(&in_path, &odd).unwrap().as_str(), "r-1");
+        assert_eq!(id, "a~2Fb~40c~7Ed/r-1");
+        let in_path = escaped(&id, in_ids);
+        assert_eq!(in_path, "a~7E2Fb~7E40c~7E7Ed~2Fr-1");
+        for form in [in_path, id.clone(), id.replace('/', "~2F")] {
+            assert_eq!(read(&form, &odd).unwrap().as_str(), "r-1", "{form}");
+        }
+        let other = TenantId::parse("a~2Fb~40c~d").unwrap();
+        assert_ne!(bound(&other, "r-1"), id);
+        assert_eq!(read(&id, &other), Err(InvalidRunId::Foreign));
     }
 }

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use toolcrib_core::{id::RunId, principal::Principal, store::RunQuery};
-use toolcrib_gateway::{Gateway, scopes::RouteScope};
+use toolcrib_core::{
+    id::RunId,
+    principal::Principal,
+    store::{RunQuery, RunState},
+};
+use toolcrib_gateway::{Gateway, audit::FollowedRun, scopes::RouteScope};
 
 use super::{
     error::{Code, Failure},
@@ -13,7 +17,7 @@ use super::{
 use crate::{
     middleware::{Caller, Refusal, Segment},
     state::AppState,
-    visible_runs,
+    visible_runs::{self, Sight},
 };
 
 /// The caller of a route, with the gateway.
@@ -46,13 +50,22 @@ impl Context {
         })
     }
 
-    /// Refuses a caller that may not see the events of `run`: it took no part in it, and has no scope
-    /// for the whole record.
-    pub(super) async fn check_visible(&self, run: &RunId) -> Result<(), Failure> {
-        match visible_runs::sees_events(&self.gateway, &self.caller, run).await? {
-            true => Ok(()),
-            false => Err(Failure::not_found()),
-        }
+    /// Returns `run` as the caller may follow it. Refuses a caller that did not begin it, and has no
+    /// scope for the whole record.
+    pub(super) async fn followed(&self, run: RunId) -> Result<FollowedRun, Failure> {
+        let sight = visible_runs::sight(&self.gateway, &self.caller, &run).await?;
+        let sight = sight.ok_or_else(Failure::not_found)?;
+        let query = RunQuery {
+            run: Some(run.clone()),
+            one_per_run: true,
+            limit: 1,
+            ..self.runs(RouteScope::AuditRead)
+        };
+        // A run that is no workflow has no state.
+        let workflows = self.gateway.workflows().runs(query).await?;
+        let has_ended = workflows.first().is_some_and(|record| record.state != RunState::Running);
+        let scope = (sight == Sight::Scope).then_some(RouteScope::AuditRead);
+        Ok(FollowedRun { id: run, scope, has_ended })
     }
 
     /// Returns a query for the runs of workflows that the caller started, or for all of its tenant

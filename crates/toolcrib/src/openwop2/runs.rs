@@ -152,7 +152,7 @@ pub(super) async fn cancel(
     Payload(bytes): Payload,
 ) -> Result<Response, Failure> {
     let record = find(&context, &run, RouteScope::RunsCancel).await?;
-    if !bytes.is_empty() {
+    if !bytes.is_empty() && bytes.trim_ascii() != b"null" {
         let Cancellation { .. } = body::read(&bytes)?;
     }
     let run = &record.run_id;

@@ -62,8 +62,7 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let options = options(&context, &uri, &headers)?;
-    let run = context.run(&run)?;
-    context.check_visible(&run).await?;
+    let run = context.followed(context.run(&run)?).await?;
     let (gateway, caller) = (&context.gateway, &context.caller);
     let follower = gateway.audit().follow(gateway.authenticator(), caller, run);
     let follower = follower.map_err(|too_many| {
@@ -118,6 +117,10 @@ async fn next(
         };
         // Dropping the read at the end of the time loses nothing: it is repeated.
         drop(tokio::time::timeout(buffer, collect).await);
+        // The caller may have lost the right to these events.
+        if !follower.renew() {
+            return None;
+        }
     }
     let wanted = events.iter().filter(|event| options.includes(event));
     let frames = match options.buffer {

@@ -307,3 +307,48 @@ async fn a_revoked_key_ends_its_streams() {
     gw.revoke(&ann).await;
     assert_eq!(stream.next().await, None);
 }
+
+/// The events of other callers' runs are for those who hold the scope now.
+#[tokio::test]
+async fn a_lost_scope_ends_the_streams_that_it_allowed() {
+    let role = |scope: &str| format!("[[role]]\nname = \"auditor\"\nscopes = [\"{scope}\"]");
+    let tool = TestTool::new("ask").scopes(["files:read"]).rule("approval = \"always\"");
+    let gw = TestGateway::builder()
+        .config(&role("audit:read"))
+        .source(TestSource::new("crib").tool(tool))
+        .start()
+        .await;
+    let ann = caller(&gw, "ann").await;
+    let path = format!("/runs/{}/events", call(&ann, "crib.ask").await);
+    let auditor = gw.principal_with_roles("acme", "eve", &["auditor"]).await;
+    let mut foreign = auditor.with("openwop-version", "2.0").open(Method::GET, &path, None).await;
+    let mut own = ann.open(Method::GET, &path, None).await;
+    assert_eq!(foreign.next().await.unwrap()["type"], "interrupt.requested");
+    assert_eq!(own.next().await.unwrap()["type"], "interrupt.requested");
+    gw.reload(&role("files:read")).await;
+    assert_eq!(foreign.next().await, None);
+    // A caller's own run needs no scope.
+    let still_open = tokio::time::timeout(std::time::Duration::from_millis(1_500), own.next());
+    assert!(still_open.await.is_err());
+}
+
+/// Nobody may ever decide about an approval that a workflow did not wait for.
+#[tokio::test]
+async fn the_stream_of_a_failed_workflow_does_not_wait_for_its_approvals() {
+    let tool = TestTool::new("ask").scopes(["files:read"]).rule("approval = \"always\"");
+    let gw = TestGateway::builder()
+        .config("[approvals]\nwait = \"0s\"")
+        .source(TestSource::new("crib").tool(tool))
+        .workflow("asks", "steps: [{ id: a, tool: 'mcp:crib.ask' }]\noutputs: {}")
+        .start()
+        .await;
+    let ann = caller(&gw, "ann").await;
+    let run = call(&ann, "flows__asks").await;
+    assert_eq!(ann.get(&format!("/runs/{run}")).await.json()["status"], "failed");
+    let path = format!("/runs/{run}/events?streamMode=debug");
+    let stream = tokio::time::timeout(std::time::Duration::from_secs(20), ann.get(&path));
+    let text = stream.await.unwrap().text();
+    let kinds = column(&text, "event");
+    assert!(kinds.contains(&"interrupt.requested"), "{kinds:?}");
+    assert!(!kinds.contains(&"approval.rejected"), "{kinds:?}");
+}
