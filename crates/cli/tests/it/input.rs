@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolcrib_testkit::upstream::{Answers, FaultyHttp, faulty_program};
 
-use crate::support::{Caller, Server, dir, key, toolcrib, write_config};
+use crate::support::{Caller, Server, dir, key, run, toolcrib, write_config};
 
 const CANARY: &str = "canary51c0de";
 
@@ -93,10 +93,10 @@ async fn tools_that_ask_back_and_tools_that_tell_how_far_they_are() {
     }
     let logs = server.stop();
     assert!(!logs.contains(CANARY), "{logs}");
-    let stored = crate::record::contents(dir.path());
-    let holds = |needle: &str| {
-        let needle = needle.as_bytes();
-        stored.iter().any(|(_, bytes)| bytes.windows(needle.len()).any(|seen| seen == needle))
-    };
-    assert!(holds("agent.toolReturned") && holds("input_required") && !holds(CANARY));
+    let events = run(dir.path(), &["audit", "export"]).ok().stdout;
+    assert!(events.contains("agent.toolReturned") && events.contains("input_required"), "{events}");
+    let canary = CANARY.as_bytes();
+    for (file, bytes) in crate::record::contents(dir.path()) {
+        assert!(!bytes.windows(canary.len()).any(|seen| seen == canary), "{file}");
+    }
 }
