@@ -19,8 +19,14 @@ pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
         _ => None,
     };
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+    if pairs.len() != N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
 }
 
 pub(crate) fn serialize<S: Serializer, const N: usize>(

@@ -1,6 +1,5 @@
 //! `GET /tools` and `GET /tools/{toolId}` (RFC 0204): the requirements of version 1, with hints.
 
-use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
@@ -131,7 +130,7 @@ fn derived_hints(tool: &Value) -> [(&'static str, bool); 4] {
 
 async fn body_ignored(target: &Target) -> CheckResult {
     let (plain, _) = catalog(target).await?;
-    let request = target.request(Method::GET, paths(target).tools);
+    let request = target.get(paths(target).tools);
     let request = request.json(&json!({ "$schema": "https://example.com/" })).with_key();
     let response = target.send_once(request).await?;
     let is_same = response.status() == 200 && response.body() == plain.body();

@@ -1,8 +1,5 @@
 //! Requests with and without a version, and the versions that a host lists.
 
-use reqwest::Method;
-use serde_json::Value;
-
 use crate::{
     CheckResult, Target, fail,
     http::{Request, Response},
@@ -11,6 +8,7 @@ use crate::{
     target::OPENWOP_VERSION,
     value::{text, texts},
 };
+use reqwest::Method;
 
 pub(super) const RUNS: &str = "/runs";
 /// A run that no host has.
@@ -84,12 +82,6 @@ pub(super) fn numbers(version: &str) -> Option<(u32, u32)> {
     };
     let (major, minor) = version.split_once('.')?;
     Some((number(major)?, number(minor)?))
-}
-
-/// Returns `value` as the texts of an array; empty if it is not one.
-pub(super) fn words(value: Option<&Value>) -> Vec<&str> {
-    let items = value.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    items.iter().filter_map(Value::as_str).collect()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ const HYPHENS: [usize; 4] = [4, 6, 8, 10];
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
 
-/// The place of a value that no writer stores.
+/// The text for a value that no writer stores.
 const FOREIGN: &str = "\0";
 
 /// An id as stored.
@@ -229,9 +229,9 @@ impl Payload {
         if let Some(bytes) = uuid(content) {
             self.form.push(UUID);
             self.parts.extend(bytes);
-        } else if let Some(bytes) = digest(content) {
+        } else if let Some(digest) = Digest::parse(content) {
             self.form.push(DIGEST);
-            self.parts.extend(bytes);
+            self.parts.extend(digest.0);
         } else if differs {
             self.form.push(TEXT);
             self.push_length(content.len() as u64);
@@ -299,18 +299,6 @@ fn string(rest: &str) -> &str {
         is_end
     });
     content.get(..end.unwrap_or(content.len())).unwrap_or_default()
-}
-
-/// Returns the bytes of a SHA-256 in lower hex.
-fn digest(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    if text.len() != 64 {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().as_chunks().0) {
-        *byte = hex(*pair)?;
-    }
-    Some(bytes)
 }
 
 /// Returns the byte of two digits in lower case.

@@ -6,7 +6,7 @@ use axum::{extract::FromRequestParts, http::request::Parts};
 use toolcrib_core::{
     id::RunId,
     principal::Principal,
-    store::{RunQuery, RunState},
+    store::{RunQuery, RunRecord, RunState},
 };
 use toolcrib_gateway::{Gateway, audit::FollowedRun, scopes::RouteScope};
 
@@ -55,17 +55,22 @@ impl Context {
     pub(super) async fn followed(&self, run: RunId) -> Result<FollowedRun, Failure> {
         let sight = visible_runs::sight(&self.gateway, &self.caller, &run).await?;
         let sight = sight.ok_or_else(Failure::not_found)?;
-        let query = RunQuery {
-            run: Some(run.clone()),
-            one_per_run: true,
-            limit: 1,
-            ..self.runs(RouteScope::AuditRead)
-        };
         // A run that is no workflow has no state.
-        let workflows = self.gateway.workflows().runs(query).await?;
-        let has_ended = workflows.first().is_some_and(|record| record.state != RunState::Running);
+        let workflow = self.workflow(run.clone(), RouteScope::AuditRead).await?;
+        let has_ended = workflow.is_some_and(|record| record.state != RunState::Running);
         let scope = (sight == Sight::Scope).then_some(RouteScope::AuditRead);
         Ok(FollowedRun { id: run, scope, has_ended })
+    }
+
+    /// Returns the newest workflow of `run`, if the caller started it or holds `scope`.
+    pub(super) async fn workflow(
+        &self,
+        run: RunId,
+        scope: RouteScope,
+    ) -> Result<Option<RunRecord>, Failure> {
+        let query = RunQuery { run: Some(run), one_per_run: true, limit: 1, ..self.runs(scope) };
+        let runs = self.gateway.workflows().runs(query).await?;
+        Ok(runs.into_iter().next())
     }
 
     /// Returns a query for the runs of workflows that the caller started, or for all of its tenant

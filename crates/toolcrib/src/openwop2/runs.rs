@@ -168,10 +168,7 @@ pub(super) async fn cancel(
 
 /// Finds the newest workflow of a run.
 async fn find(context: &Context, run: &Segment, scope: RouteScope) -> Result<RunRecord, Failure> {
-    let run = Some(context.run(run)?);
-    let query = RunQuery { run, one_per_run: true, limit: 1, ..context.runs(scope) };
-    let runs = context.gateway.workflows().runs(query).await?;
-    runs.into_iter().next().ok_or_else(Failure::not_found)
+    context.workflow(context.run(run)?, scope).await?.ok_or_else(Failure::not_found)
 }
 
 fn page(runs: &[RunRecord], more: bool) -> Response {
