@@ -40,6 +40,11 @@ use crate::{
     printer::{OutputClosed, Printer},
 };
 
+/// Calls are allocated by the threads of the runtime and freed by that of the store; with the allocator
+/// of glibc they waited for each other's locks.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Time limit for dropping the remaining tasks when a server exits.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 

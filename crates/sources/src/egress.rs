@@ -11,16 +11,19 @@
 //! source share a byte budget, so that one source cannot exhaust the memory of others.
 
 mod address;
+mod connect;
 mod error;
 mod guard;
 mod outgoing;
 mod redirect;
 mod resolve;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use parking_lot::Mutex;
 use toolcrib_core::{
     budget::{ByteBudget, Reservation},
@@ -30,21 +33,19 @@ use toolcrib_core::{
 use url::Url;
 
 pub use self::resolve::{Resolver, SystemResolver};
+use self::{
+    connect::HttpClient,
+    error::was_refused,
+    guard::{GuardRefusal, Trust},
+    outgoing::has_userinfo,
+    resolve::GuardedResolver,
+};
 pub(crate) use self::{
     error::EgressError,
     guard::Guard,
     outgoing::{CONNECTION_HEADERS, Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
 };
-use self::{
-    error::{causes, was_refused},
-    guard::{GuardRefusal, Trust},
-    outgoing::has_userinfo,
-    resolve::GuardedResolver,
-};
 use crate::credential::denied;
-
-/// How long opening a connection (DNS, TCP, TLS) may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Budget in bytes for the response bodies of one source that are read at the same time: 64 calls
 /// (the usual limit) with 4 MiB each (the usual largest body).
@@ -66,15 +67,15 @@ pub(crate) struct Network {
 #[derive(Clone)]
 pub(crate) struct Egress {
     guard: Arc<Guard>,
-    public: reqwest::Client,
-    private: reqwest::Client,
+    public: HttpClient,
+    private: HttpClient,
     /// For the responses that are being read.
     reading: ByteBudget,
 }
 
 /// A response whose body has not been read yet. Dropping it closes its stream.
 pub(crate) struct Answer {
-    response: reqwest::Response,
+    response: Response<Incoming>,
     /// Reservation for the body bytes kept in memory.
     kept: Reservation,
 }
@@ -102,20 +103,9 @@ impl Network {
         Ok(Egress { guard, public, private, reading: ByteBudget::new(READING) })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
-    fn client(&self, guard: &Arc<Guard>, trust: Trust) -> Result<reqwest::Client, String> {
+    fn client(&self, guard: &Arc<Guard>, trust: Trust) -> Result<HttpClient, String> {
         let (resolver, guard) = (Arc::clone(&self.resolver), Arc::clone(guard));
-        reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .referer(false)
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(60))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .dns_resolver(GuardedResolver { resolver, guard, trust })
-            .tls_backend_preconfigured(self.tls()?)
-            .build()
-            .map_err(|error| format!("the HTTP client cannot be created: {}", causes(&error)))
+        Ok(connect::client(GuardedResolver { resolver, guard, trust }, self.tls()?))
     }
 }
 
@@ -183,10 +173,12 @@ impl Egress {
             trail.note(denied);
             EgressError::Credential(CredentialProblem::OutOfAudience)
         })?;
-        let mut outgoing = reqwest::Request::new(request.method.clone(), url);
+        headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let mut outgoing = Request::new(Full::new(request.body.clone().unwrap_or_default()));
+        *outgoing.method_mut() = request.method.clone();
+        *outgoing.uri_mut() = uri(&url)?;
         *outgoing.headers_mut() = headers;
-        *outgoing.body_mut() = request.body.clone().map(reqwest::Body::from);
-        match client.execute(outgoing).await {
+        match client.request(outgoing).await {
             Err(error) if was_refused(&error) => Err(refused()),
             outcome => {
                 trail.note(decided);
@@ -203,6 +195,12 @@ impl Egress {
             }
         }
     }
+}
+
+/// Returns `url` as the client takes it.
+fn uri(url: &Url) -> Result<Uri, EgressError> {
+    Uri::try_from(url.as_str())
+        .map_err(|error| EgressError::Connect(format!("the URL cannot be requested: {error}")))
 }
 
 /// Attaches the credential of `request` to `url` and `headers`, and returns the decision about the
@@ -239,7 +237,7 @@ fn tls() -> Result<rustls::ClientConfig, String> {
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?;
-    let mut config = match rustls_platform_verifier::Verifier::new(provider) {
+    Ok(match rustls_platform_verifier::Verifier::new(provider) {
         Ok(verifier) => builder
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
@@ -250,9 +248,7 @@ fn tls() -> Result<rustls::ClientConfig, String> {
             tracing::warn!(%error, "no certificate authorities found; https sources will not connect");
             builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
         }
-    };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    })
 }
 
 // === impl Answer ===
@@ -275,7 +271,13 @@ impl Answer {
 
     /// Returns the next chunk of the body, or `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
-        self.response.chunk().await.map_err(EgressError::from)
+        while let Some(frame) = self.response.frame().await {
+            // Trailers are left out.
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 
     /// Sets the number of body bytes kept in memory to `bytes`.

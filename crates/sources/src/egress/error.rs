@@ -1,5 +1,8 @@
 //! Why a request failed.
 
+use std::{error::Error, io};
+
+use hyper_util::client::legacy as client;
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     credential::CredentialProblem,
@@ -37,10 +40,16 @@ fn refusal(sent: bool) -> String {
 
 // === impl EgressError ===
 
-impl From<reqwest::Error> for EgressError {
-    fn from(error: reqwest::Error) -> Self {
+impl From<client::Error> for EgressError {
+    fn from(error: client::Error) -> Self {
         let text = causes(&error);
         if error.is_connect() { Self::Connect(text) } else { Self::Broken(text) }
+    }
+}
+
+impl From<hyper::Error> for EgressError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(causes(&error))
     }
 }
 
@@ -59,10 +68,11 @@ impl From<EgressError> for UpstreamError {
 }
 
 /// Returns whether `error` was caused by the resolver's address check.
-pub(super) fn was_refused(error: &reqwest::Error) -> bool {
-    let mut cause = std::error::Error::source(error);
+pub(super) fn was_refused(error: &client::Error) -> bool {
+    let mut cause = error.source();
     while let Some(error) = cause {
-        if error.is::<GuardRefusal>() {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if error.is::<GuardRefusal>() || inner.is_some_and(|inner| inner.is::<GuardRefusal>()) {
             return true;
         }
         cause = error.source();
@@ -70,15 +80,13 @@ pub(super) fn was_refused(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Returns the innermost cause of an error. The error's own text contains the URL, which status
-/// lines must not show.
-pub(super) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = String::new();
+/// Returns the innermost cause of an error: outer layers only repeat that something failed.
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        // Outer layers only repeat that something failed.
         text = error.to_string();
         cause = error.source();
     }
-    if text.is_empty() { "no further detail".to_owned() } else { text }
+    text
 }

@@ -4,10 +4,13 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    task::{Context, Poll},
 };
 
 use async_trait::async_trait;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use futures_util::future::BoxFuture;
+use hyper_util::client::legacy::connect::dns::Name;
+use tower::Service;
 
 use super::guard::{Guard, Trust};
 
@@ -34,21 +37,29 @@ impl Resolver for SystemResolver {
 
 /// The resolver of the HTTP client, called once per connection. It returns checked addresses only,
 /// so the client cannot connect to any other.
+#[derive(Clone)]
 pub(super) struct GuardedResolver {
     pub(super) resolver: Arc<dyn Resolver>,
     pub(super) guard: Arc<Guard>,
     pub(super) trust: Trust,
 }
 
-impl Resolve for GuardedResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (resolver, guard) = (Arc::clone(&self.resolver), Arc::clone(&self.guard));
-        let trust = self.trust;
+impl Service<Name> for GuardedResolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let Self { resolver, guard, trust } = self.clone();
         Box::pin(async move {
             let addresses = resolver.resolve(name.as_str()).await?;
-            guard.check(trust, &addresses)?;
+            guard.check(trust, &addresses).map_err(io::Error::other)?;
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
-            Ok(Box::new(addresses) as Addrs)
+            Ok(addresses.collect::<Vec<_>>().into_iter())
         })
     }
 }
