@@ -48,7 +48,7 @@ pub(crate) struct LogOptions {
 /// Something that stores appends durably.
 #[async_trait]
 trait Log: Send + Sync {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<()>;
+    async fn append(&self, events: &[NewEvent]) -> Result<()>;
 
     /// Checks every event against its chain; returns the processor time, if the log has a chain.
     async fn verify(&self) -> Result<Option<Duration>>;
@@ -143,7 +143,7 @@ fn open(kind: Kind, file: &Path) -> Result<Arc<dyn Log>> {
 
 #[async_trait]
 impl Log for SqliteStore {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<()> {
+    async fn append(&self, events: &[NewEvent]) -> Result<()> {
         EventLog::append(self, events).await?;
         Ok(())
     }
@@ -219,8 +219,8 @@ async fn call_until(log: Arc<dyn Log>, end: Instant) -> Result<Histogram> {
     while Instant::now() < end {
         let (called, ending) = calls.next()?;
         let begun = Instant::now();
-        log.append(vec![called]).await?;
-        log.append(ending).await?;
+        log.append(&[called]).await?;
+        log.append(&ending).await?;
         latencies.add(begun.elapsed());
     }
     Ok(latencies)

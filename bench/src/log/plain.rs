@@ -39,7 +39,7 @@ impl PlainLog {
 
 #[async_trait]
 impl Log for PlainLog {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<()> {
+    async fn append(&self, events: &[NewEvent]) -> Result<()> {
         let rows = events.iter().map(bytes).collect::<Result<Vec<_>>>()?;
         let (reply, stored) = oneshot::channel();
         let sender = self.sender.upgrade().context("closed")?;

@@ -7,7 +7,6 @@ mod approval;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use crate::{
     clock::Timestamp,
@@ -367,13 +366,21 @@ impl EventBody {
     /// # Errors
     /// None in practice: every payload has a JSON form.
     pub fn payload_text(&self) -> Result<String, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Whole<'a> {
-            #[serde(borrow)]
-            payload: &'a RawValue,
+        match self {
+            Self::ToolCalled(payload) => serde_json::to_string(payload),
+            Self::ToolReturned(payload) => serde_json::to_string(payload),
+            Self::AuthorizationDecided(payload) => serde_json::to_string(payload),
+            Self::EgressDecided(payload) => serde_json::to_string(payload),
+            Self::ToolSessionOpened(payload) => serde_json::to_string(payload),
+            Self::ToolSessionClosed(payload) => serde_json::to_string(payload),
+            Self::ToolPinDrifted(payload) => serde_json::to_string(payload),
+            Self::ToolPinApproved(payload) => serde_json::to_string(payload),
+            Self::InterruptRequested(payload) => serde_json::to_string(payload),
+            Self::ApprovalGranted(payload) => serde_json::to_string(payload),
+            Self::ApprovalRejected(payload) => serde_json::to_string(payload),
+            Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
+            Self::RecordAccepted(payload) => serde_json::to_string(payload),
         }
-        let whole = serde_json::to_string(self)?;
-        Ok(serde_json::from_str::<Whole<'_>>(&whole)?.payload.get().to_owned())
     }
 }
 
@@ -420,7 +427,7 @@ pub trait EventLog: Send + Sync + 'static {
     /// # Errors
     /// Fails with [`StoreError`] after storing nothing of this append, with
     /// [`StoreError::Conflict`] when an id is that of an event that this process appended lately.
-    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError>;
+    async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError>;
 
     /// Reads events in ascending position.
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError>;

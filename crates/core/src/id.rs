@@ -1,8 +1,11 @@
 //! Identifiers. Each is parsed once, at the edge; inner code has no bare strings.
 
-use std::{borrow::Borrow, sync::Arc};
+use std::{
+    borrow::Borrow,
+    sync::{Arc, LazyLock},
+};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::text_types::checked_text;
 
@@ -17,8 +20,8 @@ pub struct InvalidId {
 macro_rules! string_id {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $check:path) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -112,7 +115,8 @@ impl TenantId {
 impl AgentId {
     /// Returns the synthetic agent for calls that no agent made.
     pub fn system() -> Self {
-        Self("core.system".into())
+        static SYSTEM: LazyLock<AgentId> = LazyLock::new(|| AgentId("core.system".into()));
+        SYSTEM.clone()
     }
 }
 

@@ -16,7 +16,7 @@ mod witness;
 use async_trait::async_trait;
 
 pub use self::{
-    chain::{Link, StoredEvent, genesis},
+    chain::{CheckedLink, HashedParts, Link, StoredEvent, genesis},
     checkpoint::{Checkpoint, CheckpointKind, InvalidCheckpoint, NO_CHECKPOINT, Signature, key_id},
     deliver::{
         CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination, WitnessStore,
@@ -94,6 +94,24 @@ pub trait RecordStore: Send + Sync + 'static {
 
     /// Returns events exactly as stored, malformed ones included.
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// Computes the chain of the log of `tenant` anew, from the event after position `after`, whose hash
+    /// is `hash`: a page of links, oldest first, empty at the end of the log.
+    async fn check_links(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        hash: Digest,
+    ) -> Result<Vec<CheckedLink>, StoreError> {
+        let tenant = Some(tenant.clone());
+        let query = StoredQuery { tenant, after, ..StoredQuery::default() };
+        let mut prev = hash;
+        let check = |event: StoredEvent| {
+            prev = event.hash_after(&prev);
+            CheckedLink { position: event.tenant_position, stored: event.hash, computed: prev }
+        };
+        Ok(self.stored(query).await?.into_iter().map(check).collect())
+    }
 
     /// Returns the position of the last event of the whole log, pruned ones included; 0 when there
     /// never was one.

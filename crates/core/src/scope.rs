@@ -7,7 +7,7 @@
 use std::{fmt, sync::Arc};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::text_types::checked_text;
 
@@ -32,13 +32,13 @@ pub enum InvalidScope {
 ///
 /// A descriptor from elsewhere may require any text ([`Scope::declared`]). No grant can name a text
 /// outside the grammar, so only the grant `*` covers it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Scope(Arc<str>);
 
 /// One scope pattern that a principal holds, for example `files:*`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Grant(Arc<str>);
 
 /// All grants of a principal: sorted, without repetition, cheap to clone and to compare.

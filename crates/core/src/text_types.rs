@@ -96,6 +96,20 @@ macro_rules! checked_text {
             }
         }
 
+        impl TryFrom<&str> for $name {
+            type Error = $error;
+
+            fn try_from(text: &str) -> Result<Self, $error> {
+                Self::parse(text)
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
         impl From<$name> for String {
             fn from(value: $name) -> Self {
                 value.0.as_ref().to_owned()

@@ -1,12 +1,13 @@
 //! New identifiers.
 
-use uuid::Uuid;
+use uuid::{Uuid, fmt::Hyphenated};
 
 /// A new identifier of any type: a UUIDv7.
-pub(crate) fn new_id<T: TryFrom<String>>() -> T {
+pub(crate) fn new_id<T: for<'a> TryFrom<&'a str>>() -> T {
     // 36 characters of [0-9a-f-] fit every identifier's grammar, so the loop ends at once.
     loop {
-        if let Ok(id) = T::try_from(Uuid::now_v7().to_string()) {
+        let mut text = [0; Hyphenated::LENGTH];
+        if let Ok(id) = T::try_from(Uuid::now_v7().as_hyphenated().encode_lower(&mut text)) {
             return id;
         }
     }

@@ -124,9 +124,9 @@ impl Inside {
 }
 
 /// `path` is the way from the root through `properties` alone, if there is one.
-fn walk(
-    schema: &Map<String, Value>,
-    mut path: Option<&mut Vec<String>>,
+fn walk<'a>(
+    schema: &'a Map<String, Value>,
+    mut path: Option<&mut Vec<&'a str>>,
     found: &mut Vec<ParamHeader>,
 ) -> Result<(), Broken> {
     for (keyword, value) in schema {
@@ -136,7 +136,7 @@ fn walk(
                 for (name, inner) in named {
                     match (path.as_deref_mut().filter(|_| keyword == "properties"), inner) {
                         (Some(path), Value::Object(inner)) => {
-                            path.push(name.clone());
+                            path.push(name);
                             if let Some(annotation) = inner.get(KEYWORD) {
                                 found.push(annotated(annotation, inner, path, found)?);
                             }
@@ -165,7 +165,7 @@ fn walk_off_path(value: &Value, found: &mut Vec<ParamHeader>) -> Result<(), Brok
 fn annotated(
     annotation: &Value,
     schema: &Map<String, Value>,
-    path: &[String],
+    path: &[&str],
     found: &[ParamHeader],
 ) -> Result<ParamHeader, Broken> {
     let name = annotation.as_str().filter(|name| !name.is_empty()).ok_or(Broken::Name)?;
@@ -177,7 +177,10 @@ fn annotated(
         return Err(Broken::Repeated);
     }
     match schema.get("type").and_then(Value::as_str) {
-        Some("string" | "integer" | "boolean") => Ok(ParamHeader { header, path: path.to_vec() }),
+        Some("string" | "integer" | "boolean") => {
+            let path = path.iter().map(|name| (*name).to_owned()).collect();
+            Ok(ParamHeader { header, path })
+        }
         _ => Err(Broken::Type),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) use self::{
     guard::Guard,
     outgoing::{CONNECTION_HEADERS, Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
 };
-use crate::credential::denied;
+use crate::credential::{SendableCredential, denied};
 
 /// Budget in bytes for the response bodies of one source that are read at the same time: 64 calls
 /// (the usual limit) with 4 MiB each (the usual largest body).
@@ -67,8 +67,8 @@ pub(crate) struct Network {
 #[derive(Clone)]
 pub(crate) struct Egress {
     guard: Arc<Guard>,
-    public: HttpClient,
-    private: HttpClient,
+    public: Arc<HttpClient>,
+    private: Arc<HttpClient>,
     /// For the responses that are being read.
     reading: ByteBudget,
 }
@@ -98,8 +98,8 @@ impl Network {
     /// Creates the clients of a source, limited by `guard`.
     pub(crate) fn egress(&self, guard: Guard) -> Result<Egress, String> {
         let guard = Arc::new(guard);
-        let public = self.client(&guard, Trust::Public)?;
-        let private = self.client(&guard, Trust::Private)?;
+        let public = Arc::new(self.client(&guard, Trust::Public)?);
+        let private = Arc::new(self.client(&guard, Trust::Private)?);
         Ok(Egress { guard, public, private, reading: ByteBudget::new(READING) })
     }
 
@@ -122,7 +122,7 @@ impl Egress {
         let mut left = request.hops.min(MAX_HOPS);
         let mut sent = false;
         loop {
-            let answer = self.hop(&request, trail, sent).await?;
+            let answer = self.hop(&mut request, trail, sent).await?;
             if request.hops == 0 {
                 return Ok(answer);
             }
@@ -147,7 +147,7 @@ impl Egress {
 
     async fn hop(
         &self,
-        request: &Outgoing,
+        request: &mut Outgoing,
         trail: &EgressTrail,
         sent: bool,
     ) -> Result<Answer, EgressError> {
@@ -164,19 +164,30 @@ impl Egress {
             Ok(Trust::Private) => &self.private,
             Err(GuardRefusal) => return Err(refused()),
         };
-        let mut url = request.url.clone();
-        let mut headers = request.bound.clone();
-        for (name, value) in &request.headers {
-            headers.insert(name, value.clone());
+        let mut headers = match request.hops {
+            // The last hop: nothing is sent again.
+            0 => std::mem::take(&mut request.headers),
+            _ => request.headers.clone(),
+        };
+        for (name, value) in &request.bound {
+            headers.entry(name).or_insert_with(|| value.clone());
         }
-        let decided = present(request, sent, &mut url, &mut headers).map_err(|denied| {
-            trail.note(denied);
-            EgressError::Credential(CredentialProblem::OutOfAudience)
-        })?;
+        let (decided, uri) = match &request.credential {
+            None => (EgressDecided::allowed(destination.clone()), uri(request)?),
+            Some(held) => {
+                let mut url = request.url.clone();
+                let decided = present(held, request.strayed, sent, &mut url, &mut headers);
+                let decided = decided.map_err(|denied| {
+                    trail.note(denied);
+                    EgressError::Credential(CredentialProblem::OutOfAudience)
+                })?;
+                (decided, uri_of(&url)?)
+            }
+        };
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         let mut outgoing = Request::new(Full::new(request.body.clone().unwrap_or_default()));
         *outgoing.method_mut() = request.method.clone();
-        *outgoing.uri_mut() = uri(&url)?;
+        *outgoing.uri_mut() = uri;
         *outgoing.headers_mut() = headers;
         match client.request(outgoing).await {
             Err(error) if was_refused(&error) => Err(refused()),
@@ -197,26 +208,29 @@ impl Egress {
     }
 }
 
-/// Returns `url` as the client takes it.
-fn uri(url: &Url) -> Result<Uri, EgressError> {
+/// Returns the address of `request` as the client takes it.
+fn uri(request: &Outgoing) -> Result<Uri, EgressError> {
+    request.uri.clone().map_or_else(|| uri_of(&request.url), Ok)
+}
+
+fn uri_of(url: &Url) -> Result<Uri, EgressError> {
     Uri::try_from(url.as_str())
         .map_err(|error| EgressError::Connect(format!("the URL cannot be requested: {error}")))
 }
 
-/// Attaches the credential of `request` to `url` and `headers`, and returns the decision about the
-/// request. The first destination requires the credential. A redirect (`sent`) to another origin,
+/// Attaches a credential to `url` and `headers`, and returns the decision about the request. The first destination requires the credential. A redirect (`sent`) to another origin,
 /// or to a host outside the audience, is followed without it.
 fn present(
-    request: &Outgoing,
+    held: &SendableCredential,
+    strayed: bool,
     sent: bool,
     url: &mut Url,
     headers: &mut HeaderMap,
 ) -> Result<EgressDecided, EgressDecided> {
     let destination = host(Some(url));
-    let Some(held) = &request.credential else { return Ok(EgressDecided::allowed(destination)) };
     let problem = CredentialProblem::OutOfAudience;
     let refusal = denied(destination.clone(), problem, Some(held.id()));
-    if !request.strayed && held.attach(url, headers).is_ok() {
+    if !strayed && held.attach(url, headers).is_ok() {
         let credential_id = Some(held.id().to_string());
         return Ok(EgressDecided { credential_id, ..EgressDecided::allowed(destination) });
     }

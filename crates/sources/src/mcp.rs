@@ -14,6 +14,7 @@ mod era;
 mod http;
 mod message;
 mod negotiation;
+mod part;
 mod peer;
 mod result;
 mod source;

@@ -35,7 +35,10 @@ pub use self::{
     witness::WitnessFile,
 };
 
-/// The locks that [`queue`] uses. The model-checked test compiles the same file against `shuttle`.
+/// The locks and threads that [`queue`] uses. The model-checked test compiles the same file against `shuttle`.
 mod sync {
-    pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
+    pub(crate) use std::{
+        sync::{Condvar, Mutex, PoisonError},
+        thread,
+    };
 }

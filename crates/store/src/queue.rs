@@ -10,7 +10,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::sync::{Condvar, Mutex, PoisonError};
+use crate::sync::{Condvar, Mutex, PoisonError, thread};
+
+/// How often producers get the processor before a batch is taken.
+const MAX_YIELDS: usize = 2;
 
 /// Many producers, one consumer.
 pub(crate) struct Queue<T> {
@@ -32,6 +35,9 @@ pub(crate) enum Taken<T> {
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
+    /// Whether the consumer sleeps and nobody has woken it yet. To wake a consumer that is awake would
+    /// cost every producer a system call.
+    asleep: bool,
 }
 
 // === impl Queue ===
@@ -39,7 +45,7 @@ struct State<T> {
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
         Self {
-            state: Mutex::new(State { items: VecDeque::new(), closed: false }),
+            state: Mutex::new(State { items: VecDeque::new(), closed: false, asleep: false }),
             changed: Condvar::new(),
         }
     }
@@ -51,22 +57,37 @@ impl<T> Queue<T> {
             return Err(item);
         }
         state.items.push_back(item);
+        let wakes = std::mem::take(&mut state.asleep);
         drop(state);
-        self.changed.notify_one();
+        if wakes {
+            self.changed.notify_one();
+        }
         Ok(())
     }
 
-    /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long.
+    /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long. Several
+    /// items show that there are several producers; those that are ready to run then get the processor
+    /// first, as long as they add items. A single producer never waits for that.
     pub(crate) fn take(&self, max: usize, patience: Option<Duration>) -> Taken<T> {
+        let (mut gathered, mut yields) = (0, 0);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if !state.items.is_empty() {
+                let found = state.items.len();
+                if found > gathered.max(1) && found < max && yields < MAX_YIELDS {
+                    (gathered, yields) = (found, yields + 1);
+                    drop(state);
+                    thread::yield_now();
+                    state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
                 let count = state.items.len().min(max);
                 return Taken::Batch(state.items.drain(..count).collect());
             }
             if state.closed {
                 return Taken::Closed;
             }
+            state.asleep = true;
             match patience {
                 None => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

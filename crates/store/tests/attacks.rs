@@ -37,7 +37,7 @@ impl Rig {
         let mut witness = Witness::new(signing_key().public());
         for number in 1..=12 {
             let mine = decided("t", "r", &format!("t{number}"));
-            store.append(vec![mine, decided("u", "r", &format!("u{number}"))]).await.unwrap();
+            store.append(&[mine, decided("u", "r", &format!("u{number}"))]).await.unwrap();
             if [4, 7, 10].contains(&number) {
                 for tenant in ["t", "u"] {
                     let checkpoint = sign(&store, &signing_key(), tenant, 1).await;
@@ -122,7 +122,7 @@ async fn a_directory_that_was_put_back_is_found_by_an_anchor_alone() {
     let read = |path: PathBuf| std::fs::read(path).unwrap();
     let (store, witness) = (read(rig.path()), read(rig.witness_file().path().to_owned()));
     let open = rig.open();
-    open.append(vec![decided("t", "r", "late")]).await.unwrap();
+    open.append(&[decided("t", "r", "late")]).await.unwrap();
     let late = sign(&open, &signing_key(), "t", 2).await;
     open.close().await;
     std::fs::write(rig.path(), store).unwrap();
@@ -138,13 +138,13 @@ async fn with_an_older_witness_what_came_since_can_be_written_anew() {
     let rig = Rig::new().await;
     let earlier = std::fs::read(rig.path()).unwrap();
     let open = rig.open();
-    open.append(vec![decided("t", "r", "late")]).await.unwrap();
+    open.append(&[decided("t", "r", "late")]).await.unwrap();
     let late = sign(&open, &signing_key(), "t", 2).await;
     open.close().await;
     // The later checkpoint and its event are removed, and the earlier witness names neither.
     std::fs::write(rig.path(), earlier).unwrap();
     let open = rig.open();
-    open.append(vec![decided("t", "r", "forged")]).await.unwrap();
+    open.append(&[decided("t", "r", "forged")]).await.unwrap();
     open.close().await;
     assert_eq!(rig.outcome().await, (Verdict::Verified, false, false));
     assert!(!rig.verify(true, &[late]).await.findings.is_empty());
@@ -170,7 +170,7 @@ async fn events_that_are_not_signed_are_proven_for_an_interval_only() {
     assert_eq!(report.verdict(moment(900_000), INTERVAL), Verdict::Verified);
     // For a tenant without any checkpoint nothing is proven, however young it is.
     let store = rig.open();
-    store.append(vec![decided("v", "r", "v1")]).await.unwrap();
+    store.append(&[decided("v", "r", "v1")]).await.unwrap();
     store.close().await;
     let report = rig.verify(false, &[]).await;
     assert_eq!(report.verdict(moment(2), INTERVAL), Verdict::NoCheckpoint);

@@ -94,17 +94,17 @@ fn helper_process() {
                     let session = opened("t", &run, &format!("{name}-open"), &name);
                     let last = closed(&session, &format!("{name}-closed"));
                     if number % 5 == 0 {
-                        store.append(vec![session]).await.unwrap();
+                        store.append(&[session]).await.unwrap();
                         acknowledge(&format!("{name}-open"));
                     }
-                    store.append(vec![call]).await.unwrap();
+                    store.append(&[call]).await.unwrap();
                     acknowledge(&name);
                     if number % 3 != 0 {
-                        store.append(vec![end]).await.unwrap();
+                        store.append(&[end]).await.unwrap();
                         acknowledge(&format!("{name}-end"));
                     }
                     if number % 10 == 0 {
-                        store.append(vec![last]).await.unwrap();
+                        store.append(&[last]).await.unwrap();
                         acknowledge(&format!("{name}-closed"));
                     }
                 }
@@ -190,17 +190,17 @@ fn helper_with_long_calls() {
     runtime.block_on(async {
         let store = SqliteStore::open(path, Options::default()).unwrap();
         let [long, ended] = ["long", "ended"].map(|name| called("t", "r", name, name));
-        store.append(vec![long, ended.clone()]).await.unwrap();
+        store.append(&[long, ended.clone()]).await.unwrap();
         for batch in 0..100 {
             let ids = (0..100).map(|number| format!("{batch}-{number}"));
-            store.append(ids.map(|id| decided("t", "s", &id)).collect()).await.unwrap();
+            store.append(&ids.map(|id| decided("t", "s", &id)).collect::<Vec<_>>()).await.unwrap();
         }
         let late = called("t", "r", "late", "late");
-        store.append(vec![returned(&ended, "end"), late]).await.unwrap();
+        store.append(&[returned(&ended, "end"), late]).await.unwrap();
         acknowledge("late");
         // Without a quiet time, after which the open calls would be stored.
         for number in 0.. {
-            store.append(vec![decided("u", "r", &format!("u{number}"))]).await.unwrap();
+            store.append(&[decided("u", "r", &format!("u{number}"))]).await.unwrap();
         }
     });
 }

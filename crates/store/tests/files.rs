@@ -35,7 +35,7 @@ async fn everything_is_private_to_its_owner() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new/deep/store.db");
     let store = open(&path).unwrap();
-    store.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
     for made in ["new", "new/deep", "new/deep/store.db.instances"] {
         assert_eq!(mode(&directory.path().join(made)), 0o700, "{made}");
     }
@@ -53,7 +53,7 @@ async fn a_closed_store_is_one_file_and_holds_everything() {
     let path = directory.path().join("store.db");
     let store = open(&path).unwrap();
     let source = "files".parse().unwrap();
-    store.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
     store.insert(key("k", 1, 0)).await.unwrap();
     store.save(&source, "[]".to_owned(), moment(3)).await.unwrap();
     let (events, epoch) =
@@ -80,7 +80,7 @@ async fn a_closed_store_refuses_everything_and_closes_again() {
     store.read(EventQuery::default()).await.unwrap();
     tokio::join!(store.close(), other.close());
     for error in [
-        other.append(vec![decided("t", "r", "e1")]).await.unwrap_err(),
+        other.append(&[decided("t", "r", "e1")]).await.unwrap_err(),
         other.read(EventQuery::default()).await.unwrap_err(),
         other.recover(moment(0)).await.unwrap_err(),
     ] {
@@ -94,7 +94,7 @@ async fn dropping_the_last_handle_stores_what_was_handed_over() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let store = open(&path).unwrap();
-    store.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
     drop(store);
     assert!(!path.with_extension("db-wal").exists());
     assert_eq!(open(&path).unwrap().read(EventQuery::default()).await.unwrap().len(), 1);
@@ -143,7 +143,7 @@ async fn a_damaged_file_is_called_damaged() {
     let path = directory.path().join("store.db");
     let store = open(&path).unwrap();
     for number in 0..200 {
-        store.append(vec![decided("t", "r", &format!("e{number}"))]).await.unwrap();
+        store.append(&[decided("t", "r", &format!("e{number}"))]).await.unwrap();
     }
     store.close().await;
     let mut bytes = fs::read(&path).unwrap();
@@ -162,7 +162,7 @@ async fn an_event_that_cannot_be_understood_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let store = open(&path).unwrap();
-    store.append(vec![decided("t", "r", "e1"), decided("t", "r", "e2")]).await.unwrap();
+    store.append(&[decided("t", "r", "e1"), decided("t", "r", "e2")]).await.unwrap();
     let other = Connection::open(&path).unwrap();
     for damage in [
         "UPDATE events SET type = 'no.such.type' WHERE position = 2",

@@ -166,7 +166,7 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
             continue;
         }
         let start = called("t", name, &format!("{name}-start"), call.as_str());
-        dead.append(vec![start.clone()]).await.unwrap();
+        dead.append(std::slice::from_ref(&start)).await.unwrap();
         let mut end = returned(&start, &format!("{name}-end"));
         let EventBody::ToolReturned(body) = &mut end.body else { panic!("{end:?}") };
         match name {
@@ -174,7 +174,7 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
             "ran" => {}
             _ => continue,
         }
-        dead.append(vec![end]).await.unwrap();
+        dead.append(&[end]).await.unwrap();
     }
     assert_eq!(living.recover(moment(9)).await.unwrap(), 0, "everyone lives");
     dead.close().await;

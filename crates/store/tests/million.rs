@@ -35,7 +35,7 @@ async fn a_million_events_are_checked() {
             let end = returned(&call, &format!("{name}-end"));
             [call, end]
         });
-        store.append(pairs.collect()).await.unwrap();
+        store.append(&pairs.collect::<Vec<_>>()).await.unwrap();
         if batch % 5 == 4 {
             for tenant in 0..10 {
                 sign(&store, &signing_key(), &format!("tenant-{tenant}"), 1).await;

@@ -67,8 +67,8 @@ proptest! {
             for step in steps {
                 match step {
                     Step::Append(events) => {
-                        let expected = outcome(model.append(events.clone()).await);
-                        prop_assert_eq!(outcome(sqlite.append(events).await), expected);
+                        let expected = outcome(model.append(&events).await);
+                        prop_assert_eq!(outcome(sqlite.append(&events).await), expected);
                     }
                     Step::Read(query) => {
                         let expected = model.read(query.clone()).await.unwrap();

@@ -91,13 +91,13 @@ async fn check(steps: Vec<(usize, Step)>) {
         let id = format!("e{number}");
         match step {
             Step::Call(name) => {
-                store.append(vec![called("t", &name.0, &id, &name.1)]).await.unwrap();
+                store.append(&[called("t", &name.0, &id, &name.1)]).await.unwrap();
                 *left.entry(name).or_default() += 1;
             }
             Step::Return(name, cause) => {
                 let end = returned(&called("t", &name.0, "unused", &name.1), &id);
                 let causation_id = cause.map(|cause| format!("e{cause}").parse().unwrap());
-                store.append(vec![NewEvent { causation_id, ..end }]).await.unwrap();
+                store.append(&[NewEvent { causation_id, ..end }]).await.unwrap();
                 // One return closes one call of its name, if there is any.
                 let open = left.entry(name).or_default();
                 *open = open.saturating_sub(1);

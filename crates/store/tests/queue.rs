@@ -6,7 +6,10 @@
 mod queue;
 
 mod sync {
-    pub(crate) use shuttle::sync::{Condvar, Mutex};
+    pub(crate) use shuttle::{
+        sync::{Condvar, Mutex},
+        thread,
+    };
     pub(crate) use std::sync::PoisonError;
 }
 

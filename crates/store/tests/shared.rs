@@ -41,7 +41,7 @@ async fn two_writers_lose_nothing_and_share_the_sequences() {
                 let mut positions = Vec::new();
                 for number in 0..50 {
                     let event = decided("t", "r", &format!("{name}-{task}-{number}"));
-                    positions.extend(store.append(vec![event]).await.unwrap());
+                    positions.extend(store.append(&[event]).await.unwrap());
                 }
                 positions
             }));
@@ -101,11 +101,11 @@ async fn only_the_calls_of_the_dead_are_closed() {
     let through_link = open(&link);
 
     let finished = called("t", "r", "e1", "c1");
-    dead.append(vec![finished.clone(), returned(&finished, "e2")]).await.unwrap();
+    dead.append(&[finished.clone(), returned(&finished, "e2")]).await.unwrap();
     let lost = called("t", "r", "e3", "c3");
-    dead.append(vec![lost.clone()]).await.unwrap();
-    living.append(vec![called("t", "r", "e4", "c3")]).await.unwrap();
-    through_link.append(vec![called("u", "r", "e5", "c5")]).await.unwrap();
+    dead.append(std::slice::from_ref(&lost)).await.unwrap();
+    living.append(&[called("t", "r", "e4", "c3")]).await.unwrap();
+    through_link.append(&[called("u", "r", "e5", "c5")]).await.unwrap();
 
     for store in [&living, &through_link, &dead] {
         assert_eq!(store.recover(moment(99)).await.unwrap(), 0, "everyone lives");
@@ -139,8 +139,8 @@ async fn a_return_closes_the_call_that_it_names() {
     let path = directory.path().join("store.db");
     let (living, dead) = (open(&path), open(&path));
     let (first, second) = (called("t", "r", "e1", "c"), called("t", "r", "e2", "c"));
-    dead.append(vec![first.clone(), second.clone()]).await.unwrap();
-    dead.append(vec![returned(&second, "e3")]).await.unwrap();
+    dead.append(&[first.clone(), second.clone()]).await.unwrap();
+    dead.append(&[returned(&second, "e3")]).await.unwrap();
     dead.close().await;
     assert_eq!(living.recover(moment(9)).await.unwrap(), 1);
     let read = all(&living).await;
@@ -155,12 +155,12 @@ async fn the_sessions_of_the_dead_are_closed_after_their_calls() {
     let (living, dead) = (open(&path), open(&path));
     let (lost, ended) = (opened("t", "r", "e1", "s1"), opened("t", "r", "e2", "s2"));
     let end = closed(&ended, "e3");
-    dead.append(vec![lost.clone(), ended, end, called("t", "r", "e4", "c")]).await.unwrap();
-    living.append(vec![opened("t", "q", "e5", "s1")]).await.unwrap();
+    dead.append(&[lost.clone(), ended, end, called("t", "r", "e4", "c")]).await.unwrap();
+    living.append(&[opened("t", "q", "e5", "s1")]).await.unwrap();
     // A tool that is opened twice is open once, and belongs to its last holder.
-    dead.append(vec![opened("t", "p", "e6", "s"), opened("t", "p", "e7", "s")]).await.unwrap();
-    dead.append(vec![opened("t", "o", "e8", "s")]).await.unwrap();
-    living.append(vec![opened("t", "o", "e9", "s")]).await.unwrap();
+    dead.append(&[opened("t", "p", "e6", "s"), opened("t", "p", "e7", "s")]).await.unwrap();
+    dead.append(&[opened("t", "o", "e8", "s")]).await.unwrap();
+    living.append(&[opened("t", "o", "e9", "s")]).await.unwrap();
     assert_eq!(living.recover(moment(9)).await.unwrap(), 0, "everyone lives");
     dead.close().await;
     assert_eq!(living.recover(moment(9)).await.unwrap(), 3);
@@ -183,7 +183,7 @@ async fn more_lost_calls_than_one_transaction_holds_are_all_closed() {
     let dead = open(&path);
     let calls =
         (0..600).map(|number| called("t", "r", &format!("e{number}"), &format!("c{number}")));
-    dead.append(calls.collect()).await.unwrap();
+    dead.append(&calls.collect::<Vec<_>>()).await.unwrap();
     drop(dead);
     let store = open(&path);
     assert_eq!(store.recover(moment(1)).await.unwrap(), 600);
@@ -212,10 +212,10 @@ async fn two_stores_that_write_in_turns_continue_one_another() {
         let store = if round % 2 == 0 { &one } else { &two };
         let call = called("t", "r", &format!("e{round}"), &format!("c{round}"));
         let end = returned(&call, &format!("e{round}-end"));
-        store.append(vec![call, decided("u", "r", &format!("u{round}"))]).await.unwrap();
+        store.append(&[call, decided("u", "r", &format!("u{round}"))]).await.unwrap();
         // Every third call is returned by the other process.
         let other = if round % 3 == 0 { &two } else { store };
-        other.append(vec![end]).await.unwrap();
+        other.append(&[end]).await.unwrap();
     }
     let read = all(&one).await;
     for (tenant, count) in [("t", 80), ("u", 40)] {
@@ -237,19 +237,19 @@ async fn a_state_that_another_connection_puts_back_is_noticed() {
     let path = directory.path().join("store.db");
     let store = open(&path);
     let kept = called("t", "r", "e0", "c0");
-    store.append(vec![kept.clone(), decided("t", "r", "e1")]).await.unwrap();
+    store.append(&[kept.clone(), decided("t", "r", "e1")]).await.unwrap();
     let lost = called("t", "r", "e2", "c2");
-    store.append(vec![lost.clone(), decided("t", "q", "e3")]).await.unwrap();
+    store.append(&[lost.clone(), decided("t", "q", "e3")]).await.unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("DELETE FROM events WHERE position > 2").unwrap();
-    store.append(vec![called("t", "r", "e4", "c4"), decided("t", "q", "e5")]).await.unwrap();
+    store.append(&[called("t", "r", "e4", "c4"), decided("t", "q", "e5")]).await.unwrap();
     let read = all(&store).await;
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
     assert_eq!(sequences, [0, 1, 2, 0]);
     let places: Vec<_> = read.iter().map(|logged| logged.link.position).collect();
     assert_eq!(places, [1, 2, 3, 4]);
     // The event of this call is gone, and another one may have its position.
-    store.append(vec![returned(&lost, "e6"), returned(&kept, "e7")]).await.unwrap();
+    store.append(&[returned(&lost, "e6"), returned(&kept, "e7")]).await.unwrap();
     // Without its lock a process is dead, and has not stored its open calls.
     std::fs::remove_dir_all(directory.path().join("store.db.instances")).unwrap();
     let next = open(&path);
@@ -264,17 +264,17 @@ async fn a_call_that_another_process_runs_keeps_its_events() {
     let path = directory.path().join("store.db");
     let (living, asking) = (open(&path), open(&path));
     let tenant = "t".parse().unwrap();
-    asking.append(vec![decided("t", "r", "e0")]).await.unwrap();
+    asking.append(&[decided("t", "r", "e0")]).await.unwrap();
     let first = sign(&asking, &signing_key(), "t", 1).await;
     let call = called("t", "r", "e1", "c");
-    living.append(vec![call.clone(), decided("t", "r", "e2")]).await.unwrap();
+    living.append(&[call.clone(), decided("t", "r", "e2")]).await.unwrap();
     let second = sign(&asking, &signing_key(), "t", 2).await;
-    asking.append(vec![decided("t", "r", "e3")]).await.unwrap();
+    asking.append(&[decided("t", "r", "e3")]).await.unwrap();
     let prunable = async || asking.prunable(&tenant, moment(50), u64::MAX).await.unwrap();
     assert_eq!(prunable().await, Some(first.clone()), "found from its events");
     // This stores the open calls of the living one in the table.
     living.prunable(&tenant, moment(50), u64::MAX).await.unwrap();
     assert_eq!(prunable().await, Some(first), "found in the table");
-    living.append(vec![returned(&call, "e4")]).await.unwrap();
+    living.append(&[returned(&call, "e4")]).await.unwrap();
     assert_eq!(prunable().await, Some(second));
 }

@@ -36,7 +36,7 @@ impl Rig {
         for number in 1..=EVENTS {
             let mut event = decided("t", "r", &format!("t{number}"));
             event.causation_id = Some("cause".parse().unwrap());
-            store.append(vec![event, decided("u", "r", &format!("u{number}"))]).await.unwrap();
+            store.append(&[event, decided("u", "r", &format!("u{number}"))]).await.unwrap();
             if number % 4 == 0 && number < EVENTS {
                 anchors.push(sign(&store, &signing_key(), "t", 1).await);
             }
@@ -98,14 +98,14 @@ async fn nothing_is_stored_through_a_schema_that_was_changed() {
         let directory = tempfile::tempdir().unwrap();
         let rig = Rig { directory, anchors: Vec::new() };
         let store = rig.open();
-        store.append(vec![decided("t", "r", "first")]).await.unwrap();
+        store.append(&[decided("t", "r", "first")]).await.unwrap();
         assert_eq!(store.displaced().await, None);
         let connection = Connection::open(rig.path()).unwrap();
         let number = "schema_version";
         let before: i64 = connection.pragma_query_value(None, number, |row| row.get(0)).unwrap();
         rig.tamper(change);
         for _ in 0..2 {
-            let refused = store.append(vec![decided("t", "r", "late")]).await.unwrap_err();
+            let refused = store.append(&[decided("t", "r", "late")]).await.unwrap_err();
             assert!(refused.to_string().contains("schema was changed"), "{change}: {refused}");
             // The store works again as if nothing had happened.
             connection.pragma_update(None, number, before).unwrap();
@@ -114,7 +114,7 @@ async fn nothing_is_stored_through_a_schema_that_was_changed() {
         let again = SqliteStore::open(rig.path(), Options::default());
         assert!(again.is_err_and(|error| error.to_string().contains("\"x\"")), "{change}");
         rig.tamper(restore);
-        store.append(vec![decided("t", "r", "late")]).await.unwrap();
+        store.append(&[decided("t", "r", "late")]).await.unwrap();
         assert_eq!(store.displaced().await, None);
         store.close().await;
         assert_eq!(rig.findings().await, []);

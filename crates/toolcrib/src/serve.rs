@@ -15,6 +15,7 @@ use std::{
 };
 
 use axum::Router;
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -151,14 +152,8 @@ async fn serve_within(
             () = &mut shutdown => break,
             next = next => next,
         };
-        let connection = connection(stream, router.clone(), slot, stopping.clone(), limits);
-        let cut = cut.clone();
-        connections.spawn(async move {
-            tokio::select! {
-                () = connection => {}
-                () = cut.cancelled() => {}
-            }
-        });
+        let ends = Ends { stopping: stopping.clone(), cut: cut.clone() };
+        connections.spawn(connection(stream, router.clone(), slot, ends, limits));
     }
     drop(listener);
     stopping.cancel();
@@ -196,12 +191,29 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
     }
 }
 
+/// What ends every connection.
+struct Ends {
+    /// After its requests.
+    stopping: CancellationToken,
+    /// At once.
+    cut: CancellationToken,
+}
+
+/// Something outside of a connection's requests that it has to react to.
+enum Signal {
+    Evicted,
+    /// It is time to look whether the connection has expired.
+    Look,
+    Stopping,
+    Cut,
+}
+
 /// Serves one connection until it ends.
 async fn connection(
     stream: TcpStream,
     router: Router,
     slot: Slot,
-    stopping: CancellationToken,
+    Ends { stopping, cut }: Ends,
     limits: Limits,
 ) {
     let state = Arc::clone(&slot.connection);
@@ -226,45 +238,55 @@ async fn connection(
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let patience = Patience { unauthenticated: limits.headers, reading: limits.reading };
+    // Asked only when one of them has something to say: every step of a request wakes this task, and
+    // signals that all connections share would be locked by all of them each time.
+    let mut signals = FuturesUnordered::<BoxFuture<'_, Signal>>::new();
+    signals.push(Box::pin(state.evicted().map(|()| Signal::Evicted)));
+    signals.push(Box::pin(stopping.cancelled().map(|()| Signal::Stopping)));
+    signals.push(Box::pin(cut.cancelled().map(|()| Signal::Cut)));
     // The header timeout of HTTP/1 starts when the protocol is known, and HTTP/2 has none. This one
     // covers both.
-    let mut look = pin!(tokio::time::sleep(limits.headers));
-    let mut notified = false;
+    let look = |at| Box::pin(tokio::time::sleep_until(at).map(|()| Signal::Look));
+    signals.push(look(Instant::now() + limits.headers));
     loop {
-        tokio::select! {
+        let signal = tokio::select! {
+            biased;
             ended = served.as_mut() => {
                 if let Err(error) = ended {
                     tracing::trace!(%error, "a connection ended early");
                 }
                 return;
             }
-            () = state.evicted() => {
-                // The slot is needed at once. Only a caller gets a graceful close: it may be about
-                // to send its next request, and must learn that the request was not accepted.
-                if !state.is_authenticated() {
-                    return;
-                }
-                break;
-            }
-            () = &mut look => {
+            Some(signal) = signals.next() => signal,
+        };
+        match signal {
+            Signal::Cut => return,
+            // The slot is needed at once. Only a caller gets a graceful close: it may be about to send
+            // its next request, and must learn that the request was not accepted.
+            Signal::Evicted if !state.is_authenticated() => return,
+            Signal::Evicted => break,
+            Signal::Look => {
                 let now = Instant::now();
                 match state.expires(patience) {
                     Some(moment) if moment <= now => break,
-                    next => look.as_mut().reset(next.unwrap_or(now + limits.headers)),
+                    next => signals.push(look(next.unwrap_or(now + limits.headers))),
                 }
             }
-            () = stopping.cancelled(), if !notified => {
-                notified = true;
-                served.as_mut().graceful_shutdown();
-            }
+            Signal::Stopping => served.as_mut().graceful_shutdown(),
         }
     }
     served.as_mut().graceful_shutdown();
-    while tokio::time::timeout(FAREWELL, served.as_mut()).await.is_err() {
-        // A caller that has authenticated meanwhile is not cut off, unless it does not read.
-        let expired = state.expires(patience).is_some_and(|moment| moment <= Instant::now());
-        if expired || !state.is_calling() {
-            return;
+    loop {
+        tokio::select! {
+            _ = served.as_mut() => return,
+            () = cut.cancelled() => return,
+            () = tokio::time::sleep(FAREWELL) => {
+                // A caller that has authenticated meanwhile is not cut off, unless it does not read.
+                let expired = state.expires(patience).is_some_and(|moment| moment <= Instant::now());
+                if expired || !state.is_calling() {
+                    return;
+                }
+            }
         }
     }
 }

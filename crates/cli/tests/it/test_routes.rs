@@ -93,7 +93,7 @@ async fn a_row_without_a_call_is_exported() {
         timestamp: chrono::Utc::now(),
         causation_id: None,
     };
-    store.append(vec![row]).await.unwrap();
+    store.append(&[row]).await.unwrap();
     store.close().await;
     write_config(dir.path(), "[server]\nlisten = \"127.0.0.1:0\"\n");
     let data = data.to_str().unwrap();

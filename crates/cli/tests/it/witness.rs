@@ -394,11 +394,11 @@ async fn the_exit_code_says_what_is_proven() {
     let outcome =
         |ran: CommandOutput| (ran.code, ran.json()["result"].clone(), ran.json()["ok"].clone());
     assert_eq!(outcome(check(&[])), (4, json!("no_checkpoint"), json!(false)));
-    store.append(vec![decided("default", "r", "a")]).await.unwrap();
+    store.append(&[decided("default", "r", "a")]).await.unwrap();
     assert_eq!(outcome(check(&[])), (4, json!("no_checkpoint"), json!(false)));
     sign(&store, &signing_key(), "default", 1).await;
     assert_eq!(outcome(check(&[])), (0, json!("verified"), json!(true)));
-    store.append(vec![decided("default", "r", "b")]).await.unwrap();
+    store.append(&[decided("default", "r", "b")]).await.unwrap();
     assert_eq!(outcome(check(&["--interval", "1h"])), (3, json!("unsigned_tail"), json!(false)));
     assert_eq!(outcome(check(&["--interval", "999999h"])), (0, json!("verified"), json!(true)));
     store.close().await;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::text_types::checked_text;
 
@@ -13,8 +13,8 @@ use crate::text_types::checked_text;
 const MAX_HOST: usize = 253;
 
 /// An exact host, or `*.domain` for the hosts below a domain, without the domain itself (RFC 0079).
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Audience(Arc<str>);
 
 /// Why a text is not an audience. The text itself is never repeated.

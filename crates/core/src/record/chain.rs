@@ -24,7 +24,7 @@ pub struct Link {
 }
 
 /// An event as stored. Its fields are texts, so that a tampered event can be reported too.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Position in the whole log. Not hashed, and not exported, because it depends on other
     /// tenants.
@@ -53,13 +53,65 @@ pub struct StoredEvent {
     pub hash: Option<Digest>,
 }
 
+/// An event of a tenant's log, and the hash that it should have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckedLink {
+    /// Position in the tenant's log.
+    pub position: u64,
+    /// The stored hash; `None` when malformed.
+    pub stored: Option<Digest>,
+    /// The correct hash, if those of the events before it are.
+    pub computed: Digest,
+}
+
 /// Returns the hash that precedes the first event.
 pub fn genesis() -> Digest {
     Digest([0; 32])
 }
 
+/// The parts of an event that its hash covers, as texts.
+#[derive(Debug, Clone, Copy)]
+pub struct HashedParts<'a> {
+    /// The tenant.
+    pub tenant: &'a str,
+    /// Position in the tenant's log.
+    pub tenant_position: u64,
+    /// Its id.
+    pub event_id: &'a str,
+    /// The run.
+    pub run_id: &'a str,
+    /// Sequence within the run.
+    pub sequence: u64,
+    /// Type.
+    pub kind: &'a str,
+    /// RFC 3339, UTC, milliseconds.
+    pub timestamp: &'a str,
+    /// The event that caused this one.
+    pub causation_id: Option<&'a str>,
+    /// JSON text.
+    pub payload: &'a str,
+}
+
 impl StoredEvent {
     /// Returns the correct hash of this event after one with the hash `prev`.
+    pub fn hash_after(&self, prev: &Digest) -> Digest {
+        let parts = HashedParts {
+            tenant: &self.tenant,
+            tenant_position: self.tenant_position,
+            event_id: &self.event_id,
+            run_id: &self.run_id,
+            sequence: self.sequence,
+            kind: &self.kind,
+            timestamp: &self.timestamp,
+            causation_id: self.causation_id.as_deref(),
+            payload: &self.payload,
+        };
+        parts.hash_after(prev)
+    }
+}
+
+impl HashedParts<'_> {
+    /// Returns the correct hash of an event with these parts after one with the hash `prev`.
     pub fn hash_after(&self, prev: &Digest) -> Digest {
         let mut hasher = Sha256::new();
         let mut part = |bytes: Option<&[u8]>| {
@@ -76,7 +128,7 @@ impl StoredEvent {
         part(Some(&self.sequence.to_be_bytes()));
         part(Some(self.kind.as_bytes()));
         part(Some(self.timestamp.as_bytes()));
-        part(self.causation_id.as_deref().map(str::as_bytes));
+        part(self.causation_id.map(str::as_bytes));
         part(Some(self.payload.as_bytes()));
         Digest(hasher.finalize().into())
     }

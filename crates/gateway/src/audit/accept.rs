@@ -131,7 +131,7 @@ async fn record(
         timestamp: now,
         causation_id: None,
     };
-    log.append(vec![event]).await.map(drop)
+    log.append(&[event]).await.map(drop)
 }
 
 fn lost(tenant: &TenantId) -> StoreError {

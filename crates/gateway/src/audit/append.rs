@@ -207,7 +207,7 @@ impl Audit {
         self.require_sound_store()?;
         let event = self.writer.called(&call);
         let id = event.event_id.clone();
-        match self.writer.log.append(vec![event]).await {
+        match self.writer.log.append(&[event]).await {
             Ok(_) => Ok(Started { call, event: id }),
             Err(error) => Err(self.refused_to_store(&error)),
         }
@@ -238,14 +238,14 @@ impl Audit {
     /// Makes an event durable before the action that it records.
     pub(crate) async fn append_or_refuse(&self, event: NewEvent) -> Result<(), CallError> {
         self.require_sound_store()?;
-        let stored = self.writer.log.append(vec![event]).await;
+        let stored = self.writer.log.append(&[event]).await;
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
 
     /// Stores events of completed actions, with retries: they are not given up easily.
     pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) {
         for attempt in 0..PROMPT_TRIES {
-            match self.writer.log.append(events.clone()).await {
+            match self.writer.log.append(&events).await {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, attempt, "a closing event could not be stored")
@@ -264,7 +264,7 @@ impl Audit {
         tokio::spawn(async move {
             for _ in 0..LATE_TRIES {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                if log.append(events.clone()).await.is_ok() {
+                if log.append(&events).await.is_ok() {
                     return;
                 }
             }
@@ -299,7 +299,7 @@ impl Audit {
         reason: Option<&str>,
     ) {
         let events = self.writer.refused(call, error, reason);
-        if let Err(error) = self.writer.log.append(events).await {
+        if let Err(error) = self.writer.log.append(&events).await {
             self.writer.metrics.unrecorded();
             tracing::error!(%error, "a refused call could not be recorded");
         }
@@ -329,8 +329,9 @@ impl Audit {
             self.event(tenant.clone(), run.clone(), EventBody::ToolReturned(end), None)
         };
         let references: BTreeSet<&str> = references.into_iter().collect();
-        let rows = references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
-        self.writer.log.append(rows).await.map(|_| run)
+        let rows: Vec<_> =
+            references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
+        self.writer.log.append(&rows).await.map(|_| run)
     }
 
     /// Records a denial without making its caller wait. The cost is the same for every tool and
@@ -635,7 +636,7 @@ impl Writer {
         let mut events: Vec<NewEvent> =
             refused.iter().flat_map(|refusal| self.events_of(refusal)).collect();
         events.extend(self.events_of_rows(&rows));
-        let Err(error) = self.log.append(events).await else { return };
+        let Err(error) = self.log.append(&events).await else { return };
         tracing::error!(%error, "denials could not be recorded one by one; they are counted");
         let now = self.clock.monotonic_nanos();
         for refusal in refused {

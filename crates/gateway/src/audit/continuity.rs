@@ -166,18 +166,18 @@ pub(super) async fn head(
 ) -> Result<Head, Failure> {
     let (mut position, mut hash) = (base.position, base.hash);
     loop {
-        let page = store.stored(events(tenant, position, 0)).await?;
-        for event in &page {
-            let at = event.tenant_position;
+        let page = store.check_links(tenant, position, hash).await?;
+        for link in &page {
+            let at = link.position;
             if at != position + 1 {
                 return missing(format!("the event at position {} is gone", position + 1));
             }
-            if event.hash != Some(event.hash_after(&hash)) {
+            if link.stored != Some(link.computed) {
                 return altered(format!(
                     "the event at position {at}, or the one before it, was changed"
                 ));
             }
-            (position, hash) = (at, event.hash_after(&hash));
+            (position, hash) = (at, link.computed);
             let known = seen.binary_search_by_key(&at, |(position, _)| *position).ok();
             if known.and_then(|known| seen.get(known)).is_some_and(|known| known.1 != hash) {
                 return altered(format!("the log was written anew up to position {at}"));

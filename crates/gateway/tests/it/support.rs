@@ -50,7 +50,7 @@ pub(crate) struct Log {
 
 #[async_trait]
 impl EventLog for Log {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+    async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError> {
         let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
         let from = self.fails_from.load(Ordering::SeqCst);
         if self.fails.load(Ordering::SeqCst) || (from > 0 && number >= from) {

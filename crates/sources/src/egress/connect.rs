@@ -37,6 +37,7 @@ pub(super) type HttpClient = Client<Connector, Full<Bytes>>;
 pub(super) struct Connector(HttpsConnector<HttpConnector<GuardedResolver>>);
 
 /// Creates a client that ignores proxy settings of the environment and follows no redirects.
+#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
 pub(super) fn client(resolver: GuardedResolver, tls: rustls::ClientConfig) -> HttpClient {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
     tcp.enforce_http(false);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use toolcrib_core::source::{HttpSpec, SecretValue};
 use url::Url;
 
@@ -41,6 +41,8 @@ const RESERVED: [HeaderName; 6] = [
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) url: Url,
+    /// `url` as the client takes it, if that is known.
+    pub(super) uri: Option<Uri>,
     /// Headers that describe the request; they are sent to every redirect target.
     pub(crate) headers: HeaderMap,
     /// Headers for the origin of `url` only. An entry of `headers` takes precedence over one of
@@ -59,6 +61,7 @@ pub(crate) struct Outgoing {
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     url: Url,
+    uri: Option<Uri>,
     headers: HeaderMap,
 }
 
@@ -67,7 +70,17 @@ pub(crate) struct Endpoint {
 impl Outgoing {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let (headers, bound) = (HeaderMap::new(), HeaderMap::new());
-        Self { method, url, headers, bound, body: None, credential: None, hops: 0, strayed: false }
+        Self {
+            method,
+            url,
+            uri: None,
+            headers,
+            bound,
+            body: None,
+            credential: None,
+            hops: 0,
+            strayed: false,
+        }
     }
 }
 
@@ -84,7 +97,7 @@ impl Endpoint {
             return Err(format!("the header `{name}` is set by the protocol; remove it"));
         }
         let headers = parse_headers(&spec.headers)?;
-        Ok(Self { url, headers })
+        Ok(Self { uri: Uri::try_from(url.as_str()).ok(), url, headers })
     }
 
     pub(crate) fn url(&self) -> &Url {
@@ -99,6 +112,7 @@ impl Endpoint {
         body: Option<Vec<u8>>,
     ) -> Outgoing {
         Outgoing {
+            uri: self.uri.clone(),
             headers,
             bound: self.headers.clone(),
             body: body.map(Bytes::from),

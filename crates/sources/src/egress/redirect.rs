@@ -30,7 +30,7 @@ pub(super) fn next(
     if !is_http || loses_tls || has_userinfo(&url) {
         return Err(EgressError::Refused { sent: true });
     }
-    let mut next = Outgoing { url, ..sent.clone() };
+    let mut next = Outgoing { url, uri: None, ..sent.clone() };
     // As browsers do: a form POST is followed by a GET.
     let becomes_get = match status {
         StatusCode::SEE_OTHER => sent.method != Method::HEAD,

@@ -4,7 +4,7 @@
 //! text that says so, and the outcome is an error. Nothing is dropped without a note.
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
     call::{
         Ask, CallerInput, InputRequired, Outcome, UpstreamError, UpstreamErrorKind,
@@ -14,7 +14,7 @@ use toolcrib_core::{
 };
 use toolcrib_mcp::{code, message::RpcError};
 
-use super::message::Reply;
+use super::{message::Reply, part::Part};
 use crate::{
     error::{protocol, too_large},
     text::{fit_for_callers, tidy, tidy_lines},
@@ -86,7 +86,8 @@ struct CallResult<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     structured_content: Option<&'a RawValue>,
     is_error: Option<Value>,
-    result_type: Option<Value>,
+    #[serde(borrow)]
+    result_type: Option<Part<'a>>,
     #[serde(borrow, default)]
     task: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -111,7 +112,7 @@ impl ReplyContext<'_> {
         let Some(result) = result.flatten() else {
             return unusable("answered something that is not a tool result");
         };
-        match result.result_type.as_ref().map(Value::as_str) {
+        match result.result_type.as_ref().map(Part::text) {
             None | Some(Some("complete")) if result.task.is_none() || result.content.is_some() => {}
             Some(Some("input_required")) => {
                 return Err(self.input_required(result.input_requests, result.request_state));
@@ -149,7 +150,7 @@ impl ReplyContext<'_> {
         };
         let mut notes = Vec::new();
         let structured = structured.filter(|value| {
-            let is_valid = serde_json::from_str::<Value>(value.get()).is_ok();
+            let is_valid = serde_json::from_str::<Part<'_>>(value.get()).is_ok();
             if !is_valid {
                 notes.push(note("the structured content is not valid"));
             }
@@ -160,21 +161,22 @@ impl ReplyContext<'_> {
             notes.push(note("the content is not a list of blocks"));
             None
         });
-        let mut failed = !notes.is_empty();
-        let mut checked = Vec::new();
-        for (index, block) in blocks.unwrap_or_default().into_iter().enumerate() {
-            checked.push(match check_block(block) {
-                Ok(()) => block.to_owned(),
-                Err(problem) => {
-                    failed = true;
-                    note(&format!("content block {} is left out: {problem}", index + 1))
-                }
-            });
-        }
-        checked.extend(notes);
+        let blocks = blocks.unwrap_or_default();
+        let problems: Vec<_> = blocks.iter().map(|block| check_block(block).err()).collect();
+        let failed = !notes.is_empty() || problems.iter().any(Option::is_some);
         let content = match content {
             Some(content) if !failed => content.to_owned(),
-            _ => serde_json::value::to_raw_value(&checked).unwrap_or_else(|_| raw(&json!([]))),
+            _ => {
+                let numbered = (1..).zip(blocks.into_iter().zip(problems));
+                let kept = numbered.map(|(number, (block, problem))| match problem {
+                    None => block.to_owned(),
+                    Some(problem) => {
+                        note(&format!("content block {number} is left out: {problem}"))
+                    }
+                });
+                let kept: Vec<_> = kept.chain(notes).collect();
+                serde_json::value::to_raw_value(&kept).unwrap_or_else(|_| raw(&json!([])))
+            }
         };
         let structured = structured.map(ToOwned::to_owned);
         Outcome { content, structured, is_error: is_error || failed }
@@ -203,11 +205,11 @@ impl ReplyContext<'_> {
 
 /// Whether a block is one of MCP's, with everything that its type requires.
 fn check_block(block: &RawValue) -> Result<(), String> {
-    let block: Value =
+    let block: Part<'_> =
         serde_json::from_str(block.get()).map_err(|_| "it is not valid JSON".to_owned())?;
-    let Value::Object(block) = block else { return Err("it is not an object".to_owned()) };
-    let kind = match block.get("type") {
-        Some(Value::String(kind)) => kind.as_str(),
+    let Part::Object(block) = block else { return Err("it is not an object".to_owned()) };
+    let kind = match &block.kind {
+        Some(Part::Text(kind)) => &**kind,
         Some(_) => return Err("its type is not a string".to_owned()),
         None => return Err("it has no type".to_owned()),
     };
@@ -215,25 +217,18 @@ fn check_block(block: &RawValue) -> Result<(), String> {
         "text" => &["text"],
         "image" | "audio" => &["data", "mimeType"],
         "resource_link" => &["uri", "name"],
-        "resource" => return check_resource(block.get("resource")),
+        "resource" => return check_resource(block.resource),
         unknown => return Err(format!("its type `{}` is not known", tidy(unknown, 40))),
     };
-    need_strings(&block, strings)
+    block.need(strings)
 }
 
-fn check_resource(resource: Option<&Value>) -> Result<(), String> {
-    let Some(Value::Object(resource)) = resource else {
+fn check_resource(resource: Option<Part<'_>>) -> Result<(), String> {
+    let Some(Part::Object(resource)) = resource else {
         return Err("its `resource` is not an object".to_owned());
     };
-    need_strings(resource, &["uri"])?;
-    need_strings(resource, &["text"]).or_else(|_| need_strings(resource, &["blob"]))
-}
-
-fn need_strings(members: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
-    match keys.iter().find(|key| !members.get(**key).is_some_and(Value::is_string)) {
-        None => Ok(()),
-        Some(key) => Err(format!("its `{key}` is not a string")),
-    }
+    resource.need(&["uri"])?;
+    resource.need(&["text"]).or_else(|_| resource.need(&["blob"]))
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ pub async fn an_event_comes_back_as_it_was_appended(storage: &dyn Storage) {
     let mut events =
         vec![call.clone(), bare, returned(&call, "e3"), decided("t", "r", "e4"), session, end];
     events.push(egress(&call, "e7"));
-    let positions = log.append(events.clone()).await.unwrap();
+    let positions = log.append(&events).await.unwrap();
     let read = log.read(EventQuery::default()).await.unwrap();
     assert_eq!(read.len(), events.len());
     for (index, (logged, event)) in read.iter().zip(events).enumerate() {
@@ -146,8 +146,8 @@ pub async fn an_event_comes_back_as_it_was_appended(storage: &dyn Storage) {
 /// Positions rise within an append and from one to the next.
 pub async fn positions_rise_in_the_order_of_the_append(storage: &dyn Storage) {
     let log = &*storage.events();
-    let mut positions = log.append(decisions("a", "r", 0..3)).await.unwrap();
-    positions.extend(log.append(decisions("b", "r", 3..5)).await.unwrap());
+    let mut positions = log.append(&decisions("a", "r", 0..3)).await.unwrap();
+    positions.extend(log.append(&decisions("b", "r", 3..5)).await.unwrap());
     assert_eq!(positions.len(), 5);
     assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
     let read = log.read(EventQuery::default()).await.unwrap();
@@ -160,7 +160,7 @@ pub async fn sequences_count_per_run_and_tenant(storage: &dyn Storage) {
     let log = &*storage.events();
     let placed = [("a", "r"), ("a", "s"), ("a", "r"), ("b", "r"), ("a", "r"), ("b", "r")];
     for (index, (tenant, run)) in placed.iter().enumerate() {
-        log.append(vec![decided(tenant, run, &format!("e{index}"))]).await.unwrap();
+        log.append(&[decided(tenant, run, &format!("e{index}"))]).await.unwrap();
     }
     let read = log.read(EventQuery::default()).await.unwrap();
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
@@ -170,15 +170,15 @@ pub async fn sequences_count_per_run_and_tenant(storage: &dyn Storage) {
 /// A refused append leaves nothing and no gap, even for events before the conflict.
 pub async fn an_append_is_atomic(storage: &dyn Storage) {
     let log = &*storage.events();
-    log.append(vec![decided("t", "r", "e0")]).await.unwrap();
+    log.append(&[decided("t", "r", "e0")]).await.unwrap();
     for refused in [
         vec![decided("t", "r", "e1"), decided("t", "r", "e0"), decided("t", "r", "e2")],
         vec![decided("t", "r", "e3"), decided("u", "s", "e3")],
     ] {
-        let error = log.append(refused).await.unwrap_err();
+        let error = log.append(&refused).await.unwrap_err();
         assert!(matches!(error, StoreError::Conflict(_)), "{error}");
     }
-    log.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    log.append(&[decided("t", "r", "e1")]).await.unwrap();
     let read = log.read(EventQuery::default()).await.unwrap();
     assert_eq!(ids(&read), ["e0", "e1"]);
     assert_eq!(read[1].event.sequence, 1);
@@ -187,7 +187,7 @@ pub async fn an_append_is_atomic(storage: &dyn Storage) {
 /// An empty append succeeds and stores nothing.
 pub async fn nothing_appended_is_nothing_stored(storage: &dyn Storage) {
     let log = &*storage.events();
-    assert!(log.append(Vec::new()).await.unwrap().is_empty());
+    assert!(log.append(&[]).await.unwrap().is_empty());
     assert!(log.read(EventQuery::default()).await.unwrap().is_empty());
 }
 
@@ -196,7 +196,7 @@ pub async fn a_query_selects_by_tenant_and_run(storage: &dyn Storage) {
     let log = &*storage.events();
     let placed = [("a", "r"), ("b", "r"), ("a", "s"), ("b", "s"), ("a", "r")];
     for (index, (tenant, run)) in placed.iter().enumerate() {
-        log.append(vec![decided(tenant, run, &format!("e{index}"))]).await.unwrap();
+        log.append(&[decided(tenant, run, &format!("e{index}"))]).await.unwrap();
     }
     for (tenant, run, expected) in [
         (None, None, vec!["e0", "e1", "e2", "e3", "e4"]),
@@ -220,7 +220,7 @@ pub async fn a_reader_pages_with_a_cursor(storage: &dyn Storage) {
     let log = &*storage.events();
     for index in 0..10 {
         let tenant = if index % 3 == 0 { "a" } else { "b" };
-        log.append(vec![decided(tenant, "r", &format!("e{index}"))]).await.unwrap();
+        log.append(&[decided(tenant, "r", &format!("e{index}"))]).await.unwrap();
     }
     for (tenant, run) in
         [(None, None), (Some("b"), None), (None, Some("r")), (Some("b"), Some("r"))]
@@ -246,8 +246,8 @@ pub async fn a_reader_pages_with_a_cursor(storage: &dyn Storage) {
 /// `newest` selects from the end, and still returns ascending order.
 pub async fn the_newest_come_in_ascending_order(storage: &dyn Storage) {
     let log = &*storage.events();
-    log.append(decisions("other", "r2", 10..13)).await.unwrap();
-    log.append(decisions("t", "r", 0..6)).await.unwrap();
+    log.append(&decisions("other", "r2", 10..13)).await.unwrap();
+    log.append(&decisions("t", "r", 0..6)).await.unwrap();
     for (tenant, run) in
         [(None, None), (Some("t"), None), (None, Some("r")), (Some("t"), Some("r"))]
     {
@@ -262,7 +262,7 @@ pub async fn the_newest_come_in_ascending_order(storage: &dyn Storage) {
 /// No read returns more than the cap, for any limit.
 pub async fn a_read_is_capped(storage: &dyn Storage) {
     let log = &*storage.events();
-    log.append(decisions("t", "r", 0..MAX_READ + 5)).await.unwrap();
+    log.append(&decisions("t", "r", 0..MAX_READ + 5)).await.unwrap();
     for limit in [0, MAX_READ, MAX_READ + 5, usize::MAX] {
         let read = log.read(EventQuery { limit, ..EventQuery::default() }).await.unwrap();
         assert_eq!(read.len(), MAX_READ);
@@ -277,10 +277,9 @@ pub async fn concurrent_appends_leave_no_gap(storage: &dyn Storage) {
     let log = &*storage.events();
     let appends = (0..120).map(|index| {
         let run = format!("r{}", index % 3);
-        log.append(vec![
-            decided("t", &run, &format!("e{index}a")),
-            decided("t", &run, &format!("e{index}b")),
-        ])
+        let events =
+            [decided("t", &run, &format!("e{index}a")), decided("t", &run, &format!("e{index}b"))];
+        async move { log.append(&events).await }
     });
     let positions = join_all(appends).await;
     let positions: HashSet<u64> = positions.into_iter().flat_map(Result::unwrap).collect();
@@ -300,12 +299,12 @@ pub async fn positions_of_a_tenant_have_no_gaps(storage: &dyn Storage) {
     let mut appended = Vec::new();
     for (index, (tenant, run)) in placed.iter().enumerate() {
         let event = decided(tenant, run, &format!("e{index}"));
-        appended.extend(log.append(vec![event]).await.unwrap());
+        appended.extend(log.append(&[event]).await.unwrap());
     }
     let refused = vec![decided("a", "r", "e6"), decided("a", "r", "e0")];
-    log.append(refused).await.unwrap_err();
+    log.append(&refused).await.unwrap_err();
     let mixed = vec![decided("a", "r", "e6"), decided("b", "r", "e7"), decided("a", "s", "e8")];
-    appended.extend(log.append(mixed).await.unwrap());
+    appended.extend(log.append(&mixed).await.unwrap());
     for (tenant, run, expected) in [
         (Some("a"), None, vec![1, 2, 3, 4, 5]),
         (Some("b"), None, vec![1, 2, 3, 4]),
@@ -324,8 +323,8 @@ pub async fn positions_of_a_tenant_have_no_gaps(storage: &dyn Storage) {
 /// I-9: `after` of a query for a tenant is a position in that tenant's log.
 pub async fn a_tenants_cursor_stands_in_its_own_log(storage: &dyn Storage) {
     let log = &*storage.events();
-    log.append(decisions("b", "r", 0..7)).await.unwrap();
-    log.append(decisions("a", "r", 7..10)).await.unwrap();
+    log.append(&decisions("b", "r", 0..7)).await.unwrap();
+    log.append(&decisions("a", "r", 7..10)).await.unwrap();
     for run in [None, Some("r")] {
         for (after, expected) in
             [(0, vec!["e7", "e8", "e9"]), (1, vec!["e8", "e9"]), (2, vec!["e9"]), (3, vec![])]
@@ -336,7 +335,7 @@ pub async fn a_tenants_cursor_stands_in_its_own_log(storage: &dyn Storage) {
         }
     }
     let seen = log.read(query(Some("a"), None)).await.unwrap();
-    log.append(decisions("b", "s", 10..20)).await.unwrap();
+    log.append(&decisions("b", "s", 10..20)).await.unwrap();
     assert_eq!(log.read(query(Some("a"), None)).await.unwrap(), seen, "others do not move it");
 }
 
@@ -345,11 +344,12 @@ pub async fn concurrent_tenants_do_not_move_each_other(storage: &dyn Storage) {
     let log = &*storage.events();
     let appends = (0..120).map(|index| {
         let own = format!("t{}", index % 3);
-        log.append(vec![
+        let events = [
             decided(&own, "r", &format!("e{index}a")),
             decided("all", "r", &format!("e{index}b")),
             decided(&own, &format!("r{index}"), &format!("e{index}c")),
-        ])
+        ];
+        async move { log.append(&events).await }
     });
     assert!(join_all(appends).await.iter().all(Result::is_ok));
     let whole = log.read(EventQuery::default()).await.unwrap();

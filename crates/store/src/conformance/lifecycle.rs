@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub async fn parts_share_their_data(storage: &dyn Storage) {
     storage.keys().insert(key("a", 1, 0)).await.unwrap();
     assert_eq!(storage.keys().list().await.unwrap().len(), 1);
-    storage.events().append(vec![called("t", "r", "e", "c")]).await.unwrap();
+    storage.events().append(&[called("t", "r", "e", "c")]).await.unwrap();
     assert_eq!(storage.record().last_position().await.unwrap(), 1, "the log is the record");
 }
 
@@ -49,7 +49,7 @@ pub async fn changes_are_announced(storage: &dyn Storage) {
 pub async fn the_living_are_left_alone(storage: &dyn Storage) {
     let alive = storage.instances().await.unwrap();
     assert_eq!(alive.len(), 1, "{alive:?}");
-    storage.events().append(vec![called("t", "r", "e", "c")]).await.unwrap();
+    storage.events().append(&[called("t", "r", "e", "c")]).await.unwrap();
     assert_eq!(storage.recover(moment(1)).await.unwrap(), 0);
     assert_eq!(storage.record().last_position().await.unwrap(), 1);
     assert_eq!(storage.damage().await.unwrap(), Vec::<String>::new());

@@ -71,7 +71,7 @@ async fn fill(storage: &dyn Storage) {
         let end = returned(&call, &format!("e{number}-end"));
         storage
             .events()
-            .append(vec![call, decided("u", "r", &format!("d{number}")), end])
+            .append(&[call, decided("u", "r", &format!("d{number}")), end])
             .await
             .unwrap();
     }
@@ -151,7 +151,7 @@ pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(storage
     for (what, checkpoint) in refused {
         assert!(!storage.record().add_checkpoint(checkpoint).await.unwrap(), "{what}");
     }
-    storage.events().append(vec![decided("t", "r", "more")]).await.unwrap();
+    storage.events().append(&[decided("t", "r", "more")]).await.unwrap();
     let second = sign(storage, &key, "t", 3).await;
     assert_eq!((second.number, second.prev), (2, first.digest()));
     let stored = storage.record().checkpoints(tenant, 0).await.unwrap();
@@ -197,7 +197,7 @@ pub async fn what_is_pruned_leaves_a_log_that_proves_itself(storage: &dyn Storag
     let old = sign(storage, &key, "t", 1).await;
     storage
         .events()
-        .append((0..4).map(|n| decided("t", "r", &format!("f{n}"))).collect())
+        .append(&(0..4).map(|n| decided("t", "r", &format!("f{n}"))).collect::<Vec<_>>())
         .await
         .unwrap();
     sign(storage, &key, "t", 100).await;
@@ -214,7 +214,7 @@ pub async fn what_is_pruned_leaves_a_log_that_proves_itself(storage: &dyn Storag
     let left = storage.events().read(query).await.unwrap();
     assert_eq!((left[0].position, left[0].link.prev, left.len()), (7, old.hash, 4));
     // The log continues after the pruning.
-    storage.events().append(vec![decided("t", "r2", "g")]).await.unwrap();
+    storage.events().append(&[decided("t", "r2", "g")]).await.unwrap();
     assert_eq!(storage.record().head(&old.tenant).await.unwrap().unwrap().position, 11);
     assert_eq!(findings(storage).await, []);
     assert!(storage.record().prunable(&old.tenant, moment(50), u64::MAX).await.unwrap().is_none());
@@ -231,7 +231,7 @@ pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(storage: &d
             let count = (usize::try_from(round).unwrap() * 7 + index * 3) % 5;
             let ids = (0..count).map(|number| format!("{name}{round}-{number}"));
             let events: Vec<_> = ids.map(|id| decided(name, "r", &id)).collect();
-            storage.events().append(events).await.unwrap();
+            storage.events().append(&events).await.unwrap();
             // Each tenant at its own pace, and some heads twice.
             let due = round % (i64::try_from(index).unwrap() + 1) == 0;
             if due && storage.record().head(tenant).await.unwrap().is_some() {
@@ -262,7 +262,7 @@ pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(storage: &d
 pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) {
     let key = signing_key();
     let tenant = "t".parse().unwrap();
-    storage.events().append(vec![decided("t", "r", "a")]).await.unwrap();
+    storage.events().append(&[decided("t", "r", "a")]).await.unwrap();
     let first = sign(storage, &key, "t", 1).await;
     let prunable = async |before, delivered| {
         let found = storage.record().prunable(&tenant, moment(before), delivered).await.unwrap();
@@ -270,14 +270,14 @@ pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) 
     };
     assert_eq!(prunable(50, u64::MAX).await, None, "the end of a log stays");
     let call = called("t", "r", "b", "c");
-    storage.events().append(vec![call.clone()]).await.unwrap();
+    storage.events().append(std::slice::from_ref(&call)).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(first.number));
     assert_eq!(prunable(1, u64::MAX).await, None, "too young");
     assert_eq!(prunable(50, 0).await, None, "not delivered");
     sign(storage, &key, "t", 2).await;
-    storage.events().append(vec![decided("t", "r", "d")]).await.unwrap();
+    storage.events().append(&[decided("t", "r", "d")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(1), "a call that is open stays");
-    storage.events().append(vec![returned(&call, "e")]).await.unwrap();
+    storage.events().append(&[returned(&call, "e")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(2));
     assert_eq!(prunable(50, 1).await, Some(1), "only delivered events");
 }

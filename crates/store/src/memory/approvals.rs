@@ -86,7 +86,7 @@ impl ApprovalStore for MemoryApprovals {
         if held.all.iter().any(|(it, _)| same(it)) {
             return Err(StoreError::Conflict("an approval with this id".to_owned()));
         }
-        self.log.append(vec![event]).await?;
+        self.log.append(&[event]).await?;
         let approval = Approval { change: self.next_change(), ..approval };
         held.all.push((approval.clone(), arguments));
         Ok(OpenOutcome::Opened(Box::new(approval)))
@@ -99,7 +99,7 @@ impl ApprovalStore for MemoryApprovals {
         });
         let Some(place) = place else { return Ok(false) };
         if !events.is_empty() {
-            self.log.append(events).await?;
+            self.log.append(&events).await?;
         }
         let (change, revision) = (self.next_change(), approval.revision + 1);
         if let Some((it, shown)) = held.all.get_mut(place) {

@@ -55,7 +55,7 @@ impl MemoryLog {
 
 #[async_trait]
 impl EventLog for MemoryLog {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+    async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError> {
         lock(&self.0).append(events)
     }
 
@@ -67,9 +67,9 @@ impl EventLog for MemoryLog {
 // === impl Events ===
 
 impl Events {
-    fn append(&mut self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+    fn append(&mut self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError> {
         let mut fresh = HashSet::new();
-        for event in &events {
+        for event in events {
             if self.ids.contains(&event.event_id) || !fresh.insert(event.event_id.clone()) {
                 return Err(StoreError::Conflict("an event with this id".to_owned()));
             }
@@ -79,7 +79,7 @@ impl Events {
         let payloads = events.iter().map(|event| event.body.payload_text());
         let payloads = payloads.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
         self.ids.extend(fresh);
-        let events = events.into_iter().zip(payloads);
+        let events = events.iter().cloned().zip(payloads);
         Ok(events.map(|(event, payload)| self.push(event, payload)).collect())
     }
 

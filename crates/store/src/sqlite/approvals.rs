@@ -97,7 +97,7 @@ impl ApprovalStore for SqliteStore {
         let (keys, place) = (&self.options().seal_keys, place(&approval.tenant, &approval.id));
         let shown = arguments.filter(|_| keys.can_seal());
         let shown = shown.map(|text| keys.seal_text(&place, &text)).transpose()?;
-        let mut record = Record::new(event)?;
+        let mut record = Record::new(&event)?;
         self.on_writer(move |connection| {
             if let Some(known) = live(connection, &approval.tenant, &approval.fingerprint)? {
                 return Ok(OpenOutcome::Existing(Box::new(known)));
@@ -114,7 +114,7 @@ impl ApprovalStore for SqliteStore {
     }
 
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError> {
-        let mut records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
+        let mut records = events.iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
         self.on_writer(move |connection| {
             let approval = Approval {
                 change: next_change(connection)?,

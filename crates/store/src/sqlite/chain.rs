@@ -3,7 +3,8 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use toolcrib_core::{
     canonical::Digest,
-    record::{StoredEvent, StoredQuery, genesis},
+    id::TenantId,
+    record::{CheckedLink, StoredEvent, StoredQuery, genesis},
 };
 
 use super::{
@@ -62,22 +63,58 @@ pub(super) fn select(
     statement.query_and_then(params, |row| stored(row, &mut forms))?.collect()
 }
 
+/// Computes the chain of `tenant` anew from the event after position `after`, whose hash is `prev`.
+pub(super) fn check(
+    connection: &Connection,
+    tenant: &TenantId,
+    after: u64,
+    mut prev: Digest,
+) -> Result<Vec<CheckedLink>, Failure> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS}, NULL FROM events INDEXED BY events_by_tenant \
+         WHERE tenant = ?1 AND tenant_position > ?2 ORDER BY tenant_position LIMIT ?3"
+    ))?;
+    let mut rows = statement.query(params![tenant.as_str(), bound(after), limit(0)])?;
+    let (mut forms, mut event, mut links) =
+        (Forms::new(connection), StoredEvent::default(), Vec::new());
+    while let Some(row) = rows.next()? {
+        read(row, &mut forms, &mut event)?;
+        prev = event.hash_after(&prev);
+        let (position, stored) = (event.tenant_position, event.hash);
+        links.push(CheckedLink { position, stored, computed: prev });
+    }
+    Ok(links)
+}
+
 /// Reads a row as it is, even when another program wrote it.
 pub(super) fn stored(row: &Row<'_>, forms: &mut Forms<'_>) -> Result<StoredEvent, Failure> {
-    Ok(StoredEvent {
-        position: number(row, 0),
-        tenant: compact::id(row, 1).unwrap_or_default(),
-        tenant_position: number(row, 2),
-        event_id: compact::id(row, 3).unwrap_or_default(),
-        run_id: compact::id(row, 4).unwrap_or_default(),
-        sequence: number(row, 5),
-        kind: compact::kind(row, 6),
-        timestamp: forms.timestamp(row, 7),
-        causation_id: compact::id(row, 8),
-        payload: forms.payload(row, 9)?,
-        hash: digest(row, 11),
-        prev: digest(row, 12),
-    })
+    let mut event = StoredEvent::default();
+    read(row, forms, &mut event)?;
+    Ok(event)
+}
+
+/// Like [`stored`], into the memory of an earlier event: a check reads millions.
+fn read(row: &Row<'_>, forms: &mut Forms<'_>, event: &mut StoredEvent) -> Result<(), Failure> {
+    let texts = [&mut event.tenant, &mut event.event_id, &mut event.run_id];
+    for (text, column) in texts.into_iter().zip([1, 3, 4]) {
+        text.clear();
+        compact::push_id(row, column, text);
+    }
+    let mut cause = event.causation_id.take().unwrap_or_default();
+    cause.clear();
+    event.causation_id = compact::push_id(row, 8, &mut cause).then_some(cause);
+    event.position = number(row, 0);
+    event.tenant_position = number(row, 2);
+    event.sequence = number(row, 5);
+    for text in [&mut event.kind, &mut event.timestamp, &mut event.payload] {
+        text.clear();
+    }
+    compact::push_kind(row, 6, &mut event.kind);
+    forms.push_timestamp(row, 7, &mut event.timestamp);
+    forms.push_payload(row, 9, &mut event.payload)?;
+    event.hash = digest(row, 11);
+    event.prev = digest(row, 12);
+    Ok(())
 }
 
 fn number(row: &Row<'_>, column: usize) -> u64 {

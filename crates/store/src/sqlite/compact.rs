@@ -125,6 +125,7 @@ fn uuid(text: &str) -> Option<[u8; 16]> {
 
 /// Appends the canonical text form of a UUID.
 fn push_uuid(out: &mut String, bytes: &[u8]) {
+    out.reserve(36);
     for (place, byte) in bytes.iter().enumerate() {
         if HYPHENS.contains(&place) {
             out.push('-');
@@ -135,16 +136,19 @@ fn push_uuid(out: &mut String, bytes: &[u8]) {
 
 /// Reads an id; `None` when it is null.
 pub(super) fn id(row: &Row<'_>, column: usize) -> Option<String> {
+    let mut text = String::new();
+    push_id(row, column, &mut text).then_some(text)
+}
+
+/// Appends an id to `out`; returns false when it is null.
+pub(super) fn push_id(row: &Row<'_>, column: usize, out: &mut String) -> bool {
     match row.get_ref(column) {
-        Ok(ValueRef::Null) => None,
-        Ok(ValueRef::Text(bytes)) => Some(text(bytes).into_owned()),
-        Ok(ValueRef::Blob(bytes)) if bytes.len() == 16 => {
-            let mut text = String::with_capacity(36);
-            push_uuid(&mut text, bytes);
-            Some(text)
-        }
-        _ => Some(FOREIGN.to_owned()),
+        Ok(ValueRef::Null) => return false,
+        Ok(ValueRef::Text(bytes)) => out.push_str(&text(bytes)),
+        Ok(ValueRef::Blob(bytes)) if bytes.len() == 16 => push_uuid(out, bytes),
+        _ => out.push_str(FOREIGN),
     }
+    true
 }
 
 /// Returns a type as stored.
@@ -161,15 +165,15 @@ pub(super) fn time(at: Timestamp) -> String {
     time_text(Timestamp::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
 }
 
-/// Reads a type.
-pub(super) fn kind(row: &Row<'_>, column: usize) -> String {
+/// Appends a type to `out`.
+pub(super) fn push_kind(row: &Row<'_>, column: usize, out: &mut String) {
     match row.get_ref(column) {
         Ok(ValueRef::Integer(number)) => {
             let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-            place.and_then(|place| KINDS.get(place)).map_or(FOREIGN, |kind| kind).to_owned()
+            out.push_str(place.and_then(|place| KINDS.get(place)).map_or(FOREIGN, |kind| kind));
         }
-        Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
-        _ => FOREIGN.to_owned(),
+        Ok(ValueRef::Text(bytes)) => out.push_str(&text(bytes)),
+        _ => out.push_str(FOREIGN),
     }
 }
 
@@ -264,9 +268,9 @@ impl Payload {
     }
 }
 
-/// Returns the payload of a form and its parts; `None` when they do not fit.
-fn join(form: &str, parts: &[u8]) -> Option<String> {
-    let (mut payload, mut parts) = (String::with_capacity(form.len() + 2 * parts.len()), parts);
+/// Appends the payload of a form and its parts to `payload`; `None` when they do not fit.
+fn join(form: &str, mut parts: &[u8], payload: &mut String) -> Option<()> {
+    payload.reserve(form.len() + 2 * parts.len());
     for piece in form.split_inclusive(MARKS) {
         let Some((text, mark)) = piece.char_indices().next_back() else { continue };
         let Some(kept) = MARKS.contains(&mark).then(|| piece.get(..text)).flatten() else {
@@ -276,9 +280,9 @@ fn join(form: &str, parts: &[u8]) -> Option<String> {
         payload.push_str(kept);
         match mark {
             UUID => {
-                push_uuid(&mut payload, take(&mut parts, 16)?);
+                push_uuid(payload, take(&mut parts, 16)?);
             }
-            DIGEST => take(&mut parts, 32)?.iter().for_each(|byte| push_hex(&mut payload, *byte)),
+            DIGEST => take(&mut parts, 32)?.iter().for_each(|byte| push_hex(payload, *byte)),
             NUMBER => payload.push_str(&length(&mut parts)?.to_string()),
             _ => {
                 let length = usize::try_from(length(&mut parts)?).ok()?;
@@ -286,7 +290,7 @@ fn join(form: &str, parts: &[u8]) -> Option<String> {
             }
         }
     }
-    parts.is_empty().then_some(payload)
+    parts.is_empty().then_some(())
 }
 
 /// Returns the content of the string that `rest` begins with, with its escapes.
@@ -355,43 +359,57 @@ impl<'a> Forms<'a> {
 
     /// Reads a payload from the columns `form` and `payload`, which follow one another.
     pub(super) fn payload(&mut self, row: &Row<'_>, column: usize) -> Result<String, Failure> {
-        let form = match row.get_ref(column) {
-            Ok(ValueRef::Null) => None,
-            Ok(ValueRef::Integer(number)) => Some(number),
-            _ => return Ok(FOREIGN.to_owned()),
-        };
-        Ok(match (form, row.get_ref(column + 1)) {
-            (None, Ok(ValueRef::Text(bytes))) => text(bytes).into_owned(),
-            (Some(number), Ok(ValueRef::Blob(parts))) => {
-                let form = self.form(number)?;
-                form.and_then(|form| join(form, parts)).unwrap_or_else(|| FOREIGN.to_owned())
-            }
-            _ => FOREIGN.to_owned(),
-        })
+        let mut payload = String::new();
+        self.push_payload(row, column, &mut payload)?;
+        Ok(payload)
     }
 
-    /// Reads a time as text.
-    pub(super) fn timestamp(&mut self, row: &Row<'_>, column: usize) -> String {
+    /// Like [`Forms::payload`], into an empty `out`.
+    pub(super) fn push_payload(
+        &mut self,
+        row: &Row<'_>,
+        column: usize,
+        out: &mut String,
+    ) -> Result<(), Failure> {
+        let is_whole = match (row.get_ref(column), row.get_ref(column + 1)) {
+            (Ok(ValueRef::Null), Ok(ValueRef::Text(bytes))) => {
+                out.push_str(&text(bytes));
+                true
+            }
+            (Ok(ValueRef::Integer(number)), Ok(ValueRef::Blob(parts))) => {
+                self.form(number)?.and_then(|form| join(form, parts, out)).is_some()
+            }
+            _ => false,
+        };
+        if !is_whole {
+            out.clear();
+            out.push_str(FOREIGN);
+        }
+        Ok(())
+    }
+
+    /// Appends a time as text to `out`.
+    pub(super) fn push_timestamp(&mut self, row: &Row<'_>, column: usize, out: &mut String) {
         match row.get_ref(column) {
-            Ok(ValueRef::Integer(millis)) => self.time(millis),
-            Ok(ValueRef::Text(bytes)) => text(bytes).into_owned(),
-            _ => FOREIGN.to_owned(),
+            Ok(ValueRef::Integer(millis)) => self.push_time(millis, out),
+            Ok(ValueRef::Text(bytes)) => out.push_str(&text(bytes)),
+            _ => out.push_str(FOREIGN),
         }
     }
 
-    /// Returns the same text as [`time_text`].
-    fn time(&mut self, millis: i64) -> String {
+    /// Appends the same text as [`time_text`].
+    fn push_time(&mut self, millis: i64, text: &mut String) {
         let (day, rest) = (millis.div_euclid(DAY), millis.rem_euclid(DAY));
         if self.day.as_ref().is_none_or(|known| known.0 != day) {
             let Some(at) = Timestamp::from_timestamp_millis(millis) else {
-                return FOREIGN.to_owned();
+                return text.push_str(FOREIGN);
             };
             let whole = time_text(at);
             let date = whole.split_inclusive('T').next().unwrap_or_default();
             self.day = Some((day, date.to_owned()));
         }
         let date = self.day.as_ref().map_or("", |known| &known.1);
-        let mut text = String::with_capacity(date.len() + 13);
+        text.reserve(date.len() + 13);
         text.push_str(date);
         let (seconds, minutes) = (rest / 1000, rest / 60_000);
         for (number, places, end) in [
@@ -406,7 +424,6 @@ impl<'a> Forms<'a> {
             }
             text.push(end);
         }
-        text
     }
 
     fn form(&mut self, number: i64) -> Result<Option<&str>, Failure> {
@@ -429,9 +446,14 @@ mod tests {
     use super::*;
     use crate::conformance::event_log::{called, closed, decided, egress, opened, returned};
 
+    fn joined(form: &str, parts: &[u8]) -> Option<String> {
+        let mut payload = String::new();
+        join(form, parts, &mut payload).map(|()| payload)
+    }
+
     fn round_trip(payload: &str) -> Payload {
         let split = Payload::split(payload).unwrap();
-        assert_eq!(join(&split.form, &split.parts).as_deref(), Some(payload));
+        assert_eq!(joined(&split.form, &split.parts).as_deref(), Some(payload));
         split
     }
 
@@ -470,7 +492,7 @@ mod tests {
         for (form, parts) in
             [("\u{1}", &[0; 15][..]), ("\u{3}", &[0x80]), ("", &[1]), ("\u{4}", &[2, 65])]
         {
-            assert_eq!(join(form, parts), None, "{form:?}");
+            assert_eq!(joined(form, parts), None, "{form:?}");
         }
     }
 
@@ -492,7 +514,9 @@ mod tests {
             let mut forms = Forms::new(&connection);
             for millis in [millis, millis + more, millis + 2 * DAY, millis] {
                 let at = Timestamp::from_timestamp_millis(millis).unwrap();
-                prop_assert_eq!(forms.time(millis), time_text(at));
+                let mut text = String::new();
+                forms.push_time(millis, &mut text);
+                prop_assert_eq!(text, time_text(at));
             }
         }
 

@@ -10,7 +10,7 @@ use rusqlite::{
 use toolcrib_core::{
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
     id::{CallId, EventId, RunId, SessionId, TenantId, ToolId},
-    record::{Link, StoredEvent, genesis},
+    record::{HashedParts, Link, StoredEvent, genesis},
     store::StoreError,
 };
 
@@ -29,13 +29,16 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Record {
     run: RunKey,
-    /// Complete except for its places and its hash.
-    event: StoredEvent,
+    event_id: EventId,
     id: u128,
     kind: &'static str,
     /// In milliseconds since the Unix epoch.
     at: i64,
-    payload: Option<Payload>,
+    timestamp: String,
+    causation_id: Option<EventId>,
+    payload: String,
+    /// The small form of the payload.
+    small: Option<Payload>,
     effect: Effect,
 }
 
@@ -49,15 +52,19 @@ enum Effect {
     None,
 }
 
+const APPEND: &str = "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
+                      timestamp, causation_id, form, payload, hash, writer, closes) \
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+
 // === impl EventLog ===
 
 #[async_trait]
 impl EventLog for SqliteStore {
-    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+    async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError> {
         if events.is_empty() {
             return Ok(Vec::new());
         }
-        let mut records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
+        let mut records = events.iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
         self.on_writer(move |transaction| {
             records.iter_mut().map(|record| record.insert(transaction)).collect()
         })
@@ -72,27 +79,30 @@ impl EventLog for SqliteStore {
 // === impl Record ===
 
 impl Record {
-    pub(super) fn new(event: NewEvent) -> Result<Self, StoreError> {
+    pub(super) fn new(event: &NewEvent) -> Result<Self, StoreError> {
         let payload = event.body.payload_text().map_err(|_| {
             StoreError::Unavailable("an event's payload has no JSON form".to_owned())
         })?;
-        let kind = event.body.kind();
-        let effect = match event.body {
+        let effect = match &event.body {
             EventBody::ToolCalled(called) => Effect::OpensCall(Arc::new(Opening {
                 tenant: event.tenant.clone(),
                 run: event.run_id.clone(),
                 event: event.event_id.clone(),
-                call: called.call_id,
-                agent: called.agent_id,
-                tool: called.tool_name,
+                call: called.call_id.clone(),
+                agent: called.agent_id.clone(),
+                tool: called.tool_name.clone(),
             })),
-            EventBody::ToolReturned(returned) => Effect::ClosesCall { call_id: returned.call_id },
-            EventBody::ToolSessionOpened(opened) => {
-                Effect::OpensSession { session_id: opened.session_id, tool_id: opened.tool_id }
+            EventBody::ToolReturned(returned) => {
+                Effect::ClosesCall { call_id: returned.call_id.clone() }
             }
-            EventBody::ToolSessionClosed(closed) => {
-                Effect::ClosesSession { session_id: closed.session_id, tool_id: closed.tool_id }
-            }
+            EventBody::ToolSessionOpened(opened) => Effect::OpensSession {
+                session_id: opened.session_id.clone(),
+                tool_id: opened.tool_id.clone(),
+            },
+            EventBody::ToolSessionClosed(closed) => Effect::ClosesSession {
+                session_id: closed.session_id.clone(),
+                tool_id: closed.tool_id.clone(),
+            },
             EventBody::AuthorizationDecided(_)
             | EventBody::EgressDecided(_)
             | EventBody::ToolPinDrifted(_)
@@ -103,27 +113,16 @@ impl Record {
             | EventBody::ApprovalOverridden(_)
             | EventBody::RecordAccepted(_) => Effect::None,
         };
-        let row = StoredEvent {
-            position: 0,
-            tenant: event.tenant.to_string(),
-            tenant_position: 0,
-            event_id: event.event_id.into(),
-            run_id: event.run_id.to_string(),
-            sequence: 0,
-            kind: kind.to_owned(),
-            timestamp: compact::time(event.timestamp),
-            causation_id: event.causation_id.map(Into::into),
-            payload,
-            prev: None,
-            hash: None,
-        };
         Ok(Self {
-            run: (event.tenant, event.run_id),
-            id: Id::new(&row.event_id).key(),
-            kind,
+            run: (event.tenant.clone(), event.run_id.clone()),
+            id: Id::new(event.event_id.as_str()).key(),
+            event_id: event.event_id.clone(),
+            kind: event.body.kind(),
             at: event.timestamp.timestamp_millis(),
-            payload: Payload::split(&row.payload),
-            event: row,
+            timestamp: compact::time(event.timestamp),
+            causation_id: event.causation_id.clone(),
+            small: Payload::split(&payload),
+            payload,
             effect,
         })
     }
@@ -137,39 +136,42 @@ impl Record {
         transaction.log.claim_id(self.id)?;
         let closes = self.close_call(transaction)?;
         let place = transaction.place(&self.run)?;
-        self.event.tenant_position = place.tenant_position;
-        self.event.sequence = place.sequence;
-        let hash = self.event.hash_after(&place.prev);
-        let form = match &self.payload {
+        let (tenant, run) = (self.run.0.as_str(), self.run.1.as_str());
+        let parts = HashedParts {
+            tenant,
+            tenant_position: place.tenant_position,
+            event_id: self.event_id.as_str(),
+            run_id: run,
+            sequence: place.sequence,
+            kind: self.kind,
+            timestamp: &self.timestamp,
+            causation_id: self.causation_id.as_ref().map(EventId::as_str),
+            payload: &self.payload,
+        };
+        let hash = parts.hash_after(&place.prev);
+        let form = match &self.small {
             Some(payload) => transaction.form(&payload.form)?,
             None => None,
         };
-        let payload = match (&self.payload, form) {
+        let payload = match (&self.small, form) {
             (Some(payload), Some(_)) => ValueRef::Blob(&payload.parts),
-            _ => ValueRef::Text(self.event.payload.as_bytes()),
+            _ => ValueRef::Text(self.payload.as_bytes()),
         };
-        let sql = "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
-                 timestamp, causation_id, form, payload, hash, writer, closes) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
-        let stored = execute(
-            transaction,
-            sql,
-            params![
-                Id::new(&self.event.event_id),
-                self.event.tenant,
-                bound(place.tenant_position),
-                Id::new(&self.event.run_id),
-                bound(place.sequence),
-                ToSqlOutput::Borrowed(compact::kind_value(self.kind)),
-                self.at,
-                self.event.causation_id.as_deref().map(Id::new),
-                form,
-                ToSqlOutput::Borrowed(payload),
-                hash.0,
-                place.writer,
-                closes,
-            ],
-        )?;
+        let stored = transaction.append(APPEND)?.execute(params![
+            Id::new(self.event_id.as_str()),
+            tenant,
+            bound(place.tenant_position),
+            Id::new(run),
+            bound(place.sequence),
+            ToSqlOutput::Borrowed(compact::kind_value(self.kind)),
+            self.at,
+            self.causation_id.as_ref().map(|cause| Id::new(cause.as_str())),
+            form,
+            ToSqlOutput::Borrowed(payload),
+            hash.0,
+            place.writer,
+            closes,
+        ])?;
         if stored != 1 {
             return Err(Failure::corrupt("an event that was written is not in the file"));
         }
@@ -183,12 +185,9 @@ impl Record {
     /// position unless it was in the table of open calls.
     fn close_call(&self, transaction: &mut WriteTransaction<'_>) -> Result<Option<i64>, Failure> {
         let Effect::ClosesCall { call_id } = &self.effect else { return Ok(None) };
-        let name = CallName {
-            tenant: &self.event.tenant,
-            run: &self.event.run_id,
-            call: call_id.as_str(),
-        };
-        transaction.close_call(name, self.event.causation_id.as_deref())
+        let (tenant, run) = (self.run.0.as_str(), self.run.1.as_str());
+        let name = CallName { tenant, run, call: call_id.as_str() };
+        transaction.close_call(name, self.causation_id.as_ref().map(EventId::as_str))
     }
 
     fn apply_effect(
@@ -196,7 +195,7 @@ impl Record {
         transaction: &mut WriteTransaction<'_>,
         position: i64,
     ) -> Result<(), Failure> {
-        let (tenant, run) = (&*self.event.tenant, &*self.event.run_id);
+        let (tenant, run) = (self.run.0.as_str(), self.run.1.as_str());
         match &self.effect {
             Effect::OpensCall(opening) => transaction.log.opened(position, Arc::clone(opening)),
             // A tool is open in a session at most once: opening it again changes the holder.

@@ -145,7 +145,9 @@ impl LogState {
         }
         let [last, before] = &mut self.ids;
         if last.len() > MAX_ENTRIES {
-            *before = std::mem::take(last);
+            // Both keep their memory: growing them again would move every id several times.
+            std::mem::swap(last, before);
+            last.clear();
         }
         let mut statement = connection.prepare_cached("PRAGMA data_version")?;
         let found = Some(statement.query_row([], |row| row.get(0))?);

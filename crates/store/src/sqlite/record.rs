@@ -9,8 +9,8 @@ use toolcrib_core::{
     clock::Timestamp,
     id::TenantId,
     record::{
-        Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore, StoredEvent,
-        StoredQuery,
+        CheckedLink, Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore,
+        StoredEvent, StoredQuery,
     },
     store::StoreError,
 };
@@ -43,6 +43,16 @@ impl RecordStore for SqliteStore {
 
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
         self.on_reader(move |connection| chain::select(connection, &query)).await
+    }
+
+    async fn check_links(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+        hash: Digest,
+    ) -> Result<Vec<CheckedLink>, StoreError> {
+        let tenant = tenant.clone();
+        self.on_reader(move |connection| chain::check(connection, &tenant, after, hash)).await
     }
 
     async fn last_position(&self) -> Result<u64, StoreError> {

@@ -156,7 +156,7 @@ fn close(
             timestamp: now,
             causation_id: Some(parse(cause, unreadable)?),
         };
-        Ok(Record::new(event)?)
+        Ok(Record::new(&event)?)
     };
     let mut records = all(transaction, sql, params![instance, limit(CHUNK)], end)?;
     for record in &mut records {

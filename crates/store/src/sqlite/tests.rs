@@ -60,7 +60,7 @@ async fn appends_that_wait_together_are_committed_together() {
     let release = hold(&store).await;
     let before = store.commits();
     let appends: Vec<_> = (0..200)
-        .map(|number| store.append(vec![decided("t", "r", &format!("e{number}"))]))
+        .map(|number| append(&store, vec![decided("t", "r", &format!("e{number}"))]))
         .collect();
     let released = async { drop(release) };
     // Unconstrained: all 200 are handed over in one poll, before the writer is released.
@@ -74,7 +74,7 @@ async fn appends_that_wait_together_are_committed_together() {
 async fn an_append_that_fails_does_not_fail_the_others_of_its_batch() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    store.append(vec![decided("t", "r", "taken")]).await.unwrap();
+    store.append(&[decided("t", "r", "taken")]).await.unwrap();
     let release = hold(&store).await;
     let before = store.commits();
     let appends = (0..9).map(|number| {
@@ -82,7 +82,7 @@ async fn an_append_that_fails_does_not_fail_the_others_of_its_batch() {
         if number % 3 == 1 {
             events.push(decided("t", "r", "taken"));
         }
-        store.append(events)
+        append(&store, events)
     });
     let released = async { drop(release) };
     let (results, ()) = tokio::join!(join_all(appends), released);
@@ -96,6 +96,10 @@ async fn an_append_that_fails_does_not_fail_the_others_of_its_batch() {
     let read = store.read(EventQuery::default()).await.unwrap();
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
     assert_eq!(sequences, (0..7).collect::<Vec<_>>(), "the failed ones left no gap");
+}
+
+async fn append(store: &SqliteStore, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+    store.append(&events).await
 }
 
 /// Fails when the state in memory differs from the file.
@@ -115,8 +119,8 @@ fn pair(number: usize) -> [NewEvent; 2] {
 async fn failed_work_leaves_the_state_as_it_leaves_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    store.append(pair(0).to_vec()).await.unwrap();
-    store.append(vec![called("t", "r", "open", "open")]).await.unwrap();
+    store.append(&pair(0)).await.unwrap();
+    store.append(&[called("t", "r", "open", "open")]).await.unwrap();
     let closes_open = returned(&called("t", "r", "open", "open"), "never");
     let release = hold(&store).await;
     // Every third append fails after it has opened and closed calls, and in a run that it begins.
@@ -124,17 +128,18 @@ async fn failed_work_leaves_the_state_as_it_leaves_the_file() {
         let [call, end] = pair(number);
         let run = decided("u", &format!("r{number}"), &format!("u{number}"));
         let taken = decided("t", "r", "e0");
-        store.append(match number % 3 {
+        let events = match number % 3 {
             0 => vec![call, closes_open.clone(), run, taken],
             1 => vec![call, run],
             _ => vec![call, end],
-        })
+        };
+        append(&store, events)
     });
     let released = async { drop(release) };
     let (results, ()) = tokio::join!(join_all(appends), released);
     assert_eq!(results.iter().filter(|it| it.is_err()).count(), 3);
     compare(&store).await;
-    store.append(vec![closes_open]).await.unwrap();
+    store.append(&[closes_open]).await.unwrap();
     compare(&store).await;
     let read = store.read(EventQuery { limit: 1, newest: true, ..EventQuery::default() }).await;
     assert_eq!(read.unwrap()[0].event.sequence, 3 + 3 + 6, "the failed ones left no gap");
@@ -144,7 +149,7 @@ async fn failed_work_leaves_the_state_as_it_leaves_the_file() {
 async fn a_failed_commit_leaves_the_state_as_it_leaves_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    store.append(pair(0).to_vec()).await.unwrap();
+    store.append(&pair(0)).await.unwrap();
     // The registration of the writer is undone as well.
     store.on_writer(|it| it.clear()).await.unwrap();
     let release = hold(&store).await;
@@ -156,12 +161,12 @@ async fn a_failed_commit_leaves_the_state_as_it_leaves_the_file() {
         )?;
         Ok(())
     });
-    let (first, second) = (store.append(pair(1).to_vec()), store.append(pair(2).to_vec()));
+    let (first, second) = (append(&store, pair(1).to_vec()), append(&store, pair(2).to_vec()));
     let released = async { drop(release) };
     let (first, failed, second, ()) = tokio::join!(first, unfinished, second, released);
     assert!(first.is_err() && failed.is_err() && second.is_err());
     compare(&store).await;
-    store.append(pair(1).to_vec()).await.unwrap();
+    store.append(&pair(1)).await.unwrap();
     compare(&store).await;
     let read = store.read(EventQuery::default()).await.unwrap();
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
@@ -192,13 +197,13 @@ async fn a_form_is_stored_when_it_occurs_again() {
     .into_iter()
     .enumerate()
     {
-        store.append(vec![with_tool(number, tool)]).await.unwrap();
+        store.append(&[with_tool(number, tool)]).await.unwrap();
         let found = (on_writer(&store, forms).await, on_writer(&store, small).await);
         assert_eq!(found, expected, "{number}");
     }
     store.close().await;
     let again = open(directory.path());
-    again.append(vec![with_tool(6, "a")]).await.unwrap();
+    again.append(&[with_tool(6, "a")]).await.unwrap();
     assert_eq!(on_writer(&again, small).await, 3, "the form is found in the file");
     let read = again.read(EventQuery::default()).await.unwrap();
     let tools: Vec<_> = read
@@ -217,10 +222,10 @@ async fn a_caller_that_stops_waiting_does_not_undo_its_append() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let release = hold(&store).await;
-    let abandoned = store.append(vec![decided("t", "r", "e1")]).now_or_never();
+    let abandoned = store.append(&[decided("t", "r", "e1")]).now_or_never();
     assert!(abandoned.is_none(), "it was still waiting");
     drop(release);
-    store.append(vec![decided("t", "r", "e2")]).await.unwrap();
+    store.append(&[decided("t", "r", "e2")]).await.unwrap();
     let read = store.read(EventQuery::default()).await.unwrap();
     assert_eq!(read.len(), 2);
 }
@@ -236,7 +241,7 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
     let mut acknowledged = 0;
     let error = loop {
         let call = called("t", "r", &format!("e{acknowledged}"), &format!("c{acknowledged}"));
-        match store.append(vec![call]).await {
+        match store.append(&[call]).await {
             Ok(_) => acknowledged += 1,
             Err(error) => break error,
         }
@@ -257,7 +262,7 @@ async fn a_full_disk_is_reported_and_loses_nothing() {
     assert_eq!(stored, acknowledged, "everything acknowledged, and nothing else");
 
     on_writer(&store, "PRAGMA max_page_count = 1000000").await;
-    store.append(vec![decided("t", "r", "after")]).await.unwrap();
+    store.append(&[decided("t", "r", "after")]).await.unwrap();
     let newest = EventQuery { newest: true, limit: 1, ..EventQuery::default() };
     let newest = store.read(newest).await.unwrap().remove(0);
     assert_eq!(i64::try_from(newest.event.sequence).unwrap(), acknowledged, "no gap");
@@ -276,12 +281,12 @@ async fn a_lock_held_elsewhere_is_reported_and_overcome() {
     let store = SqliteStore::open_patiently(&path, Options::default(), patience).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error = store.append(vec![decided("t", "r", "e1")]).await.unwrap_err();
+    let error = store.append(&[decided("t", "r", "e1")]).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(error.to_string().contains("another process kept the file locked"), "{error}");
     assert!(store.read(EventQuery::default()).await.unwrap().is_empty(), "readers do not wait");
     other.execute_batch("COMMIT").unwrap();
-    store.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
     store.close().await;
 
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
@@ -317,7 +322,7 @@ async fn a_writer_that_panics_leaves_no_caller_waiting() {
     let (broken, behind, ()) = tokio::join!(broken, behind, released);
     assert!(matches!(broken, Err(StoreError::Unavailable(_))));
     assert!(matches!(behind, Err(StoreError::Unavailable(_))));
-    let after = store.append(vec![decided("t", "r", "e1")]).await;
+    let after = store.append(&[decided("t", "r", "e1")]).await;
     assert!(matches!(after, Err(StoreError::Unavailable(_))), "nothing is accepted afterwards");
     store.close().await;
     let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use rusqlite::Connection;
+use rusqlite::{CachedStatement, Connection};
 
 use super::{
     failure::Failure,
@@ -15,6 +15,8 @@ use super::{
 pub(super) struct WriteTransaction<'a> {
     connection: &'a Connection,
     pub(super) log: &'a mut LogState,
+    /// The statement that appends an event, once one was appended.
+    append: Option<CachedStatement<'a>>,
 }
 
 impl<'a> WriteTransaction<'a> {
@@ -25,7 +27,7 @@ impl<'a> WriteTransaction<'a> {
         schema: &SchemaCheck,
     ) -> Result<Self, Failure> {
         run(connection, "BEGIN IMMEDIATE")?;
-        let mut transaction = Self { connection, log };
+        let mut transaction = Self { connection, log, append: None };
         // Inside the transaction, so that no other process can change the file in between.
         match transaction.log.begin(connection, schema) {
             Ok(()) => Ok(transaction),
@@ -64,6 +66,14 @@ impl<'a> WriteTransaction<'a> {
         self.connection.is_autocommit()
     }
 
+    /// Returns the statement `sql`, which appends an event, prepared once per transaction.
+    pub(super) fn append(&mut self, sql: &str) -> Result<&mut CachedStatement<'a>, Failure> {
+        match &mut self.append {
+            Some(statement) => Ok(statement),
+            empty => Ok(empty.insert(self.connection.prepare_cached(sql)?)),
+        }
+    }
+
     /// Returns the place of the next event of a run.
     pub(super) fn place(&mut self, run: &RunKey) -> Result<Place, Failure> {
         self.log.place(self.connection, run)
@@ -90,6 +100,7 @@ impl<'a> WriteTransaction<'a> {
 
     /// Makes everything durable, or undoes it.
     pub(super) fn commit(mut self) -> Result<(), Failure> {
+        self.append = None;
         let committed = run(self.connection, "COMMIT");
         if committed.is_err() {
             self.roll_back()?;

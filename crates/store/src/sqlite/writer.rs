@@ -42,6 +42,9 @@ const IDLE: Duration = Duration::from_millis(250);
 /// Pages of write-ahead log (16 MiB) after which it is copied even without a quiet time.
 const MAX_WAL_PAGES: i64 = 4096;
 
+/// Transactions after which the write-ahead log is measured. The largest one adds about 100 pages.
+const MEASURE_EVERY: u32 = 16;
+
 /// Handle to the writer thread.
 pub(super) struct Writer {
     queue: Arc<Queue<Queued>>,
@@ -230,7 +233,7 @@ enum Savepoints {
 
 impl Engine {
     fn work(mut self, queue: &Queue<Queued>) {
-        let mut unsaved = false;
+        let (mut unsaved, mut unmeasured) = (false, 0);
         loop {
             match queue.take(MAX_BATCH, unsaved.then_some(IDLE)) {
                 Taken::Batch(batch) => {
@@ -239,8 +242,12 @@ impl Engine {
                     if self.log.is_clear_due() {
                         self.clear();
                     }
-                    if self.wal_pages() > MAX_WAL_PAGES {
-                        self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+                    unmeasured += 1;
+                    if unmeasured == MEASURE_EVERY {
+                        unmeasured = 0;
+                        if self.wal_pages() > MAX_WAL_PAGES {
+                            self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+                        }
                     }
                 }
                 Taken::Idle => {

@@ -46,7 +46,7 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
                     advised(error.to_string(), "`toolcrib tools diff` shows the pending changes")
                 }
             })?;
-            store.events().append(events).await?;
+            store.events().append(&events).await?;
         }
         Target::Server(client) => {
             let tool =
