@@ -1,4 +1,4 @@
-//! Tools of the tests in addition to Rust: Node.js, Python, MCP packages of both, a browser.
+//! Tools of the tests in addition to Rust: Node.js, Python, MCP packages of both, a browser, strace.
 //!
 //! A thing is installed once, into the cache, when it is missing and installing is permitted
 //! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a [`Skip`]; the others
@@ -19,6 +19,7 @@
 //! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
+//! | `TOOLCRIB_STRACE` | the program `strace`, which records the store for simulated power cuts |
 //!
 //! A variable that is set already is left as it is.
 
@@ -50,6 +51,7 @@ const STAMP: &str = ".installed-from";
 /// Which parts are about to run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
+    pub(crate) rust: bool,
     pub(crate) clients: bool,
     pub(crate) browser: bool,
 }
@@ -65,11 +67,18 @@ impl Tools {
     /// Finds or installs the tools of `needs`. Only a broken cache directory is an error.
     pub(crate) fn ensure(needs: Needs) -> Result<Self> {
         let mut tools = Self::default();
-        if !needs.clients && !needs.browser {
+        if !needs.rust && !needs.clients && !needs.browser {
             return Ok(tools);
         }
         fs::create_dir_all(paths::tools()).context("cannot create the cache directory")?;
         let _one_at_a_time = lock()?;
+        if needs.rust {
+            let found = apt::strace(&mut tools);
+            tools.keep("tests of the store with simulated power cuts", found);
+        }
+        if !needs.clients && !needs.browser {
+            return Ok(tools);
+        }
         let npm = tools.keep("everything that runs on Node.js", node::npm());
         if needs.clients {
             tools.set("TOOLCRIB_CLIENT_DRIVERS", paths::root().join("tests").join("clients"));

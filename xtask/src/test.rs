@@ -31,7 +31,7 @@ pub(crate) struct TestOptions {
 /// The parts of `cargo xtask test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Rust tests that need nothing but Rust
+    /// Rust tests without other clients and servers
     Rust,
     /// Rust tests against real MCP clients and servers
     Clients,
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
 
 /// Only the preparation, for running single tests.
 pub(crate) fn setup() -> Result<()> {
-    let tools = Tools::ensure(Needs { clients: true, browser: true })?;
+    let tools = Tools::ensure(Needs { rust: true, clients: true, browser: true })?;
     std::io::stdout().write_all(tools.exports().as_bytes())?;
     let mut report = Report::default();
     tools.skipped().iter().for_each(|skip| report.skip(skip.clone()));
@@ -58,7 +58,7 @@ pub(crate) fn setup() -> Result<()> {
 
 /// The picture of the README, for people who change the page.
 pub(crate) fn picture() -> Result<()> {
-    let tools = Tools::ensure(Needs { clients: false, browser: true })?;
+    let tools = Tools::ensure(Needs { rust: false, clients: false, browser: true })?;
     browser::picture(&tools, &built_program()?)
 }
 
@@ -72,8 +72,11 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
         Some(only) => only == part,
         None => options.filter.is_none() || matches!(part, Part::Rust | Part::Clients),
     };
-    let tools =
-        Tools::ensure(Needs { clients: wanted(Part::Clients), browser: wanted(Part::Browser) })?;
+    let tools = Tools::ensure(Needs {
+        rust: wanted(Part::Rust),
+        clients: wanted(Part::Clients),
+        browser: wanted(Part::Browser),
+    })?;
     for skip in tools.skipped() {
         report.skip(skip.clone());
     }

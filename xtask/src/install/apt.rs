@@ -1,6 +1,5 @@
 //! Debian packages, where apt-get exists and we are root.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -28,22 +27,29 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
 
 /// Finds or installs a Chromium.
 pub(crate) fn chromium(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_CHROMIUM", CHROMIUMS, "chromium")
+}
+
+/// Finds or installs strace.
+pub(crate) fn strace(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_STRACE", &["strace"], "strace")
+}
+
+/// Finds a program under one of `names`, or installs it with `package`.
+fn program(tools: &mut Tools, variable: &'static str, names: &[&str], package: &str) -> Result<()> {
+    let on_path = || names.iter().find_map(|name| shell::find(name));
     let found = match on_path() {
         Some(found) => found,
         None => {
-            install(&["chromium"])?;
+            install(&[package])?;
             match on_path() {
                 Some(found) => found,
-                None => bail!("the package chromium brought no program of that name"),
+                None => bail!("the package {package} brought no program of that name"),
             }
         }
     };
-    tools.set("TOOLCRIB_CHROMIUM", found);
+    tools.set(variable, found);
     Ok(())
-}
-
-fn on_path() -> Option<PathBuf> {
-    CHROMIUMS.iter().find_map(|name| shell::find(name))
 }
 
 fn apt_get(arguments: &[&str]) -> Command {

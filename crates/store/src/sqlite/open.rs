@@ -7,7 +7,7 @@
 //! - files and directories created here are readable by their owner only.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::Path,
     sync::{
@@ -45,7 +45,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     // `-shm`.
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             if fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0) {
                 tracing::warn!(
                     path = %path.display(),
@@ -62,15 +62,26 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Creates a directory for the owner only, unless it exists.
+/// Creates a directory for the owner only, unless it exists. Its name survives a power cut:
+/// otherwise the synced files in it would be lost with it.
 pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+    let is_missing = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let synced = created.and_then(|()| missing.into_iter().try_for_each(sync_name));
+    synced.map_err(|error| {
         StoreError::Unavailable(format!(
             "the directory {} cannot be created ({}); create it or choose another path",
             path.display(),
             io_reason(error.kind())
         ))
     })
+}
+
+/// Syncs the directory that contains `path`.
+fn sync_name(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Opens the connection that writes: checked, migrated, in WAL mode.

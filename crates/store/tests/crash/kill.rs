@@ -1,11 +1,9 @@
 //! I-21: acknowledged events survive `kill -9`, and the next process closes open calls.
 //!
 //! The process that is killed is this test binary itself, running [`helper_process`].
-#![cfg(test)]
-#![expect(clippy::disallowed_methods, reason = "the process to kill is this test binary itself")]
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,7 +11,7 @@ use std::{
 
 use rusqlite::Connection;
 use toolcrib_core::{
-    event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, SessionOutcome},
+    event::{EventLog, EventQuery},
     id::EventId,
     store::Storage,
 };
@@ -26,8 +24,7 @@ use toolcrib_store::{
     verify,
 };
 
-/// The path of the helper's store. Without it the helper does nothing.
-const STORE: &str = "TOOLCRIB_TEST_STORE";
+use crate::{STORE, all, ends_as_failed, left_open, sequences_have_no_gap};
 
 /// Callers in the helper.
 const CALLERS: usize = 16;
@@ -36,7 +33,7 @@ struct Helper(Child);
 
 impl Helper {
     fn start(store: &Path) -> Self {
-        Self::start_as("helper_process", store)
+        Self::start_as("kill::helper_process", store)
     }
 
     fn start_as(helper: &str, store: &Path) -> Self {
@@ -121,18 +118,6 @@ fn acknowledge(event: &str) {
     out.flush().unwrap();
 }
 
-async fn all(store: &SqliteStore) -> Vec<LoggedEvent> {
-    let mut events: Vec<LoggedEvent> = Vec::new();
-    loop {
-        let after = events.last().map(|logged| logged.position);
-        let page = store.read(EventQuery { after, ..EventQuery::default() }).await.unwrap();
-        if page.is_empty() {
-            return events;
-        }
-        events.extend(page);
-    }
-}
-
 #[tokio::test]
 async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() {
     let directory = tempfile::tempdir().unwrap();
@@ -172,7 +157,7 @@ async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() 
     assert_eq!(left_open(&after), Default::default());
     assert!(after[before.len()..].iter().all(|logged| ends_as_failed(&logged.event.body)));
     assert_eq!(store.recover(moment(6)).await.unwrap(), 0);
-    sequences_have_no_gap(&after);
+    assert_eq!(sequences_have_no_gap(&after), CALLERS);
     // I-71
     let whole = verify::Scope::default();
     let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
@@ -209,7 +194,7 @@ fn helper_with_long_calls() {
 async fn calls_that_stay_open_over_many_events_are_closed_oldest_first() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    Helper::start_as("helper_with_long_calls", &path).kill_after(1);
+    Helper::start_as("kill::helper_with_long_calls", &path).kill_after(1);
     let store = SqliteStore::open(&path, Options::default()).unwrap();
     assert_eq!(store.recover(moment(5)).await.unwrap(), 2);
     let newest = EventQuery {
@@ -238,37 +223,4 @@ async fn the_calls_of_a_living_process_are_left_to_it() {
     helper.0.kill().unwrap();
     helper.0.wait().unwrap();
     assert_ne!(store.recover(moment(2)).await.unwrap(), 0, "now it does not");
-}
-
-/// Returns the events that opened a call or a session without an end.
-fn left_open(events: &[LoggedEvent]) -> (HashSet<EventId>, HashSet<EventId>) {
-    let caused: HashSet<_> =
-        events.iter().filter_map(|logged| logged.event.causation_id.clone()).collect();
-    let started = |wanted: fn(&EventBody) -> bool| {
-        let of_kind = events.iter().filter(|logged| wanted(&logged.event.body));
-        let ids = of_kind.map(|logged| logged.event.event_id.clone());
-        ids.filter(|event| !caused.contains(event)).collect()
-    };
-    (
-        started(|body| matches!(body, EventBody::ToolCalled(_))),
-        started(|body| matches!(body, EventBody::ToolSessionOpened(_))),
-    )
-}
-
-fn ends_as_failed(body: &EventBody) -> bool {
-    match body {
-        EventBody::ToolReturned(returned) => returned.status == CallStatus::Error,
-        EventBody::ToolSessionClosed(closed) => closed.outcome == SessionOutcome::Failed,
-        _ => false,
-    }
-}
-
-fn sequences_have_no_gap(events: &[LoggedEvent]) {
-    let mut next: HashMap<_, u64> = HashMap::new();
-    for logged in events {
-        let next = next.entry(&logged.event.run_id).or_default();
-        assert_eq!(logged.event.sequence, *next);
-        *next += 1;
-    }
-    assert_eq!(next.len(), CALLERS);
 }
