@@ -22,6 +22,7 @@ mod idempotency;
 mod import;
 mod input;
 mod keys;
+mod kills;
 mod lifecycle;
 mod listener;
 mod local;

@@ -109,6 +109,11 @@ impl FaultyHttp {
         self.shared.received.lock().clone()
     }
 
+    /// Returns and forgets all requests so far.
+    pub fn take_received(&self) -> Vec<Received> {
+        std::mem::take(&mut *self.shared.received.lock())
+    }
+
     /// Returns the requests with this JSON-RPC method.
     pub fn received_method(&self, method: &str) -> Vec<Received> {
         self.received().into_iter().filter(|r| r.body["method"] == method).collect()

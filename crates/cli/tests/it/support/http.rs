@@ -47,7 +47,20 @@ impl Caller {
 
     /// Calls a tool, and returns the status and the run id; `None` without a complete response.
     pub(crate) async fn recorded(&self, tool: &str, input: Value) -> Option<(u16, String)> {
-        let body = json!({ "request": { "tool_id": tool, "input": input } });
+        self.recorded_as(None, tool, input).await
+    }
+
+    /// As [`Self::recorded`], with a call id as idempotency key.
+    pub(crate) async fn recorded_as(
+        &self,
+        call_id: Option<&str>,
+        tool: &str,
+        input: Value,
+    ) -> Option<(u16, String)> {
+        let mut body = json!({ "request": { "tool_id": tool, "input": input } });
+        if let Some(call_id) = call_id {
+            body["request"]["call_id"] = call_id.into();
+        }
         let request = self.http.post(format!("{}/tools/call", self.url)).json(&body);
         let answer = self.with_key(request).send().await.ok()?;
         let status = answer.status().as_u16();
@@ -59,7 +72,12 @@ impl Caller {
 
     /// Sends a stateless MCP request, and returns the JSON-RPC response.
     pub(crate) async fn mcp(&self, method: &str, params: Value) -> Answer {
-        self.send(self.mcp_request(method, params)).await.unwrap()
+        self.try_mcp(method, params).await.unwrap()
+    }
+
+    /// As [`Self::mcp`]; `None` without a complete response.
+    pub(crate) async fn try_mcp(&self, method: &str, params: Value) -> Option<Answer> {
+        self.send(self.mcp_request(method, params)).await.ok()
     }
 
     /// Sends a stateless MCP request, and returns all messages of the response.
@@ -72,24 +90,39 @@ impl Caller {
 
     /// Opens an MCP session (2025-11-25) and returns its id.
     pub(crate) async fn open_mcp_session(&self) -> String {
+        self.try_open_mcp_session().await.unwrap()
+    }
+
+    /// As [`Self::open_mcp_session`]; `None` without complete responses.
+    pub(crate) async fn try_open_mcp_session(&self) -> Option<String> {
         let params = json!({
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": { "name": "test", "version": "1" },
         });
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        let answer = self.with_key(self.mcp_post(&body)).send().await.unwrap();
-        let session = answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let answer = self.with_key(self.mcp_post(&body)).send().await.ok()?;
+        let session = answer.headers().get("mcp-session-id")?.to_str().ok()?.to_owned();
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let request = self.mcp_post(&initialized).header("mcp-session-id", &session);
-        self.with_key(request).send().await.unwrap().error_for_status().unwrap();
-        session
+        self.with_key(request).send().await.ok()?.error_for_status().ok()?;
+        Some(session)
     }
 
     /// Calls a tool in an MCP session.
     pub(crate) async fn call_in_session(&self, session: &str, tool: &str, input: Value) -> Answer {
+        self.try_call_in_session(session, tool, input).await.unwrap()
+    }
+
+    /// As [`Self::call_in_session`]; `None` without a complete response.
+    pub(crate) async fn try_call_in_session(
+        &self,
+        session: &str,
+        tool: &str,
+        input: Value,
+    ) -> Option<Answer> {
         let params = json!({ "name": tool, "arguments": input });
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
-        self.send(self.mcp_post(&body).header("mcp-session-id", session)).await.unwrap()
+        self.send(self.mcp_post(&body).header("mcp-session-id", session)).await.ok()
     }
 
     fn mcp_post(&self, body: &Value) -> reqwest::RequestBuilder {
