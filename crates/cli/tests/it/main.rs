@@ -38,6 +38,7 @@ mod remote;
 mod secrets;
 mod sources;
 mod space;
+mod stall;
 mod stdio;
 mod tables;
 mod test_routes;

@@ -47,6 +47,11 @@ impl Actor {
         with
     }
 
+    /// Returns the value of an additional header.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers[name].to_str().unwrap()
+    }
+
     /// Returns the same caller over HTTP/2, without an upgrade.
     #[must_use]
     pub fn http2(&self) -> Self {

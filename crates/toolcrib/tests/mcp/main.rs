@@ -13,6 +13,7 @@ mod modern;
 mod news;
 mod pages;
 mod progress;
+mod revoked;
 mod sessions;
 mod stdio;
 mod support;
