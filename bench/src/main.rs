@@ -1,5 +1,6 @@
 //! `toolcrib-bench run`: measures a running toolcrib against the limit of this machine.
 //! `toolcrib-bench log`: measures the event log alone against plain SQLite.
+//! `toolcrib-bench soak`: keeps a server busy for a long time and samples what must not grow.
 //!
 //! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
 //! figures depend on the state of the machine. The servers to compare with are this program too,
@@ -16,6 +17,7 @@ mod process;
 mod report;
 mod run;
 mod servers;
+mod soak;
 mod subject;
 
 use std::path::PathBuf;
@@ -36,6 +38,8 @@ enum Role {
     Run(RunOptions),
     /// Measure the event log alone, against plain SQLite
     Log(log::LogOptions),
+    /// Keep a server busy, and print whether its memory, descriptors, threads and latencies are flat
+    Soak(soak::SoakOptions),
     /// Serve bytes from memory: `GET /N` is the N-th file
     #[command(hide = true)]
     Static {
@@ -86,6 +90,7 @@ fn main() -> Result<()> {
         match arguments.role {
             Role::Run(options) => run::run(&options).await,
             Role::Log(options) => log::run(&options).await,
+            Role::Soak(options) => soak::run(&options).await,
             Role::Static { body } => servers::fixed::serve(&body).await,
             Role::Proxy { to } => servers::proxy::serve(&to).await,
             Role::Upstream => servers::upstream::serve().await,

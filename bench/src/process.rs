@@ -52,6 +52,11 @@ impl Server {
         }
     }
 
+    /// Returns the process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the processor time used so far by all threads.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         processor_time(&self.child.id().to_string())

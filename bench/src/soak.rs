@@ -1,0 +1,331 @@
+//! `toolcrib-bench soak`: a server under load for a long time, and whether it stays as it is.
+//!
+//! Each connection calls over MCP in both eras and over Open Tool Calling, with lists in between,
+//! and checks every response. The store grows with the record; retention is not part of this run.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval_at, timeout};
+
+use crate::histogram::Histogram;
+use crate::http1::{Answer, Connection, find};
+use crate::load::{Expect, Shot};
+use crate::process::Server;
+use crate::run::say;
+use crate::subject::Subject;
+
+/// A response that takes longer than this is a failure.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SoakOptions {
+    /// Length of the run
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
+    minutes: u64,
+    /// Number of connections
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
+    connections: u32,
+    /// Seconds between two samples
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
+    sample: u64,
+    /// The program to measure
+    #[arg(long)]
+    toolcrib: PathBuf,
+}
+
+/// The latencies since the last sample.
+#[derive(Debug)]
+struct Latencies {
+    calls: Histogram,
+    lists: Histogram,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+struct Sample {
+    minutes: f64,
+    calls: f64,
+    /// In milliseconds: 50, 99 and 99.9 of 100.
+    latency: [f64; 3],
+    list_latency: f64,
+    /// In MiB.
+    memory: f64,
+    descriptors: f64,
+    threads: f64,
+    /// Bytes of the store, in MiB.
+    store: f64,
+}
+
+/// What must not grow, and by how much the fitted line may change over the second half.
+struct Series {
+    name: &'static str,
+    unit: &'static str,
+    value: fn(&Sample) -> f64,
+    tolerance: Tolerance,
+}
+
+enum Tolerance {
+    Share(f64),
+    Count(f64),
+}
+
+const SERIES: [Series; 5] = [
+    Series { name: "PSS", unit: "MiB", value: |it| it.memory, tolerance: Tolerance::Share(0.05) },
+    Series {
+        name: "descriptors",
+        unit: "",
+        value: |it| it.descriptors,
+        tolerance: Tolerance::Count(1.0),
+    },
+    Series { name: "threads", unit: "", value: |it| it.threads, tolerance: Tolerance::Count(1.0) },
+    Series {
+        name: "p50 of calls",
+        unit: "ms",
+        value: |it| it.latency[0],
+        tolerance: Tolerance::Share(0.25),
+    },
+    Series {
+        name: "p99 of calls",
+        unit: "ms",
+        value: |it| it.latency[1],
+        tolerance: Tolerance::Share(0.25),
+    },
+];
+
+pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new(env::current_exe()?);
+    let upstream = Server::start("upstream", command.arg("upstream"), folder.path()).await?;
+    let subject =
+        Subject::start(&options.toolcrib, "strict", upstream.address, folder.path()).await?;
+    let lists = subject.lists().await?;
+    let latencies = Arc::new(Mutex::new(Latencies::new()));
+    let started = Instant::now();
+    let time = Duration::from_secs(60 * options.minutes);
+    // Past the last sample, so that it is taken under load too.
+    let end = started + time + Duration::from_secs(1);
+    let mut tasks = JoinSet::new();
+    for number in 0..options.connections {
+        let shots = [
+            (subject.mcp_call(), true),
+            (subject.session_call().await?, true),
+            (subject.otc_call(&lists.otc)?, true),
+            (subject.mcp_list(), false),
+            (subject.list("/v1/tools", &lists.openwop), false),
+        ];
+        let connection = Connection::open(subject.server.address).await?;
+        let first = usize::try_from(number)?;
+        tasks.spawn(keep_busy(connection, shots, first, end, Arc::clone(&latencies)));
+    }
+    say(&format!(
+        "{} connections for {} minutes, strict log; latencies in ms\n\n\
+         | minute | calls/s | p50 | p99 | p99.9 | list p99 | PSS MiB | fds | threads | store MiB |\n\
+         |---|---|---|---|---|---|---|---|---|---|",
+        options.connections, options.minutes
+    ))?;
+    let step = Duration::from_secs(options.sample);
+    let mut ticks = interval_at(tokio::time::Instant::from_std(started) + step, step);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (mut samples, mut last) = (Vec::new(), started);
+    while started.elapsed() < time {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // No connection ends before the last sample, except by a failure.
+            Some(done) = tasks.join_next() => {
+                done??;
+                continue;
+            }
+        }
+        let now = Instant::now();
+        let taken = {
+            let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *latencies, Latencies::new())
+        };
+        let data = folder.path().join("strict");
+        let sample = Sample::take(&subject.server, &data, &taken, now - last, now - started)?;
+        say(&sample.line())?;
+        samples.push(sample);
+        last = now;
+    }
+    while let Some(done) = tasks.join_next().await {
+        done??;
+    }
+    say(&format!("\n{}", judge(&samples)))
+}
+
+/// Sends the requests of `shots` in turns, and checks every response.
+async fn keep_busy(
+    mut connection: Connection,
+    shots: [(Shot, bool); 5],
+    first: usize,
+    end: Instant,
+    latencies: Arc<Mutex<Latencies>>,
+) -> Result<()> {
+    for (shot, is_call) in shots.iter().cycle().skip(first % shots.len()) {
+        let sent = Instant::now();
+        if sent >= end {
+            break;
+        }
+        let request = shot.requests.first().context("no request to send")?;
+        let answer = timeout(ANSWER_LIMIT, connection.exchange(request))
+            .await
+            .context("no response in time")??;
+        check(shot, &answer)?;
+        let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        let histogram = if *is_call { &mut latencies.calls } else { &mut latencies.lists };
+        histogram.add(sent.elapsed());
+    }
+    Ok(())
+}
+
+fn check(shot: &Shot, answer: &Answer<'_>) -> Result<()> {
+    let is_expected = match &shot.expect {
+        Expect::Body(body) => answer.body == &**body,
+        Expect::Text(text) => find(answer.body, text.as_bytes()).is_some(),
+    };
+    if answer.status != shot.status || !is_expected {
+        let body = String::from_utf8_lossy(answer.body);
+        let start: String = body.chars().take(300).collect();
+        bail!("an unexpected response: status {}: {start}", answer.status);
+    }
+    Ok(())
+}
+
+/// Returns a text with the line that fits the second half of each series best.
+fn judge(samples: &[Sample]) -> String {
+    let half = samples.get(samples.len() / 2..).unwrap_or_default();
+    let mut text = "Second half, fitted by least squares:\n".to_owned();
+    for series in SERIES {
+        let points: Vec<_> = half.iter().map(|it| (it.minutes, (series.value)(it))).collect();
+        let Some(fit) = fit(&points) else {
+            text += &format!("- {}: too few samples\n", series.name);
+            continue;
+        };
+        let allowed = match series.tolerance {
+            Tolerance::Share(share) => share * fit.mean,
+            Tolerance::Count(count) => count,
+        };
+        let verdict = match fit.change {
+            change if change.abs() <= allowed => "flat",
+            change if change > 0.0 => "GROWS",
+            _ => "falls",
+        };
+        text += &format!(
+            "- {}: {verdict}; mean {:.2} {}, change {:+.2} (flat up to {allowed:.2}), {:+.2} an hour\n",
+            series.name,
+            fit.mean,
+            series.unit,
+            fit.change,
+            fit.slope * 60.0,
+        );
+    }
+    if let (Some(first), Some(last)) = (samples.first(), samples.last()) {
+        text += &format!(
+            "- store: {:.1} to {:.1} MiB; it grows with the record\n",
+            first.store, last.store
+        );
+    }
+    text
+}
+
+/// A fitted line: its slope a minute, and its change over all points.
+struct Fit {
+    mean: f64,
+    slope: f64,
+    change: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a count of samples")]
+fn fit(points: &[(f64, f64)]) -> Option<Fit> {
+    let [(first, _), .., (last, _)] = points else { return None };
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean = points.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let slope = points.iter().map(|(x, y)| (x - mean_x) * (y - mean)).sum::<f64>() / spread;
+    Some(Fit { mean, slope, change: slope * (last - first) })
+}
+
+// === impl Latencies ===
+
+impl Latencies {
+    fn new() -> Self {
+        Self { calls: Histogram::new(), lists: Histogram::new() }
+    }
+}
+
+// === impl Sample ===
+
+impl Sample {
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    fn take(
+        server: &Server,
+        data: &Path,
+        latencies: &Latencies,
+        elapsed: Duration,
+        since: Duration,
+    ) -> Result<Self> {
+        let quantile = |of: &Histogram, share: f64| of.quantile(share).as_secs_f64() * 1000.0;
+        let process = PathBuf::from(format!("/proc/{}", server.id()));
+        let status = fs::read_to_string(process.join("status"))?;
+        let threads = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+        let calls = &latencies.calls;
+        Ok(Self {
+            minutes: since.as_secs_f64() / 60.0,
+            calls: calls.total() as f64 / elapsed.as_secs_f64(),
+            latency: [0.5, 0.99, 0.999].map(|share| quantile(calls, share)),
+            list_latency: quantile(&latencies.lists, 0.99),
+            memory: server.memory()? as f64 / 1024.0,
+            descriptors: fs::read_dir(process.join("fd"))?.count() as f64,
+            threads: threads.context("Threads")?.trim().parse()?,
+            store: size(data)? as f64 / f64::from(1 << 20),
+        })
+    }
+
+    fn line(&self) -> String {
+        let [half, high, highest] = self.latency;
+        format!(
+            "| {:.1} | {:.0} | {half:.2} | {high:.2} | {highest:.2} | {:.2} | {:.1} | {} | {} | {:.1} |",
+            self.minutes,
+            self.calls,
+            self.list_latency,
+            self.memory,
+            self.descriptors,
+            self.threads,
+            self.store
+        )
+    }
+}
+
+/// Returns the bytes of the store's files in `folder`.
+fn size(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("toolcrib.db") {
+            let metadata = entry.metadata()?;
+            bytes += if metadata.is_file() { metadata.len() } else { 0 };
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_fitted() {
+        let fit = fit(&[(1.0, 10.0), (2.0, 12.0), (3.0, 14.0)]).unwrap();
+        assert!((fit.slope - 2.0).abs() < 1e-9 && (fit.change - 4.0).abs() < 1e-9);
+        assert!((fit.mean - 12.0).abs() < 1e-9);
+        assert!(super::fit(&[(1.0, 10.0)]).is_none());
+    }
+}
