@@ -103,7 +103,7 @@ async fn live(store: &SqliteStore, life: &str, acknowledge: &(impl Fn(&str) + Sy
         let together = (0..TOGETHER).map(|number| format!("{life}-{phase}/{number}"));
         let together: Vec<_> = together.collect();
         let events = together.iter().map(|event| decided("p", "together", event));
-        store.append(events.collect()).await.unwrap();
+        store.append(&events.collect::<Vec<_>>()).await.unwrap();
         together.iter().for_each(|event| acknowledge(event));
         for tenant in ["t", "p"] {
             let checkpoint = sign(store, &signing_key(), tenant, 3).await;
