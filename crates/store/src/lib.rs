@@ -10,6 +10,8 @@
 #![warn(missing_docs)]
 
 #[doc(hidden)]
+pub mod benchmarks;
+#[doc(hidden)]
 pub mod conformance;
 mod fingerprint;
 mod key_text;

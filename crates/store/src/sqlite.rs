@@ -10,7 +10,7 @@
 mod approvals;
 mod catalogs;
 mod chain;
-mod compact;
+pub(crate) mod compact;
 mod credentials;
 mod failure;
 mod handle;

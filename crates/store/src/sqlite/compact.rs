@@ -69,11 +69,11 @@ pub(super) enum Id<'a> {
 
 /// A payload as stored.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Payload {
+pub(crate) struct Payload {
     /// The text with marks.
-    pub(super) form: String,
+    pub(crate) form: String,
     /// The parts in place of the marks, in their order.
-    pub(super) parts: Vec<u8>,
+    pub(crate) parts: Vec<u8>,
 }
 
 // === impl Id ===
@@ -189,7 +189,7 @@ pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 impl Payload {
     /// Splits a JSON text of this program; `None` when it contains marks.
-    pub(super) fn split(payload: &str) -> Option<Self> {
+    pub(crate) fn split(payload: &str) -> Option<Self> {
         if payload.contains(MARKS) {
             return None;
         }
@@ -269,7 +269,7 @@ impl Payload {
 }
 
 /// Appends the payload of a form and its parts to `payload`; `None` when they do not fit.
-fn join(form: &str, mut parts: &[u8], payload: &mut String) -> Option<()> {
+pub(crate) fn join(form: &str, mut parts: &[u8], payload: &mut String) -> Option<()> {
     payload.reserve(form.len() + 2 * parts.len());
     for piece in form.split_inclusive(MARKS) {
         let Some((text, mark)) = piece.char_indices().next_back() else { continue };
