@@ -41,8 +41,12 @@ fn processor() -> Option<String> {
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    output(program, arguments)?.lines().next().map(str::to_owned)
+}
+
+/// Returns the stdout of a program.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output =
         Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let text = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
-    text.lines().next().map(str::to_owned)
+    Some(String::from_utf8_lossy(&output.ok()?.stdout).into_owned())
 }

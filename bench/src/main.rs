@@ -7,14 +7,18 @@
 //! started as separate processes on loopback. The limit for a list is axum with bytes in memory.
 //! The limit for a call is a reverse proxy in front of an MCP server with prepared responses.
 
+mod earlier;
+mod endpoint;
 mod histogram;
 mod http1;
 mod load;
 mod log;
 mod machine;
+mod peers;
 mod plan;
 mod process;
 mod report;
+mod rows;
 mod run;
 mod servers;
 mod soak;
@@ -22,7 +26,7 @@ mod subject;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -54,7 +58,14 @@ enum Role {
     },
     /// Run an MCP server with prepared responses
     #[command(hide = true)]
-    Upstream,
+    Upstream {
+        /// Serve the caller of this program instead of a port
+        #[arg(long)]
+        stdio: bool,
+    },
+    /// Stop a process group when stdin ends
+    #[command(hide = true)]
+    Watch { group: u32 },
 }
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +74,7 @@ pub(crate) struct RunOptions {
     #[arg(long, default_value_t = 10)]
     pub(crate) seconds: u32,
     /// Numbers of connections
-    #[arg(long, value_delimiter = ',', default_value = "1,64")]
+    #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
     pub(crate) connections: Vec<u32>,
     /// Measure only the rows whose names contain this text; may be repeated
     #[arg(long)]
@@ -71,6 +82,9 @@ pub(crate) struct RunOptions {
     /// The program to measure; without it only the limit servers are measured
     #[arg(long)]
     pub(crate) toolcrib: Option<PathBuf>,
+    /// A directory with other gateways to measure; `bench/peers` has their configurations
+    #[arg(long)]
+    pub(crate) peers: Option<PathBuf>,
     /// The file to write the results to
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
@@ -85,15 +99,33 @@ impl RunOptions {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    // These two wait for stdin and for nothing else.
+    match arguments.role {
+        Role::Watch { group } => {
+            process::watch(group);
+            return Ok(());
+        }
+        Role::Upstream { stdio: true } => return servers::upstream::serve_stdio(),
+        _ => (),
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        match arguments.role {
-            Role::Run(options) => run::run(&options).await,
-            Role::Log(options) => log::run(&options).await,
-            Role::Soak(options) => soak::run(&options).await,
-            Role::Static { body } => servers::fixed::serve(&body).await,
-            Role::Proxy { to } => servers::proxy::serve(&to).await,
-            Role::Upstream => servers::upstream::serve().await,
+        tokio::select! {
+            outcome = play(arguments.role) => outcome,
+            // Ends like a failure, so that servers are stopped and files removed.
+            signal = process::ended_by_signal() => bail!("ended by {}", signal?),
         }
     })
+}
+
+async fn play(role: Role) -> Result<()> {
+    match role {
+        Role::Run(options) => run::run(&options).await,
+        Role::Log(options) => log::run(&options).await,
+        Role::Soak(options) => soak::run(&options).await,
+        Role::Static { body } => servers::fixed::serve(&body).await,
+        Role::Proxy { to } => servers::proxy::serve(&to).await,
+        Role::Upstream { .. } => servers::upstream::serve().await,
+        Role::Watch { .. } => Ok(()),
+    }
 }

@@ -1,39 +1,104 @@
 //! The plan of the measurements: pairs of a subject and its limit, and the goal for their ratio.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::load::Shot;
+use crate::subject::SourceKind;
 
 /// The server that a shot goes to; its processor time and memory are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Static,
     Upstream,
     Proxy,
     Strict,
     Relaxed,
+    /// With one more source, and the strict or the relaxed log.
+    Source(SourceKind, Durability),
     Pack,
     Crowd,
+    /// A gateway of another project, by its name.
+    Peer(Arc<str>),
 }
 
-impl Who {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Static => "bytes from memory",
-            Self::Upstream => "MCP server directly",
-            Self::Proxy => "bare reverse proxy",
-            Self::Strict => "toolcrib",
-            Self::Relaxed => "toolcrib, relaxed log",
-            Self::Pack => "toolcrib, relaxed log, pack",
-            Self::Crowd => "toolcrib, 10 000 keys of 500 roles",
-        }
-    }
+/// When toolcrib answers: after the event is on the disk, or before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Durability {
+    Strict,
+    Relaxed,
 }
 
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) ours: (Who, Shot),
     pub(crate) limit: (Who, Shot),
-    /// The required throughput, as a share of the limit's.
+    /// The required throughput, as a share of the limit's; 0 without a goal.
     pub(crate) goal: f64,
+}
+
+/// A row or a server that is not measured.
+#[derive(Debug)]
+pub(crate) struct Absent {
+    pub(crate) what: String,
+    pub(crate) why: String,
+}
+
+impl Absent {
+    /// The report has the first line of the reason, because logs can be long.
+    pub(crate) fn new(what: impl fmt::Display, why: impl fmt::Display) -> Self {
+        let why: String =
+            why.to_string().lines().next().unwrap_or_default().chars().take(200).collect();
+        Self { what: what.to_string(), why: why.replace('|', "/") }
+    }
+}
+
+impl Durability {
+    pub(crate) const ALL: [Self; 2] = [Self::Strict, Self::Relaxed];
+
+    /// Returns the value of the configuration.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Relaxed => "relaxed",
+        }
+    }
+
+    /// Returns the end of a row's name.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Strict => "",
+            Self::Relaxed => ", relaxed log",
+        }
+    }
+}
+
+impl Who {
+    /// Returns the name of a gateway of another project; empty for others.
+    pub(crate) fn gateway(&self) -> &str {
+        match self {
+            Self::Peer(name) => name,
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Static => "bytes from memory",
+            Self::Upstream => "MCP server directly",
+            Self::Proxy => "bare reverse proxy",
+            Self::Strict => "toolcrib",
+            Self::Relaxed => "toolcrib, relaxed log",
+            Self::Source(kind, durability) => {
+                return write!(f, "toolcrib{}, and {kind}", durability.suffix());
+            }
+            Self::Pack => "toolcrib, relaxed log, pack",
+            Self::Crowd => "toolcrib, 10 000 keys of 500 roles",
+            Self::Peer(name) => name,
+        })
+    }
 }

@@ -1,24 +1,39 @@
 //! Servers as separate processes, and their resource usage.
 
+use std::env;
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tokio::time::sleep;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{sleep, timeout};
 
-const START_LIMIT: Duration = Duration::from_secs(60);
+use crate::http1::{Connection, request};
+
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long one request may take that finds out whether a server is ready.
+const READY_LIMIT: Duration = Duration::from_secs(5);
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
+/// Fields of `/proc/PID/stat`, counted from the one after the name.
+const STATE: usize = 0;
+const GROUP: usize = 2;
+const USER_TIME: usize = 11;
+const SYSTEM_TIME: usize = 12;
 const ANNOUNCED: &str = "listening on http://";
 
-/// A server that is stopped when this is dropped.
+/// A server with everything that it starts in its process group. It is stopped when this is dropped,
+/// and also when this process ends in any other way.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    /// This program in the role of [`watch`]. It stops the server once its stdin ends.
+    watcher: Child,
     pub(crate) address: SocketAddr,
 }
 
@@ -26,15 +41,7 @@ impl Server {
     /// Starts a program and waits until it prints `listening on http://ADDRESS`.
     pub(crate) async fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
-        let file = File::create(&log)?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {name}"))?;
-        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let mut server = Self::spawn(name, command, &log)?;
         let deadline = Instant::now() + START_LIMIT;
         loop {
             let text = fs::read_to_string(&log).unwrap_or_default();
@@ -42,12 +49,7 @@ impl Server {
                 server.address = address;
                 return Ok(server);
             }
-            if let Some(status) = server.child.try_wait()? {
-                bail!("{name} ended at its start ({status}): {text}");
-            }
-            if Instant::now() > deadline {
-                bail!("{name} is not ready after {} s: {text}", START_LIMIT.as_secs());
-            }
+            server.check_start(name, &log, deadline)?;
             sleep(POLL).await;
         }
     }
@@ -57,48 +59,154 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns the processor time used so far by all threads.
-    pub(crate) fn processor_time(&self) -> Result<Duration> {
-        processor_time(&self.child.id().to_string())
+    /// Starts a program and waits until `address` accepts connections and, with a path, until
+    /// `GET path` returns 200.
+    pub(crate) async fn start_at(
+        name: &str,
+        command: &mut Command,
+        folder: &Path,
+        (address, path): (SocketAddr, Option<&str>),
+    ) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let mut server = Self::spawn(name, command, &log)?;
+        server.address = address;
+        let deadline = Instant::now() + START_LIMIT;
+        while !is_ready(address, path).await {
+            server.check_start(name, &log, deadline)?;
+            sleep(POLL).await;
+        }
+        Ok(server)
     }
 
-    /// Returns the memory that the end of the process would free, with shared pages counted by
+    fn spawn(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
+        let file = File::create(log)?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let watcher = watcher(child.id()).inspect_err(|_| {
+            // Without a watcher the server could outlive this process.
+            child.kill().ok();
+            child.wait().ok();
+        })?;
+        Ok(Self { child, watcher, address: SocketAddr::from(([127, 0, 0, 1], 0)) })
+    }
+
+    /// Fails if the server has ended or is late.
+    fn check_start(&mut self, name: &str, log: &Path, deadline: Instant) -> Result<()> {
+        let text = || fs::read_to_string(log).unwrap_or_default();
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{name} ended at its start ({status}): {}", text());
+        }
+        if Instant::now() > deadline {
+            bail!("{name} is not ready after {} s: {}", START_LIMIT.as_secs(), text());
+        }
+        Ok(())
+    }
+
+    /// Returns the processor time that the process group has used so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        self.members().iter().map(|process| processor_time(process)).sum()
+    }
+
+    /// Returns the bytes that the process group has caused to be written to a disk: whole pages, as
+    /// the kernel counts them. Files in memory do not count.
+    pub(crate) fn written(&self) -> Result<u64> {
+        let of = |process: &String| field(&format!("/proc/{process}/io"), "write_bytes:");
+        self.members().iter().map(of).sum()
+    }
+
+    /// Returns the memory that the end of the process group would free, with shared pages counted by
     /// share, in KiB.
     pub(crate) fn memory(&self) -> Result<u64> {
-        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))?;
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).context("Pss")?;
-        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+        let of = |process: &String| field(&format!("/proc/{process}/smaps_rollup"), "Pss:");
+        self.members().iter().map(of).sum()
     }
 
-    /// Returns whether the server still runs.
-    pub(crate) fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-
-    fn signal(&self, signal: &str, target: &str) {
-        let mut kill = Command::new("kill");
-        kill.args(["-s", signal, "--", target]).stdin(Stdio::null()).stderr(Stdio::null());
-        // A process that has ended already is the intended result.
-        kill.status().ok();
+    /// Returns the ids of the processes of the group; that of the server if they cannot be read.
+    fn members(&self) -> Vec<String> {
+        let group = self.child.id().to_string();
+        let mut members: Vec<String> = fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
+            .filter(|process| stat(process, GROUP).is_ok_and(|found| found == group))
+            .collect();
+        if members.is_empty() {
+            members.push(group);
+        }
+        members
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if !self.is_alive() {
-            return;
-        }
-        let id = self.child.id().to_string();
-        self.signal("TERM", &id);
-        let deadline = Instant::now() + STOP_LIMIT;
-        while self.is_alive() {
-            if Instant::now() > deadline {
-                self.signal("KILL", &format!("-{id}"));
-                self.child.wait().ok();
-                return;
-            }
-            std::thread::sleep(POLL);
-        }
+        // The end of its stdin is the watcher's order to stop the server.
+        drop(self.watcher.stdin.take());
+        self.child.wait().ok();
+        self.watcher.wait().ok();
+    }
+}
+
+/// Starts this program in the role of [`watch`], in a process group of its own, so that a signal to
+/// the group of this process does not end it.
+fn watcher(group: u32) -> Result<Child> {
+    Command::new(env::current_exe()?)
+        .args(["watch", &group.to_string()])
+        .stdin(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("cannot start the watcher of a server")
+}
+
+/// Waits for the end of stdin, then ends the process `group`. The kernel closes the other end of the
+/// pipe however the process ends that holds it, also by SIGKILL.
+pub(crate) fn watch(group: u32) {
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
+    let group = group.to_string();
+    if is_running(&group) {
+        signal("TERM", &group);
+    }
+    let deadline = Instant::now() + STOP_LIMIT;
+    while is_running(&group) && Instant::now() < deadline {
+        std::thread::sleep(POLL);
+    }
+    signal("KILL", &format!("-{group}"));
+}
+
+/// Returns whether a process runs. One that has ended and waits for its parent does not.
+fn is_running(process: &str) -> bool {
+    stat(process, STATE).is_ok_and(|state| state != "Z")
+}
+
+fn signal(signal: &str, target: &str) {
+    let mut kill = Command::new("kill");
+    kill.args(["-s", signal, "--", target]).stdin(Stdio::null()).stderr(Stdio::null());
+    // A process that has ended already is the intended result.
+    kill.status().ok();
+}
+
+async fn is_ready(address: SocketAddr, path: Option<&str>) -> bool {
+    let exchange = async {
+        let mut connection = Connection::open(address).await?;
+        let Some(path) = path else { return Ok(true) };
+        let get = request("GET", address, path, &[], "");
+        anyhow::Ok(connection.exchange(&get).await?.status == 200)
+    };
+    matches!(timeout(READY_LIMIT, exchange).await, Ok(Ok(true)))
+}
+
+/// Waits for SIGINT or SIGTERM and returns its name.
+pub(crate) async fn ended_by_signal() -> Result<&'static str> {
+    let mut interrupt = unix::signal(SignalKind::interrupt())?;
+    let mut terminate = unix::signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => Ok("SIGINT"),
+        _ = terminate.recv() => Ok("SIGTERM"),
     }
 }
 
@@ -115,18 +223,32 @@ pub(crate) fn own_processor_time() -> Result<Duration> {
 }
 
 fn processor_time(process: &str) -> Result<Duration> {
+    let ticks =
+        stat(process, USER_TIME)?.parse::<u64>()? + stat(process, SYSTEM_TIME)?.parse::<u64>()?;
+    Ok(Duration::from_secs(ticks) / *TICKS_PER_SECOND)
+}
+
+/// Returns a field of `/proc/PROCESS/stat`.
+fn stat(process: &str, field: usize) -> Result<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the name in parentheses and may hold spaces.
     let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
-    Ok(Duration::from_secs(ticks) / ticks_per_second())
+    Ok(fields.split_whitespace().nth(field).context("/proc/PID/stat")?.to_owned())
 }
 
-fn ticks_per_second() -> u32 {
+/// Returns the number in the line of `file` that begins with `name`.
+fn field(file: &str, name: &str) -> Result<u64> {
+    let text = fs::read_to_string(file)?;
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| name.to_owned())?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+}
+
+static TICKS_PER_SECOND: LazyLock<u32> = LazyLock::new(|| {
     let output = Command::new("getconf").arg("CLK_TCK").output().ok();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     text.and_then(|text| text.trim().parse().ok()).filter(|ticks| *ticks > 0).unwrap_or(100)
-}
+});
 
 #[cfg(test)]
 mod tests {

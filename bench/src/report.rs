@@ -5,12 +5,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use crate::RunOptions;
+use crate::earlier::Earlier;
 use crate::histogram::Histogram;
 use crate::machine::Machine;
-use crate::plan::Who;
-
-/// Programs of other projects that do similar work.
-const PEERS: &[&str] = &["agentgateway", "ContextForge (mcpgateway)"];
+use crate::plan::{Absent, Who};
 
 /// The measurement of one server in one row.
 #[derive(Debug)]
@@ -19,19 +17,39 @@ pub(crate) struct Measured {
     pub(crate) latencies: Histogram,
     pub(crate) elapsed: Duration,
     pub(crate) processor: Duration,
+    /// Bytes that the kernel wrote to a disk for the server.
+    pub(crate) written: u64,
+    /// The growth of the data directory in bytes, where there is one.
+    pub(crate) stored: Option<i64>,
 }
 
 /// A measured pair.
 #[derive(Debug)]
 pub(crate) struct Row {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) connections: u32,
     pub(crate) ours: Measured,
     pub(crate) limit: Measured,
+    /// 0 without a goal.
     pub(crate) goal: f64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of requests are far below 2^52")]
+/// Everything on the page.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    pub(crate) machine: Machine,
+    pub(crate) options: &'a RunOptions,
+    pub(crate) rows: &'a [Row],
+    pub(crate) earlier: &'a Earlier,
+    /// PSS in KiB before and after the load.
+    pub(crate) idle: &'a BTreeMap<Who, u64>,
+    pub(crate) after: &'a BTreeMap<Who, u64>,
+    /// Names and versions of the other gateways.
+    pub(crate) versions: &'a [String],
+    pub(crate) absent: &'a [Absent],
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of requests and bytes are far below 2^52")]
 impl Measured {
     fn per_second(&self) -> f64 {
         self.latencies.total() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
@@ -39,12 +57,30 @@ impl Measured {
 
     /// Returns the microseconds of processor time per request.
     fn cost(&self) -> f64 {
-        self.processor.as_secs_f64() * 1e6 / self.latencies.total().max(1) as f64
+        self.processor.as_secs_f64() * 1e6 / self.requests()
     }
 
     fn latency(&self) -> String {
         let milliseconds = |share| self.latencies.quantile(share).as_secs_f64() * 1e3;
-        format!("{:.2} / {:.2}", milliseconds(0.50), milliseconds(0.99))
+        format!(
+            "{:.2} / {:.2} / {:.2}",
+            milliseconds(0.50),
+            milliseconds(0.99),
+            milliseconds(0.999)
+        )
+    }
+
+    /// Returns the bytes per request: written, and stored where the server has a data directory.
+    fn disk(&self) -> String {
+        let written = self.written as f64 / self.requests();
+        match self.stored {
+            Some(stored) => format!("{written:.0} / {:.0}", stored as f64 / self.requests()),
+            None => format!("{written:.0}"),
+        }
+    }
+
+    fn requests(&self) -> f64 {
+        self.latencies.total().max(1) as f64
     }
 }
 
@@ -60,118 +96,249 @@ impl Row {
         let met = if self.ratio() >= self.goal { "met" } else { "missed" };
         format!("{:.2} {met}", self.goal)
     }
+
+    /// Returns the ratio of the last committed report and the difference from it.
+    fn change(&self, earlier: &Earlier) -> String {
+        match earlier.ratio(self.ours.who.gateway(), &self.name, self.connections) {
+            Some(ratio) => format!("{ratio:.2} ({:+.2})", self.ratio() - ratio),
+            None => "-".into(),
+        }
+    }
+
+    /// Formats the row for the terminal.
+    pub(crate) fn line(&self, earlier: &Earlier) -> String {
+        format!(
+            "{:<32} x{:<3} {:<12} {:>8.0}/s of {:>8.0}/s ({}) = {:.2} {:<12} earlier {}, p50/p99/p99.9 {} ms, \
+             {:.1} of {:.1} us/request, disk {} bytes/request",
+            self.name,
+            self.connections,
+            self.ours.who.gateway(),
+            self.ours.per_second(),
+            self.limit.per_second(),
+            self.limit.who,
+            self.ratio(),
+            self.goal(),
+            self.change(earlier),
+            self.ours.latency(),
+            self.ours.cost(),
+            self.limit.cost(),
+            self.ours.disk(),
+        )
+    }
+
+    fn is_peer(&self) -> bool {
+        !self.ours.who.gateway().is_empty()
+    }
+
+    /// Returns whether `other` is the same request with as many connections.
+    fn is_like(&self, other: &Self) -> bool {
+        self.name == other.name && self.connections == other.connections
+    }
 }
 
-/// Formats one row for the terminal.
-pub(crate) fn line(row: &Row) -> String {
-    format!(
-        "{:<32} x{:<3} {:>8.0}/s of {:>8.0}/s ({}) = {:.2} {:<12} p50/p99 {} ms, {:.1} of {:.1} us/request",
-        row.name,
-        row.connections,
-        row.ours.per_second(),
-        row.limit.per_second(),
-        row.limit.who.name(),
-        row.ratio(),
-        row.goal(),
-        row.ours.latency(),
-        row.ours.cost(),
-        row.limit.cost(),
-    )
-}
+impl Report<'_> {
+    /// Formats the whole page as Markdown.
+    pub(crate) fn page(&self) -> String {
+        let mut page = String::new();
+        // Writing to a string cannot fail.
+        self.head(&mut page).ok();
+        self.table(&mut page).ok();
+        self.peers(&mut page).ok();
+        self.memory(&mut page).ok();
+        self.tail(&mut page).ok();
+        page
+    }
 
-/// Formats the whole page as Markdown.
-pub(crate) fn page(
-    machine: &Machine,
-    options: &RunOptions,
-    rows: &[Row],
-    idle: &BTreeMap<Who, u64>,
-    after: &BTreeMap<Who, u64>,
-) -> String {
-    let mut page = String::new();
-    // Writing to a string cannot fail.
-    head(&mut page, machine, options).ok();
-    table(&mut page, rows).ok();
-    memory(&mut page, idle, after).ok();
-    tail(&mut page).ok();
-    page
-}
-
-fn head(page: &mut String, machine: &Machine, options: &RunOptions) -> std::fmt::Result {
-    let connections: Vec<String> = options.connections.iter().map(u32::to_string).collect();
-    writeln!(page, "# Benchmarks\n")?;
-    writeln!(
-        page,
-        "With this page you judge the speed of lists and calls. Written by `cargo xtask bench`; do not edit.\n"
-    )?;
-    writeln!(page, "| | |\n|---|---|")?;
-    writeln!(page, "| date | {} |", machine.date)?;
-    writeln!(page, "| commit | {} |", machine.commit)?;
-    writeln!(page, "| machine | {} cores, {} |", machine.cores, machine.processor)?;
-    writeln!(page, "| compiler | {} |", machine.compiler)?;
-    writeln!(
-        page,
-        "| command | `cargo xtask bench --seconds {} --connections {}` |\n",
-        options.seconds,
-        connections.join(",")
-    )?;
-    writeln!(
-        page,
-        "The machine was shared and noisy, so compare the ratios and not the absolute figures. Both \
-         servers of a row are measured in turns in the same run, on loopback, with the load generator on the same \
-         machine; every answer is checked. toolcrib runs with authentication, scopes, validation and \
-         the durable log on. A list is compared with axum answering the same bytes from memory, a call \
-         with a bare reverse proxy in front of the same MCP server ({} tools).\n",
-        crate::servers::upstream::TOOLS,
-    )
-}
-
-fn table(page: &mut String, rows: &[Row]) -> std::fmt::Result {
-    writeln!(
-        page,
-        "| request | connections | requests/s | limit | ratio | goal | p50 / p99 ms | limit's | CPU µs/request | limit's |"
-    )?;
-    writeln!(page, "|---|---|---|---|---|---|---|---|---|---|")?;
-    for row in rows {
+    fn head(&self, page: &mut String) -> std::fmt::Result {
+        let (machine, options) = (&self.machine, self.options);
+        let connections: Vec<String> = options.connections.iter().map(u32::to_string).collect();
+        let peers = if options.peers.is_some() { " --peers DIR" } else { "" };
+        writeln!(page, "# Benchmarks\n")?;
         writeln!(
             page,
-            "| {} | {} | {:.0} | {:.0}, {} | **{:.2}** | {} | {} | {} | {:.1} | {:.1} |",
-            row.name,
-            row.connections,
-            row.ours.per_second(),
-            row.limit.per_second(),
-            row.limit.who.name(),
-            row.ratio(),
-            row.goal(),
-            row.ours.latency(),
-            row.limit.latency(),
-            row.ours.cost(),
-            row.limit.cost(),
+            "With this page you judge the speed of lists and calls. Written by `cargo xtask bench`; do not edit.\n"
         )?;
-    }
-    writeln!(page)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
-fn memory(
-    page: &mut String,
-    idle: &BTreeMap<Who, u64>,
-    after: &BTreeMap<Who, u64>,
-) -> std::fmt::Result {
-    writeln!(page, "| memory (PSS) | before, MB | after the load, MB |\n|---|---|---|")?;
-    for (who, kilobytes) in idle {
-        let megabytes = |value: u64| value as f64 / 1024.0;
-        let later = after.get(who).copied().unwrap_or_default();
+        writeln!(page, "| | |\n|---|---|")?;
+        writeln!(page, "| date | {} |", machine.date)?;
+        writeln!(page, "| commit | {} |", machine.commit)?;
+        writeln!(page, "| machine | {} cores, {} |", machine.cores, machine.processor)?;
+        writeln!(page, "| compiler | {} |", machine.compiler)?;
         writeln!(
             page,
-            "| {} | {:.1} | {:.1} |",
-            who.name(),
-            megabytes(*kilobytes),
-            megabytes(later)
+            "| command | `cargo xtask bench --seconds {} --connections {}{peers}` |\n",
+            options.seconds,
+            connections.join(",")
         )?;
+        writeln!(
+            page,
+            "The machine was shared and noisy, so compare the ratios and not the absolute figures. Both \
+             servers of a row are measured in turns in the same run, on loopback, with the load generator on the same \
+             machine; every answer is checked. toolcrib runs with authentication, scopes, validation and \
+             the durable log on. A list is compared with axum answering the same bytes from memory, a call \
+             with a bare reverse proxy in front of the same MCP server ({} tools), and a connector's call with that \
+             proxy in front of its HTTP service. A call of the workflow is three calls of that MCP server.\n",
+            crate::servers::upstream::TOOLS,
+        )?;
+        writeln!(
+            page,
+            "- MCP requests are of the revision 2026-07-28; those in a session, of 2025-11-25.\n\
+             - *Earlier* is the ratio of the last committed report{}, and the difference from it.\n\
+             - *Disk* has two figures per request: the bytes that the server caused to be written to the disk \
+             (`write_bytes` of `/proc/PID/io`, which counts whole pages and the journal), and the growth of its data \
+             directory. The store reuses its journal, so the growth is meaningful for long runs only.\n\
+             - CPU, memory and disk are those of the server's process group, without its upstreams.\n",
+            self.earlier.commit.as_ref().map(|it| format!(" ({it})")).unwrap_or_default(),
+        )
     }
-    writeln!(page)
+
+    fn table(&self, page: &mut String) -> std::fmt::Result {
+        writeln!(
+            page,
+            "| request | connections | requests/s | limit | ratio | earlier | goal | p50 / p99 / p99.9 ms | limit's | \
+             CPU µs/request | limit's | disk, bytes/request |"
+        )?;
+        writeln!(page, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+        for row in self.rows.iter().filter(|row| !row.is_peer()) {
+            writeln!(
+                page,
+                "| {} | {} | {:.0} | {:.0}, {} | **{:.2}** | {} | {} | {} | {} | {:.1} | {:.1} | {} |",
+                row.name,
+                row.connections,
+                row.ours.per_second(),
+                row.limit.per_second(),
+                row.limit.who,
+                row.ratio(),
+                row.change(self.earlier),
+                row.goal(),
+                row.ours.latency(),
+                row.limit.latency(),
+                row.ours.cost(),
+                row.limit.cost(),
+                row.ours.disk(),
+            )?;
+        }
+        writeln!(page)
+    }
+
+    /// Formats the rows of other gateways.
+    fn peers(&self, page: &mut String) -> std::fmt::Result {
+        if self.versions.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            page,
+            "Other gateways, each measured in turns with the same limit: {}. Their configurations are in \
+             `bench/peers`. *toolcrib's* is toolcrib's ratio divided by theirs.\n",
+            self.versions.join(", ")
+        )?;
+        writeln!(
+            page,
+            "| gateway | request | connections | requests/s | limit | ratio | toolcrib's | earlier | \
+             p50 / p99 / p99.9 ms | CPU µs/request | disk, bytes/request |"
+        )?;
+        writeln!(page, "|---|---|---|---|---|---|---|---|---|---|---|")?;
+        for row in self.rows.iter().filter(|row| row.is_peer()) {
+            let ours = self.rows.iter().find(|it| !it.is_peer() && it.is_like(row));
+            let times = ours.map(|it| it.ratio() / row.ratio().max(f64::MIN_POSITIVE));
+            writeln!(
+                page,
+                "| {} | {} | {} | {:.0} | {:.0}, {} | **{:.3}** | {} | {} | {} | {:.1} | {} |",
+                row.ours.who,
+                row.name,
+                row.connections,
+                row.ours.per_second(),
+                row.limit.per_second(),
+                row.limit.who,
+                row.ratio(),
+                times.map_or("-".into(), |times| format!("{times:.1} ×")),
+                row.change(self.earlier),
+                row.ours.latency(),
+                row.ours.cost(),
+                row.ours.disk(),
+            )?;
+        }
+        writeln!(page)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
+    fn memory(&self, page: &mut String) -> std::fmt::Result {
+        writeln!(page, "| memory (PSS) | before, MB | after the load, MB |\n|---|---|---|")?;
+        for (who, kilobytes) in self.idle {
+            let megabytes = |value: u64| value as f64 / 1024.0;
+            let later = self.after.get(who).copied().unwrap_or_default();
+            writeln!(page, "| {who} | {:.1} | {:.1} |", megabytes(*kilobytes), megabytes(later))?;
+        }
+        writeln!(page)
+    }
+
+    fn tail(&self, page: &mut String) -> std::fmt::Result {
+        if self.absent.is_empty() {
+            return Ok(());
+        }
+        writeln!(page, "Not measured:\n")?;
+        self.absent.iter().try_for_each(|it| writeln!(page, "- {}: {}", it.what, it.why))
+    }
 }
 
-fn tail(page: &mut String) -> std::fmt::Result {
-    writeln!(page, "Not measured, because they were not installed: {}.", PEERS.join(", "))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Durability;
+    use crate::subject::SourceKind;
+
+    fn measured(who: Who, requests: u64) -> Measured {
+        let mut latencies = Histogram::new();
+        (0..requests).for_each(|_| latencies.add(Duration::from_millis(1)));
+        let (elapsed, processor) = (Duration::from_secs(1), Duration::from_millis(10));
+        let stored = (who == Who::Strict).then_some(60_000);
+        Measured { who, latencies, elapsed, processor, written: 400_000, stored }
+    }
+
+    fn row(name: &str, who: Who, requests: u64, goal: f64) -> Row {
+        let (ours, limit) = (measured(who, requests), measured(Who::Proxy, 200));
+        Row { name: name.into(), connections: 64, ours, limit, goal }
+    }
+
+    fn page(rows: &[Row], earlier: &Earlier) -> String {
+        let options = RunOptions {
+            seconds: 3,
+            connections: vec![64],
+            only: Vec::new(),
+            toolcrib: None,
+            write: None,
+            peers: None,
+        };
+        let memory = [(Who::Source(SourceKind::Stdio, Durability::Relaxed), 2048)].into();
+        let report = Report {
+            machine: Machine::read(),
+            options: &options,
+            rows,
+            earlier,
+            idle: &memory,
+            after: &memory,
+            versions: &["Other (other 1.0)".to_owned()],
+            absent: &[Absent::new("a row", "it failed\nwith a log")],
+        };
+        report.page()
+    }
+
+    #[test]
+    fn the_next_report_reads_the_ratios_of_this_one() {
+        let peer = Who::Peer("Other".into());
+        let rows = [row("OTC call", Who::Strict, 100, 0.5), row("OTC call", peer.clone(), 20, 0.0)];
+        let first = page(&rows, &Earlier::default());
+        assert!(first.contains("| **0.50** | - | 0.50 met |"), "{first}");
+        assert!(first.contains("| 4000 / 600 |"), "{first}");
+        assert!(first.contains("| **0.100** | 5.0 × | - |"), "{first}");
+        assert!(
+            first.contains("| toolcrib, relaxed log, and a stdio upstream | 2.0 | 2.0 |"),
+            "{first}"
+        );
+        assert!(first.ends_with("Not measured:\n\n- a row: it failed\n"), "{first}");
+
+        let rows = [row("OTC call", Who::Strict, 120, 0.5), row("OTC call", peer, 10, 0.0)];
+        let second = page(&rows, &Earlier::parse(&first));
+        assert!(second.contains("| **0.60** | 0.50 (+0.10) |"), "{second}");
+        assert!(second.contains("| **0.050** | 12.0 × | 0.10 (-0.05) |"), "{second}");
+    }
 }

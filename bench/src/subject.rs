@@ -1,27 +1,32 @@
 //! The requests of a running toolcrib in front of the bench upstream, in every dialect.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{env, fmt, fs};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::endpoint::{Call, Endpoint};
 use crate::http1::{Connection, request};
 use crate::load::{Expect, Shot};
 use crate::process::Server;
-use crate::servers::upstream::{ECHO, TOOLS};
+use crate::servers::upstream::{ECHO, ECHO_PATH, TOOLS};
 
-const VERSION: &str = "2026-07-28";
-/// The revision of sessions.
-const SESSION_VERSION: &str = "2025-11-25";
 const SAID: &str = "the quick brown fox";
 /// How long discovery of an upstream on loopback may take.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
+/// The sources: an MCP server over HTTP, the same over stdio, a connector and a workflow.
 const SOURCE: &str = "up";
+const STDIO: &str = "stdio";
+const CONNECTOR: &str = "api";
+const WORKFLOW: &str = "flows";
+/// The id of the workflow.
+const STEPS: &str = "steps";
 /// The pack that ships with toolcrib.
 const PACK: &str = "vendor.toolcrib.everyday";
 const PACK_TOOLS: usize = 2;
@@ -36,6 +41,8 @@ const MAKERS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) server: Server,
+    /// The directory with the store.
+    pub(crate) data: PathBuf,
     key: String,
     /// Other keys that may use the same tools, each with one of the roles.
     crowd: Vec<String>,
@@ -43,8 +50,8 @@ pub(crate) struct Subject {
 
 /// The configuration of a subject.
 struct Settings {
-    source: String,
-    /// The number of tools of the source.
+    sources: Vec<String>,
+    /// The number of tools of the sources.
     tools: usize,
     roles: usize,
 }
@@ -65,7 +72,7 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings { source: source_at(upstream), tools: TOOLS, roles: 0 };
+        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0 };
         Self::start_with(program, durability, durability, &settings, folder).await
     }
 
@@ -75,7 +82,7 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings { source: source_at(upstream), tools: TOOLS, roles: ROLES };
+        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: ROLES };
         let mut subject = Self::start_with(program, "crowd", "strict", &settings, folder).await?;
         let mut makers = JoinSet::new();
         for maker in 0..MAKERS {
@@ -91,8 +98,23 @@ impl Subject {
     /// Starts `program` with its bundled pack as its only source.
     pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
         let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
-        let settings = Settings { source, tools: PACK_TOOLS, roles: 0 };
+        let settings = Settings { sources: vec![source], tools: PACK_TOOLS, roles: 0 };
         Self::start_with(program, "pack", "relaxed", &settings, folder).await
+    }
+
+    /// Starts `program` with one source of `kind` besides the upstream.
+    pub(crate) async fn with_source(
+        program: &Path,
+        kind: SourceKind,
+        durability: &str,
+        upstream: SocketAddr,
+        folder: &Path,
+    ) -> Result<Self> {
+        let (source, tools) = kind.write(upstream, folder)?;
+        let sources = vec![source_at(upstream), source];
+        let settings = Settings { sources, tools: TOOLS + tools, roles: 0 };
+        let name = format!("{}-{durability}", kind.id());
+        Self::start_with(program, &name, durability, &settings, folder).await
     }
 
     async fn start_with(
@@ -103,15 +125,15 @@ impl Subject {
         folder: &Path,
     ) -> Result<Self> {
         let data = folder.join(name);
-        std::fs::create_dir_all(&data)?;
+        fs::create_dir_all(&data)?;
         let config = folder.join(format!("{name}.toml"));
-        std::fs::write(&config, configuration(durability, settings, &data))?;
+        fs::write(&config, configuration(durability, settings, &data))?;
         let key = key(program, &config, &data)?;
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
         command.arg("--data-dir").arg(&data).current_dir(folder);
         let server = Server::start(name, &mut command, folder).await?;
-        let subject = Self { server, key, crowd: Vec::new() };
+        let subject = Self { server, data, key, crowd: Vec::new() };
         subject.wait_for_tools(settings.tools).await?;
         Ok(subject)
     }
@@ -150,87 +172,61 @@ impl Subject {
     }
 
     pub(crate) fn mcp_list(&self) -> Shot {
-        let name = format!("\"name\":\"{SOURCE}__{ECHO}\"");
-        let request = mcp(self.server.address, "tools/list", None, Some(&self.key));
-        self.shot(request, 200, Expect::Text(name.into()))
+        self.mcp().list(&echo().tool)
     }
 
     pub(crate) fn mcp_call(&self) -> Shot {
-        let name = format!("{SOURCE}__{ECHO}");
-        let request = mcp(self.server.address, "tools/call", Some(&name), Some(&self.key));
-        self.shot(request, 200, Expect::Text(SAID.into()))
+        self.mcp().call(&echo())
     }
 
-    /// Returns a shot at the list in an MCP session, which all connections share.
     pub(crate) async fn session_list(&self) -> Result<Shot> {
-        let name = format!("\"name\":\"{SOURCE}__{ECHO}\"");
-        let request = self.in_session("tools/list", json!({})).await?;
-        Ok(self.shot(request, 200, Expect::Text(name.into())))
+        self.mcp().session_list(&echo().tool).await
     }
 
-    /// Returns a shot at a call in an MCP session, which all connections share.
     pub(crate) async fn session_call(&self) -> Result<Shot> {
-        let name = format!("{SOURCE}__{ECHO}");
-        let params = json!({ "name": name, "arguments": { "text": SAID } });
-        let request = self.in_session("tools/call", params).await?;
-        Ok(self.shot(request, 200, Expect::Text(SAID.into())))
+        self.mcp().session_call(&echo()).await
     }
 
-    /// Opens an MCP session, and formats a request in it.
-    async fn in_session(&self, method: &str, params: Value) -> Result<Vec<u8>> {
-        let headers = [
-            ("content-type", "application/json"),
-            ("accept", "application/json, text/event-stream"),
-        ];
-        let message = |method: &str, params: Value| {
-            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
-        };
-        let params_of_session = json!({
-            "protocolVersion": SESSION_VERSION,
-            "capabilities": {},
-            "clientInfo": { "name": "toolcrib-bench", "version": "1" },
-        });
-        let initialize = message("initialize", params_of_session);
-        let mut connection = Connection::open(self.server.address).await?;
-        let opened = self.request("POST", "/mcp", &headers, &initialize);
-        let answer = connection.exchange(&opened).await?;
-        let session = answer.header("mcp-session-id").context("no session")?.to_owned();
-        let headers = [
-            &headers[..],
-            &[("mcp-session-id", &*session), ("mcp-protocol-version", SESSION_VERSION)],
-        ]
-        .concat();
-        let initialized =
-            json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
-        connection.exchange(&self.request("POST", "/mcp", &headers, &initialized)).await?;
-        Ok(self.request("POST", "/mcp", &headers, &message(method, params)))
+    /// Returns a shot at a call of the tool of another source.
+    pub(crate) fn source_call(&self, kind: SourceKind) -> Shot {
+        self.mcp().call(&kind.call())
     }
 
     /// Returns a shot at a call whose work is a few microseconds of WebAssembly.
     pub(crate) fn pack_call(&self) -> Shot {
         let arguments = json!({ "from": { "text": SAID }, "to": { "text": SAID } });
-        let request = mcp_with(
-            self.server.address,
-            "tools/call",
-            Some((PACK_TOOL, arguments)),
-            Some(&self.key),
-        );
-        self.shot(request, 200, Expect::Text("\"equal\":true".into()))
+        let answer = "\"equal\":true".into();
+        self.mcp().call(&Call { tool: PACK_TOOL.into(), arguments, answer })
     }
 
     /// Returns a shot at an Open Tool Calling call; takes the tool's id from the list.
     pub(crate) fn otc_call(&self, list: &[u8]) -> Result<Shot> {
         let list: Value = serde_json::from_slice(list)?;
         let tools = list.get("tools").and_then(Value::as_array).context("no tools in /tools")?;
-        let name = format!("{SOURCE}__{ECHO}");
+        let name = echo().tool;
         let is_echo = |tool: &&Value| tool.get("name").and_then(Value::as_str) == Some(&name);
         let echo = tools.iter().find(is_echo).context("the tool is not in /tools")?;
         let id = echo.get("id").context("a tool without an id")?;
         let call = json!({ "tool_id": id, "input": { "text": SAID } });
         let body = json!({ "$schema": "otc://1.0", "request": call }).to_string();
+        Ok(self.post("/tools/call", &body))
+    }
+
+    pub(crate) fn explorer_call(&self) -> Shot {
+        let Call { tool, arguments, .. } = echo();
+        self.post(&format!("/explorer/tools/{tool}/call"), &arguments.to_string())
+    }
+
+    /// Returns the MCP server with this key.
+    fn mcp(&self) -> Endpoint {
+        let bearer = format!("Bearer {}", self.key);
+        Endpoint::new(self.server.address, vec![("authorization".into(), bearer)])
+    }
+
+    fn post(&self, path: &str, body: &str) -> Shot {
         let headers = [("content-type", "application/json"), ("accept", "application/json")];
-        let request = self.request("POST", "/tools/call", &headers, &body);
-        Ok(self.shot(request, 200, Expect::Text(SAID.into())))
+        let request = self.request("POST", path, &headers, body);
+        self.shot(request, 200, Expect::Text(SAID.into()))
     }
 
     fn shot(&self, request: Vec<u8>, status: u16, expect: Expect) -> Shot {
@@ -270,49 +266,130 @@ impl Subject {
     }
 }
 
+// === impl SourceKind ===
+
+/// The kinds of sources besides an MCP server over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SourceKind {
+    Stdio,
+    Connector,
+    Workflow,
+}
+
+impl fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Stdio => "a stdio upstream",
+            Self::Connector => "a connector",
+            Self::Workflow => "a workflow",
+        })
+    }
+}
+
+impl SourceKind {
+    fn id(self) -> &'static str {
+        match self {
+            Self::Stdio => STDIO,
+            Self::Connector => CONNECTOR,
+            Self::Workflow => WORKFLOW,
+        }
+    }
+
+    /// Writes the files of the source; returns its configuration and the number of its tools.
+    fn write(self, upstream: SocketAddr, folder: &Path) -> Result<(String, usize)> {
+        let id = self.id();
+        Ok(match self {
+            Self::Stdio => {
+                let program = env::current_exe()?;
+                let command = json!([program, "upstream", "--stdio"]);
+                (format!("id = \"{id}\"\nkind = \"mcp\"\ncommand = {command}"), TOOLS)
+            }
+            Self::Connector => {
+                fs::write(folder.join("api.json"), document().to_string())?;
+                let place = format!("document = \"api.json\"\nbase_url = \"http://{upstream}\"");
+                (format!("id = \"{id}\"\nkind = \"connector\"\n{place}"), 1)
+            }
+            Self::Workflow => {
+                fs::write(folder.join("steps.yaml"), workflow())?;
+                (format!("id = \"{id}\"\nkind = \"workflow\"\nfiles = [\"steps.yaml\"]"), 1)
+            }
+        })
+    }
+
+    fn call(self) -> Call {
+        let text = json!({ "text": SAID });
+        let (tool, arguments) = match self {
+            Self::Stdio => (ECHO, text),
+            Self::Connector => (ECHO, json!({ "body": text })),
+            Self::Workflow => (STEPS, text),
+        };
+        Call { tool: format!("{}__{tool}", self.id()), arguments, answer: SAID.into() }
+    }
+}
+
+/// Returns the OpenAPI document of the upstream's HTTP service.
+fn document() -> Value {
+    let text = json!({
+        "type": "object",
+        "properties": { "text": { "type": "string" } },
+        "required": ["text"],
+    });
+    let content = json!({ "application/json": { "schema": text } });
+    let operation = json!({
+        "operationId": ECHO,
+        "requestBody": { "required": true, "content": content },
+        "responses": { "200": { "description": "The text", "content": content } },
+    });
+    json!({
+        "openapi": "3.1.0",
+        "info": { "title": "The service of the bench", "version": "1.0.0" },
+        "paths": { ECHO_PATH: { "post": operation } },
+    })
+}
+
+/// Returns a workflow of three calls, one after the other.
+fn workflow() -> String {
+    let tool = format!("mcp:{SOURCE}.{ECHO}");
+    let step = |id, text| {
+        format!("  - id: {id}\n    tool: {tool}\n    arguments: {{ text: {{ $ref: {text} }} }}\n")
+    };
+    let steps = [
+        step("first", "/inputs/text"),
+        step("second", "/steps/first/text"),
+        step("third", "/steps/second/text"),
+    ];
+    format!(
+        "id: {STEPS}\nversion: 1.0.0\ninputs:\n  type: object\n  properties: {{ text: {{ type: string }} }}\n  \
+         required: [text]\nsteps:\n{}outputs:\n  text: {{ $ref: /steps/third/text }}\n",
+        steps.concat()
+    )
+}
+
+/// Returns the call of most rows.
+fn echo() -> Call {
+    Call { tool: format!("{SOURCE}__{ECHO}"), ..direct_echo() }
+}
+
+/// Returns a call of the upstream, which has its tools under their own names.
+pub(crate) fn direct_echo() -> Call {
+    Call { tool: ECHO.into(), arguments: json!({ "text": SAID }), answer: SAID.into() }
+}
+
 /// Returns a shot at an MCP server with the tools of the bench upstream under their own names.
 pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
-    let (name, text) = match method {
-        "tools/call" => (Some(ECHO), SAID.to_owned()),
-        _ => (None, format!("\"name\":\"{ECHO}\"")),
-    };
-    let request = mcp(address, method, name, None);
-    Shot { address, requests: [request].into(), status: 200, expect: Expect::Text(text.into()) }
-}
-
-/// Formats one request of the stateless revision of MCP.
-fn mcp(address: SocketAddr, method: &str, tool: Option<&str>, key: Option<&str>) -> Vec<u8> {
-    mcp_with(address, method, tool.map(|tool| (tool, json!({ "text": SAID }))), key)
-}
-
-fn mcp_with(
-    address: SocketAddr,
-    method: &str,
-    tool: Option<(&str, Value)>,
-    key: Option<&str>,
-) -> Vec<u8> {
-    let mut params = json!({
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": { "name": "toolcrib-bench", "version": "1" },
-        },
-    });
-    let bearer = key.map(|key| format!("Bearer {key}"));
-    let mut headers = vec![
-        ("content-type", "application/json"),
-        ("accept", "application/json, text/event-stream"),
-        ("mcp-protocol-version", VERSION),
-        ("mcp-method", method),
-    ];
-    if let (Some((tool, arguments)), Some(params)) = (tool, params.as_object_mut()) {
-        params.insert("name".into(), tool.into());
-        params.insert("arguments".into(), arguments);
-        headers.push(("mcp-name", tool));
+    let server = Endpoint::new(address, Vec::new());
+    match method {
+        "tools/call" => server.call(&direct_echo()),
+        _ => server.list(ECHO),
     }
-    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    request("POST", address, "/mcp", &headers, &body.to_string())
+}
+
+/// Returns a shot at the HTTP service of the bench upstream.
+pub(crate) fn direct_service(address: SocketAddr) -> Shot {
+    let headers = [("content-type", "application/json"), ("accept", "application/json")];
+    let body = json!({ "text": SAID }).to_string();
+    let request = request("POST", address, ECHO_PATH, &headers, &body);
+    Shot { address, requests: [request].into(), status: 200, expect: Expect::Text(SAID.into()) }
 }
 
 fn source_at(upstream: SocketAddr) -> String {
@@ -346,7 +423,6 @@ fn role(number: usize) -> String {
 
 fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
     let store = data.join("toolcrib.db");
-    let source = &settings.source;
     // Each role has a scope of its own, so that no two keys share a view.
     let roles: String = (0..settings.roles)
         .map(|number| {
@@ -354,6 +430,7 @@ fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
             format!("[[role]]\nname = \"{name}\"\nscopes = [\"bench:use\", \"{name}:x\"]\n\n")
         })
         .collect();
+    let sources: String = settings.sources.iter().map(|source| sourced(source)).collect();
     format!(
         r#"[store]
 url = "sqlite:{}"
@@ -364,15 +441,22 @@ durability = "{durability}"
 [gate]
 rate = "off"
 
-{roles}[[source]]
+{roles}{sources}"#,
+        store.display()
+    )
+}
+
+fn sourced(source: &str) -> String {
+    format!(
+        r#"[[source]]
 {source}
 tenants = ["*"]
 [source.tools."*"]
 scopes = ["bench:use"]
 safety_tier = "read"
 approval = "never"
-"#,
-        store.display()
+
+"#
     )
 }
 

@@ -1,12 +1,17 @@
-//! `cargo xtask bench`: builds the shipped program and hands over to `bench/`.
+//! `cargo xtask bench`: builds the shipped program and hands over to `bench/`, or runs the benchmarks
+//! of pure code with criterion.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::dist_program;
+use crate::cargo::{cargo, dist_program};
 use crate::{paths, shell};
+
+/// The packages with benchmarks of pure code, each in `benches/pure.rs`.
+const PURE: [&str; 3] = ["toolcrib-core", "toolcrib-mcp", "toolcrib-store"];
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
@@ -14,7 +19,7 @@ pub(crate) struct BenchOptions {
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
     /// Numbers of connections to measure with
-    #[arg(long, value_delimiter = ',', default_value = "1,64")]
+    #[arg(long, value_delimiter = ',', default_value = "1,64,512")]
     connections: Vec<u32>,
     /// Only the rows whose names contain this text; the page is not written
     #[arg(long)]
@@ -22,9 +27,18 @@ pub(crate) struct BenchOptions {
     /// Only the limit servers, to see the limits of this machine
     #[arg(long)]
     limits_only: bool,
+    /// A directory with other gateways to measure in turns with the limit; see CONTRIBUTING.md
+    #[arg(long)]
+    peers: Option<PathBuf>,
+    /// Only the benchmarks of pure code, without servers; `--only` selects among them
+    #[arg(long, conflicts_with_all = ["limits_only", "peers"])]
+    pure: bool,
 }
 
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
+    if options.pure {
+        return pure(options);
+    }
     shell::step("build");
     let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
     let mut command = Command::new(bench);
@@ -38,6 +52,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if !options.limits_only {
         command.arg("--toolcrib").arg(dist_program("toolcrib-cli", "toolcrib")?);
     }
+    if let Some(directory) = &options.peers {
+        command.arg("--peers").arg(std::path::absolute(directory)?);
+    }
     if !options.limits_only && options.only.is_empty() {
         command
             .arg("--write")
@@ -45,4 +62,16 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     shell::step("measure");
     shell::run(&mut command)
+}
+
+/// Runs criterion, which compares with its last run in the same build directory.
+fn pure(options: &BenchOptions) -> Result<()> {
+    shell::step("measure pure code");
+    let mut arguments = vec!["bench", "--bench", "pure"];
+    arguments.extend(PURE.iter().flat_map(|package| ["--package", package]));
+    let selected = options.only.join("|");
+    if !selected.is_empty() {
+        arguments.extend(["--", &selected]);
+    }
+    shell::run(&mut cargo(&arguments))
 }

@@ -1,8 +1,11 @@
 //! A minimal MCP server over streamable HTTP: 20 tools with prepared responses.
 //!
 //! It supports 2026-07-28 and the handshake of 2025-11-25 without sessions, so that a gateway may
-//! choose. `echo` returns its argument `text`; every other tool returns the same.
+//! choose. `echo` returns its argument `text`; every other tool returns the same. It serves the same
+//! tools over stdio, and over HTTP a service that returns the body of a request.
 
+use std::borrow::Cow;
+use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -23,6 +26,9 @@ use crate::servers::listen;
 pub(crate) const TOOLS: usize = 20;
 /// The tool that is called.
 pub(crate) const ECHO: &str = "echo";
+
+/// The service that returns the body of a request.
+pub(crate) const ECHO_PATH: &str = "/api/echo";
 
 const PARAMETERS: usize = 3;
 
@@ -58,13 +64,47 @@ struct Prepared {
     list: String,
 }
 
+impl Prepared {
+    fn new() -> Self {
+        Self {
+            discover: discover().to_string(),
+            initialize: initialize().to_string(),
+            list: list().to_string(),
+        }
+    }
+
+    /// Returns the result of a call as JSON text; `None` if the method is unknown.
+    fn result(&self, call: Call<'_>) -> Option<Cow<'_, str>> {
+        Some(match call.method {
+            "tools/call" => echoed(call.params.unwrap_or_default()).into(),
+            "tools/list" => self.list.as_str().into(),
+            "server/discover" => self.discover.as_str().into(),
+            "initialize" => self.initialize.as_str().into(),
+            "ping" => "{}".into(),
+            _ => return None,
+        })
+    }
+}
+
 pub(crate) async fn serve() -> Result<()> {
-    let prepared = Prepared {
-        discover: discover().to_string(),
-        initialize: initialize().to_string(),
-        list: list().to_string(),
-    };
-    listen(Router::new().route("/mcp", post(answer)).with_state(Arc::new(prepared))).await
+    let mcp = post(answer).with_state(Arc::new(Prepared::new()));
+    let service = post(async |body: Bytes| (JSON, body));
+    listen(Router::new().route("/mcp", mcp).route(ECHO_PATH, service)).await
+}
+
+/// Serves the caller of this program until stdin ends.
+pub(crate) fn serve_stdio() -> Result<()> {
+    let prepared = Prepared::new();
+    let (input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    for line in input.lines() {
+        let line = line?;
+        let Ok(call) = serde_json::from_str::<Call<'_>>(&line) else { continue };
+        let Some(id) = call.id else { continue };
+        let answer = envelope(id, prepared.result(call).as_deref());
+        output.write_all(format!("{answer}\n").as_bytes())?;
+        output.flush()?;
+    }
+    Ok(())
 }
 
 async fn answer(State(prepared): State<Arc<Prepared>>, body: Bytes) -> Response {
@@ -74,20 +114,18 @@ async fn answer(State(prepared): State<Arc<Prepared>>, body: Bytes) -> Response 
     let Some(id) = call.id else {
         return StatusCode::ACCEPTED.into_response();
     };
-    let id = id.get();
-    let result: &str = match call.method {
-        "tools/call" => &echoed(call.params.unwrap_or_default()),
-        "tools/list" => &prepared.list,
-        "server/discover" => &prepared.discover,
-        "initialize" => &prepared.initialize,
-        "ping" => "{}",
-        _ => {
-            let error = r#"{"code":-32601,"message":"no such method"}"#;
-            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-            return (StatusCode::NOT_FOUND, JSON, body).into_response();
-        }
-    };
-    (JSON, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)).into_response()
+    let result = prepared.result(call);
+    let status = if result.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+    (status, JSON, envelope(id, result.as_deref())).into_response()
+}
+
+/// Returns the answer to the request `id`; without a result, the error for an unknown method.
+fn envelope(id: &RawValue, result: Option<&str>) -> String {
+    let error = r#""error":{"code":-32601,"message":"no such method"}"#;
+    match result {
+        Some(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+        None => format!(r#"{{"jsonrpc":"2.0","id":{id},{error}}}"#),
+    }
 }
 
 fn echoed(params: Params<'_>) -> String {
