@@ -132,7 +132,7 @@ async fn call(
 ) {
     let append = async |event: toolcrib_core::event::NewEvent| {
         let id = event.event_id.clone();
-        store.append(vec![event]).await.unwrap();
+        store.append(&[event]).await.unwrap();
         acknowledge(id.as_str());
     };
     for number in 0..4 {
@@ -283,7 +283,7 @@ async fn examine(cut: &Cut, path: &Path, is_strict: bool) -> Found {
     let closed = store.recover(moment(5)).await.unwrap();
     assert_eq!(closed, calls.len() + sessions.len());
     assert_eq!(store.recover(moment(6)).await.unwrap(), 0);
-    store.append(vec![called("t", "after", "after", "after")]).await.unwrap();
+    store.append(&[called("t", "after", "after", "after")]).await.unwrap();
     let after = all(&store).await;
     assert_eq!(after.len(), before.len() + closed + 1);
     assert_eq!(&after[..before.len()], before, "nothing that was stored changed");
