@@ -146,10 +146,10 @@ async fn call(
             append(session).await;
         }
         append(start).await;
-        if (number + caller) % 3 != 0 {
+        if !(number + caller).is_multiple_of(3) {
             append(end).await;
         }
-        if number == 0 && caller % 2 == 0 {
+        if number == 0 && caller.is_multiple_of(2) {
             append(last).await;
         }
     }
