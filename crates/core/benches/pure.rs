@@ -16,6 +16,7 @@ use toolcrib_core::{
     limit::{Rate, take},
     record::{StoredEvent, genesis},
     redact::Redactor,
+    schema::Schema,
     scope::{Scope, ScopeSet},
 };
 
@@ -50,7 +51,7 @@ fn entry(i: usize) -> Option<Arc<Entry>> {
     let mut entry = Entry::new(SourceKind::Mcp, &source, &name, SafetyTier::Read).ok()?;
     let scope = Scope::parse(&format!("team{}:read", i % 5_000)).ok()?;
     entry.tool.auth = Some(Auth { scopes: Some(vec![scope]), credential_ref: None });
-    entry.tool.input_schema = schema().as_object().cloned();
+    entry.tool.input_schema = Schema::try_from(&schema()).ok();
     entry.arguments = ArgumentCheck::compile(Some(&schema())).ok()?;
     Some(Arc::new(entry))
 }

@@ -1,22 +1,28 @@
-//! Input schemas, compiled once, and every way a value breaks them.
+//! Input schemas, and every way a value breaks them.
 //!
 //! Schemas come from upstreams and are hostile input. No reference is ever fetched, and patterns
 //! run in linear time. The cost of a schema is bounded before it is compiled (`bounds`) and again
 //! for each value. `format` is an annotation, as in 2020-12, because upstreams disagree about it.
+//!
+//! A compiled schema takes ten times the memory of its text, and most tools of a large catalog are
+//! never called. So a catalog compiles each schema once to check it, and again on the first call;
+//! the [`Validators`] in use are kept up to a number of bytes.
 
 use std::{
     fmt::{self, Write as _},
     sync::Arc,
 };
 
-use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind as Kind};
+use jsonschema::{PatternOptions, ValidationError, error::ValidationErrorKind as Kind};
 use serde_json::Value;
 
-use crate::pointer;
+use crate::{pointer, schema::Schema};
 
 mod bounds;
+mod validators;
 
-pub use self::bounds::SchemaError;
+use self::validators::Compiled as CompiledSchema;
+pub use self::{bounds::SchemaError, validators::Validators};
 
 /// One way in which a value breaks a schema.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -34,17 +40,20 @@ pub struct Violation {
     pub keyword: String,
 }
 
-/// A compiled input schema.
+/// An input schema that can be compiled.
 #[derive(Debug, Clone)]
-pub struct ArgumentCheck(Compiled);
+pub struct ArgumentCheck(Check);
 
 #[derive(Debug, Clone)]
-enum Compiled {
+enum Check {
     /// No schema, or one without constraints.
     Anything,
     /// `{"type": "object"}` without other constraints.
     AnyObject,
-    Schema(Arc<(Validator, bounds::Weight)>),
+    /// Compiled for as long as the check exists.
+    Compiled(Arc<CompiledSchema>),
+    /// Compiled on first use.
+    Kept(Arc<validators::Kept>),
 }
 
 /// The most violations reported. A caller can act on the first few, and each may take a kilobyte.
@@ -84,7 +93,7 @@ impl Violation {
 impl ArgumentCheck {
     /// Returns a check that accepts every value.
     pub fn anything() -> Self {
-        Self(Compiled::Anything)
+        Self(Check::Anything)
     }
 
     /// Compiles `schema`; `None` accepts everything. Never fetches a reference.
@@ -93,23 +102,41 @@ impl ArgumentCheck {
         if let Some(trivial) = trivial(schema) {
             return Ok(Self(trivial));
         }
-        let weight = bounds::weigh(schema)?;
-        let patterns =
-            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-        let validator = jsonschema::options()
-            .offline()
-            .with_pattern_options(patterns)
-            .should_validate_formats(false)
-            .build(schema)
-            .map_err(|error| {
-                let place = error.instance_path().as_str();
-                let place = if place.is_empty() { "its root" } else { place };
-                SchemaError(short(format_args!(
-                    "the schema is not usable at {place}: {}",
-                    error.masked()
-                )))
-            })?;
-        Ok(Self(Compiled::Schema(Arc::new((validator, weight)))))
+        Ok(Self(Check::Compiled(Arc::new(compile(schema)?))))
+    }
+
+    /// Checks that `schema` can be compiled, and keeps its text. Its first use compiles it again,
+    /// and `validators` keep the result while it is used.
+    ///
+    /// # Errors
+    /// The same as [`compile`](Self::compile).
+    pub fn compile_on_use(
+        schema: &Value,
+        text: &Schema,
+        validators: &Arc<Validators>,
+    ) -> Result<Self, SchemaError> {
+        if let Some(trivial) = trivial(schema) {
+            return Ok(Self(trivial));
+        }
+        compile(schema)?;
+        Ok(Self(Check::Kept(Arc::new(validators.keep(text.clone())))))
+    }
+
+    /// Returns whether a check does not have to compile a large schema first. That takes
+    /// milliseconds, and up to a tenth of a second for the largest that are accepted.
+    pub fn is_prepared(&self) -> bool {
+        match &self.0 {
+            Check::Kept(kept) => kept.is_prepared(),
+            Check::Anything | Check::AnyObject | Check::Compiled(_) => true,
+        }
+    }
+
+    /// Compiles the schema if that has to be done. Blocks the thread.
+    pub fn prepare(&self) {
+        if let Check::Kept(kept) = &self.0 {
+            // An error is returned by the check.
+            kept.compiled().ok();
+        }
     }
 
     /// Returns at most a hundred violations, in the order of the arguments. For a value so large
@@ -117,12 +144,18 @@ impl ArgumentCheck {
     /// a last violation with an empty pointer and no keyword says so.
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let one = |message: &str, keyword: &str| Err(vec![Violation::new("", message, keyword)]);
-        let (validator, weight) = match &self.0 {
-            Compiled::Anything => return Ok(()),
-            Compiled::AnyObject if arguments.is_object() => return Ok(()),
-            Compiled::AnyObject => return one("the value is not of type \"object\"", "type"),
-            Compiled::Schema(compiled) => (&compiled.0, &compiled.1),
+        let compiled = match &self.0 {
+            Check::Anything => return Ok(()),
+            Check::AnyObject if arguments.is_object() => return Ok(()),
+            Check::AnyObject => return one("the value is not of type \"object\"", "type"),
+            Check::Compiled(compiled) => Arc::clone(compiled),
+            Check::Kept(kept) => match kept.compiled() {
+                Ok(compiled) => compiled,
+                // It could be compiled before. A check that cannot be made is a violation.
+                Err(error) => return one(&error.0, "schema"),
+            },
         };
+        let CompiledSchema { validator, weight } = &*compiled;
         let size = bounds::Size::of(arguments);
         if !weight.allows(&size) {
             let message = "the arguments are nested too deeply for this schema";
@@ -162,14 +195,35 @@ impl ArgumentCheck {
     }
 }
 
-fn trivial(schema: &Value) -> Option<Compiled> {
+/// Compiles `schema` within the bounds.
+fn compile(schema: &Value) -> Result<CompiledSchema, SchemaError> {
+    let weight = bounds::weigh(schema)?;
+    let patterns =
+        PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+    let validator = jsonschema::options()
+        .offline()
+        .with_pattern_options(patterns)
+        .should_validate_formats(false)
+        .build(schema)
+        .map_err(|error| {
+            let place = error.instance_path().as_str();
+            let place = if place.is_empty() { "its root" } else { place };
+            SchemaError(short(format_args!(
+                "the schema is not usable at {place}: {}",
+                error.masked()
+            )))
+        })?;
+    Ok(CompiledSchema { validator, weight })
+}
+
+fn trivial(schema: &Value) -> Option<Check> {
     if schema.as_bool() == Some(true) {
-        return Some(Compiled::Anything);
+        return Some(Check::Anything);
     }
-    let mut compiled = Compiled::Anything;
+    let mut check = Check::Anything;
     for (keyword, value) in schema.as_object()? {
         match (keyword.as_str(), value) {
-            ("type", Value::String(name)) if name == "object" => compiled = Compiled::AnyObject,
+            ("type", Value::String(name)) if name == "object" => check = Check::AnyObject,
             ("properties", Value::Object(properties)) if properties.is_empty() => {}
             ("required", Value::Array(names)) if names.is_empty() => {}
             ("additionalProperties", Value::Bool(true)) => {}
@@ -177,7 +231,7 @@ fn trivial(schema: &Value) -> Option<Compiled> {
             _ => return None,
         }
     }
-    Some(compiled)
+    Some(check)
 }
 
 // === violations ===

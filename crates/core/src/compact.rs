@@ -72,7 +72,10 @@ impl CompactToolDescriptor {
             safety_tier: tool.safety_tier,
             title: tool.title.clone(),
             description: tool.description.as_deref().map(shorten),
-            input_schema: tool.input_schema.as_ref().and_then(|schema| reduce(schema).ok()),
+            input_schema: tool
+                .input_schema
+                .as_ref()
+                .and_then(|schema| reduce(&schema.to_object()).ok()),
         }
     }
 

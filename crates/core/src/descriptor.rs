@@ -11,14 +11,11 @@ use serde::{
     Deserialize, Deserializer, Serialize,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::{scope::Scope, text_types::closed_enum};
+use crate::{schema::Schema, scope::Scope, text_types::closed_enum};
 
-pub use crate::text_types::UnknownValue;
-
-/// A JSON Schema (2020-12) in object form. Boolean schemas are not descriptors' schemas.
-pub type SchemaObject = Map<String, Value>;
+pub use crate::{schema::SchemaObject, text_types::UnknownValue};
 
 closed_enum! {
     /// Which surface backs a tool (RFC 0078 §C `source`).
@@ -131,11 +128,11 @@ pub struct ToolDescriptor {
     /// JSON Schema of the arguments; absent means opaque arguments.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SchemaObject")]
-    pub input_schema: Option<SchemaObject>,
+    pub input_schema: Option<Schema>,
     /// JSON Schema of the result.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SchemaObject")]
-    pub output_schema: Option<SchemaObject>,
+    pub output_schema: Option<Schema>,
     /// The requirements on the caller. A tool without this block is invisible to every caller.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Auth")]

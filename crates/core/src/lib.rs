@@ -36,6 +36,7 @@ pub mod principal;
 pub mod quota;
 pub mod record;
 pub mod redact;
+pub mod schema;
 pub mod scope;
 pub mod source;
 pub mod store;

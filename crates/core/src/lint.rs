@@ -16,27 +16,21 @@ mod text;
 
 use self::finding::Findings;
 pub use self::finding::{Finding, MAX_FINDINGS, Severity};
-use crate::{
-    compact,
-    descriptor::{SchemaObject, ToolDescriptor},
-    source::DiscoveredTool,
-};
+use crate::{compact, descriptor::ToolDescriptor, schema::Schema, source::DiscoveredTool};
 
 /// Returns the findings about `tool`, worst first, at most [`MAX_FINDINGS`].
 pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
     let mut found = Findings { tool: &tool.tool_id, list: Vec::new() };
     contradictions::check(tool, &mut found);
     text::check(tool, &mut found);
-    let schemas: [(&str, Option<&SchemaObject>); 2] = [
-        ("/inputSchema", tool.input_schema.as_ref()),
-        ("/outputSchema", tool.output_schema.as_ref()),
-    ];
-    for (pointer, schema) in schemas {
+    let input = tool.input_schema.as_ref().map(Schema::to_object);
+    let output = tool.output_schema.as_ref().map(Schema::to_object);
+    for (pointer, schema) in [("/inputSchema", &input), ("/outputSchema", &output)] {
         if let Some(schema) = schema {
             schema::check(pointer, schema, &mut found);
         }
     }
-    if let Some(schema) = &tool.input_schema {
+    if let Some(schema) = &input {
         schema::portable("/inputSchema", schema, &mut found);
         if let Err(why) = compact::reduce(schema) {
             found.push(

@@ -53,7 +53,7 @@ pub use pipeline::{
     session,
 };
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
-pub use supply::{SourceLoad, SourceReport, StderrRefusal, Supply, assemble, pins};
+pub use supply::{SourceLoad, SourceReport, StderrRefusal, Supply, pins};
 pub use tool_ref::{CatalogScope, ToolRef};
 pub use toolcrib_core as core;
 pub use toolcrib_tasks as tasks;

@@ -4,9 +4,10 @@
 //! discovery the last good catalog stays in force. It is also stored, so that a restart begins with
 //! it.
 
-pub mod assemble;
+pub(crate) mod assemble;
 pub(crate) mod classify;
 mod configure;
+pub(crate) mod listed;
 pub(crate) mod native;
 pub mod pins;
 mod refresh;
@@ -181,16 +182,16 @@ impl Supply {
                     && kind.is_none_or(|kind| slot.config.kind == kind)
             });
             wanted
-                .filter_map(|slot| Some((Arc::clone(&slot.config), slot.discovered.clone()?)))
+                .filter_map(|slot| Some((Arc::clone(&slot.config), slot.listed.clone()?)))
                 .collect()
         };
         let mut findings = Vec::new();
-        for (config, discovered) in offers {
-            for tool in &discovered.tools {
+        for (config, listed) in offers {
+            for tool in listed.discovered_tools() {
                 if let Some(id) = pins::tool_id(&config, &tool.name)
                     && classify(&config, &tool.name).hide != Some(true)
                 {
-                    findings.extend(lint::upstream(id.as_str(), tool));
+                    findings.extend(lint::upstream(id.as_str(), &tool));
                 }
             }
         }

@@ -6,11 +6,11 @@ mod remote;
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use toolcrib_core::{
     call::{CallError, ProgressSink},
     catalog::Tenants,
     id::TenantId,
+    schema::Schema,
 };
 use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surface};
 
@@ -30,7 +30,7 @@ async fn run_local(tool: &str, arguments: Typed, cx: &Context) -> anyhow::Result
     let printer = cx.printer;
     local::with_gateway(cx, async |gateway: &Gateway| {
         let entry = local::awaited(gateway, tool, printer).await?;
-        let schema = entry.tool.input_schema.clone().map(Value::Object);
+        let schema = entry.tool.input_schema.as_ref().map(Schema::to_value);
         let arguments = arguments.for_schema(schema.as_ref())?;
         // The operator acts in a tenant that has the tool.
         let tenant = match &entry.tenants {

@@ -123,7 +123,8 @@ fn print(row: &ToolRow, more: &[(&str, String)], printer: Printer) -> anyhow::Re
     }
     for (name, schema) in [("input", &tool.input_schema), ("output", &tool.output_schema)] {
         if let Some(schema) = schema {
-            printer.foreign(&format!("\n{name}: {}", serde_json::to_string_pretty(schema)?))?;
+            let text = serde_json::to_string_pretty(&schema.to_object())?;
+            printer.foreign(&format!("\n{name}: {text}"))?;
         }
     }
     Ok(())

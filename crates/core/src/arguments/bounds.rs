@@ -31,6 +31,12 @@ const MAX_EXPLAINED: u64 = 4_000_000;
 /// The most evaluations for explaining a refused call at all.
 const MAX_REPEATED: u64 = 1 << 16;
 
+/// What a compiled schema takes in memory, as measured: by itself, for each subschema, and for each
+/// pattern such as `^[A-Za-z0-9_-]{1,256}$`. Enumerations and their like add to it by their text.
+const BYTES: u64 = 2 << 10;
+const BYTES_OF_SUBSCHEMA: u64 = 1 << 10;
+const BYTES_OF_PATTERN: u64 = 64 << 10;
+
 type Members = Map<String, Value>;
 
 /// Why a schema cannot be used.
@@ -48,6 +54,8 @@ pub(super) struct Weight {
     /// How many times a recursive schema reaches one and the same nested value. 0 when the schema
     /// is not recursive, 1 for an ordinary tree.
     repeats: u32,
+    /// Different patterns.
+    patterns: u32,
 }
 
 /// The dimensions of a value.
@@ -73,6 +81,14 @@ impl Size {
 }
 
 impl Weight {
+    /// Returns roughly the bytes that a compiled schema with a text of `length` bytes takes.
+    pub(super) fn bytes(&self, length: usize) -> u64 {
+        BYTES
+            .saturating_add(u64::from(self.evaluations).saturating_mul(BYTES_OF_SUBSCHEMA))
+            .saturating_add(u64::from(self.patterns).saturating_mul(BYTES_OF_PATTERN))
+            .saturating_add(u64::try_from(length).unwrap_or(u64::MAX).saturating_mul(4))
+    }
+
     /// Returns whether the validator's stack suffices for a value.
     pub(super) fn allows(&self, value: &Size) -> bool {
         self.repeats == 0 || (value.depth + 1).saturating_mul(self.in_place + 1) <= MAX_FRAMES
@@ -95,6 +111,7 @@ impl Weight {
 pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     let mut index = Index::default();
     index.read(schema, 0)?;
+    let patterns = index.patterns.len();
     let mut walk = Walk {
         index,
         root: schema,
@@ -109,7 +126,8 @@ pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     } else {
         tally.returns.values().copied().max().unwrap_or(0)
     };
-    Ok(Weight { evaluations: tally.evaluations, in_place: tally.in_place, repeats })
+    let patterns = u32::try_from(patterns).unwrap_or(u32::MAX);
+    Ok(Weight { evaluations: tally.evaluations, in_place: tally.in_place, repeats, patterns })
 }
 
 fn refuse(problem: &str) -> SchemaError {

@@ -427,3 +427,53 @@ fn pointers_are_cut_where_a_caller_makes_them_long() {
     let cut = format!("/{}…", "x".repeat(254));
     assert_eq!(Violation::new(&escaped, "", "").pointer, cut);
 }
+
+fn kept(schema: &Value, validators: &Arc<Validators>) -> Result<ArgumentCheck, SchemaError> {
+    ArgumentCheck::compile_on_use(schema, &Schema::try_from(schema).unwrap(), validators)
+}
+
+#[test]
+fn a_schema_is_compiled_on_its_first_use_and_kept_up_to_a_number_of_bytes() {
+    let validators = Arc::new(Validators::new(64 << 10));
+    let schema =
+        |number: usize| json!({ "type": "object", "properties": { "a": { "maximum": number } } });
+    let checks: Vec<_> = (0..100).map(|i| kept(&schema(i), &validators).unwrap()).collect();
+    assert!(validators.is_empty(), "checked, and compiled by no use");
+    for (i, check) in checks.iter().enumerate() {
+        assert_eq!(check.check(&json!({ "a": i })), Ok(()));
+        let found = check.check(&json!({ "a": i + 1 })).unwrap_err();
+        let eager = ArgumentCheck::compile(Some(&schema(i))).unwrap();
+        assert_eq!(found, eager.check(&json!({ "a": i + 1 })).unwrap_err());
+    }
+    assert!((1..32).contains(&validators.len()), "{}", validators.len());
+    drop(checks);
+    assert!(validators.is_empty(), "the tools are gone");
+}
+
+#[test]
+fn a_schema_larger_than_the_room_for_compiled_schemas_is_compiled_once() {
+    let validators = Arc::new(Validators::new(64 << 10));
+    let properties: serde_json::Map<_, _> =
+        (0..1_000).map(|i| (format!("p{i}"), json!({ "type": "string" }))).collect();
+    let schema = json!({ "type": "object", "properties": properties });
+    let check = kept(&schema, &validators).unwrap();
+    assert!(!check.is_prepared());
+    check.prepare();
+    assert!(check.is_prepared());
+    assert!(check.check(&json!({ "p999": 1 })).is_err());
+    assert_eq!(validators.len(), 1);
+}
+
+#[test]
+fn a_schema_that_cannot_be_used_is_refused_before_its_first_use() {
+    let validators = Arc::default();
+    for schema in [
+        json!({ "type": "no-such-type" }),
+        json!({ "properties": { "a": { "pattern": "(" } } }),
+        json!({ "$ref": "https://example.com/schema" }),
+        json!({ "properties": { "a": { "pattern": "(a{1000}){1000}" } } }),
+    ] {
+        let refused = kept(&schema, &validators).unwrap_err();
+        assert_eq!(refused, ArgumentCheck::compile(Some(&schema)).unwrap_err(), "{schema}");
+    }
+}

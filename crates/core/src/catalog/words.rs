@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde_json::Value;
 
-use crate::{descriptor::ToolDescriptor, id::SourceId};
+use crate::{descriptor::ToolDescriptor, id::SourceId, schema::Schema};
 
 /// How often a tool has each word, weighted by the place of the word.
 #[derive(Debug)]
@@ -36,9 +36,8 @@ impl Words {
         counter.read(source.as_str(), TITLE);
         counter.read(tool.title.as_deref().unwrap_or_default(), TITLE);
         counter.read(beginning(tool.description.as_deref().unwrap_or_default()), PROSE);
-        if let Some(Value::Object(parameters)) =
-            tool.input_schema.as_ref().and_then(|schema| schema.get("properties"))
-        {
+        let schema = tool.input_schema.as_ref().map(Schema::to_object).unwrap_or_default();
+        if let Some(Value::Object(parameters)) = schema.get("properties") {
             for (name, schema) in parameters.iter().take(MAX_PARAMETERS) {
                 counter.read(name, PROSE);
                 let text = schema.get("description").and_then(Value::as_str);

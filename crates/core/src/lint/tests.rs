@@ -11,7 +11,7 @@ fn fine() -> ToolDescriptor {
     });
     let mut tool = ToolDescriptor::new("mcp:files.read", SourceKind::Mcp, SafetyTier::Read);
     tool.description = Some("Reads a file".to_owned());
-    tool.input_schema = schema.as_object().cloned();
+    tool.input_schema = Schema::try_from(&schema).ok();
     tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
     tool
 }
@@ -21,7 +21,7 @@ fn rules(tool: &ToolDescriptor) -> Vec<(&'static str, String, Severity)> {
 }
 
 fn with_schema(schema: Value) -> ToolDescriptor {
-    ToolDescriptor { input_schema: schema.as_object().cloned(), ..fine() }
+    ToolDescriptor { input_schema: Schema::try_from(&schema).ok(), ..fine() }
 }
 
 #[test]

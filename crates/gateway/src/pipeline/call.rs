@@ -175,6 +175,7 @@ impl Pipeline {
         }
         // 4. validate
         identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
+        prepare_check(&target.entry).await;
         validate(&target.entry, &call.arguments).map_err(CallError::InvalidArguments)?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
@@ -384,6 +385,18 @@ impl Call {
             entry: Arc::clone(entry),
             cause: self.step.as_ref().map(|step| step.cause.clone()),
         }
+    }
+}
+
+/// Compiles a large schema before its first use, where that does not keep other requests waiting.
+async fn prepare_check(entry: &Arc<Entry>) {
+    if entry.arguments.is_prepared() {
+        return;
+    }
+    let entry = Arc::clone(entry);
+    let prepared = tokio::task::spawn_blocking(move || entry.arguments.prepare());
+    if let Err(error) = prepared.await {
+        tracing::error!(%error, "a schema could not be compiled"); // the check tries again
     }
 }
 

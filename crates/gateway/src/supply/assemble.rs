@@ -3,35 +3,66 @@
 //! Invariant (I-13): tier, egress, replay policy, approval and scopes come from rules alone, never
 //! from the claims of an upstream.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde_json::Value;
 use toolcrib_core::{
-    arguments::ArgumentCheck,
+    arguments::{ArgumentCheck, Validators},
     catalog::{Entry, WireCache},
     descriptor::{Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
     id::ToolId,
+    limit::Rate,
     names,
-    pin::{PinBook, PinForm},
-    source::{Discovered, DiscoveredTool},
+    pin::PinBook,
+    schema::Schema,
+    source::DiscoveredTool,
     text,
 };
 
 use super::{
     classify::{classify, idle_rules, narrowed},
+    listed::{Listed, ListedTool},
     pins::{self, Verdict},
 };
 use crate::config::{Classification, GateConfig, PinMode, SourceConfig};
 
 /// The entries of one source, and the problems of its tools and rules.
 #[derive(Debug, Default)]
-pub struct Assembled {
+pub(crate) struct Assembled {
     /// The entries to offer.
-    pub entries: Vec<Arc<Entry>>,
+    pub(crate) entries: Vec<Arc<Entry>>,
     /// The problems, for the operator.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// The entries that are left out until their current form is approved.
-    pub quarantined: Vec<Arc<Entry>>,
+    pub(crate) quarantined: Vec<Arc<Entry>>,
+    /// The tools of all these entries.
+    pub(crate) made: Made,
+}
+
+/// The entries of the tools of one source, for the next time.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    /// What entries depend on, in addition to their tools.
+    basis: Option<Basis>,
+    entries: Vec<(Arc<ListedTool>, Arc<Entry>)>,
+}
+
+#[derive(Debug, Clone)]
+struct Basis {
+    source: Arc<SourceConfig>,
+    gate: GateConfig,
+    version: Option<String>,
+    rates: BTreeMap<String, Rate>,
+}
+
+/// What entries of one source are made with.
+pub(crate) struct Assembler<'a> {
+    pub(crate) source: &'a Arc<SourceConfig>,
+    pub(crate) gate: &'a GateConfig,
+    pub(crate) validators: &'a Arc<Validators>,
 }
 
 /// Tools of which it is said one by one that their pins do not fit.
@@ -41,46 +72,93 @@ const MAX_PIN_PROBLEMS: usize = 20;
 const MAX_TITLE: usize = 200;
 const MAX_DESCRIPTION: usize = 8_192;
 
-/// Turns `discovered` into entries under the rules of `source` and the pins of its tools.
-pub fn assemble(
-    source: &SourceConfig,
-    gate: &GateConfig,
-    discovered: &Discovered,
-    book: Option<&PinBook>,
-) -> Assembled {
-    let problems = discovered.problems.clone();
-    let mut assembled = Assembled { entries: Vec::new(), problems, quarantined: Vec::new() };
-    let mut unfit = Vec::new();
-    for tool in &discovered.tools {
-        let mut set = classify(source, &tool.name);
-        if set.hide == Some(true) {
-            continue;
-        }
-        if let (None, Some(wish)) = (set.rate, discovered.rates.get(&tool.name)) {
-            set.rate = Some(Some(gate.rate.map_or(*wish, |usual| usual.slower(*wish))));
-        }
-        match entry(source, gate, discovered.version.as_deref(), tool, set) {
-            Ok(entry) => {
-                let digest = PinForm::of(tool).digest;
-                let entry = Arc::new(Entry { digest: Some(digest), ..entry });
-                let verdict = pins::verdict(source, book, &tool.name, digest);
-                if verdict != Verdict::Approved {
-                    unfit.push((entry.id.clone(), verdict));
-                    if source.pins.mode == PinMode::Enforce {
-                        assembled.quarantined.push(entry);
+impl Assembler<'_> {
+    /// Turns `listed` into entries under the rules of the source and the pins of its tools. Takes
+    /// over the entries of `before` whose tools and rules are the same.
+    pub(crate) fn assemble(
+        &self,
+        listed: &Listed,
+        book: Option<&PinBook>,
+        before: &Made,
+    ) -> Assembled {
+        let source = self.source;
+        let mut assembled = Assembled { problems: listed.problems.clone(), ..Assembled::default() };
+        let known = before.known(self, listed);
+        let mut unfit = Vec::new();
+        for tool in &listed.tools {
+            let entry = match known.get(&Arc::as_ptr(tool)) {
+                Some(entry) => Arc::clone(entry),
+                None => match self.listed_entry(listed, tool) {
+                    None => continue,
+                    Some(Ok(entry)) => Arc::new(entry),
+                    Some(Err(problem)) => {
+                        let problem = format!("tool {:?} is left out: {problem}", tool.name);
+                        assembled.problems.push(problem);
                         continue;
                     }
+                },
+            };
+            assembled.made.entries.push((Arc::clone(tool), Arc::clone(&entry)));
+            let verdict = pins::verdict(source, book, &tool.name, tool.digest);
+            if verdict != Verdict::Approved {
+                unfit.push((entry.id.clone(), verdict));
+                if source.pins.mode == PinMode::Enforce {
+                    assembled.quarantined.push(entry);
+                    continue;
                 }
-                assembled.entries.push(entry);
             }
-            Err(problem) => {
-                assembled.problems.push(format!("tool {:?} is left out: {problem}", tool.name));
-            }
+            assembled.entries.push(entry);
+        }
+        assembled.made.basis = Some(Basis::of(self, listed));
+        assembled.problems.extend(pin_problems(source, &unfit));
+        assembled.problems.extend(idle_rules(source, listed));
+        assembled
+    }
+
+    /// Returns the entry of `tool`; `None` when a rule hides it.
+    fn listed_entry(&self, listed: &Listed, tool: &ListedTool) -> Option<Result<Entry, String>> {
+        let mut set = classify(self.source, &tool.name);
+        if set.hide == Some(true) {
+            return None;
+        }
+        if let (None, Some(wish)) = (set.rate, listed.rates.get(&tool.name)) {
+            set.rate = Some(Some(self.gate.rate.map_or(*wish, |usual| usual.slower(*wish))));
+        }
+        let discovered = tool.discovered()?;
+        let made = self.entry(listed.version.as_deref(), &discovered, Some(tool), set);
+        Some(made.map(|entry| Entry { digest: Some(tool.digest), ..entry }))
+    }
+}
+
+impl Made {
+    /// Returns the entries that `assembler` would make again, by the address of their tool.
+    fn known(
+        &self,
+        assembler: &Assembler<'_>,
+        listed: &Listed,
+    ) -> HashMap<*const ListedTool, &Arc<Entry>> {
+        let same = self.basis.as_ref().is_some_and(|basis| basis.is_of(assembler, listed));
+        let entries = self.entries.iter().filter(|_| same);
+        entries.map(|(tool, entry)| (Arc::as_ptr(tool), entry)).collect()
+    }
+}
+
+impl Basis {
+    fn of(assembler: &Assembler<'_>, listed: &Listed) -> Self {
+        Self {
+            source: Arc::clone(assembler.source),
+            gate: assembler.gate.clone(),
+            version: listed.version.clone(),
+            rates: listed.rates.clone(),
         }
     }
-    assembled.problems.extend(pin_problems(source, &unfit));
-    assembled.problems.extend(idle_rules(source, discovered));
-    assembled
+
+    fn is_of(&self, assembler: &Assembler<'_>, listed: &Listed) -> bool {
+        Arc::ptr_eq(&self.source, assembler.source)
+            && self.gate == *assembler.gate
+            && self.version == listed.version
+            && self.rates == listed.rates
+    }
 }
 
 fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<String> {
@@ -109,74 +187,93 @@ fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<Strin
     shown.chain(more).collect()
 }
 
-pub(crate) fn entry(
-    source: &SourceConfig,
-    gate: &GateConfig,
-    version: Option<&str>,
-    tool: &DiscoveredTool,
-    set: Classification,
-) -> Result<Entry, String> {
-    let id = names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
-    if is_protocol(source.kind) && names::promises_exec(&tool.name) {
-        return Err(
-            "its name promises to run commands, which only a host extension may do; rename it"
-                .to_owned(),
-        );
+impl Assembler<'_> {
+    /// Makes the entry of `tool`, which is kept as `listed`.
+    pub(crate) fn entry(
+        &self,
+        version: Option<&str>,
+        tool: &DiscoveredTool,
+        listed: Option<&ListedTool>,
+        set: Classification,
+    ) -> Result<Entry, String> {
+        let Self { source, gate, validators } = *self;
+        let id =
+            names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
+        if is_protocol(source.kind) && names::promises_exec(&tool.name) {
+            return Err(
+                "its name promises to run commands, which only a host extension may do; rename it"
+                    .to_owned(),
+            );
+        }
+        let input = clean_value(tool.input_schema.as_ref());
+        let input_schema = kept(input.as_ref(), listed.and_then(|listed| listed.input.as_ref()))?;
+        // Compiled from the schema that callers see, so that it is also the checked one.
+        let arguments = match (&input, &input_schema) {
+            (Some(input), Some(text)) => ArgumentCheck::compile_on_use(input, text, validators),
+            (input, _) => ArgumentCheck::compile(input.as_ref()),
+        };
+        let arguments =
+            arguments.map_err(|error| format!("its input schema cannot be used: {error}"))?;
+        let output = clean_value(tool.output_schema.as_ref());
+        let output_schema =
+            kept(output.as_ref(), listed.and_then(|listed| listed.output.as_ref()))?;
+        let scopes = match set.scopes {
+            Some(ref scopes) => scopes.clone(),
+            None => vec![source.default_scope()?],
+        };
+        let usual = source.spec.upstream.usual();
+        let tier = set.safety_tier.unwrap_or(usual.tier);
+        let pure = tier == SafetyTier::Pure;
+        let mut descriptor = ToolDescriptor::new(id.as_str(), source.kind, tier);
+        descriptor.title = tool.title.as_deref().map(|text| clean(text, MAX_TITLE));
+        descriptor.description =
+            tool.description.as_deref().map(|text| clean(text, MAX_DESCRIPTION));
+        descriptor.input_schema = input_schema;
+        descriptor.output_schema = output_schema;
+        descriptor.auth = Some(Auth {
+            scopes: Some(scopes),
+            credential_ref: source.spec.credential.as_ref().map(|_| true),
+        });
+        descriptor.egress = Some(set.egress.unwrap_or(match pure {
+            true => Egress::None,
+            false => usual.egress,
+        }));
+        descriptor.approval = Some(set.approval.unwrap_or(usual.approval));
+        descriptor.replay_policy =
+            Some(set.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
+        descriptor.cost_hint = set.cost_hint;
+        descriptor.latency_hint = set.latency_hint;
+        descriptor.check().map_err(|error| error.to_string())?;
+        let local = local_name(source.kind, tool);
+        Ok(Entry {
+            names: names::names(&source.spec.id, local, version).styled(source.names, local),
+            id,
+            source: source.spec.id.clone(),
+            upstream_name: tool.name.clone(),
+            tenants: narrowed(source, set.tenants.as_ref()),
+            transport: source.spec.upstream.transport(),
+            quota: set.quota.flatten(),
+            rate: set.rate.unwrap_or(gate.rate).map(|rate| match set.burst {
+                Some(burst) => rate.with_burst(burst),
+                None => rate,
+            }),
+            timeout: set.timeout.unwrap_or(gate.timeout),
+            annotations: clean_value(tool.annotations.as_ref()),
+            consent: set.consent(),
+            arguments,
+            digest: None,
+            wire: WireCache::default(),
+            tool: descriptor,
+        })
     }
-    let input_schema = clean_value(tool.input_schema.as_ref());
-    // Compiled from the schema that callers see, so that it is also the checked one.
-    let arguments = ArgumentCheck::compile(input_schema.as_ref())
-        .map_err(|error| format!("its input schema cannot be used: {error}"))?;
-    let scopes = match set.scopes {
-        Some(ref scopes) => scopes.clone(),
-        None => vec![source.default_scope()?],
-    };
-    let usual = source.spec.upstream.usual();
-    let tier = set.safety_tier.unwrap_or(usual.tier);
-    let pure = tier == SafetyTier::Pure;
-    let mut descriptor = ToolDescriptor::new(id.as_str(), source.kind, tier);
-    descriptor.title = tool.title.as_deref().map(|text| clean(text, MAX_TITLE));
-    descriptor.description = tool.description.as_deref().map(|text| clean(text, MAX_DESCRIPTION));
-    let object = |schema: Option<Value>| match schema {
-        Some(Value::Object(members)) => Some(members),
-        _ => None,
-    };
-    descriptor.input_schema = object(input_schema);
-    descriptor.output_schema = object(clean_value(tool.output_schema.as_ref()));
-    descriptor.auth = Some(Auth {
-        scopes: Some(scopes),
-        credential_ref: source.spec.credential.as_ref().map(|_| true),
-    });
-    descriptor.egress = Some(set.egress.unwrap_or(match pure {
-        true => Egress::None,
-        false => usual.egress,
-    }));
-    descriptor.approval = Some(set.approval.unwrap_or(usual.approval));
-    descriptor.replay_policy = Some(set.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
-    descriptor.cost_hint = set.cost_hint;
-    descriptor.latency_hint = set.latency_hint;
-    descriptor.check().map_err(|error| error.to_string())?;
-    let local = local_name(source.kind, tool);
-    Ok(Entry {
-        names: names::names(&source.spec.id, local, version).styled(source.names, local),
-        id,
-        source: source.spec.id.clone(),
-        upstream_name: tool.name.clone(),
-        tenants: narrowed(source, set.tenants.as_ref()),
-        transport: source.spec.upstream.transport(),
-        quota: set.quota.flatten(),
-        rate: set.rate.unwrap_or(gate.rate).map(|rate| match set.burst {
-            Some(burst) => rate.with_burst(burst),
-            None => rate,
-        }),
-        timeout: set.timeout.unwrap_or(gate.timeout),
-        annotations: clean_value(tool.annotations.as_ref()),
-        consent: set.consent(),
-        arguments,
-        digest: None,
-        wire: WireCache::default(),
-        tool: descriptor,
-    })
+}
+
+/// Returns the text of a schema in object form, shared with the one that was listed if no character
+/// of it was removed.
+fn kept(schema: Option<&Value>, listed: Option<&Schema>) -> Result<Option<Schema>, String> {
+    let Some(Value::Object(members)) = schema else { return Ok(None) };
+    let schema = Schema::new(members).map_err(|error| error.to_string())?;
+    Ok(Some(schema.shared_with(listed)))
 }
 
 /// Whether the tools of a kind have ids under the prefix of the protocol (RFC 0069).
@@ -215,8 +312,16 @@ mod tests {
     use serde_json::json;
     use toolcrib_core::descriptor::Approval;
 
+    use toolcrib_core::source::Discovered;
+
     use super::*;
     use crate::config::{self, NoSecrets};
+
+    fn assemble(source: SourceConfig, gate: &GateConfig, discovered: Discovered) -> Assembled {
+        let (source, validators) = (Arc::new(source), Arc::default());
+        let assembler = Assembler { source: &source, gate, validators: &validators };
+        assembler.assemble(&Listed::new(discovered, None), None, &Made::default())
+    }
 
     fn source(tools: &str) -> (SourceConfig, GateConfig) {
         let text = format!(
@@ -242,7 +347,7 @@ mod tests {
         let (source, gate) = source(rules);
         let hints = json!({"readOnlyHint": true, "destructiveHint": false});
         let tools = names.iter().map(|name| tool(name, hints.clone())).collect();
-        assemble(&source, &gate, &Discovered { tools, ..Discovered::default() }, None)
+        assemble(source, &gate, Discovered { tools, ..Discovered::default() })
     }
 
     /// I-13: an upstream that calls itself read-only is still unclassified.
@@ -291,7 +396,7 @@ mod tests {
         let rates = [("ruled", "1/h"), ("slow", "1/h"), ("fast", "1000/s")]
             .map(|(name, rate)| (name.to_owned(), rate.parse().unwrap()));
         let found = Discovered { tools, rates: rates.into(), ..Discovered::default() };
-        let made = assemble(&source, &gate, &found, None);
+        let made = assemble(source, &gate, found);
         let rate = |at: usize| made.entries[at].rate.unwrap();
         assert_eq!(rate(0), "100/s".parse().unwrap());
         assert_eq!(rate(1), "1/h".parse().unwrap());
@@ -304,8 +409,42 @@ mod tests {
         let mut bad = tool("bad", json!({}));
         bad.input_schema = Some(json!({"type": "no-such-type"}));
         let tools = vec![bad, tool("good", json!({}))];
-        let made = assemble(&source, &gate, &Discovered { tools, ..Discovered::default() }, None);
+        let made = assemble(source, &gate, Discovered { tools, ..Discovered::default() });
         assert_eq!(made.entries.len(), 1);
         assert!(made.problems[0].starts_with("tool \"bad\" is left out"), "{:?}", made.problems);
+    }
+
+    #[test]
+    fn a_tool_that_did_not_change_keeps_its_entry_and_shares_its_schemas() {
+        let (source, gate) = source("");
+        let (source, validators) = (Arc::new(source), Arc::default());
+        let assembler = Assembler { source: &source, gate: &gate, validators: &validators };
+        let schema = json!({ "type": "object", "required": ["a"] });
+        let described = |input: &Value| {
+            let tool = tool("changing", json!({}));
+            let changing = DiscoveredTool { input_schema: Some(input.clone()), ..tool.clone() };
+            let name = "same".to_owned();
+            let same = DiscoveredTool { name, output_schema: Some(schema.clone()), ..tool };
+            Discovered { tools: vec![changing, same], ..Discovered::default() }
+        };
+        let hidden = json!({ "type": "object", "title": "a\u{200b}" });
+        let first = Listed::new(described(&schema), None);
+        let second = Listed::new(described(&hidden), Some(&first));
+        let before = assembler.assemble(&first, None, &Made::default());
+        let after = assembler.assemble(&second, None, &before.made);
+        let [one, other] = [&before, &after].map(|it| &it.entries);
+        assert!(!Arc::ptr_eq(&one[0], &other[0]));
+        assert!(Arc::ptr_eq(&one[1], &other[1]));
+        let shared = |text: &Option<Schema>, listed: &Option<Schema>| {
+            text.as_ref().unwrap().is_shared_with(listed.as_ref().unwrap())
+        };
+        assert!(shared(&one[0].tool.input_schema, &first.tools[0].input));
+        assert!(shared(&one[1].tool.output_schema, &first.tools[1].output));
+        // Callers see it without the hidden character, so it is another text.
+        assert!(!shared(&other[0].tool.input_schema, &second.tools[0].input));
+        let source = Arc::new(SourceConfig::clone(&source));
+        let assembler = Assembler { source: &source, ..assembler };
+        let reloaded = assembler.assemble(&second, None, &after.made);
+        assert!(!Arc::ptr_eq(&reloaded.entries[1], &other[1]), "rules may have changed");
     }
 }

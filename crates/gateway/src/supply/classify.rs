@@ -1,13 +1,13 @@
 //! The rules of a source applied to one of its tools.
 
-use toolcrib_core::{catalog::Tenants, source::Discovered};
+use toolcrib_core::catalog::Tenants;
 
+use super::listed::Listed;
 use crate::config::{Classification, SourceConfig, ToolRule};
 
 /// The problems of rules that match no tool.
-pub(crate) fn idle_rules(source: &SourceConfig, discovered: &Discovered) -> Vec<String> {
-    let matches =
-        |rule: &ToolRule| discovered.tools.iter().any(|tool| rule.glob.is_match(&tool.name));
+pub(crate) fn idle_rules(source: &SourceConfig, listed: &Listed) -> Vec<String> {
+    let matches = |rule: &ToolRule| listed.tools.iter().any(|tool| rule.glob.is_match(&tool.name));
     let idle = source.rules.iter().filter(|rule| !matches(rule));
     idle.map(|rule| format!("rule \"{}\" matches no tool", rule.pattern)).collect()
 }

@@ -4,11 +4,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use toolcrib_core::{
     id::SourceId,
-    source::{Discovered, InvalidSource, Source, UpstreamSpec},
+    source::{InvalidSource, Source, UpstreamSpec},
 };
 
 use super::{
     Listener, Supply,
+    listed::Listed,
     pins::PinUpdate,
     slots::{Slot, Slots},
 };
@@ -23,7 +24,7 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 struct NewSource {
     source: Arc<dyn Source>,
     /// The last good catalog.
-    known: Option<Arc<Discovered>>,
+    known: Option<Arc<Listed>>,
 }
 
 impl Supply {
@@ -44,7 +45,7 @@ impl Supply {
             let id = &source.spec.id;
             let known = match new.get(id) {
                 Some(new) => new.known.clone(),
-                None => self.slots.lock().find(id).and_then(|slot| slot.discovered.clone()),
+                None => self.slots.lock().find(id).and_then(|slot| slot.listed.clone()),
             };
             pinned.insert(id.clone(), self.update_pins(source, known.as_ref()).await);
         }

@@ -17,12 +17,14 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId, ToolId},
     names,
     pin::{PinBook, PinDigests, PinForm, PinStore},
-    source::Discovered,
     store::StoreError,
 };
 
 pub use self::review::{ApprovedPin, PinError, PinMoment, PinReport, PinReview, PinState};
-use super::classify::{self, classify};
+use super::{
+    classify::{self, classify},
+    listed::Listed,
+};
 use crate::{
     config::{PinFirst, PinMode, SourceConfig},
     ids::new_id,
@@ -83,18 +85,18 @@ pub(crate) fn verdict(
     }
 }
 
-/// Compares `discovered` with the pins of `source`, and stores the differences.
+/// Compares `listed` with the pins of `source`, and stores the differences.
 pub(crate) async fn update(
     source: &SourceConfig,
     store: &dyn PinStore,
-    discovered: Option<&Arc<Discovered>>,
+    listed: Option<&Arc<Listed>>,
     now: Timestamp,
 ) -> PinUpdate {
     if source.pins.mode == PinMode::Off {
         return PinUpdate::default();
     }
     let id = &source.spec.id;
-    match try_update(source, store, discovered, now).await {
+    match try_update(source, store, listed, now).await {
         Ok((book, events, drifts)) => {
             PinUpdate { book: Some(Arc::new(book)), unfinished: false, events, drifts }
         }
@@ -110,14 +112,14 @@ pub(crate) async fn update(
 async fn try_update(
     source: &SourceConfig,
     store: &dyn PinStore,
-    discovered: Option<&Arc<Discovered>>,
+    listed: Option<&Arc<Listed>>,
     now: Timestamp,
 ) -> Result<(PinBook, Vec<NewEvent>, usize), StoreError> {
     let id = &source.spec.id;
     let book = store.book(id).await?;
-    let Some(discovered) = discovered else { return Ok((book, Vec::new(), 0)) };
-    let (config, tools) = (source.clone(), Arc::clone(discovered));
-    // Hashing thousands of schemas takes its time.
+    let Some(listed) = listed else { return Ok((book, Vec::new(), 0)) };
+    let (config, tools) = (source.clone(), Arc::clone(listed));
+    // Writing out the forms of thousands of tools takes its time.
     let sorted = tokio::task::spawn_blocking(move || {
         let sorted = sort(&config, &tools, &book);
         (book, sorted)
@@ -146,23 +148,23 @@ async fn try_update(
     Ok((store.book(id).await?, events, news.len()))
 }
 
-fn sort(source: &SourceConfig, discovered: &Discovered, book: &PinBook) -> Sorted {
+fn sort(source: &SourceConfig, listed: &Listed, book: &PinBook) -> Sorted {
     let mut sorted = Sorted::default();
-    for tool in &discovered.tools {
+    for tool in &listed.tools {
         if classify(source, &tool.name).hide == Some(true) || tool_id(source, &tool.name).is_none()
         {
             continue;
         }
-        let form = PinForm::of(tool);
+        let form = || tool.discovered().map(|it| (tool.name.clone(), PinForm::of(&it)));
         match book.tools.get(&tool.name) {
-            None => sorted.new.push((tool.name.clone(), form)),
-            Some(PinDigests { approved, seen }) if *approved == Some(form.digest) => {
+            None => sorted.new.extend(form()),
+            Some(PinDigests { approved, seen }) if *approved == Some(tool.digest) => {
                 if seen.is_some() {
                     sorted.back.push(tool.name.clone());
                 }
             }
-            Some(PinDigests { seen, .. }) if *seen == Some(form.digest) => {}
-            Some(_) => sorted.different.push((tool.name.clone(), form)),
+            Some(PinDigests { seen, .. }) if *seen == Some(tool.digest) => {}
+            Some(_) => sorted.different.extend(form()),
         }
     }
     sorted

@@ -20,6 +20,8 @@ use toolcrib_tasks::TaskName;
 
 use super::{
     Supply,
+    assemble::Assembler,
+    listed::Listed,
     pins::{self, PinUpdate},
     slots::{Offered, Slot},
 };
@@ -32,9 +34,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The stored state of a source: its tools and the identity of their upstream.
 #[derive(Serialize, Deserialize)]
-struct LastGood<D> {
+struct LastGood<L> {
     upstream: String,
-    discovered: D,
+    discovered: L,
 }
 
 /// Requests to discover, for the one task that serves them.
@@ -169,23 +171,34 @@ impl Supply {
         discovered: Discovered,
     ) {
         let now = self.services.clock.now();
-        let discovered = Arc::new(discovered);
-        let (is_new, config) = match self.slots.lock().find(id) {
+        let (before, config) = match self.slots.lock().find(id) {
             // A reload may have put another source in its place.
             Some(slot) if Arc::ptr_eq(&slot.source, source) => {
-                (slot.discovered.as_deref() != Some(&*discovered), Arc::clone(&slot.config))
+                (slot.listed.clone(), Arc::clone(&slot.config))
             }
             Some(_) | None => return,
         };
+        // Writing thousands of tools as text takes its time.
+        let listed = tokio::task::spawn_blocking(move || {
+            let listed = Listed::new(discovered, before.as_deref());
+            let is_new = before.is_none_or(|before| !before.is_same(&listed));
+            (Arc::new(listed), is_new)
+        });
+        let (listed, is_new) = match listed.await {
+            Ok(listed) => listed,
+            Err(error) => {
+                tracing::error!(%error, "a tool list could not be read; the old one stays in force");
+                return;
+            }
+        };
         if is_new {
             // Pins come first: no form of a tool is shown before it was compared (I-52).
-            let PinUpdate { book, unfinished, .. } =
-                self.update_pins(&config, Some(&discovered)).await;
+            let PinUpdate { book, unfinished, .. } = self.update_pins(&config, Some(&listed)).await;
             if let Some(slot) = self.slots.lock().find(id) {
                 slot.pin(book, unfinished);
             }
             // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
-            let (supply, id, new) = (Arc::clone(self), id.clone(), Arc::clone(&discovered));
+            let (supply, id, new) = (Arc::clone(self), id.clone(), Arc::clone(&listed));
             let built = tokio::task::spawn_blocking(move || {
                 supply.take_over(&id, new);
                 supply.publish();
@@ -200,30 +213,30 @@ impl Supply {
             slot.succeeded(now);
         }
         if is_new {
-            tracing::info!(source = %id, tools = discovered.tools.len(), "catalog refreshed");
-            self.store_last_good(&config.spec, &discovered).await;
+            tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
+            self.store_last_good(&config.spec, &listed).await;
         }
     }
 
     /// Builds the entries of a source. Compiles outside of the lock.
-    fn take_over(&self, id: &SourceId, discovered: Arc<Discovered>) {
-        let (config, gate, pins) = {
+    fn take_over(&self, id: &SourceId, listed: Arc<Listed>) {
+        let (config, gate, validators, pins, made) = {
             let mut slots = self.slots.lock();
-            let gate = slots.gate.clone();
-            match slots.find(id) {
-                Some(slot) => (Arc::clone(&slot.config), gate, slot.pins.clone()),
-                None => return,
-            }
+            let (gate, validators) = (slots.gate.clone(), Arc::clone(&slots.validators));
+            let Some(slot) = slots.find(id) else { return };
+            let (pins, made) = (slot.pins.clone(), Arc::clone(&slot.made));
+            (Arc::clone(&slot.config), gate, validators, pins, made)
         };
-        let offered = Offered::new(&config, &gate, &discovered, pins.as_deref());
+        let assembler = Assembler { source: &config, gate: &gate, validators: &validators };
+        let offered = Offered::new(&assembler, &listed, pins.as_deref(), &made);
         let mut slots = self.slots.lock();
         let is_reloaded = slots.gate != gate;
         let gate = slots.gate.clone();
         let Some(slot) = slots.find(id) else { return };
-        slot.discovered = Some(discovered);
+        slot.listed = Some(listed);
         if is_reloaded || !Arc::ptr_eq(&slot.config, &config) || slot.pins != pins {
             // The configuration or a pin changed in the meantime: the current one is in force.
-            slot.reassemble(&gate);
+            slot.reassemble(&gate, &validators);
         } else {
             slot.put(offered);
         }
@@ -233,7 +246,7 @@ impl Supply {
     pub(super) async fn update_pins(
         &self,
         source: &SourceConfig,
-        known: Option<&Arc<Discovered>>,
+        known: Option<&Arc<Listed>>,
     ) -> PinUpdate {
         let now = self.services.clock.now();
         let mut update = pins::update(source, &*self.pins, known, now).await;
@@ -285,7 +298,7 @@ impl Supply {
             let slots = self.slots.lock();
             // Only an unfinished comparison is repeated.
             let unfinished = |slot: &Slot| {
-                let known = slot.discovered.clone().filter(|_| slot.pins_unfinished);
+                let known = slot.listed.clone().filter(|_| slot.pins_unfinished);
                 (Arc::clone(&slot.config), known)
             };
             slots.slots.iter().map(unfinished).collect()
@@ -315,7 +328,7 @@ impl Supply {
     }
 
     /// The last good catalog of `spec`, unless it is of another upstream under the same id.
-    pub(super) async fn last_good(&self, spec: &SourceSpec) -> Option<Discovered> {
+    pub(super) async fn last_good(&self, spec: &SourceSpec) -> Option<Listed> {
         let id = &spec.id;
         let json = match self.catalogs.load(id).await {
             Ok(Some((json, _))) => json,
@@ -325,7 +338,7 @@ impl Supply {
                 return None;
             }
         };
-        match serde_json::from_str::<LastGood<Discovered>>(&json) {
+        match serde_json::from_str::<LastGood<Listed>>(&json) {
             Ok(last) => (last.upstream == spec.upstream.identity()).then_some(last.discovered),
             Err(error) => {
                 tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
@@ -334,9 +347,9 @@ impl Supply {
         }
     }
 
-    async fn store_last_good(&self, spec: &SourceSpec, discovered: &Discovered) {
+    async fn store_last_good(&self, spec: &SourceSpec, listed: &Listed) {
         let (id, upstream) = (&spec.id, spec.upstream.identity());
-        let json = match serde_json::to_string(&LastGood { upstream, discovered }) {
+        let json = match serde_json::to_string(&LastGood { upstream, discovered: listed }) {
             Ok(json) => json,
             Err(error) => {
                 tracing::error!(source = %id, %error, "a catalog could not be serialised");

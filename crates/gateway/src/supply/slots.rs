@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use toolcrib_core::{
+    arguments::Validators,
     authorize::Authorizer,
     catalog::{Catalog, Collision, Entry, Generation},
     clock::Timestamp,
@@ -10,14 +11,15 @@ use toolcrib_core::{
     id::{SourceId, TenantId, ToolId},
     names,
     pin::PinBook,
-    source::{Discovered, Source, SourceState, StderrLine},
+    source::{Source, SourceState, StderrLine},
 };
 
 use toolcrib_tasks::Backoff;
 
 use super::{
-    assemble::{Assembled, assemble},
+    assemble::{Assembled, Assembler, Made},
     classify::classify,
+    listed::Listed,
     report::{SourceLoad, SourceReport, StderrRefusal},
 };
 use crate::{
@@ -42,6 +44,8 @@ pub(crate) struct Slots {
     pub(super) slots: Vec<Slot>,
     generation: Generation,
     collisions: Vec<Collision>,
+    /// The compiled schemas of all tools.
+    pub(super) validators: Arc<Validators>,
 }
 
 /// One source.
@@ -49,7 +53,7 @@ pub(super) struct Slot {
     pub(super) config: Arc<SourceConfig>,
     pub(super) source: Arc<dyn Source>,
     breaker: Arc<Breaker>,
-    pub(super) discovered: Option<Arc<Discovered>>,
+    pub(super) listed: Option<Arc<Listed>>,
     pub(super) discovered_at: Option<Timestamp>,
     /// Whether a discovery is in progress.
     pub(super) is_discovering: bool,
@@ -63,6 +67,7 @@ pub(super) struct Slot {
     /// Whether something of its pins is to be read or written again.
     pub(super) pins_unfinished: bool,
     quarantined: Vec<Arc<Entry>>,
+    pub(super) made: Arc<Made>,
     /// Of a source of workflows: those that make sense in themselves.
     flows: Vec<Arc<Flow>>,
     /// The number of workflows in the last snapshot, and the problems of the others.
@@ -109,6 +114,7 @@ impl Slots {
             slots: Vec::new(),
             generation: Generation(0),
             collisions: Vec::new(),
+            validators: Arc::default(),
         }
     }
 
@@ -159,7 +165,7 @@ impl Slots {
         let flows = self.slots.iter().filter(|slot| !slot.flows.is_empty());
         let flows: Vec<_> =
             flows.map(|slot| Flows { config: &slot.config, flows: &slot.flows }).collect();
-        let mut offered = offer(&flows, &self.gate, catalog);
+        let mut offered = offer(&flows, &self.gate, &self.validators, catalog);
         // While sources start, tools are missing that will be there in a moment.
         let settled = self.are_settled();
         for slot in &mut self.slots {
@@ -185,14 +191,14 @@ impl Slots {
 
     /// Builds the entries of some sources again.
     pub(super) fn reassemble(&mut self, ids: &[SourceId]) {
-        let Self { gate, slots, .. } = self;
+        let Self { gate, validators, slots, .. } = self;
         let some = slots.iter_mut().filter(|slot| ids.contains(&slot.config.spec.id));
-        some.for_each(|slot| slot.reassemble(gate));
+        some.for_each(|slot| slot.reassemble(gate, validators));
     }
 
     pub(super) fn reassemble_all(&mut self) {
-        let Self { gate, slots, .. } = self;
-        slots.iter_mut().for_each(|slot| slot.reassemble(gate));
+        let Self { gate, validators, slots, .. } = self;
+        slots.iter_mut().for_each(|slot| slot.reassemble(gate, validators));
     }
 
     /// Sources whose discovery is due.
@@ -217,7 +223,7 @@ impl Slots {
         for slot in &self.slots {
             let config = &slot.config;
             let source = &config.spec.id;
-            for tool in slot.discovered.iter().flat_map(|discovered| &discovered.tools) {
+            for tool in slot.listed.iter().flat_map(|listed| &listed.tools) {
                 let Ok(id) = names::tool_id(config.kind, source, &tool.name) else { continue };
                 let wire = names::names(source, &tool.name, None).styled(config.names, &tool.name);
                 if id.as_str() != name && wire.wire != name && wire.otc != name {
@@ -287,16 +293,17 @@ impl Slots {
 
 impl Offered {
     pub(super) fn new(
-        source: &SourceConfig,
-        gate: &GateConfig,
-        discovered: &Discovered,
+        assembler: &Assembler<'_>,
+        listed: &Listed,
         book: Option<&PinBook>,
+        before: &Made,
     ) -> Self {
+        let source = assembler.source;
         if source.kind != SourceKind::Workflow {
-            let assembled = assemble(source, gate, discovered, book);
+            let assembled = assembler.assemble(listed, book, before);
             return Self { assembled, flows: Vec::new() };
         }
-        let (flows, problems) = flows(source, discovered);
+        let (flows, problems) = flows(source, listed);
         Self { assembled: Assembled { problems, ..Assembled::default() }, flows }
     }
 }
@@ -308,13 +315,13 @@ impl Slot {
         config: Arc<SourceConfig>,
         source: Arc<dyn Source>,
         breaker: Arc<Breaker>,
-        known: Option<Arc<Discovered>>,
+        known: Option<Arc<Listed>>,
     ) -> Self {
         Self {
             config,
             source,
             breaker,
-            discovered: known,
+            listed: known,
             discovered_at: None,
             is_discovering: false,
             is_requested: false,
@@ -324,6 +331,7 @@ impl Slot {
             pins: None,
             pins_unfinished: false,
             quarantined: Vec::new(),
+            made: Arc::default(),
             flows: Vec::new(),
             offered: 0,
             left_out: Vec::new(),
@@ -336,9 +344,10 @@ impl Slot {
         self.config = config;
     }
 
-    pub(super) fn reassemble(&mut self, gate: &GateConfig) {
-        if let Some(discovered) = &self.discovered {
-            let offered = Offered::new(&self.config, gate, discovered, self.pins.as_deref());
+    pub(super) fn reassemble(&mut self, gate: &GateConfig, validators: &Arc<Validators>) {
+        if let Some(listed) = &self.listed {
+            let assembler = Assembler { source: &self.config, gate, validators };
+            let offered = Offered::new(&assembler, listed, self.pins.as_deref(), &self.made);
             self.put(offered);
         }
     }
@@ -359,13 +368,14 @@ impl Slot {
     }
 
     pub(super) fn put(&mut self, Offered { assembled, flows }: Offered) {
-        let Assembled { entries, problems, quarantined } = assembled;
+        let Assembled { entries, problems, quarantined, made } = assembled;
         for problem in &problems {
             tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
         }
         self.entries = entries;
         self.problems = problems;
         self.quarantined = quarantined;
+        self.made = Arc::new(made);
         self.flows = flows;
     }
 

@@ -11,15 +11,16 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
 use toolcrib_core::{
+    arguments::Validators,
     canonical::{self, Digest},
     catalog::{Catalog, Entry, Tenants},
     descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier},
     id::{SourceId, ToolId},
     names,
+    schema::Schema,
     scope::Scope,
-    source::{Discovered, DiscoveredTool},
+    source::DiscoveredTool,
 };
 
 use super::{
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::{
     config::{Classification, GateConfig, SourceConfig},
-    supply::{assemble, classify},
+    supply::{assemble::Assembler, classify, listed::Listed},
 };
 
 /// Workflows inside workflows.
@@ -73,21 +74,18 @@ pub(crate) struct Offered {
 
 /// The workflows of one source and its rules.
 pub(crate) struct Flows<'a> {
-    pub(crate) config: &'a SourceConfig,
+    pub(crate) config: &'a Arc<SourceConfig>,
     pub(crate) flows: &'a [Arc<Flow>],
 }
 
-/// The valid workflows in `discovered`, and the problems of the others.
-pub(crate) fn flows(
-    source: &SourceConfig,
-    discovered: &Discovered,
-) -> (Vec<Arc<Flow>>, Vec<String>) {
-    let (mut flows, mut problems) = (Vec::new(), discovered.problems.clone());
-    for tool in &discovered.tools {
+/// The valid workflows in `listed`, and the problems of the others.
+pub(crate) fn flows(source: &SourceConfig, listed: &Listed) -> (Vec<Arc<Flow>>, Vec<String>) {
+    let (mut flows, mut problems) = (Vec::new(), listed.problems.clone());
+    for tool in listed.discovered_tools() {
         if classify::classify(source, &tool.name).hide == Some(true) {
             continue;
         }
-        match flow(source, tool) {
+        match flow(source, &tool) {
             Ok(flow) => flows.push(Arc::new(flow)),
             Err(found) => {
                 let file = files::file_of(&tool.raw);
@@ -95,7 +93,7 @@ pub(crate) fn flows(
             }
         }
     }
-    problems.extend(classify::idle_rules(source, discovered));
+    problems.extend(classify::idle_rules(source, listed));
     (flows, problems)
 }
 
@@ -117,7 +115,12 @@ fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String
 }
 
 /// The workflows of `sources` whose tools are in `catalog`.
-pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog) -> Offered {
+pub(crate) fn offer(
+    sources: &[Flows<'_>],
+    gate: &GateConfig,
+    validators: &Arc<Validators>,
+    catalog: &Catalog,
+) -> Offered {
     let all = sources.iter().flat_map(|source| {
         source.flows.iter().map(|flow| Candidate {
             source: source.config,
@@ -130,7 +133,8 @@ pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog)
     for (at, candidate) in flows.iter().enumerate() {
         by_id.entry(candidate.flow.id.as_str()).or_default().push(at);
     }
-    let mut offering = Offering { gate, catalog, flows: &flows, by_id, done: HashMap::new() };
+    let mut offering =
+        Offering { gate, validators, catalog, flows: &flows, by_id, done: HashMap::new() };
     let mut offered = Offered::default();
     for (at, Candidate { source, flow, .. }) in flows.iter().enumerate() {
         let id = &source.spec.id;
@@ -157,7 +161,7 @@ pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog)
 
 /// A workflow that is offered if its steps are.
 struct Candidate<'a> {
-    source: &'a SourceConfig,
+    source: &'a Arc<SourceConfig>,
     /// For whom its source offers it.
     tenants: Tenants,
     flow: &'a Flow,
@@ -165,6 +169,7 @@ struct Candidate<'a> {
 
 struct Offering<'a> {
     gate: &'a GateConfig,
+    validators: &'a Arc<Validators>,
     catalog: &'a Catalog,
     flows: &'a [Candidate<'a>],
     /// By tool id, which those of different tenants can share.
@@ -223,7 +228,7 @@ impl<'a> Offering<'a> {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let schema = |schema: &Option<_>| schema.clone().map(Value::Object);
+        let schema = |schema: &Option<Schema>| schema.as_ref().map(Schema::to_value);
         let outputs =
             flow.plan.steps.iter().zip(&tools).map(|(step, tool)| {
                 compat::output_of(step, schema(&tool.tool.output_schema).as_ref())
@@ -252,8 +257,9 @@ impl<'a> Offering<'a> {
             ..flow.tool.clone()
         };
         let version = flow.version.as_deref();
-        let mut entry = assemble::entry(source, self.gate, version, &tool, set)
-            .map_err(|problem| vec![problem])?;
+        let assembler = Assembler { source, gate: self.gate, validators: self.validators };
+        let mut entry =
+            assembler.entry(version, &tool, None, set).map_err(|problem| vec![problem])?;
         entry.tenants = tenants;
         entry.digest = canonical::digest(&flow.tool.raw).ok();
         Ok(Made { entry: Arc::new(entry), notes, nesting: nesting + 1 })

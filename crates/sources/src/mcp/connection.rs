@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::Map;
 use tokio::sync::Notify;
-use toolcrib_core::call::{Invocation, UpstreamError};
+use toolcrib_core::{
+    call::{Invocation, UpstreamError},
+    schema::Schema,
+};
 use toolcrib_mcp::{message, method, param_header};
 
 use super::{
@@ -53,7 +56,7 @@ impl Connection {
     pub(crate) async fn call_tool(
         &self,
         name: &str,
-        schema: Option<&Map<String, Value>>,
+        schema: Option<&Schema>,
         invocation: &Invocation,
     ) -> Result<Reply, UpstreamError> {
         let era = &self.session.era;
@@ -68,8 +71,12 @@ impl Connection {
             message::request(id, method::CALL_TOOL, &params)
         };
         let headers = match schema {
-            Some(schema) if self.repeats_arguments_in_headers() => {
-                param_header::headers(schema, arguments)
+            // Few schemas have the keyword, so few are parsed for a call.
+            Some(schema)
+                if self.repeats_arguments_in_headers()
+                    && schema.as_str().contains(param_header::KEYWORD) =>
+            {
+                param_header::headers(&schema.to_object(), arguments)
             }
             _ => HeaderMap::new(),
         };

@@ -17,6 +17,7 @@ use toolcrib_core::{
     id::{CallId, PrincipalId, RunId, SourceId, TenantId},
     names,
     principal::{AuthMethod, Principal},
+    schema::Schema,
     scope::ScopeSet,
     source::{
         Discovered, HttpSpec, SecretValue, Source, SourceFactory as _, SourceLimits,
@@ -278,7 +279,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
     let id = names::tool_id(SourceKind::Mcp, &source, tool).unwrap();
     let mut descriptor = ToolDescriptor::new(id.as_str(), SourceKind::Mcp, SafetyTier::Read);
     descriptor.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
-    descriptor.input_schema = schema.and_then(|schema| schema.as_object().cloned());
+    descriptor.input_schema = schema.and_then(|schema| Schema::try_from(&schema).ok());
     let entry = Entry {
         tool: descriptor,
         id,

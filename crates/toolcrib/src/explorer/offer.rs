@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use toolcrib_core::{
     arguments::{ArgumentCheck, Violation},
     catalog::{Body, Entry, ListFormat},
-    descriptor::{Approval, SafetyTier, SchemaObject, SourceKind},
+    descriptor::{Approval, SafetyTier, SourceKind},
+    schema::Schema,
     scope::Scope,
 };
 use toolcrib_gateway::{
@@ -75,7 +76,7 @@ pub(super) struct Detail<'a> {
     /// JSON Schema of the structured result, if the tool has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    output_schema: Option<&'a SchemaObject>,
+    output_schema: Option<&'a Schema>,
 }
 
 #[derive(Serialize)]
@@ -228,7 +229,11 @@ impl<'a> Detail<'a> {
     fn of_entry(entry: &'a Entry) -> Self {
         Self {
             summary: Summary::of_entry(entry),
-            input_schema: Value::Object(entry.tool.input_schema.clone().unwrap_or_default()),
+            input_schema: entry
+                .tool
+                .input_schema
+                .as_ref()
+                .map_or_else(|| json!({}), Schema::to_value),
             output_schema: entry.tool.output_schema.as_ref(),
         }
     }

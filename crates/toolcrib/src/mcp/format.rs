@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
     descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
+    schema::Schema,
     text::has_hidden,
 };
 use toolcrib_mcp::{meta::toolcrib as key, param_header, revision::Era};
@@ -58,19 +59,20 @@ const MAX_TITLE: usize = 200;
 fn write_legacy(entry: &Entry, out: &mut Vec<u8>) {
     // Until 2025-11-25 an output schema must describe an object; clients reject the whole list
     // because of one that does not.
-    let output = entry
-        .tool
-        .output_schema
-        .as_ref()
+    let output = output_schema(entry)
         .filter(|schema| schema.get("type").and_then(Value::as_str) == Some("object"));
     write(entry, output, out);
 }
 
 fn write_modern(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, entry.tool.output_schema.as_ref(), out);
+    write(entry, output_schema(entry), out);
 }
 
-fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
+fn output_schema(entry: &Entry) -> Option<SchemaObject> {
+    entry.tool.output_schema.as_ref().map(Schema::to_object)
+}
+
+fn write(entry: &Entry, output: Option<SchemaObject>, out: &mut Vec<u8>) {
     let mut tool = Map::new();
     tool.insert("name".to_owned(), json!(entry.names.wire));
     if let Some(title) = &entry.tool.title {
@@ -81,7 +83,7 @@ fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
     }
     tool.insert("inputSchema".to_owned(), Value::Object(input_schema(entry)));
     if let Some(output) = output {
-        tool.insert("outputSchema".to_owned(), Value::Object(output.clone()));
+        tool.insert("outputSchema".to_owned(), Value::Object(output));
     }
     tool.insert("annotations".to_owned(), annotations(entry));
     tool.insert(
@@ -100,7 +102,7 @@ fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
 /// properties.
 fn input_schema(entry: &Entry) -> SchemaObject {
     let declared = entry.tool.input_schema.as_ref();
-    let mut schema = declared.cloned().unwrap_or_default();
+    let mut schema = declared.map(Schema::to_object).unwrap_or_default();
     if schema.get("type").and_then(Value::as_str) != Some("object") {
         // Arguments are always an object, so this adds no restriction.
         schema.shift_remove("type");
@@ -187,8 +189,8 @@ mod tests {
         serde_json::from_slice(&json).unwrap()
     }
 
-    fn object(value: Value) -> Option<SchemaObject> {
-        value.as_object().cloned()
+    fn object(value: Value) -> Option<Schema> {
+        Schema::try_from(&value).ok()
     }
 
     #[test]

@@ -38,7 +38,7 @@ static KEPT: ListFormat =
     ListFormat { key: "mcp-param-headers", open: "", close: "", item: write_found };
 
 fn write_found(entry: &Entry, out: &mut Vec<u8>) {
-    let found = entry.tool.input_schema.as_ref().map(read);
+    let found = entry.tool.input_schema.as_ref().map(|schema| read(&schema.to_object()));
     if let Some(Ok(found)) = found
         && !found.is_empty()
     {

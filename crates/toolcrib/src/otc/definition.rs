@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
     descriptor::ToolDescriptor,
+    schema::Schema,
     scope::Scope,
 };
 use utoipa::ToSchema;
@@ -105,7 +106,9 @@ fn flat(entry: &Entry, out: &mut Vec<u8>) {
 }
 
 fn parameters(tool: &ToolDescriptor) -> Value {
-    described(tool.input_schema.as_ref().map_or(json!({}), self_contained))
+    described(
+        tool.input_schema.as_ref().map_or(json!({}), |schema| self_contained(&schema.to_object())),
+    )
 }
 
 fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
@@ -125,10 +128,10 @@ fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
 /// Returns the output schema: `{}` for a tool without one, which may return any value; `None` for a
 /// tool that declares no output.
 fn output(tool: &ToolDescriptor) -> Option<Value> {
-    match &tool.output_schema {
+    match tool.output_schema.as_ref().map(Schema::to_object) {
         None => Some(Value::Object(Map::new())),
         Some(schema) if schema.get("type") == Some(&json!("null")) => None,
-        Some(schema) => Some(self_contained(schema)),
+        Some(schema) => Some(self_contained(&schema)),
     }
 }
 
@@ -172,9 +175,9 @@ mod tests {
         assert_eq!(shown(&tool).0, Value::Null);
         let scopes = vec![Scope::parse("a:b").unwrap()];
         tool.auth = Some(Auth { scopes: Some(scopes), credential_ref: Some(true) });
-        tool.output_schema = json!({ "type": "null" }).as_object().cloned();
+        tool.output_schema = Schema::try_from(&json!({ "type": "null" })).ok();
         assert_eq!(shown(&tool), (json!({ "scopes": ["a:b"], "credential": true }), None));
-        tool.output_schema = json!({ "type": "string" }).as_object().cloned();
+        tool.output_schema = Schema::try_from(&json!({ "type": "string" })).ok();
         assert_eq!(shown(&tool).1, Some(json!({ "type": "string" })));
     }
 }

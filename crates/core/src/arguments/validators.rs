@@ -1,0 +1,149 @@
+//! Compiled schemas, kept while they are used.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use jsonschema::Validator;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter, sync::DefaultLifecycle};
+
+use super::bounds::{SchemaError, Weight};
+use crate::schema::Schema;
+
+/// Compiled schemas of one catalog after the other, up to a number of bytes.
+pub struct Validators {
+    cache: Cache,
+    /// Counts the schemas.
+    next: AtomicU64,
+    /// The most bytes that count for one schema.
+    most: u64,
+}
+
+type Cache = quick_cache::sync::Cache<u64, Held, Bytes>;
+
+/// A compiled schema, and what it is good for.
+#[derive(Debug)]
+pub(super) struct Compiled {
+    pub(super) validator: Validator,
+    pub(super) weight: Weight,
+}
+
+/// The text of a schema that is compiled on use.
+pub(super) struct Kept {
+    id: u64,
+    schema: Schema,
+    validators: Arc<Validators>,
+}
+
+/// A compiled schema and its bytes.
+#[derive(Clone)]
+struct Held {
+    compiled: Arc<Compiled>,
+    bytes: u64,
+}
+
+/// What the cache counts.
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<u64, Held> for Bytes {
+    fn weight(&self, _id: &u64, held: &Held) -> u64 {
+        held.bytes
+    }
+}
+
+/// The bytes of compiled schemas that are kept by default: those of some hundred ordinary tools.
+const DEFAULT_BYTES: u64 = 16 << 20;
+/// The longest text of a schema that is compiled at once: it takes less than a millisecond.
+const SMALL: usize = 4 << 10;
+/// The size of an ordinary one, for the size of the tables.
+const ORDINARY_BYTES: u64 = 32 << 10;
+
+// === impl Validators ===
+
+impl Validators {
+    /// Creates a place for compiled schemas of about `bytes` together.
+    pub fn new(bytes: u64) -> Self {
+        let mut options = OptionsBuilder::new();
+        // One shard, because the largest schema must fit into a shard.
+        options.shards(1).weight_capacity(bytes);
+        options.estimated_items_capacity(usize::try_from(bytes / ORDINARY_BYTES).unwrap_or(0));
+        let cache = match options.build() {
+            Ok(options) => Cache::with_options(
+                options,
+                Bytes,
+                DefaultHashBuilder::default(),
+                DefaultLifecycle::default(),
+            ),
+            Err(_) => Cache::with_weighter(0, bytes, Bytes),
+        };
+        // A schema that is heavier than the cache would be compiled for every call.
+        Self { cache, next: AtomicU64::new(0), most: (bytes / 4).max(1) }
+    }
+
+    pub(super) fn keep(self: &Arc<Self>, schema: Schema) -> Kept {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        Kept { id, schema, validators: Arc::clone(self) }
+    }
+
+    /// Returns the number of compiled schemas.
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Returns whether no schema is compiled.
+    pub fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+}
+
+impl Default for Validators {
+    fn default() -> Self {
+        Self::new(DEFAULT_BYTES)
+    }
+}
+
+impl fmt::Debug for Validators {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Validators").field("compiled", &self.len()).finish_non_exhaustive()
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Returns the compiled schema. Callers that need it at once wait for the first.
+    pub(super) fn compiled(&self) -> Result<Arc<Compiled>, SchemaError> {
+        let Validators { cache, most, .. } = &*self.validators;
+        let held = cache.get_or_insert_with(&self.id, || {
+            let compiled = super::compile(&self.schema.to_value())?;
+            let bytes = compiled.weight.bytes(self.schema.as_str().len()).min(*most);
+            Ok(Held { compiled: Arc::new(compiled), bytes })
+        })?;
+        Ok(held.compiled)
+    }
+}
+
+impl Kept {
+    /// Returns whether the schema is compiled, or is so small that this takes no time.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.schema.as_str().len() <= SMALL || self.validators.cache.peek(&self.id).is_some()
+    }
+}
+
+/// A tool that is gone needs no compiled schema.
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.validators.cache.remove(&self.id);
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("id", &self.id).finish_non_exhaustive()
+    }
+}

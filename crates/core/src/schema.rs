@@ -1,0 +1,156 @@
+//! A JSON Schema in object form, kept as its text.
+//!
+//! A catalog holds thousands of schemas and reads few of them. A tree of values takes seven times
+//! the memory of its text, so schemas are parsed when they are needed, and clones share the text.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value, value::RawValue};
+
+/// The members of a JSON Schema (2020-12) in object form. Boolean schemas are not descriptors'
+/// schemas.
+pub type SchemaObject = Map<String, Value>;
+
+/// The text of a [`SchemaObject`].
+#[derive(Clone, Serialize)]
+pub struct Schema(Arc<RawValue>);
+
+/// Why an object cannot be kept as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the schema is nested deeper than {MAX_NESTING} levels")]
+pub struct TooDeep;
+
+/// The deepest nesting of a schema, so that its text can be parsed again.
+const MAX_NESTING: usize = 120;
+
+impl Schema {
+    /// Writes `object`.
+    ///
+    /// # Errors
+    /// [`TooDeep`]: the text could not be parsed again.
+    pub fn new(object: &SchemaObject) -> Result<Self, TooDeep> {
+        if object.values().any(|member| is_deeper(member, MAX_NESTING - 1)) {
+            return Err(TooDeep);
+        }
+        // A map of JSON always has a text.
+        serde_json::value::to_raw_value(object).map(|text| Self(text.into())).map_err(|_| TooDeep)
+    }
+
+    /// Returns the text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Parses the text.
+    pub fn to_object(&self) -> SchemaObject {
+        // The text is that of an object of bounded depth.
+        serde_json::from_str(self.as_str()).unwrap_or_default()
+    }
+
+    /// Parses the text.
+    pub fn to_value(&self) -> Value {
+        Value::Object(self.to_object())
+    }
+
+    /// Returns `other` when it has the same text, and otherwise itself. Equal schemas then share
+    /// their text.
+    #[must_use]
+    pub fn shared_with(self, other: Option<&Self>) -> Self {
+        match other {
+            Some(other) if *other == self => other.clone(),
+            Some(_) | None => self,
+        }
+    }
+
+    /// Returns whether both are one text in memory.
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Returns whether `value` has values inside more than `levels` others.
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) if !items.is_empty() => {
+            levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1))
+        }
+        Value::Object(members) if !members.is_empty() => {
+            levels == 0 || members.values().any(|member| is_deeper(member, levels - 1))
+        }
+        _ => false,
+    }
+}
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_shared_with(other) || self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for Schema {}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl TryFrom<&Value> for Schema {
+    type Error = TooDeep;
+
+    /// Writes the members of `value`; anything but an object has none.
+    fn try_from(value: &Value) -> Result<Self, TooDeep> {
+        match value {
+            Value::Object(members) => Self::new(members),
+            _ => Self::new(&SchemaObject::new()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Schema {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Not as raw text, which readers that buffer do not have.
+        let object = SchemaObject::deserialize(deserializer)?;
+        Self::new(&object).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn nested(levels: usize) -> Value {
+        (1..levels).fold(json!({}), |inner, _| json!({ "not": inner }))
+    }
+
+    #[test]
+    fn a_schema_is_what_it_was_with_its_members_in_order() {
+        let value = json!({
+            "type": "object",
+            "properties": { "b": { "maximum": 0.1 }, "a": { "const": u64::MAX } },
+        });
+        let schema = Schema::try_from(&value).unwrap();
+        assert_eq!(schema.as_str(), value.to_string());
+        assert_eq!(schema.to_value().to_string(), value.to_string());
+        assert_eq!(serde_json::to_value(&schema).unwrap().to_string(), value.to_string());
+        assert_eq!(serde_json::from_value::<Schema>(value).unwrap(), schema);
+    }
+
+    #[test]
+    fn every_accepted_schema_can_be_parsed_again() {
+        let deepest = Schema::try_from(&nested(MAX_NESTING)).unwrap();
+        assert_eq!(deepest.to_value(), nested(MAX_NESTING));
+        assert_eq!(Schema::try_from(&nested(MAX_NESTING + 2)), Err(TooDeep));
+    }
+
+    #[test]
+    fn equal_schemas_share_their_text() {
+        let schema = |value| Schema::try_from(&value).unwrap();
+        let one = schema(json!({ "type": "object" }));
+        assert!(schema(json!({ "type": "object" })).shared_with(Some(&one)).is_shared_with(&one));
+        assert!(!schema(json!({})).shared_with(Some(&one)).is_shared_with(&one));
+    }
+}

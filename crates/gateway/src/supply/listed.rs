@@ -1,0 +1,236 @@
+//! The tools of a source as its upstream listed them, kept as text.
+//!
+//! They are read when a list changes, when rules or pins change, and by operators: seldom, and one
+//! tool after the other. A tree of values takes seven times the memory of its text. Schemas are
+//! kept once, and shared with the catalog's entries.
+
+use std::{collections::BTreeMap, collections::HashMap, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use toolcrib_core::{
+    canonical::Digest,
+    limit::Rate,
+    pin::PinForm,
+    schema::{Schema, TooDeep, is_deeper},
+    source::{Discovered, DiscoveredTool},
+};
+
+/// A [`Discovered`] as text. Has the same JSON.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    pub(crate) version: Option<String>,
+    pub(crate) tools: Vec<Arc<ListedTool>>,
+    #[serde(default)]
+    pub(crate) problems: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) rates: BTreeMap<String, Rate>,
+}
+
+/// A [`DiscoveredTool`] as text. Has the same JSON.
+#[derive(Debug)]
+pub(crate) struct ListedTool {
+    pub(crate) name: String,
+    /// The digest of its [`PinForm`].
+    pub(crate) digest: Digest,
+    pub(crate) input: Option<Schema>,
+    pub(crate) output: Option<Schema>,
+    /// Whether `raw` has the same schemas, in this order, under the names of MCP.
+    is_in_raw: [bool; 2],
+    /// The tool without these schemas.
+    rest: Box<str>,
+}
+
+/// The members of `raw` that usually repeat the schemas.
+const IN_RAW: [&str; 2] = ["inputSchema", "outputSchema"];
+/// The deepest nesting of a tool, so that its text can be parsed again.
+const MAX_NESTING: usize = 124;
+
+// === impl Listed ===
+
+impl Listed {
+    /// Keeps `discovered`; takes over the tools of `before` that are equal.
+    pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> Self {
+        let Discovered { version, tools, mut problems, rates } = discovered;
+        let known = before.iter().flat_map(|before| &before.tools);
+        let known: HashMap<&str, &Arc<ListedTool>> =
+            known.map(|tool| (tool.name.as_str(), tool)).collect();
+        let mut kept = Vec::with_capacity(tools.len());
+        for tool in tools {
+            let name = tool.name.clone();
+            match ListedTool::new(tool) {
+                Ok(tool) => kept.push(match known.get(name.as_str()) {
+                    Some(known) if known.is_same(&tool) => Arc::clone(known),
+                    Some(_) | None => Arc::new(tool),
+                }),
+                Err(problem) => {
+                    problems.push(format!("tool {name:?} is left out: {problem}"));
+                }
+            }
+        }
+        Self { version, tools: kept, problems, rates }
+    }
+
+    /// Returns whether `other`, which took over tools of this one, has the same content.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.version == other.version
+            && self.problems == other.problems
+            && self.rates == other.rates
+            && self.tools.len() == other.tools.len()
+            && self.tools.iter().zip(&other.tools).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    /// Returns each tool as it was listed.
+    pub(crate) fn discovered_tools(&self) -> impl Iterator<Item = DiscoveredTool> {
+        self.tools.iter().filter_map(|tool| tool.discovered())
+    }
+}
+
+// === impl ListedTool ===
+
+impl ListedTool {
+    fn new(mut tool: DiscoveredTool) -> Result<Self, TooDeep> {
+        let digest = PinForm::of(&tool).digest;
+        let schemas = [tool.input_schema.take(), tool.output_schema.take()];
+        let mut is_in_raw = [false; 2];
+        for ((name, schema), is_in_raw) in IN_RAW.iter().zip(&schemas).zip(&mut is_in_raw) {
+            if let (Some(schema), Some(raw)) = (schema, tool.raw.get_mut(*name))
+                && schema.is_object()
+                && *raw == *schema
+            {
+                *raw = Value::Null;
+                *is_in_raw = true;
+            }
+        }
+        let [input, output] = schemas;
+        let mut keep =
+            |schema: Option<Value>, rest: fn(&mut DiscoveredTool) -> &mut Option<Value>| {
+                match schema {
+                    Some(Value::Object(schema)) => Schema::new(&schema).map(Some),
+                    // Anything else is seldom, and stays as it is.
+                    other => {
+                        *rest(&mut tool) = other;
+                        Ok(None)
+                    }
+                }
+            };
+        let input = keep(input, |tool| &mut tool.input_schema)?;
+        let output = keep(output, |tool| &mut tool.output_schema)?;
+        let rest = [&tool.input_schema, &tool.output_schema, &tool.annotations];
+        if rest.into_iter().flatten().chain([&tool.raw]).any(|it| is_deeper(it, MAX_NESTING)) {
+            return Err(TooDeep);
+        }
+        let rest = serde_json::to_string(&tool).map_err(|_| TooDeep)?.into();
+        Ok(Self { name: tool.name, digest, input, output, is_in_raw, rest })
+    }
+
+    /// Returns the tool as it was listed. `None` cannot happen: the text is that of a tool.
+    pub(crate) fn discovered(&self) -> Option<DiscoveredTool> {
+        let mut tool: DiscoveredTool = serde_json::from_str(&self.rest).ok()?;
+        let schemas = [&self.input, &self.output].map(|it| it.as_ref().map(Schema::to_value));
+        for ((name, schema), is_in_raw) in IN_RAW.iter().zip(&schemas).zip(self.is_in_raw) {
+            if let (true, Some(schema), Some(raw)) = (is_in_raw, schema, tool.raw.get_mut(*name)) {
+                raw.clone_from(schema);
+            }
+        }
+        let [input, output] = schemas;
+        tool.input_schema = input.or(tool.input_schema);
+        tool.output_schema = output.or(tool.output_schema);
+        Some(tool)
+    }
+
+    /// Returns whether both are equal, in any order of members.
+    fn is_same(&self, other: &Self) -> bool {
+        let text = |tool: &Self| (tool.input.clone(), tool.output.clone(), tool.is_in_raw);
+        if text(self) == text(other) && self.rest == other.rest {
+            return true;
+        }
+        self.digest == other.digest && self.discovered() == other.discovered()
+    }
+}
+
+impl Serialize for ListedTool {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.discovered().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ListedTool {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(DiscoveredTool::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, input: Value, raw: Value) -> DiscoveredTool {
+        DiscoveredTool {
+            name: name.to_owned(),
+            title: Some("A tool".to_owned()),
+            description: None,
+            input_schema: Some(input),
+            output_schema: Some(json!({ "type": "object", "required": ["b", "a"] })),
+            annotations: Some(json!({ "readOnlyHint": true })),
+            raw,
+        }
+    }
+
+    fn discovered(tools: Vec<DiscoveredTool>) -> Discovered {
+        Discovered { version: Some("1.2.3".to_owned()), tools, ..Discovered::default() }
+    }
+
+    #[test]
+    fn a_tool_is_read_as_it_was_listed() {
+        let schema = json!({ "type": "object", "properties": { "b": {}, "a": {} } });
+        let in_raw = json!({ "name": "one", "inputSchema": schema, "_meta": { "x": 1.5 } });
+        for tool in [
+            tool("one", schema.clone(), in_raw),
+            tool("two", schema.clone(), json!({ "inputSchema": "a digest" })),
+            tool("three", json!(true), Value::Null),
+            tool("four", json!([1]), json!([{ "inputSchema": null }])),
+        ] {
+            let listed = Listed::new(discovered(vec![tool.clone()]), None);
+            let read: Vec<_> = listed.discovered_tools().collect();
+            assert_eq!(read, [tool.clone()]);
+            assert_eq!(listed.tools[0].digest, PinForm::of(&tool).digest);
+            let (json, same) = (json!(discovered(vec![tool])).to_string(), json!(listed));
+            assert_eq!(same.to_string(), json);
+            let stored: Listed = serde_json::from_str(&json).unwrap();
+            assert_eq!(stored.discovered_tools().collect::<Vec<_>>(), read);
+        }
+    }
+
+    #[test]
+    fn equal_tools_are_taken_over() {
+        let (short, long) = (json!({ "a": 1 }), json!({ "a": 1, "b": 2 }));
+        let list = |one: &Value, two: &Value| {
+            discovered(vec![
+                tool("one", one.clone(), json!({})),
+                tool("two", two.clone(), json!({})),
+            ])
+        };
+        let first = Listed::new(list(&short, &long), None);
+        let reordered = Listed::new(list(&short, &json!({ "b": 2, "a": 1 })), Some(&first));
+        assert!(first.is_same(&reordered));
+        let changed = Listed::new(list(&short, &short), Some(&first));
+        assert!(!first.is_same(&changed));
+        assert!(Arc::ptr_eq(&first.tools[0], &changed.tools[0]));
+        assert!(!Arc::ptr_eq(&first.tools[1], &changed.tools[1]));
+    }
+
+    #[test]
+    fn a_tool_that_could_not_be_read_again_is_left_out() {
+        let deep = (0..200).fold(json!({}), |inner, _| json!({ "not": inner }));
+        let tools = vec![tool("deep", deep, json!({})), tool("flat", json!({}), json!({}))];
+        let listed = Listed::new(discovered(tools), None);
+        assert_eq!(listed.tools.len(), 1);
+        assert_eq!(
+            listed.problems,
+            ["tool \"deep\" is left out: the schema is nested deeper than 120 levels"]
+        );
+    }
+}
