@@ -195,7 +195,7 @@ mod tests {
         ] {
             let listed = Listed::new(discovered(vec![tool.clone()]), None);
             let read: Vec<_> = listed.discovered_tools().collect();
-            assert_eq!(read, [tool.clone()]);
+            assert_eq!(read, std::slice::from_ref(&tool));
             assert_eq!(listed.tools[0].digest, PinForm::of(&tool).digest);
             let (json, same) = (json!(discovered(vec![tool])).to_string(), json!(listed));
             assert_eq!(same.to_string(), json);
