@@ -54,8 +54,8 @@ struct Limits {
 }
 
 impl Bench {
-    /// Starts the limit servers, `program` with the strict and with the relaxed log, and what the
-    /// selected rows need besides.
+    /// Starts the limit servers, `program` with the strict and with the relaxed log, and the servers
+    /// of the other selected rows.
     pub(crate) async fn with(program: &Path, options: &RunOptions, folder: &Path) -> Result<Self> {
         let upstream = upstream(folder).await?;
         let strict = Subject::start(program, "strict", upstream.address, folder).await?;

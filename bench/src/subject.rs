@@ -102,7 +102,7 @@ impl Subject {
         Self::start_with(program, "pack", "relaxed", &settings, folder).await
     }
 
-    /// Starts `program` with one source of `kind` besides the upstream.
+    /// Starts `program` with the upstream and one source of `kind`.
     pub(crate) async fn with_source(
         program: &Path,
         kind: SourceKind,
@@ -268,7 +268,7 @@ impl Subject {
 
 // === impl SourceKind ===
 
-/// The kinds of sources besides an MCP server over HTTP.
+/// The kinds of sources other than an MCP server over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SourceKind {
     Stdio,

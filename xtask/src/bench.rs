@@ -64,10 +64,11 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     shell::run(&mut command)
 }
 
-/// Runs criterion, which compares with its last run in the same build directory.
+/// Runs criterion on code built as it is shipped. Criterion compares with its last run in the same
+/// build directory.
 fn pure(options: &BenchOptions) -> Result<()> {
     shell::step("measure pure code");
-    let mut arguments = vec!["bench", "--bench", "pure"];
+    let mut arguments = vec!["bench", "--profile", "dist", "--bench", "pure"];
     arguments.extend(PURE.iter().flat_map(|package| ["--package", package]));
     let selected = options.only.join("|");
     if !selected.is_empty() {
