@@ -1,7 +1,7 @@
 //! Authentication: bearer API keys, and signed tokens (`tokens`).
 //!
-//! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that this
-//! process creates or revokes ([`manage`]) takes effect before the response, and one of another
+//! Keys are looked up by their SHA-256 in a table in memory (`table`) that follows the store, key by
+//! key: a key that this process creates or revokes ([`manage`]) takes effect before the response, and one of another
 //! process when the store announces it. When the store has not been readable for [`MAX_STALE`], no
 //! key is accepted, because a revocation could have been missed.
 //!
@@ -16,13 +16,14 @@ mod jws;
 mod keys;
 pub mod manage;
 mod roles;
+mod table;
 mod tokens;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -33,12 +34,12 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolcrib_core::{
-    clock::{Clock, Timestamp},
-    id::{KeyId, PrincipalId, TenantId},
+    clock::Clock,
+    id::PrincipalId,
     key_set::KeySetSource,
     principal::{AuthMethod, Principal},
     scope::Grant,
-    store::{Changes, KeyRecord, KeyStore, Storage, StoreError},
+    store::{Changes, KeyStore, Storage, StoreError},
 };
 
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
@@ -48,6 +49,7 @@ pub use self::{
 };
 use self::{
     issuer::Issuer,
+    table::{Known, News, Table},
     tokens::{Tokens, Verdict},
 };
 use crate::{background::Services, config::Config};
@@ -72,8 +74,10 @@ struct Inner {
     table: ArcSwap<Table>,
     /// Counts reads of the store, as they begin.
     reads: AtomicU64,
-    /// Held while a table is replaced.
-    replacing: Mutex<()>,
+    /// Locked while the table is changed or replaced.
+    state: Mutex<TableState>,
+    /// Whether the store has been read.
+    is_read: AtomicBool,
     /// Monotonic nanoseconds of the last time the store confirmed the table.
     confirmed_at: AtomicU64,
     /// Set before the store is closed; it is not read afterwards.
@@ -102,28 +106,15 @@ pub enum AcceptedCredentials {
     Shared,
 }
 
-#[derive(Default)]
-struct Table {
-    by_digest: HashMap<[u8; 32], Known>,
-    by_id: HashMap<KeyId, [u8; 32]>,
-    records: Vec<KeyRecord>,
+/// What the table is from.
+#[derive(Debug, Clone, Copy, Default)]
+struct TableState {
+    /// The changes of keys that it contains; `None` before the first read.
     epoch: Option<u64>,
-    /// Which read it is from.
+    /// The last read that it contains.
     read: u64,
-}
-
-struct Known {
-    principal: Arc<Principal>,
-    expires_at: Option<Timestamp>,
-    revoked: bool,
-    used: Arc<Used>,
-}
-
-/// When a key was used last, in milliseconds of 1970; 0 when it was not.
-#[derive(Default)]
-struct Used {
-    seen: AtomicI64,
-    written: AtomicI64,
+    /// Counts the reads of all keys. Changes are added only to the keys that they follow.
+    whole: u64,
 }
 
 // === impl Authenticator ===
@@ -146,7 +137,8 @@ impl Authenticator {
             policy: ArcSwap::from_pointee(Policy::new(config, tokens)),
             table: ArcSwap::from_pointee(Table::default()),
             reads: AtomicU64::new(0),
-            replacing: Mutex::default(),
+            state: Mutex::default(),
+            is_read: AtomicBool::new(false),
             confirmed_at: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             changes,
@@ -175,10 +167,10 @@ impl Authenticator {
         let tokens = Tokens::new(config, Some(&before.tokens), key_sets.as_ref(), clock, changes);
         tokens.refresh_if_due();
         policy.store(Arc::new(Policy::new(config, tokens)));
-        let replacing = self.inner.replacing.lock();
-        let table = self.inner.table.load();
-        self.inner.build(table.records.clone(), table.epoch, table.read);
-        drop(replacing);
+        let _state = self.inner.state.lock();
+        let table = self.inner.table.load().granting(&self.inner.policy.load().roles);
+        self.inner.table.store(Arc::new(table));
+        self.inner.changes.send_modify(|count| *count += 1);
     }
 
     /// Ends following the store, with the last uses written down.
@@ -219,7 +211,7 @@ impl Authenticator {
     /// Its credentials are no longer valid.
     pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
-            AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id.get(id).copied()),
+            AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id(id)),
             AuthMethod::Jwt(token) => {
                 let policy = self.inner.policy.load();
                 policy.tokens.renew(principal, token, &policy.roles, self.inner.clock.now())
@@ -278,7 +270,8 @@ impl Inner {
             };
         }
         // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        let known = self.holder(|_| Some(digest(text))).map_err(Unproven::Refused)?;
+        let known =
+            self.holder(|table| table.by_digest(&digest(text))).map_err(Unproven::Refused)?;
         Ok(known)
     }
 
@@ -291,12 +284,10 @@ impl Inner {
         }
         self.used_at.store(now, Ordering::Relaxed);
         let (mut noted, mut uses) = (Vec::new(), Vec::new());
-        let table = self.table.load_full();
-        for (id, known) in
-            table.by_id.iter().filter_map(|(id, digest)| Some((id, table.by_digest.get(digest)?)))
-        {
+        for known in self.table.load_full().all() {
             let seen = known.used.seen.load(Ordering::Relaxed);
             if seen > known.used.written.load(Ordering::Relaxed)
+                && let Some(id) = known.principal.auth.key()
                 && let Some(at) = DateTime::from_timestamp_millis(seen)
             {
                 noted.push((id.clone(), at));
@@ -314,21 +305,18 @@ impl Inner {
         }
     }
 
-    /// Returns the principal of the key with the digest that `find` returns.
+    /// Returns the principal of the key that `find` returns.
     fn holder(
         &self,
-        find: impl FnOnce(&Table) -> Option<[u8; 32]>,
+        find: impl FnOnce(&Table) -> Option<Arc<Known>>,
     ) -> Result<Arc<Principal>, AuthError> {
-        let table = self.table.load();
         let confirmed_at = self.confirmed_at.load(Ordering::Relaxed);
         let age = self.clock.monotonic_nanos().saturating_sub(confirmed_at);
-        if table.epoch.is_none() || u128::from(age) > MAX_STALE.as_nanos() {
+        if !self.is_read.load(Ordering::Acquire) || u128::from(age) > MAX_STALE.as_nanos() {
             return Err(AuthError::Unavailable);
         }
-        match find(&table).and_then(|digest| table.by_digest.get(&digest)) {
-            Some(known)
-                if !known.revoked && known.expires_at.is_none_or(|end| self.clock.now() < end) =>
-            {
+        match find(&self.table.load()) {
+            Some(known) if known.is_valid(self.clock.now()) => {
                 known.used.seen.store(self.clock.now().timestamp_millis(), Ordering::Relaxed);
                 Ok(Arc::clone(&known.principal))
             }
@@ -336,20 +324,13 @@ impl Inner {
         }
     }
 
-    /// Reads the keys if they changed. The numbers of changes were read before, so that a change
-    /// after them is seen next time.
+    /// Reads the keys that changed. The numbers of changes were read before, so that a change after
+    /// them is seen next time.
     async fn take(&self, changes: Result<Changes, StoreError>) {
         let now = self.clock.monotonic_nanos();
-        let read = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
-        match self.read(changes).await {
-            Ok(news) => {
-                if let Some((records, epoch)) = news {
-                    let _replacing = self.replacing.lock();
-                    // A slow read must not replace the result of a later one.
-                    if read > self.table.load().read {
-                        self.build(records, Some(epoch), read);
-                    }
-                }
+        let epoch = changes.map(|changes| changes.keys);
+        match self.follow(epoch).await {
+            Ok(()) => {
                 self.confirmed_at.fetch_max(now, Ordering::Relaxed);
             }
             Err(_closed) if self.stopped.load(Ordering::Relaxed) => {}
@@ -357,43 +338,47 @@ impl Inner {
         }
     }
 
-    async fn read(
-        &self,
-        changes: Result<Changes, StoreError>,
-    ) -> Result<Option<(Vec<KeyRecord>, u64)>, StoreError> {
-        let epoch = changes?.keys;
-        match self.table.load().epoch == Some(epoch) {
-            true => Ok(None),
-            false => Ok(Some((self.keys.list().await?, epoch))),
+    async fn follow(&self, epoch: Result<u64, StoreError>) -> Result<(), StoreError> {
+        let epoch = epoch?;
+        loop {
+            let read = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+            let state = *self.state.lock();
+            let news = match state.epoch {
+                Some(known) if known == epoch => return Ok(()),
+                Some(known) if known < epoch => {
+                    News::Changed(self.keys.changed_since(known).await?)
+                }
+                // The first read, or another file in place of the store's.
+                Some(_) | None => News::Whole(self.keys.list().await?),
+            };
+            if self.put(news, epoch, read, state.whole) {
+                return Ok(());
+            }
         }
     }
 
-    /// Replaces the table; the caller holds `replacing`.
-    fn build(&self, records: Vec<KeyRecord>, epoch: Option<u64>, read: u64) {
+    /// Takes over what the read number `read` found. Returns `false` if that were changes of other
+    /// keys than those of the table.
+    fn put(&self, news: News, epoch: u64, read: u64, whole: u64) -> bool {
+        let mut state = self.state.lock();
+        // A slow read must not replace the result of a later one.
+        if read <= state.read {
+            return true;
+        }
         let policy = self.policy.load();
-        let before = self.table.load();
-        let used = |record: &KeyRecord| match before.by_digest.get(&record.digest) {
-            Some(known) => Arc::clone(&known.used),
-            None => Arc::default(),
-        };
-        let known = |record: &KeyRecord| {
-            let principal = Principal {
-                id: record.principal.clone(),
-                tenant: record.tenant.clone(),
-                scopes: granted(&policy.roles, &record.roles, &record.scopes),
-                roles: record.roles.clone(),
-                makers: record.makers.clone(),
-                auth: AuthMethod::ApiKey(record.id.clone()),
-            };
-            let nobodys = record.tenant.as_str() == TenantId::OPERATOR;
-            let revoked = record.revoked_at.is_some() || nobodys;
-            let (principal, used) = (Arc::new(principal), used(record));
-            Known { principal, expires_at: record.expires_at, revoked, used }
-        };
-        let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();
-        let by_id = records.iter().map(|record| (record.id.clone(), record.digest)).collect();
-        self.table.store(Arc::new(Table { by_digest, by_id, records, epoch, read }));
+        match news {
+            News::Changed(_) if whole != state.whole => return false,
+            News::Changed(records) => self.table.load().put(records, &policy.roles),
+            News::Whole(records) => {
+                let table = self.table.load().replaced(records, &policy.roles);
+                self.table.store(Arc::new(table));
+                state.whole += 1;
+            }
+        }
+        (state.epoch, state.read) = (Some(epoch), read);
+        self.is_read.store(true, Ordering::Release);
         self.changes.send_modify(|count| *count += 1);
+        true
     }
 }
 

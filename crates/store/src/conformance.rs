@@ -73,6 +73,7 @@ macro_rules! storage_suite {
                     of_parallel_rotations_one_succeeds,
                     the_last_use_is_noted_and_never_goes_back,
                     the_epoch_changes_with_every_change,
+                    the_keys_changed_since_an_epoch_are_returned,
                 ]
             );
             $crate::conformance_tests!(

@@ -70,6 +70,11 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Returns all keys, revoked and expired ones included, by creation time.
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
+    /// Returns the keys that were inserted, rotated or revoked after
+    /// [`Changes::keys`](super::Changes::keys) was `epoch`, in any order. The cost does not grow
+    /// with the other keys.
+    async fn changed_since(&self, epoch: u64) -> Result<Vec<KeyRecord>, StoreError>;
+
     /// Revokes a key; returns `false` when no unrevoked key has that id.
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 

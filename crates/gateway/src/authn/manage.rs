@@ -19,7 +19,7 @@ use toolcrib_core::{
 
 use crate::scopes::RouteScope;
 
-use super::{Authenticator, KeyRequest, Known, NewKey, is_kept_for_tokens, new_key, next_key};
+use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
 
 /// The scope for managing the keys of a tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();
@@ -270,17 +270,19 @@ impl Authenticator {
     ) -> Result<Arc<Principal>, UnknownHolder> {
         let now = self.inner.clock.now();
         let table = self.inner.table.load();
-        let valid = |known: &&Known| !known.revoked && known.expires_at.is_none_or(|end| now < end);
-        let wanted = |known: &&Known| {
-            known.principal.tenant == *tenant
-                && known.principal.id == *principal
-                && key.is_none_or(|key| known.principal.auth.key() == Some(key))
+        let wanted = |holder: &Principal| {
+            holder.tenant == *tenant
+                && holder.id == *principal
+                && key.is_none_or(|key| holder.auth.key() == Some(key))
         };
-        let mut found: Vec<&Arc<Principal>> =
-            table.by_digest.values().filter(valid).filter(wanted).map(|it| &it.principal).collect();
-        found.sort_by_key(|holder| holder.auth.key().map(KeyId::as_str));
+        let all = table.all().into_iter().filter(|known| known.is_valid(now));
+        let mut found: Vec<Arc<Principal>> =
+            all.map(|known| Arc::clone(&known.principal)).filter(|it| wanted(it)).collect();
+        found.sort_by(|one, other| {
+            one.auth.key().map(KeyId::as_str).cmp(&other.auth.key().map(KeyId::as_str))
+        });
         let first = found.first().ok_or(UnknownHolder::NoKey)?;
-        let same = |it: &&Arc<Principal>| it.scopes == first.scopes && it.roles == first.roles;
+        let same = |it: &Arc<Principal>| it.scopes == first.scopes && it.roles == first.roles;
         match found.iter().all(same) {
             true => Ok(Arc::clone(first)),
             false => Err(UnknownHolder::Several(

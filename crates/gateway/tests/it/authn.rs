@@ -1,6 +1,12 @@
 //! Keys: created, accepted, expired, revoked.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use chrono::Utc;
@@ -125,10 +131,24 @@ async fn reload_changes_what_a_role_grants() {
     assert_eq!(principal.scopes.iter().count(), 1, "the role is gone, and so is its scope");
 }
 
-/// Keys whose next list blocks until the test releases it.
+/// Keys whose next read blocks until the test releases it.
 struct Slow {
     keys: Arc<dyn KeyStore>,
     held: Mutex<Option<oneshot::Receiver<()>>>,
+    /// How many keys were read.
+    read: AtomicUsize,
+}
+
+impl Slow {
+    fn new(keys: &Arc<dyn KeyStore>) -> Arc<Self> {
+        let keys = Arc::clone(keys);
+        Arc::new(Self { keys, held: Mutex::default(), read: AtomicUsize::new(0) })
+    }
+
+    fn counted(&self, keys: Vec<KeyRecord>) -> Vec<KeyRecord> {
+        self.read.fetch_add(keys.len(), Ordering::SeqCst);
+        keys
+    }
 }
 
 #[async_trait]
@@ -140,12 +160,15 @@ impl KeyStore for Slow {
         self.keys.insert_for_new_principal(key).await
     }
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
-        let listed = self.keys.list().await;
+        Ok(self.counted(self.keys.list().await?))
+    }
+    async fn changed_since(&self, epoch: u64) -> Result<Vec<KeyRecord>, StoreError> {
+        let changed = self.keys.changed_since(epoch).await?;
         let held = self.held.lock().take();
         if let Some(held) = held {
             held.await.unwrap();
         }
-        listed
+        Ok(self.counted(changed))
     }
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
         self.keys.revoke(id, at).await
@@ -167,7 +190,7 @@ impl KeyStore for Slow {
 #[tokio::test(start_paused = true)]
 async fn the_latest_read_counts() {
     let mut storage = MemoryStorage::default();
-    let keys = Arc::new(Slow { keys: Arc::clone(&storage.keys), held: Mutex::default() });
+    let keys = Slow::new(&storage.keys);
     storage.keys = Arc::clone(&keys) as Arc<dyn KeyStore>;
     let sources = Arc::new(Factory::default());
     let builder = GatewayBuilder::new(parse(""), Arc::new(storage), sources);
@@ -190,4 +213,34 @@ async fn the_latest_read_counts() {
     release.send(()).unwrap();
     slow.await.unwrap();
     assert_eq!(gateway.authenticator().authenticate(text), Err(AuthError::Invalid));
+}
+
+/// I-63: the cost of a new key does not grow with the other keys, and every change holds at once.
+#[tokio::test(start_paused = true)]
+async fn only_the_keys_that_changed_are_read() {
+    let mut storage = MemoryStorage::default();
+    let keys = Slow::new(&storage.keys);
+    storage.keys = Arc::clone(&keys) as Arc<dyn KeyStore>;
+    let sources = Arc::new(Factory::default());
+    let builder = GatewayBuilder::new(parse(""), Arc::new(storage), sources);
+    let gateway = builder.start().await.unwrap();
+    let authenticator = gateway.authenticator();
+    let mut made = Vec::new();
+    for _ in 0..100 {
+        let key = new_key(request(), Utc::now()).unwrap();
+        keys.insert(key.record.clone()).await.unwrap();
+        authenticator.refresh().await;
+        made.push(key);
+    }
+    assert_eq!(keys.read.load(Ordering::SeqCst), 100, "each once");
+    gateway.apply(parse("")).await.unwrap();
+    for key in &made {
+        let known = authenticator.authenticate(key.text.expose()).unwrap();
+        keys.revoke(&key.record.id, Utc::now()).await.unwrap();
+        authenticator.refresh().await;
+        let text = key.text.expose();
+        assert_eq!(authenticator.authenticate(text), Err(AuthError::Invalid));
+        assert_eq!(authenticator.renew(&known), Err(AuthError::Invalid));
+    }
+    assert_eq!(keys.read.load(Ordering::SeqCst), 200);
 }

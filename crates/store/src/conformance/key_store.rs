@@ -222,3 +222,37 @@ pub async fn the_epoch_changes_with_every_change(storage: &dyn Storage) {
     keys.list().await.unwrap();
     assert_eq!(storage.changes(None).await.unwrap().keys, last);
 }
+
+/// Insertions, revocations and rotations after the epoch, and nothing else.
+pub async fn the_keys_changed_since_an_epoch_are_returned(storage: &dyn Storage) {
+    let keys = &*storage.keys();
+    let epoch = async || storage.changes(None).await.unwrap().keys;
+    let since = async |epoch| {
+        let mut changed = keys.changed_since(epoch).await.unwrap();
+        changed.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
+        changed
+    };
+    let id = |id: &str| KeyId::parse(id).unwrap();
+    for (name, digest) in [("a", 1), ("b", 2), ("c", 3)] {
+        keys.insert(key(name, digest, 0)).await.unwrap();
+    }
+    let first = epoch().await;
+    assert_eq!(since(0).await.len(), 3);
+    assert_eq!(since(first).await, []);
+    keys.revoke(&id("b"), moment(5)).await.unwrap();
+    let second = epoch().await;
+    let revoked = KeyRecord { revoked_at: Some(moment(5)), ..key("b", 2, 0) };
+    assert_eq!(since(first).await, [revoked.clone()]);
+    let next = KeyRecord { replaces: Some(id("a")), ..key("d", 4, 10) };
+    let rotated = keys.rotate(&id("a"), next.clone(), moment(20)).await.unwrap();
+    assert_eq!(rotated, KeyRotation::Rotated);
+    let ends = KeyRecord { expires_at: Some(moment(20)), ..key("a", 1, 0) };
+    assert_eq!(since(second).await, [ends.clone(), next.clone()]);
+    assert_eq!(since(first).await, [ends, revoked, next]);
+    let third = epoch().await;
+    // None of these changes a key.
+    keys.revoke(&id("b"), moment(6)).await.unwrap();
+    keys.insert(key("e", 1, 0)).await.unwrap_err();
+    keys.note_used(vec![(id("c"), moment(30))]).await.unwrap();
+    assert_eq!(since(third).await, []);
+}

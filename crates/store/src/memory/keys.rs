@@ -1,6 +1,9 @@
 //! API keys in memory.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use chrono::SubsecRound;
@@ -16,16 +19,20 @@ use super::shared::{ChangeCounter, lock};
 #[derive(Debug, Default)]
 pub(super) struct MemoryKeys {
     records: Mutex<Vec<KeyRecord>>,
+    /// The ids of changed keys by the number of the change, which is counted with `records` locked.
+    changed: Mutex<BTreeMap<u64, Vec<KeyId>>>,
     changes: Arc<ChangeCounter>,
 }
 
 impl MemoryKeys {
     pub(super) fn new(changes: &Arc<ChangeCounter>) -> Self {
-        Self { records: Mutex::default(), changes: Arc::clone(changes) }
+        Self { changes: Arc::clone(changes), ..Self::default() }
     }
 
-    fn changed(&self) {
-        self.changes.count(|changes| &mut changes.keys);
+    /// Counts a change of the keys `ids`. The caller holds `records`.
+    fn changed(&self, ids: Vec<KeyId>) {
+        let number = self.changes.count(|changes| &mut changes.keys);
+        lock(&self.changed).insert(number, ids);
     }
 }
 
@@ -45,8 +52,10 @@ fn insert(records: &mut Vec<KeyRecord>, mut key: KeyRecord) -> Result<(), StoreE
 #[async_trait]
 impl KeyStore for MemoryKeys {
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError> {
-        insert(&mut lock(&self.records), key)?;
-        self.changed();
+        let mut keys = lock(&self.records);
+        let id = key.id.clone();
+        insert(&mut keys, key)?;
+        self.changed(vec![id]);
         Ok(())
     }
 
@@ -56,8 +65,9 @@ impl KeyStore for MemoryKeys {
         if keys.iter().any(same) {
             return Ok(false);
         }
+        let id = key.id.clone();
         insert(&mut keys, key)?;
-        self.changed();
+        self.changed(vec![id]);
         Ok(true)
     }
 
@@ -65,12 +75,23 @@ impl KeyStore for MemoryKeys {
         Ok(lock(&self.records).clone())
     }
 
+    async fn changed_since(&self, epoch: u64) -> Result<Vec<KeyRecord>, StoreError> {
+        let keys = lock(&self.records);
+        let changed = lock(&self.changed);
+        let after = changed.range(epoch.saturating_add(1)..).flat_map(|(_, ids)| ids);
+        let ids: HashSet<&KeyId> = after.collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(keys.iter().filter(|key| ids.contains(&key.id)).cloned().collect())
+    }
+
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
         let mut keys = lock(&self.records);
         let held = keys.iter_mut().find(|key| key.id == *id && key.revoked_at.is_none());
         let Some(key) = held else { return Ok(false) };
         key.revoked_at = Some(at.trunc_subsecs(3));
-        self.changed();
+        self.changed(vec![id.clone()]);
         Ok(true)
     }
 
@@ -93,11 +114,12 @@ impl KeyStore for MemoryKeys {
         if !keys.iter().any(lasts) {
             return Ok(KeyRotation::NoActiveKey);
         }
+        let ids = vec![old.clone(), new.id.clone()];
         insert(&mut keys, new)?;
-        self.changed();
         if let Some(key) = keys.iter_mut().find(|key| key.id == *old) {
             key.expires_at = Some(key.expires_at.map_or(until, |end| end.min(until)));
         }
+        self.changed(ids);
         Ok(KeyRotation::Rotated)
     }
 

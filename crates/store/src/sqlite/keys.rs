@@ -12,8 +12,14 @@ use toolcrib_core::{
 use super::{
     failure::Failure,
     handle::SqliteStore,
-    row::{all, execute, moment, parse, time_text},
+    row::{all, bound, execute, moment, parse, time_text},
 };
+
+/// The columns of a key, in the order of [`record`].
+const COLUMNS: &str = "id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
+     revoked_at, last_used_at, replaces, makers";
+/// The epoch of a change, before [`next_epoch`] counts it.
+const NEXT_EPOCH: &str = "(SELECT value + 1 FROM meta WHERE name = 'keys_epoch')";
 
 #[async_trait]
 impl KeyStore for SqliteStore {
@@ -36,11 +42,22 @@ impl KeyStore for SqliteStore {
         self.on_reader(list).await
     }
 
+    async fn changed_since(&self, epoch: u64) -> Result<Vec<KeyRecord>, StoreError> {
+        self.on_reader(move |connection| {
+            let sql = format!("SELECT {COLUMNS} FROM keys WHERE changed > ?1");
+            all(connection, &sql, [bound(epoch)], record)
+        })
+        .await
+    }
+
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
         let id = id.clone();
         self.on_writer(move |connection| {
-            let sql = "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
-            let revoked = execute(connection, sql, params![id.as_str(), time_text(at)])? > 0;
+            let sql = format!(
+                "UPDATE keys SET revoked_at = ?2, changed = {NEXT_EPOCH} \
+                     WHERE id = ?1 AND revoked_at IS NULL"
+            );
+            let revoked = execute(connection, &sql, params![id.as_str(), time_text(at)])? > 0;
             if revoked {
                 next_epoch(connection)?;
             }
@@ -61,10 +78,13 @@ impl KeyStore for SqliteStore {
                 return Ok(KeyRotation::AlreadyReplaced);
             }
             let (now, until) = (time_text(new.created_at), time_text(until));
-            let sql = "UPDATE keys SET expires_at = min(coalesce(expires_at, ?3), ?3) \
+            let sql = format!(
+                "UPDATE keys SET expires_at = min(coalesce(expires_at, ?3), ?3), \
+                     changed = {NEXT_EPOCH} \
                      WHERE id = ?1 AND revoked_at IS NULL \
-                     AND (expires_at IS NULL OR expires_at > ?2)";
-            let found = execute(connection, sql, params![old.as_str(), now, until])? > 0;
+                     AND (expires_at IS NULL OR expires_at > ?2)"
+            );
+            let found = execute(connection, &sql, params![old.as_str(), now, until])? > 0;
             if !found {
                 return Ok(KeyRotation::NoActiveKey);
             }
@@ -95,12 +115,13 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     let roles = json(key.roles.iter().map(String::as_str).collect()).map_err(unwritable)?;
     let scopes = json(key.scopes.iter().map(Grant::as_str).collect()).map_err(unwritable)?;
     let makers = json(key.makers.iter().map(PrincipalId::as_str).collect()).map_err(unwritable)?;
-    let sql = "INSERT INTO keys (id, name, tenant, principal, digest, roles, scopes, created_at, \
-             expires_at, revoked_at, last_used_at, replaces, makers) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    let sql = format!(
+        "INSERT INTO keys ({COLUMNS}, changed) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, {NEXT_EPOCH})"
+    );
     execute(
         connection,
-        sql,
+        &sql,
         params![
             key.id.as_str(),
             key.name,
@@ -156,9 +177,8 @@ fn next_epoch(connection: &Connection) -> Result<(), Failure> {
 }
 
 fn list(connection: &Connection) -> Result<Vec<KeyRecord>, Failure> {
-    let sql = "SELECT id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
-         revoked_at, last_used_at, replaces, makers FROM keys ORDER BY created_at, rowid";
-    all(connection, sql, [], record)
+    let sql = format!("SELECT {COLUMNS} FROM keys ORDER BY created_at, rowid");
+    all(connection, &sql, [], record)
 }
 
 fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {

@@ -87,6 +87,7 @@ CREATE TABLE open_sessions (
 
 -- API keys, without the keys. `roles`, `scopes` and `makers` are JSON arrays of strings. `replaces` is
 -- the key that this one replaces; `makers` are the principals, other than its own, that handled it.
+-- `changed` is the epoch of the last change.
 CREATE TABLE keys (
   id         TEXT NOT NULL PRIMARY KEY,
   name       TEXT NOT NULL,
@@ -100,8 +101,11 @@ CREATE TABLE keys (
   revoked_at TEXT,
   last_used_at TEXT,
   replaces   TEXT,
-  makers     TEXT NOT NULL
+  makers     TEXT NOT NULL,
+  changed    INTEGER NOT NULL
 ) STRICT;
+
+CREATE INDEX keys_by_change ON keys (changed);
 
 -- The last valid catalog of each source, as JSON text.
 CREATE TABLE catalogs (

@@ -1,0 +1,180 @@
+//! The keys in memory, by digest and by id.
+//!
+//! A change touches its own keys, so that creating ten thousand keys one by one costs ten thousand
+//! insertions. A reader locks one of several parts for the time of a look-up.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasher as _, Hash, RandomState},
+    sync::{Arc, atomic::AtomicI64},
+};
+
+use parking_lot::RwLock;
+use toolcrib_core::{
+    clock::Timestamp,
+    id::{KeyId, TenantId},
+    principal::{AuthMethod, Principal},
+    scope::Grant,
+    store::KeyRecord,
+};
+
+use super::roles::granted;
+
+/// The parts of a map. With more keys a part grows seldom, and growing locks it for longest.
+const PARTS: usize = 16;
+
+type Roles = BTreeMap<String, Vec<Grant>>;
+
+#[derive(Default)]
+pub(super) struct Table {
+    by_digest: Parts<[u8; 32]>,
+    by_id: Parts<KeyId>,
+}
+
+/// A map in parts with a lock each.
+struct Parts<K> {
+    parts: [RwLock<HashMap<K, Arc<Known>>>; PARTS],
+    hasher: RandomState,
+}
+
+/// A key, without its text and what only people read of it.
+pub(super) struct Known {
+    pub(super) principal: Arc<Principal>,
+    digest: [u8; 32],
+    /// Scopes in addition to those of its roles.
+    scopes: Box<[Grant]>,
+    expires_at: Option<Timestamp>,
+    revoked: bool,
+    pub(super) used: Arc<Used>,
+}
+
+/// When a key was used last, in milliseconds of 1970; 0 when it was not.
+#[derive(Default)]
+pub(super) struct Used {
+    pub(super) seen: AtomicI64,
+    pub(super) written: AtomicI64,
+}
+
+/// The result of a read.
+pub(super) enum News {
+    /// All keys.
+    Whole(Vec<KeyRecord>),
+    /// Those that changed.
+    Changed(Vec<KeyRecord>),
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(super) fn by_digest(&self, digest: &[u8; 32]) -> Option<Arc<Known>> {
+        self.by_digest.get(digest)
+    }
+
+    pub(super) fn by_id(&self, id: &KeyId) -> Option<Arc<Known>> {
+        self.by_id.get(id)
+    }
+
+    /// Returns every key, in any order.
+    pub(super) fn all(&self) -> Vec<Arc<Known>> {
+        let parts = self.by_digest.parts.iter();
+        parts.flat_map(|part| part.read().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Takes over keys that are new or have changed.
+    pub(super) fn put(&self, records: Vec<KeyRecord>, roles: &Roles) {
+        for record in records {
+            let used = self.by_digest(&record.digest).map(|known| Arc::clone(&known.used));
+            self.insert(Known::new(record, used.unwrap_or_default(), roles));
+        }
+    }
+
+    /// Returns a table of `records`, with the uses that this one has noted.
+    pub(super) fn replaced(&self, records: Vec<KeyRecord>, roles: &Roles) -> Self {
+        let table = Self::default();
+        for record in records {
+            let used = self.by_digest(&record.digest).map(|known| Arc::clone(&known.used));
+            table.insert(Known::new(record, used.unwrap_or_default(), roles));
+        }
+        table
+    }
+
+    /// Returns the same keys with what `roles` grant.
+    pub(super) fn granting(&self, roles: &Roles) -> Self {
+        let table = Self::default();
+        for known in self.all() {
+            let principal = Principal {
+                scopes: granted(roles, &known.principal.roles, &known.scopes),
+                ..Principal::clone(&known.principal)
+            };
+            table.insert(Known {
+                principal: Arc::new(principal),
+                digest: known.digest,
+                scopes: known.scopes.clone(),
+                expires_at: known.expires_at,
+                revoked: known.revoked,
+                used: Arc::clone(&known.used),
+            });
+        }
+        table
+    }
+
+    fn insert(&self, known: Known) {
+        let known = Arc::new(known);
+        if let Some(id) = known.principal.auth.key() {
+            self.by_id.insert(id.clone(), Arc::clone(&known));
+        }
+        self.by_digest.insert(known.digest, known);
+    }
+}
+
+impl<K> Default for Parts<K> {
+    fn default() -> Self {
+        Self { parts: Default::default(), hasher: RandomState::default() }
+    }
+}
+
+impl<K: Eq + Hash> Parts<K> {
+    fn part(&self, key: &K) -> Option<&RwLock<HashMap<K, Arc<Known>>>> {
+        let [first, ..] = self.hasher.hash_one(key).to_be_bytes();
+        self.parts.get(usize::from(first) % PARTS)
+    }
+
+    fn get(&self, key: &K) -> Option<Arc<Known>> {
+        self.part(key)?.read().get(key).cloned()
+    }
+
+    fn insert(&self, key: K, known: Arc<Known>) {
+        if let Some(part) = self.part(&key) {
+            part.write().insert(key, known);
+        }
+    }
+}
+
+// === impl Known ===
+
+impl Known {
+    fn new(record: KeyRecord, used: Arc<Used>, roles: &Roles) -> Self {
+        let is_operators = record.tenant.as_str() == TenantId::OPERATOR;
+        let principal = Principal {
+            scopes: granted(roles, &record.roles, &record.scopes),
+            id: record.principal,
+            tenant: record.tenant,
+            roles: record.roles,
+            makers: record.makers,
+            auth: AuthMethod::ApiKey(record.id),
+        };
+        Self {
+            principal: Arc::new(principal),
+            digest: record.digest,
+            scopes: record.scopes.into(),
+            expires_at: record.expires_at,
+            revoked: record.revoked_at.is_some() || is_operators,
+            used,
+        }
+    }
+
+    /// Returns whether the key works at `now`.
+    pub(super) fn is_valid(&self, now: Timestamp) -> bool {
+        !self.revoked && self.expires_at.is_none_or(|end| now < end)
+    }
+}
