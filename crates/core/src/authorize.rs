@@ -38,6 +38,13 @@ pub struct Resource<'a> {
     pub tenants: &'a Tenants,
 }
 
+impl<'a> Resource<'a> {
+    /// Returns the scopes that the tool requires; `None` for a tool without a label.
+    pub fn required(&self) -> Option<&'a [Scope]> {
+        self.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref())
+    }
+}
+
 /// The part of one call that decisions may depend on, in addition to the caller and the tool.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
@@ -102,6 +109,17 @@ pub trait Authorizer: Send + Sync + 'static {
         self.authorize(subject, resource)
     }
 
+    /// Returns whether every tool with these tenants and required scopes is denied to `subject`.
+    /// Lists then leave out all of them at once; `false` is always correct.
+    fn denies_all(
+        &self,
+        _subject: Subject<'_>,
+        _tenants: &Tenants,
+        _required: Option<&[Scope]>,
+    ) -> bool {
+        false
+    }
+
     /// Returns whether decisions can differ between principals of one tenant with the same scopes.
     /// A view is then kept for each principal.
     fn is_principal_specific(&self) -> bool {
@@ -115,15 +133,32 @@ pub struct ScopeAuthorizer;
 
 impl Authorizer for ScopeAuthorizer {
     fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
-        if !resource.tenants.admits(subject.tenant) {
-            return Err(Denied::Tenant);
-        }
-        match resource.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
-            Some(required) => match subject.scopes.first_missing(required) {
-                None => Ok(()),
-                Some(scope) => Err(Denied::MissingScope(scope.clone())),
-            },
-            None => Err(Denied::Unlabelled),
-        }
+        by_labels(subject, resource.tenants, resource.required())
+    }
+
+    fn denies_all(
+        &self,
+        subject: Subject<'_>,
+        tenants: &Tenants,
+        required: Option<&[Scope]>,
+    ) -> bool {
+        by_labels(subject, tenants, required).is_err()
+    }
+}
+
+fn by_labels(
+    subject: Subject<'_>,
+    tenants: &Tenants,
+    required: Option<&[Scope]>,
+) -> Result<(), Denied> {
+    if !tenants.admits(subject.tenant) {
+        return Err(Denied::Tenant);
+    }
+    match required {
+        Some(required) => match subject.scopes.first_missing(required) {
+            None => Ok(()),
+            Some(scope) => Err(Denied::MissingScope(scope.clone())),
+        },
+        None => Err(Denied::Unlabelled),
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     authorize::{Authorizer, Subject},
     budget::ByteBudget,
     id::{PrincipalId, TenantId},
-    scope::ScopeSet,
+    scope::{Scope, ScopeSet},
 };
 
 use self::names::NameIndex;
@@ -34,7 +34,7 @@ pub use self::{
     names::Collision,
     pages::{OpenPage, Pages},
     toolset::{Listing, Toolset},
-    view::View,
+    view::{Runner, View},
 };
 pub use crate::tenants::Tenants;
 
@@ -43,10 +43,21 @@ pub struct Catalog {
     generation: Generation,
     entries: Vec<Arc<Entry>>,
     names: NameIndex,
+    groups: Vec<Group>,
     toolsets: BTreeMap<Arc<str>, Arc<Toolset>>,
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
     /// Bounds the bytes of the lists kept in its views.
     room: ByteBudget,
+    /// Runs what takes long.
+    runner: Runner,
+}
+
+/// The tools with the same tenants and required scopes. A view leaves out groups before it decides
+/// about tools, so that its cost does not grow with tools that its caller cannot see.
+struct Group {
+    tenants: Tenants,
+    required: Option<Vec<Scope>>,
+    positions: Vec<usize>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -90,11 +101,13 @@ impl Catalog {
         let catalog = Self {
             generation,
             names: NameIndex::of(&entries),
+            groups: groups(&entries),
             toolsets: BTreeMap::new(),
             views: quick_cache::sync::Cache::new(
                 (MAX_VIEWED / entries.len().max(1)).clamp(MIN_VIEWS, MAX_VIEWS),
             ),
             room: ByteBudget::new(MAX_LISTS),
+            runner: |work| work(),
             entries,
         };
         (catalog, collisions)
@@ -134,14 +147,21 @@ impl Catalog {
             return view;
         }
         // Two parallel requests may compute the same view twice, which is cheaper than waiting.
-        let visible = self
-            .entries
+        let groups = self.groups.iter().filter(|group| {
+            !authorizer.denies_all(subject, &group.tenants, group.required.as_deref())
+        });
+        let mut positions: Vec<usize> =
+            groups.flat_map(|group| &group.positions).copied().collect();
+        positions.sort_unstable();
+        let visible = positions
             .iter()
+            .filter_map(|position| self.entries.get(*position))
             .filter(|entry| toolset.is_none_or(|toolset| toolset.holds(entry)))
             .filter(|entry| authorizer.authorize(subject, entry.resource()).is_ok())
             .map(Arc::clone)
             .collect();
-        let view = Arc::new(View::new(visible, &self.room));
+        let view = View::new(visible, &self.room).with_runner(self.runner);
+        let view = Arc::new(view);
         self.views.insert(key, Arc::clone(&view));
         view
     }
@@ -157,6 +177,12 @@ impl Catalog {
         self
     }
 
+    /// Returns the same snapshot, whose long lists are written by `runner`.
+    #[must_use]
+    pub fn with_runner(self, runner: Runner) -> Self {
+        Self { runner, ..self }
+    }
+
     /// Returns every toolset, by name.
     pub fn toolsets(&self) -> impl Iterator<Item = &Arc<Toolset>> {
         self.toolsets.values()
@@ -166,6 +192,20 @@ impl Catalog {
     pub fn toolset(&self, name: &str) -> Option<&Arc<Toolset>> {
         self.toolsets.get(name)
     }
+}
+
+fn groups(entries: &[Arc<Entry>]) -> Vec<Group> {
+    let mut groups: BTreeMap<(&Tenants, Option<&[Scope]>), Vec<usize>> = BTreeMap::new();
+    for (position, entry) in entries.iter().enumerate() {
+        let label = (&entry.tenants, entry.resource().required());
+        groups.entry(label).or_default().push(position);
+    }
+    let group = |((tenants, required), positions): ((&Tenants, Option<&[Scope]>), _)| Group {
+        tenants: tenants.clone(),
+        required: required.map(<[Scope]>::to_vec),
+        positions,
+    };
+    groups.into_iter().map(group).collect()
 }
 
 impl fmt::Debug for Catalog {

@@ -18,7 +18,11 @@ mod tests;
 
 use std::{fmt, sync::Arc};
 
-use toolcrib_core::authorize::{Authorizer, CallContext, Denied, Resource, Subject};
+use toolcrib_core::{
+    authorize::{Authorizer, CallContext, Denied, Resource, Subject},
+    catalog::Tenants,
+    scope::Scope,
+};
 
 #[cfg(feature = "cedar")]
 pub use self::cedar::PolicySet;
@@ -104,6 +108,16 @@ impl Authorizer for Decider {
             Some(false) => Err(Denied::Policy),
             Some(true) | None => Err(Denied::Arguments),
         }
+    }
+
+    fn denies_all(
+        &self,
+        subject: Subject<'_>,
+        tenants: &Tenants,
+        required: Option<&[Scope]>,
+    ) -> bool {
+        // Policies only restrict (I-83).
+        self.base.denies_all(subject, tenants, required)
     }
 
     fn is_principal_specific(&self) -> bool {

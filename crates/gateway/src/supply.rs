@@ -18,7 +18,7 @@ mod toolsets;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -73,6 +73,8 @@ pub struct Supply {
     reported: Reported,
     reporting: AtomicBool,
     slots: Mutex<Slots>,
+    /// Counts requests for a snapshot.
+    wanted: AtomicU64,
     requests: mpsc::UnboundedSender<SourceId>,
 }
 
@@ -118,6 +120,7 @@ impl Supply {
             reported: Reported::default(),
             reporting: AtomicBool::new(false),
             slots: Mutex::new(Slots::new(parts.gate)),
+            wanted: AtomicU64::new(0),
             requests,
         };
         (Arc::new(supply), receiver)
@@ -253,10 +256,16 @@ impl Supply {
         self.slots.lock().locate(name)
     }
 
-    /// Builds a snapshot of the current tools and publishes it.
+    /// Builds a snapshot of the current tools and publishes it. Sources that change together share
+    /// one.
     pub(crate) fn publish(&self) {
+        let request = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
         // Locked while building, so that two publications keep their order.
         let mut slots = self.slots.lock();
+        if slots.served >= request {
+            return;
+        }
+        slots.served = self.wanted.load(Ordering::Acquire);
         let snapshot: Snapshot = slots.build(&self.authorizer);
         self.services.metrics.generation(snapshot.catalog.generation().0);
         self.services.metrics.quarantined(slots.quarantined());

@@ -5,7 +5,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Catalog, entry::Entry, names::Holders};
+use super::{
+    Catalog,
+    entry::Entry,
+    names::{Holders, Versions},
+};
 use crate::id::TenantId;
 
 impl Catalog {
@@ -58,7 +62,8 @@ impl Catalog {
     pub fn find_all(&self, name: &str) -> Vec<&Arc<Entry>> {
         let is = |entry: &Arc<Entry>| entry.names.otc == name || entry.names.otc_id() == name;
         let holders = [self.names.ids.get(name), self.names.wires.get(name)];
-        let otc = self.names.otc.get(without_version(name)).into_iter().flatten().copied();
+        let otc = self.names.otc.get(without_version(name));
+        let otc = otc.into_iter().flat_map(Versions::positions).copied();
         let otc = otc.filter(|position| self.entries.get(*position).is_some_and(is));
         self.at(holders.into_iter().flatten().flat_map(Holders::all).chain(otc))
     }
@@ -76,7 +81,7 @@ impl Catalog {
 
     /// Returns every version of `Toolkit.Tool`, highest first, of all tenants.
     fn all_by_otc(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> + Clone {
-        let positions = self.names.otc.get(name).into_iter().flatten();
+        let positions = self.names.otc.get(name).into_iter().flat_map(Versions::positions);
         positions.filter_map(|&position| self.entries.get(position))
     }
 }

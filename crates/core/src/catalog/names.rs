@@ -7,15 +7,17 @@
 //! Invariant (I-9): a lookup by one tenant does not depend on another tenant's tools.
 
 use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry as Slot},
     fmt,
+    hash::{Hash, Hasher},
     sync::Arc,
 };
 
 use super::entry::Entry;
 use crate::{
     id::{TenantId, ToolId},
+    names::Names,
     tenants::Tenants,
 };
 
@@ -55,14 +57,52 @@ impl fmt::Display for For<'_> {
     }
 }
 
-/// Every name of every tool.
+/// Every name of every tool. The keys are the tools themselves, so no name is stored twice.
 pub(super) struct NameIndex {
-    pub(super) ids: HashMap<String, Holders>,
-    pub(super) wires: HashMap<String, Holders>,
+    pub(super) ids: HashMap<ById, Holders>,
+    pub(super) wires: HashMap<ByWire, Holders>,
     /// All versions of a name, highest first, of all tenants. A name begins with its source's id,
     /// so only sources whose ids differ in `-` and `_` can share one.
-    pub(super) otc: HashMap<String, Vec<usize>>,
+    pub(super) otc: HashMap<ByOtc, Versions>,
 }
+
+/// Defines a key that is equal to one of the names of its tool.
+macro_rules! name_key {
+    ($key:ident, $name:expr) => {
+        pub(super) struct $key(Arc<Entry>);
+
+        impl From<&Arc<Entry>> for $key {
+            fn from(entry: &Arc<Entry>) -> Self {
+                Self(Arc::clone(entry))
+            }
+        }
+
+        impl Borrow<str> for $key {
+            fn borrow(&self) -> &str {
+                let name: fn(&Entry) -> &str = $name;
+                name(&self.0)
+            }
+        }
+
+        impl PartialEq for $key {
+            fn eq(&self, other: &Self) -> bool {
+                Borrow::<str>::borrow(self) == Borrow::<str>::borrow(other)
+            }
+        }
+
+        impl Eq for $key {}
+
+        impl Hash for $key {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                Borrow::<str>::borrow(self).hash(state);
+            }
+        }
+    };
+}
+
+name_key!(ById, |entry| entry.id.as_str());
+name_key!(ByWire, |entry| &entry.names.wire);
+name_key!(ByOtc, |entry| &entry.names.otc);
 
 /// The tools of one name.
 pub(super) enum Holders {
@@ -70,6 +110,7 @@ pub(super) enum Holders {
     Several(Box<Several>),
 }
 
+#[derive(Default)]
 pub(super) struct Several {
     /// The tool of every tenant, or of all but some.
     every: Option<usize>,
@@ -79,46 +120,75 @@ pub(super) struct Several {
     first: usize,
 }
 
+/// The versions of one name.
+pub(super) enum Versions {
+    One(usize),
+    Several(Vec<usize>),
+}
+
 impl NameIndex {
     /// Builds the index of `entries`, which must be free of collisions.
     pub(super) fn of(entries: &[Arc<Entry>]) -> Self {
-        let mut otc: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut otc: HashMap<ByOtc, Versions> = HashMap::with_capacity(entries.len());
         for (i, entry) in entries.iter().enumerate() {
-            otc.entry(entry.names.otc.clone()).or_default().push(i);
+            match otc.entry(entry.into()) {
+                Slot::Vacant(slot) => {
+                    slot.insert(Versions::One(i));
+                }
+                Slot::Occupied(mut slot) => slot.get_mut().add(i),
+            }
         }
         let version = |i: &usize| entries.get(*i).map(|entry| entry.names.version_numbers());
         for versions in otc.values_mut() {
-            versions.sort_by_key(|i| std::cmp::Reverse(version(i)));
-        }
-        let index = |name: fn(&Entry) -> &str| {
-            let mut held: HashMap<String, Vec<usize>> = HashMap::new();
-            for (i, entry) in entries.iter().enumerate() {
-                held.entry(name(entry).to_owned()).or_default().push(i);
+            if let Versions::Several(versions) = versions {
+                versions.sort_by_key(|i| std::cmp::Reverse(version(i)));
             }
-            let held = held.into_iter();
-            held.filter_map(|(name, held)| Some((name, Holders::of(entries, &held)?))).collect()
-        };
-        Self { ids: index(|entry| entry.id.as_str()), wires: index(|entry| &entry.names.wire), otc }
+        }
+        Self { ids: index(entries), wires: index(entries), otc }
+    }
+}
+
+fn index<'e, K: Eq + Hash + From<&'e Arc<Entry>>>(
+    entries: &'e [Arc<Entry>],
+) -> HashMap<K, Holders> {
+    let mut index: HashMap<K, Holders> = HashMap::with_capacity(entries.len());
+    for (i, entry) in entries.iter().enumerate() {
+        match index.entry(entry.into()) {
+            Slot::Vacant(slot) => {
+                slot.insert(Holders::One(i));
+            }
+            Slot::Occupied(mut slot) => slot.get_mut().add(i, entries),
+        }
+    }
+    index
+}
+
+impl Versions {
+    fn add(&mut self, i: usize) {
+        match self {
+            Self::One(first) => *self = Self::Several(vec![*first, i]),
+            Self::Several(versions) => versions.push(i),
+        }
+    }
+
+    pub(super) fn positions(&self) -> &[usize] {
+        match self {
+            Self::One(i) => std::slice::from_ref(i),
+            Self::Several(versions) => versions,
+        }
     }
 }
 
 impl Holders {
-    fn of(entries: &[Arc<Entry>], held: &[usize]) -> Option<Self> {
-        let first = match held {
-            [] => return None,
-            [only] => return Some(Self::One(*only)),
-            [first, ..] => *first,
-        };
-        let mut several = Several { every: None, single: HashMap::new(), first };
-        for &i in held {
-            match &entries.get(i)?.tenants {
-                Tenants::All | Tenants::Except(_) => several.every = Some(i),
-                Tenants::Only(tenants) => {
-                    several.single.extend(tenants.iter().map(|tenant| (tenant.clone(), i)));
-                }
-            }
+    fn add(&mut self, i: usize, entries: &[Arc<Entry>]) {
+        if let Self::One(first) = *self {
+            let mut several = Several { first, ..Several::default() };
+            several.add(first, entries);
+            *self = Self::Several(Box::new(several));
         }
-        Some(Self::Several(Box::new(several)))
+        if let Self::Several(several) = self {
+            several.add(i, entries);
+        }
     }
 
     pub(super) fn of_tenant(&self, tenant: &TenantId) -> usize {
@@ -141,6 +211,18 @@ impl Holders {
     }
 }
 
+impl Several {
+    fn add(&mut self, i: usize, entries: &[Arc<Entry>]) {
+        match entries.get(i).map(|entry| &entry.tenants) {
+            Some(Tenants::All | Tenants::Except(_)) => self.every = Some(i),
+            Some(Tenants::Only(tenants)) => {
+                self.single.extend(tenants.iter().map(|tenant| (tenant.clone(), i)));
+            }
+            None => {}
+        }
+    }
+}
+
 /// The tenants that an entry loses because it shares a name.
 #[derive(Default, Clone)]
 struct Loss {
@@ -149,21 +231,47 @@ struct Loss {
     tenants: BTreeSet<TenantId>,
 }
 
+/// A name, of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Name<'a> {
+    Id(&'a str),
+    Wire(&'a str),
+    /// With its version.
+    Otc(&'a str, &'a str),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(name) | Self::Wire(name) => f.write_str(name),
+            Self::Otc(name, version) => write!(f, "{name}@{version}"),
+        }
+    }
+}
+
 /// Removes from `entries` the tenants for which a name would be ambiguous.
 pub(super) fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collision>) {
-    let mut held: HashMap<(&str, Cow<'_, str>), Vec<usize>> = HashMap::new();
+    let mut holders: HashMap<Name<'_>, usize> = HashMap::with_capacity(3 * entries.len());
+    let mut shared: HashMap<Name<'_>, Vec<usize>> = HashMap::new();
     for (i, entry) in entries.iter().enumerate() {
-        for (kind, name) in [
-            ("id", entry.id.as_str().into()),
-            ("wire", entry.names.wire.as_str().into()),
-            ("otc", entry.names.otc_id().into()),
-        ] {
-            held.entry((kind, name)).or_default().push(i);
+        let Names { wire, otc, version } = &entry.names;
+        for name in [Name::Id(entry.id.as_str()), Name::Wire(wire), Name::Otc(otc, version)] {
+            match holders.entry(name) {
+                Slot::Vacant(slot) => {
+                    slot.insert(i);
+                }
+                Slot::Occupied(slot) => {
+                    shared.entry(name).or_insert_with(|| vec![*slot.get()]).push(i);
+                }
+            }
         }
+    }
+    if shared.is_empty() {
+        return (entries, Vec::new());
     }
     let mut collisions = BTreeSet::new();
     let mut losses: HashMap<usize, Loss> = HashMap::new();
-    for ((_, name), holders) in held.into_iter().filter(|(_, holders)| holders.len() > 1) {
+    for (name, holders) in shared {
         for (tools, tenants) in ambiguities(&entries, &holders) {
             for i in &tools {
                 let loss = losses.entry(*i).or_default();

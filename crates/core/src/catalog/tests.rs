@@ -623,3 +623,64 @@ proptest! {
         }
     }
 }
+
+/// I-24
+#[test]
+fn a_view_decides_only_about_tools_whose_labels_its_caller_has() {
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+    impl Authorizer for Counting {
+        fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            ScopeAuthorizer.authorize(subject, resource)
+        }
+        fn denies_all(
+            &self,
+            subject: Subject<'_>,
+            tenants: &Tenants,
+            required: Option<&[Scope]>,
+        ) -> bool {
+            ScopeAuthorizer.denies_all(subject, tenants, required)
+        }
+    }
+    let labelled = |i: usize| {
+        let scope = if i % 100 == 0 { "few:use" } else { "all:use" };
+        tool(SourceKind::Mcp, "s", &format!("t{i}"), Some(&[scope]))
+    };
+    let catalog = catalog((0..2_000).map(labelled).collect());
+    let counting = Counting::default();
+    let view = catalog.view(&counting, caller("acme", &["few:*"]).subject());
+    assert_eq!(view.entries().len(), 20);
+    assert!(view.entries().is_sorted_by_key(|entry| entry.id.as_str()));
+    assert_eq!(counting.0.load(Ordering::SeqCst), 20);
+}
+
+#[test]
+fn long_lists_are_written_by_the_runner() {
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    const NAMES: ListFormat = ListFormat {
+        key: "names",
+        open: "[",
+        close: "]",
+        item: |entry, out| out.extend_from_slice(entry.names.wire.as_bytes()),
+    };
+    let runs = || RUNS.load(Ordering::SeqCst);
+    let of = |count: usize| {
+        let entry = |i: usize| tool(SourceKind::Mcp, "s", &format!("t{i}"), None);
+        let entries = (0..count).map(|i| Arc::new(entry(i))).collect();
+        View::new(entries, &ByteBudget::new(1 << 20)).with_runner(|work| {
+            RUNS.fetch_add(1, Ordering::SeqCst);
+            work();
+        })
+    };
+    let short = of(3);
+    short.body(&NAMES, None);
+    assert_eq!(runs(), 0);
+    let long = of(2_000);
+    let body = long.body(&NAMES, None);
+    assert_eq!(runs(), 1);
+    assert_eq!(long.body(&NAMES, None).bytes, body.bytes, "kept");
+    assert_eq!(runs(), 1);
+    assert_eq!(long.search("t7", None, 5).len(), 1);
+    assert_eq!(runs(), 2);
+}

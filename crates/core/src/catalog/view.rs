@@ -27,9 +27,17 @@ pub struct View {
     bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
     pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
     index: OnceLock<Index>,
+    /// Runs what takes long.
+    runner: Runner,
     /// The bytes of its lists, of those that the views of its snapshot may keep.
     kept: Mutex<Reservation>,
 }
+
+/// Runs work that takes milliseconds, so that other requests need not wait for the thread.
+pub type Runner = fn(&mut dyn FnMut());
+
+/// A view with more tools than this is long work.
+const MANY: usize = 1_000;
 
 /// A format's key, and the kind of source.
 type BodyKey = (&'static str, Option<SourceKind>);
@@ -43,8 +51,26 @@ impl View {
             bodies: RwLock::default(),
             pages: RwLock::default(),
             index: OnceLock::new(),
+            runner: |work| work(),
             kept: Mutex::new(room.reservation()),
         }
+    }
+
+    /// Returns the same view, whose lists are written by `runner` if they are long.
+    #[must_use]
+    pub fn with_runner(self, runner: Runner) -> Self {
+        Self { runner, ..self }
+    }
+
+    /// Runs `work`, which is done once for the view.
+    fn once<T>(&self, work: impl Fn() -> T) -> T {
+        if self.entries.len() <= MANY {
+            return work();
+        }
+        let mut done = None;
+        (self.runner)(&mut || done = Some(work()));
+        // A runner that did nothing did not help.
+        done.unwrap_or_else(work)
     }
 
     /// Keeps `made` under `key` if there is room for its `bytes`. The first value stays, so that
@@ -91,9 +117,12 @@ impl View {
             return Arc::clone(body);
         }
         let of_kind = |entry: &&Arc<Entry>| source.is_none_or(|kind| kind == entry.tool.source);
-        let bytes = format.list(format.open, &self.written(format, of_kind));
-        let length = bytes.len();
-        self.keep(&self.bodies, key, Arc::new(Body::new(bytes)), length)
+        let body = self.once(|| {
+            let bytes = format.list(format.open, &self.written(format, of_kind));
+            Arc::new(Body::new(bytes))
+        });
+        let length = body.bytes.len();
+        self.keep(&self.bodies, key, body, length)
     }
 
     /// Returns the whole list in `format`, in pages of `size`, each opened by `open` in place of
@@ -103,7 +132,8 @@ impl View {
         if let Some(pages) = self.pages.read().get(&key) {
             return Arc::clone(pages);
         }
-        let pages = Arc::new(Pages::of(&self.written(format, |_| true), format, size, open));
+        let written = || self.written(format, |_| true);
+        let pages = self.once(|| Arc::new(Pages::of(&written(), format, size, open)));
         let length = pages.bytes();
         self.keep(&self.pages, key, pages, length)
     }
@@ -132,6 +162,10 @@ impl View {
     }
 
     fn index(&self) -> &Index {
-        self.index.get_or_init(|| Index::of(&self.entries))
+        if let Some(index) = self.index.get() {
+            return index;
+        }
+        let index = self.once(|| Index::of(&self.entries));
+        self.index.get_or_init(|| index)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use toolcrib_core::{
     arguments::Validators,
     authorize::Authorizer,
@@ -44,6 +45,8 @@ pub(crate) struct Slots {
     pub(super) slots: Vec<Slot>,
     generation: Generation,
     collisions: Vec<Collision>,
+    /// The last request for a snapshot that the last snapshot serves.
+    pub(super) served: u64,
     /// The compiled schemas of all tools.
     pub(super) validators: Arc<Validators>,
 }
@@ -114,6 +117,7 @@ impl Slots {
             slots: Vec::new(),
             generation: Generation(0),
             collisions: Vec::new(),
+            served: 0,
             validators: Arc::default(),
         }
     }
@@ -139,7 +143,7 @@ impl Slots {
         let entries = || catalog.entries().iter().map(|entry| &**entry);
         let toolsets: Vec<_> =
             self.toolsets.iter().map(|toolset| toolset.resolve(entries())).collect();
-        let catalog = catalog.with_toolsets(toolsets);
+        let catalog = catalog.with_toolsets(toolsets).with_runner(off_the_thread);
         let sources = self
             .slots
             .iter()
@@ -286,6 +290,17 @@ impl Slots {
         let known = |slot: &&Slot| tenant.is_none_or(|it| slot.config.tenants.admits(it));
         let slots = self.slots.iter().filter(known);
         slots.map(|slot| slot.report(tenant, &self.collisions, metrics)).collect()
+    }
+}
+
+/// Runs `work`; other tasks of a worker thread go to another thread first.
+fn off_the_thread(work: &mut dyn FnMut()) {
+    let is_worker = Handle::try_current()
+        .is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    match is_worker {
+        true => tokio::task::block_in_place(work),
+        // The only thread of its runtime.
+        false => work(),
     }
 }
 
