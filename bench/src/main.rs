@@ -1,12 +1,14 @@
 //! `toolcrib-bench run`: measures a running toolcrib against the limit of this machine.
 //! `toolcrib-bench log`: measures the event log alone against plain SQLite.
 //! `toolcrib-bench soak`: keeps a server busy for a long time and samples what must not grow.
+//! `toolcrib-bench catalog`: measures large catalogs and many keys.
 //!
 //! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
 //! figures depend on the state of the machine. The servers to compare with are this program too,
 //! started as separate processes on loopback. The limit for a list is axum with bytes in memory.
 //! The limit for a call is a reverse proxy in front of an MCP server with prepared responses.
 
+mod catalog;
 mod earlier;
 mod endpoint;
 mod histogram;
@@ -44,6 +46,8 @@ enum Role {
     Log(log::LogOptions),
     /// Keep a server busy, and print whether its memory, descriptors, threads and latencies are flat
     Soak(soak::SoakOptions),
+    /// Measure large catalogs and many keys
+    Catalog(catalog::CatalogOptions),
     /// Serve bytes from memory: `GET /N` is the N-th file
     #[command(hide = true)]
     Static {
@@ -123,6 +127,7 @@ async fn play(role: Role) -> Result<()> {
         Role::Run(options) => run::run(&options).await,
         Role::Log(options) => log::run(&options).await,
         Role::Soak(options) => soak::run(&options).await,
+        Role::Catalog(options) => catalog::run(&options).await,
         Role::Static { body } => servers::fixed::serve(&body).await,
         Role::Proxy { to } => servers::proxy::serve(&to).await,
         Role::Upstream { .. } => servers::upstream::serve().await,
