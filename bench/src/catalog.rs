@@ -384,7 +384,7 @@ impl Subject {
         Ok((elapsed, others.await??))
     }
 
-    /// Lists a few tools again and again on a connection of its own, until told to stop.
+    /// Lists a few tools again and again on a connection of its own, until it is stopped.
     async fn other_callers(
         &self,
     ) -> Result<(watch::Sender<bool>, tokio::task::JoinHandle<Result<Histogram>>)> {

@@ -8,20 +8,18 @@
 //! never called. So a catalog compiles each schema once to check it, and again on the first call;
 //! the [`Validators`] in use are kept up to a number of bytes.
 
-use std::{
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use jsonschema::{PatternOptions, ValidationError, error::ValidationErrorKind as Kind};
+use jsonschema::{ValidationError, error::ValidationErrorKind as Kind};
 use serde_json::Value;
 
 use crate::{pointer, schema::Schema};
 
 mod bounds;
+mod compiled;
 mod validators;
 
-use self::validators::Compiled as CompiledSchema;
+use self::compiled::{CompiledSchema, compile, short};
 pub use self::{bounds::SchemaError, validators::Validators};
 
 /// One way in which a value breaks a schema.
@@ -61,13 +59,6 @@ const MAX_VIOLATIONS: usize = 100;
 
 /// The most characters of a pointer, which contains names that the caller chose.
 const MAX_POINTER: usize = 256;
-
-/// The most bytes of a message: enough for a sentence with a short enumeration.
-const MAX_MESSAGE: usize = 400;
-
-/// The most bytes of one compiled pattern, and of its cache of states: `^[A-Za-z0-9_-]{1,256}$`
-/// takes 30 KB.
-const MAX_PATTERN_BYTES: usize = 256 << 10;
 
 /// The message of a violation that costs too much to locate.
 const NOT_EXPLAINED: &str =
@@ -193,27 +184,6 @@ impl ArgumentCheck {
         }
         Err(violations)
     }
-}
-
-/// Compiles `schema` within the bounds.
-fn compile(schema: &Value) -> Result<CompiledSchema, SchemaError> {
-    let weight = bounds::weigh(schema)?;
-    let patterns =
-        PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-    let validator = jsonschema::options()
-        .offline()
-        .with_pattern_options(patterns)
-        .should_validate_formats(false)
-        .build(schema)
-        .map_err(|error| {
-            let place = error.instance_path().as_str();
-            let place = if place.is_empty() { "its root" } else { place };
-            SchemaError(short(format_args!(
-                "the schema is not usable at {place}: {}",
-                error.masked()
-            )))
-        })?;
-    Ok(CompiledSchema { validator, weight })
 }
 
 fn trivial(schema: &Value) -> Option<Check> {
@@ -361,28 +331,6 @@ fn position(document: &Value, pointer: &str) -> Vec<usize> {
         here = next;
     }
     place
-}
-
-/// Returns `text`, cut when long. Cuts while writing, because a validator's message may quote a
-/// megabyte.
-fn short(text: fmt::Arguments<'_>) -> String {
-    struct Cut(String);
-    impl fmt::Write for Cut {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            let room = MAX_MESSAGE.saturating_sub(self.0.len());
-            if text.len() <= room {
-                self.0.push_str(text);
-                return Ok(());
-            }
-            self.0.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
-            self.0.push('…');
-            Err(fmt::Error)
-        }
-    }
-    let mut cut = Cut(String::new());
-    match cut.write_fmt(text) {
-        Ok(()) | Err(fmt::Error) => cut.0, // the error means that it is full
-    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@ use std::{
     },
 };
 
-use jsonschema::Validator;
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter, sync::DefaultLifecycle};
 
-use super::bounds::{SchemaError, Weight};
+use super::{
+    bounds::SchemaError,
+    compiled::{CompiledSchema, compile},
+};
 use crate::schema::Schema;
 
 /// Compiled schemas of one catalog after the other, up to a number of bytes.
@@ -25,13 +27,6 @@ pub struct Validators {
 
 type Cache = quick_cache::sync::Cache<u64, Held, Bytes>;
 
-/// A compiled schema, and what it is good for.
-#[derive(Debug)]
-pub(super) struct Compiled {
-    pub(super) validator: Validator,
-    pub(super) weight: Weight,
-}
-
 /// The text of a schema that is compiled on use.
 pub(super) struct Kept {
     id: u64,
@@ -42,7 +37,7 @@ pub(super) struct Kept {
 /// A compiled schema and its bytes.
 #[derive(Clone)]
 struct Held {
-    compiled: Arc<Compiled>,
+    compiled: Arc<CompiledSchema>,
     bytes: u64,
 }
 
@@ -117,10 +112,10 @@ impl fmt::Debug for Validators {
 
 impl Kept {
     /// Returns the compiled schema. Callers that need it at once wait for the first.
-    pub(super) fn compiled(&self) -> Result<Arc<Compiled>, SchemaError> {
+    pub(super) fn compiled(&self) -> Result<Arc<CompiledSchema>, SchemaError> {
         let Validators { cache, most, .. } = &*self.validators;
         let held = cache.get_or_insert_with(&self.id, || {
-            let compiled = super::compile(&self.schema.to_value())?;
+            let compiled = compile(&self.schema.to_value())?;
             let bytes = compiled.weight.bytes(self.schema.as_str().len()).min(*most);
             Ok(Held { compiled: Arc::new(compiled), bytes })
         })?;

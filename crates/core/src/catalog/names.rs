@@ -128,6 +128,7 @@ pub(super) enum Versions {
 
 impl NameIndex {
     /// Builds the index of `entries`, which must be free of collisions.
+    #[expect(clippy::mutable_key_type, reason = "the names of an entry never change")]
     pub(super) fn of(entries: &[Arc<Entry>]) -> Self {
         let mut otc: HashMap<ByOtc, Versions> = HashMap::with_capacity(entries.len());
         for (i, entry) in entries.iter().enumerate() {

@@ -644,7 +644,7 @@ fn a_view_decides_only_about_tools_whose_labels_its_caller_has() {
         }
     }
     let labelled = |i: usize| {
-        let scope = if i % 100 == 0 { "few:use" } else { "all:use" };
+        let scope = if i.is_multiple_of(100) { "few:use" } else { "all:use" };
         tool(SourceKind::Mcp, "s", &format!("t{i}"), Some(&[scope]))
     };
     let catalog = catalog((0..2_000).map(labelled).collect());

@@ -1,0 +1,64 @@
+//! Compiling a schema, within the bounds.
+
+use std::fmt::{self, Write as _};
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+use super::bounds::{self, SchemaError, Weight};
+
+/// The most bytes of a message: enough for a sentence with a short enumeration.
+const MAX_MESSAGE: usize = 400;
+/// The most bytes of one compiled pattern, and of its cache of states: `^[A-Za-z0-9_-]{1,256}$`
+/// takes 30 KB.
+const MAX_PATTERN_BYTES: usize = 256 << 10;
+
+/// A compiled schema, and the cost of its checks.
+#[derive(Debug)]
+pub(super) struct CompiledSchema {
+    pub(super) validator: Validator,
+    pub(super) weight: Weight,
+}
+
+/// Compiles `schema` within the bounds.
+pub(super) fn compile(schema: &Value) -> Result<CompiledSchema, SchemaError> {
+    let weight = bounds::weigh(schema)?;
+    let patterns =
+        PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+    let validator = jsonschema::options()
+        .offline()
+        .with_pattern_options(patterns)
+        .should_validate_formats(false)
+        .build(schema)
+        .map_err(|error| {
+            let place = error.instance_path().as_str();
+            let place = if place.is_empty() { "its root" } else { place };
+            SchemaError(short(format_args!(
+                "the schema is not usable at {place}: {}",
+                error.masked()
+            )))
+        })?;
+    Ok(CompiledSchema { validator, weight })
+}
+
+/// Returns `text`, cut when long. Cuts while writing, because a validator's message may quote a
+/// megabyte.
+pub(super) fn short(text: fmt::Arguments<'_>) -> String {
+    struct Cut(String);
+    impl fmt::Write for Cut {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = MAX_MESSAGE.saturating_sub(self.0.len());
+            if text.len() <= room {
+                self.0.push_str(text);
+                return Ok(());
+            }
+            self.0.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
+            self.0.push('…');
+            Err(fmt::Error)
+        }
+    }
+    let mut cut = Cut(String::new());
+    match cut.write_fmt(text) {
+        Ok(()) | Err(fmt::Error) => cut.0, // the error means that it is full
+    }
+}
