@@ -122,7 +122,8 @@ impl Shared {
                 })
             })
             .collect();
-        let (ttl, scope) = (60_000, "private");
+        // It may be read again at once.
+        let (ttl, scope) = (0, "private");
         json!({ "resultType": "complete", "tools": tools, "ttlMs": ttl, "cacheScope": scope })
     }
 }
