@@ -13,6 +13,8 @@ mod deliver;
 mod export;
 mod witness;
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 
 pub use self::{
@@ -49,6 +51,16 @@ pub struct Head {
     pub position: u64,
     /// Hash of that event.
     pub hash: Digest,
+}
+
+/// The ends of logs, from the memory of the process that appends to them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownHeads {
+    /// Another number when anything but this process may have changed the log since the last answer.
+    /// With the same number, every event in between is one that this process has appended.
+    pub generation: u64,
+    /// Position and hash of the last event of each tenant that has got events in this generation.
+    pub heads: HashMap<TenantId, (u64, Digest)>,
 }
 
 /// A tenant whose log has grown.
@@ -111,6 +123,12 @@ pub trait RecordStore: Send + Sync + 'static {
             CheckedLink { position: event.tenant_position, stored: event.hash, computed: prev }
         };
         Ok(self.stored(query).await?.into_iter().map(check).collect())
+    }
+
+    /// Returns the ends of the logs that this process has appended to, without reading them; `None`
+    /// when the store does not know them.
+    async fn known_heads(&self) -> Result<Option<KnownHeads>, StoreError> {
+        Ok(None)
     }
 
     /// Returns the position of the last event of the whole log, pruned ones included; 0 when there

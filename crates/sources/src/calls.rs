@@ -1,5 +1,7 @@
 //! The calls in flight at one source: bounded in number, and ended when the source closes.
 
+use std::pin::Pin;
+
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{call::UpstreamError, source::SourceLimits};
@@ -34,10 +36,11 @@ impl Calls {
         }
     }
 
-    /// Runs `call` until it ends or the source closes.
+    /// Runs `call` until it ends or the source closes. It is borrowed, because a future that is passed
+    /// on by value is copied each time.
     pub(crate) async fn run<T>(
         &self,
-        call: impl Future<Output = Result<T, UpstreamError>>,
+        call: Pin<&mut (dyn Future<Output = Result<T, UpstreamError>> + Send)>,
     ) -> Result<T, UpstreamError> {
         self.check_open()?;
         tokio::select! {

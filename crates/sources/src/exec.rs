@@ -9,6 +9,7 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    pin::pin,
     process::Output,
     sync::Arc,
 };
@@ -134,7 +135,7 @@ impl Source for CommandSource {
             let _slot = self.calls.slot().await?;
             self.run(command, &call).await
         };
-        self.calls.run(run).await
+        self.calls.run(pin!(run)).await
     }
 
     fn status(&self) -> SourceStatus {

@@ -13,7 +13,7 @@ use std::{collections::VecDeque, time::Duration};
 use crate::sync::{Condvar, Mutex, PoisonError, thread};
 
 /// How often producers get the processor before a batch is taken.
-const MAX_YIELDS: usize = 2;
+const MAX_YIELDS: usize = 8;
 
 /// Many producers, one consumer.
 pub(crate) struct Queue<T> {

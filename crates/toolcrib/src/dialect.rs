@@ -2,7 +2,6 @@
 //! [`DIALECTS`](crate::DIALECTS).
 
 use serde_json::Value;
-use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{Gateway, config::Config, metrics::Surface};
 use utoipa::openapi::{Content, Ref, Response, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
@@ -30,9 +29,6 @@ pub(crate) struct Dialect {
     /// merged into that of the routes.
     pub(crate) description: fn() -> Value,
 }
-
-/// The description of routes as it is served, which their router has as an extension.
-pub(crate) struct OpenApiDocument(pub(crate) Body);
 
 /// The arguments for building the routes of a dialect.
 pub(crate) struct Setup<'a> {

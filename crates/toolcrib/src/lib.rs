@@ -45,7 +45,8 @@ const DIALECTS: &[dialect::Dialect] = &[
 
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};
-pub use router::{RouterExt, openapi, openapi_v2, router};
+pub use middleware::Guarded;
+pub use router::{RouterExt, openapi, openapi_v2, router, service};
 
 /// Returns the names of the surfaces that calls come in by, as policies see them.
 pub fn surfaces() -> impl Iterator<Item = &'static str> {

@@ -21,20 +21,25 @@ mod path;
 mod refusal;
 mod request_id;
 
-use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use axum::{
     Router,
     body::Body,
-    extract::{Request, State},
+    extract::Request,
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use futures_util::{FutureExt as _, stream};
+use futures_util::{FutureExt as _, future::BoxFuture, stream};
 use http::{HeaderValue, Method, StatusCode, header};
 use http_body::Body as _;
 use toolcrib_gateway::{authn::AuthError, miss};
-use tower::Service as _;
+use tower::Service;
 
 use crate::{respond, serve::connection};
 
@@ -49,43 +54,64 @@ pub(crate) use self::{
     refusal::Refusal,
 };
 
-/// The host and its mounts, in the order in which a request is matched against them.
+/// All routes behind their guard, as a service for [`serve`](crate::serve()). Clones share them.
 #[derive(Clone)]
+pub struct Guarded(Arc<Guard>);
+
+/// The host and its mounts, in the order in which a request is matched against them.
 struct Guard {
     host: HttpHost,
     /// The routes, by [`Mount::router`].
-    routers: Arc<[Router]>,
-    mounts: Arc<[Mount]>,
+    routers: Vec<Router>,
+    mounts: Vec<Mount>,
     /// The mount of all other paths.
-    elsewhere: Arc<Mount>,
+    elsewhere: Mount,
 }
 
-/// Puts `routers` behind the guard. `elsewhere` is the mount of requests outside `mounts`.
-pub(crate) fn guarded<S: Clone + Send + Sync + 'static>(
-    routers: Vec<Router<S>>,
+/// Returns `routes` with their state, and with a refusal for other methods and paths.
+pub(crate) fn complete<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Router {
+    routes
+        .method_not_allowed_fallback(|| async { Refusal::Method })
+        .fallback(|| async { Refusal::NoRoute })
+        .with_state(state)
+}
+
+/// Puts `routers`, which are [`complete`], behind the guard. `elsewhere` is the mount of requests
+/// outside `mounts`.
+pub(crate) fn guarded(
+    routers: Vec<Router>,
     mounts: Vec<Mount>,
     elsewhere: Mount,
-    state: &S,
     host: HttpHost,
-) -> Router {
-    let complete = |routes: Router<S>| {
-        routes
-            .method_not_allowed_fallback(|| async { Refusal::Method })
-            .fallback(|| async { Refusal::NoRoute })
-            .with_state::<()>(state.clone())
-    };
-    let routers = routers.into_iter().map(complete).collect();
-    let guard = Guard { host, routers, mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
-    // A handler before all routers: a layer of a router would run after routing, and axum would add
-    // `Allow` to refusals of callers that may not learn the methods of a route.
-    Router::new().fallback(pass).with_state(guard)
+) -> Guarded {
+    Guarded(Arc::new(Guard { host, routers, mounts, elsewhere }))
 }
 
-async fn pass(State(guard): State<Guard>, request: Request) -> Response {
-    miss::evenly(answer(guard, request)).await
+impl Guarded {
+    /// Returns a router that responds to every path.
+    pub fn into_router(self) -> Router {
+        Router::new().fallback_service(self)
+    }
 }
 
-async fn answer(guard: Guard, mut request: Request) -> Response {
+// A service before all routers: a layer of a router would run after routing, and axum would add
+// `Allow` to refusals of callers that may not learn the methods of a route.
+impl Service<Request> for Guarded {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        let guard = Arc::clone(&self.0);
+        Box::pin(miss::evenly(async move { Ok(answer(&guard, request).await) }))
+    }
+}
+
+async fn answer(guard: &Guard, mut request: Request) -> Response {
     let server = &*guard.host.server;
     if let Some(response) = cors::preflight(server, &request) {
         return response;

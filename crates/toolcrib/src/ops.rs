@@ -23,7 +23,7 @@ use toolcrib_gateway::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    dialect::{Dialect, OpenApiDocument},
+    dialect::Dialect,
     middleware::{
         Access, Caller, Credentials, Hosts, Mount, Paths, Refusal, Segment, authenticate::caller,
         require,
@@ -233,9 +233,6 @@ struct Schemas(Arc<[(&'static str, Body)]>);
         (status = 304, description = "Not modified"),
     )
 )]
-async fn openapi(
-    Extension(document): Extension<Arc<OpenApiDocument>>,
-    headers: HeaderMap,
-) -> Response {
-    respond::tagged(&headers, &document.0, "application/json", CACHING)
+async fn openapi(State(state): State<AppState>, headers: HeaderMap) -> Response {
+    respond::tagged(&headers, &state.description, "application/json", CACHING)
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use axum::{Extension, Router};
+use axum::Router;
 use serde_json::Value;
 use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{Gateway, config::Config};
@@ -10,8 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     DIALECTS,
-    dialect::{Dialect, OpenApiDocument, Setup},
-    middleware,
+    dialect::{Dialect, Setup},
+    middleware::{self, Guarded},
     openapi::{complete, document},
     openwop2, ops,
     state::AppState,
@@ -19,8 +19,14 @@ use crate::{
 
 /// Returns a router with all surfaces of `gateway`, set up according to `config`.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
+    service(gateway, config).into_router()
+}
+
+/// Returns a service with all surfaces of `gateway`, set up according to `config`.
+pub fn service(gateway: Gateway, config: &Config) -> Guarded {
     let setup = Setup { gateway: Some(&gateway), config };
-    let mut routers = vec![finished(routes(&setup), is_shared)];
+    let state = AppState::new(gateway.clone(), config);
+    let mut routers = vec![finished(routes(&setup), is_shared, &state)];
     let mut mounts = Vec::new();
     for dialect in DIALECTS {
         let mut own = (dialect.mounts)(config);
@@ -28,14 +34,12 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
             for mount in &mut own {
                 mount.router = routers.len();
             }
-            routers.push(finished(described(dialect, &setup), is_separate));
+            routers.push(finished(described(dialect, &setup), is_separate, &state));
         }
         mounts.append(&mut own);
     }
     mounts.push(openwop2::elsewhere(config));
-    let state = AppState::new(gateway, config);
-    let host = state.host.clone();
-    middleware::guarded(routers, mounts, ops::elsewhere(), &state, host)
+    middleware::guarded(routers, mounts, ops::elsewhere(), state.host)
 }
 
 /// Adds `gateway.router()`, for programs that embed a gateway.
@@ -75,11 +79,15 @@ fn is_separate(dialect: &Dialect) -> bool {
     dialect.separate
 }
 
-/// Returns `routes` of the `included` dialects, which serve their own description.
-fn finished(routes: OpenApiRouter<AppState>, included: fn(&Dialect) -> bool) -> Router<AppState> {
+/// Returns `routes` of the `included` dialects with their state, which has their description.
+fn finished(
+    routes: OpenApiRouter<AppState>,
+    included: fn(&Dialect) -> bool,
+    state: &AppState,
+) -> Router {
     let (routes, collected) = routes.split_for_parts();
-    let description = Body::new(document(&collected, included).to_string());
-    routes.layer(Extension(Arc::new(OpenApiDocument(description))))
+    let description = Arc::new(Body::new(document(&collected, included).to_string()));
+    middleware::complete(routes, AppState { description, ..state.clone() })
 }
 
 /// Returns the routes of the dialects that share a router.

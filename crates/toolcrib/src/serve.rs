@@ -14,9 +14,9 @@ use std::{
     convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
 };
 
-use axum::Router;
+use axum::body::Body;
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use http::Request;
+use http::{Request, Response};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -28,7 +28,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::ServiceExt as _;
+use tower::{Service, ServiceExt as _};
 
 use self::{
     connection::{Answer, CURRENT, Patience},
@@ -98,7 +98,7 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves `router` on `listener` until `shutdown` is ready; then accepts no new connections and
+/// Serves `service` (a [`Guarded`](crate::Guarded) or a router) on `listener` until `shutdown` is ready; then accepts no new connections and
 /// gives requests in flight ten seconds.
 ///
 /// A connection is closed when the headers of its next request take longer than thirty seconds, or
@@ -111,13 +111,18 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// Never fails at present: a failed accept is retried.
-pub async fn serve(
+pub async fn serve<S>(
     listener: TcpListener,
-    router: Router,
+    service: S,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+) -> io::Result<()>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
     let connections = LIMITS.connections.min(affordable());
-    serve_within(listener, router, shutdown, Limits { connections, ..LIMITS }).await;
+    serve_within(listener, service, shutdown, Limits { connections, ..LIMITS }).await;
     Ok(())
 }
 
@@ -129,14 +134,16 @@ fn affordable() -> usize {
     usize::try_from(files - reserved).unwrap_or(usize::MAX)
 }
 
-async fn serve_within(
+async fn serve_within<S>(
     listener: TcpListener,
-    router: Router,
+    service: S,
     shutdown: impl Future<Output = ()> + Send + 'static,
     limits: Limits,
-) {
-    // Builds the routes once instead of with every connection.
-    let router = router.with_state::<()>(());
+) where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
     let slots = Arc::new(Slots::new(limits.connections));
     let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
     // Ends every connection, even when this future is dropped.
@@ -153,7 +160,7 @@ async fn serve_within(
             next = next => next,
         };
         let ends = Ends { stopping: stopping.clone(), cut: cut.clone() };
-        connections.spawn(connection(stream, router.clone(), slot, ends, limits));
+        connections.spawn(connection(stream, service.clone(), slot, ends, limits));
     }
     drop(listener);
     stopping.cancel();
@@ -209,13 +216,17 @@ enum Signal {
 }
 
 /// Serves one connection until it ends.
-async fn connection(
+async fn connection<S>(
     stream: TcpStream,
-    router: Router,
+    inner: S,
     slot: Slot,
     Ends { stopping, cut }: Ends,
     limits: Limits,
-) {
+) where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
     let state = Arc::clone(&slot.connection);
     state.start();
     let current = Arc::clone(&state);
@@ -223,7 +234,7 @@ async fn connection(
     let service = service_fn(move |mut request: Request<Incoming>| {
         let exchange = current.begin(request.version());
         request.extensions_mut().insert(stop.clone());
-        let answer = router.clone().oneshot(request.map(axum::body::Body::new));
+        let answer = inner.clone().oneshot(request.map(Body::new));
         let answer = CURRENT.scope(Arc::clone(&current), answer);
         async move {
             let answer = match answer.await {
@@ -293,7 +304,7 @@ async fn connection(
 
 #[cfg(test)]
 mod tests {
-    use axum::routing::get;
+    use axum::{Router, routing::get};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         task::JoinHandle,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRef;
+use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{Gateway, config::Config};
 
 use crate::middleware::{BodyLimit, Challenge, HttpHost, Memory};
@@ -15,6 +16,8 @@ pub(crate) struct AppState {
     /// the server runs.
     pub(crate) config: Arc<Config>,
     pub(crate) host: HttpHost,
+    /// The OpenAPI description of the routes with this state, as it is served.
+    pub(crate) description: Arc<Body>,
 }
 
 impl AppState {
@@ -27,7 +30,8 @@ impl AppState {
             server: Arc::new(server),
             any_host: false,
         };
-        Self { gateway, config: Arc::new(config.clone()), host }
+        let description = Arc::new(Body::new(String::new()));
+        Self { gateway, config: Arc::new(config.clone()), host, description }
     }
 }
 

@@ -99,8 +99,8 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     });
     let address = listener.local_addr()?;
     let (stop, stopped) = watch::channel(false);
-    let router = toolcrib::router(gateway.clone(), config);
-    let mut server: ServerTask = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
+    let service = toolcrib::service(gateway.clone(), config);
+    let mut server: ServerTask = tokio::spawn(toolcrib::serve(listener, service, until(stopped)));
     let greeted = match &demo {
         Some(demo) => demo.greet(&gateway, &*store, address, printer).await,
         None => Ok(()),

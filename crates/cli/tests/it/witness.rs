@@ -424,3 +424,45 @@ async fn the_exit_code_says_what_is_proven() {
     assert_eq!(outcome(check(&file)), (1, json!("changed"), json!(false)));
     assert_eq!(run(dir.path(), &["audit", "verify", "--from", "2"]).code, 2);
 }
+
+/// I-72: what a running server has appended, it signs as it knows it; what another program changes
+/// before the signature, it does not sign.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_does_not_sign_what_another_program_changes() {
+    let dir = dir();
+    let text = configure(dir.path(), "checkpoint_every = 4\ncheckpoint_interval = \"1h\"");
+    let server = Server::start(dir.path());
+    let caller = server.caller(None);
+    let store = rusqlite::Connection::open(dir.path().join(".toolcrib/toolcrib.db")).unwrap();
+    let number = |sql: &str| store.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let signed = || number("SELECT count(*) FROM checkpoints WHERE tenant = 'default'");
+    // The first signatures compare all events with the file, the later ones do not.
+    for wanted in 1..=4 {
+        for _ in 0..2 {
+            assert_eq!(call(&server, &text).await.0, 200);
+        }
+        eventually("a signature", || signed() >= wanted);
+    }
+    assert_eq!(readiness(&caller).await, (200, String::new()));
+
+    let before = signed();
+    assert_eq!(call(&server, &text).await.0, 200);
+    let changed = "UPDATE events SET timestamp = timestamp + 1 WHERE tenant = 'default' \
+                   AND tenant_position = (SELECT max(tenant_position) - 1 FROM events \
+                                          WHERE tenant = 'default')";
+    assert_eq!(store.execute(changed, []).unwrap(), 1);
+    for _ in 0..2 {
+        assert_eq!(call(&server, &text).await.0, 200);
+    }
+    for _ in 0..500 {
+        if readiness(&caller).await.0 == 503 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(readiness(&caller).await.0, 503);
+    server.stop();
+    assert_eq!(signed(), before, "nothing more was signed");
+    drop(store);
+    assert_eq!(verify(dir.path(), &[]).code, 1);
+}

@@ -67,7 +67,7 @@ pub async fn accept(
     for tenant in tenants {
         let known = witness.tenants.get(&tenant);
         let checked = match continuity::base(store, signer, &tenant, known).await {
-            Ok(base) => continuity::head(store, &tenant, &base, &[]).await.map(drop),
+            Ok(base) => continuity::head(store, &tenant, &base, &[], None).await.map(drop),
             Err(failure) => Err(failure),
         };
         match (checked, general.filter(|_| witness.position == 0)) {

@@ -4,6 +4,8 @@
 //! Invariants:
 //! - a log is signed only if it continues the signed one (`continuity.rs`), and the witness is written
 //!   after the checkpoints that it names, so that a crash leaves the store ahead of it;
+//! - events that this process has appended, with nobody else changing the store since the last
+//!   comparison, are signed as it knows them: what the file says instead is found against that;
 //! - an event is removed only under a later checkpoint, after the mark of the removal is stored and after
 //!   every forwarder has delivered the event.
 
@@ -19,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     canonical::Digest,
     id::TenantId,
-    record::{Checkpoint, CheckpointKind, News, Witness},
+    record::{Checkpoint, CheckpointKind, Head, KnownHeads, News, Witness},
     store::StoreError,
 };
 
@@ -50,6 +52,10 @@ pub(super) struct Signing {
     /// Position in the whole log up to which news are known; none before the first look.
     seen: Option<u64>,
     waiting: HashMap<TenantId, Waiting>,
+    /// The ends of the logs at the last look, as this process knows them.
+    known: Option<KnownHeads>,
+    /// The signed ends that were among those known in this generation.
+    compared: HashMap<TenantId, (u64, Digest)>,
     looked_back: Option<u64>,
     /// The last signed state; `None` while signing is not permitted.
     witness: Option<Witness>,
@@ -139,6 +145,8 @@ impl Signing {
             signed,
             seen: None,
             waiting: HashMap::new(),
+            known: None,
+            compared: HashMap::new(),
             looked_back: None,
             witness: None,
             stored: None,
@@ -307,16 +315,10 @@ impl Signing {
         let now = self.context.clock.monotonic_nanos();
         match self.seen {
             None => self.begin(now).await?,
-            Some(mut seen) => {
-                while seen < last {
-                    let to = last.min(seen + STRIDE);
-                    for news in self.context.store.news(seen, to).await? {
-                        self.note(news, now);
-                    }
-                    seen = to;
-                    self.seen = Some(seen);
-                }
+            Some(seen) if seen < last || !self.waiting.is_empty() => {
+                self.look_from(seen, last, now).await?;
             }
+            Some(_) => {}
         }
         if self.seen.is_none() {
             self.seen = Some(last);
@@ -346,6 +348,39 @@ impl Signing {
         self.save_witness().await
     }
 
+    /// Notes the tenants with events after position `seen` of the whole log, up to `last`.
+    async fn look_from(&mut self, mut seen: u64, last: u64, now: u64) -> Result<(), StoreError> {
+        let generation = |known: &Option<KnownHeads>| known.as_ref().map(|it| it.generation);
+        let before = generation(&self.known);
+        self.known = self.context.store.known_heads().await?;
+        if before.is_some() && before == generation(&self.known) {
+            let known = self.known.as_ref().map(|known| known.heads.clone()).unwrap_or_default();
+            for (tenant, (position, hash)) in known {
+                let checkpointed = self.signed_position(&tenant);
+                self.note(News { tenant, position, hash: Some(hash), checkpointed }, now);
+            }
+            self.seen = Some(seen.max(last));
+            return Ok(());
+        }
+        // Also without news: what waits for its signature may have been changed.
+        self.compared.clear();
+        while seen < last {
+            let to = last.min(seen + STRIDE);
+            for news in self.context.store.news(seen, to).await? {
+                self.note(news, now);
+            }
+            seen = to;
+            self.seen = Some(seen);
+        }
+        Ok(())
+    }
+
+    /// The position of the last signed event of `tenant`; 0 when there is none.
+    fn signed_position(&self, tenant: &TenantId) -> u64 {
+        let signed = self.witness.as_ref().and_then(|witness| witness.tenants.get(tenant));
+        signed.map_or(0, |signed| signed.position)
+    }
+
     /// Stores the witness, after the checkpoints: a crash in between leaves signed checkpoints that
     /// continue the one that the witness names.
     async fn save_witness(&mut self) -> Result<(), StoreError> {
@@ -366,13 +401,11 @@ impl Signing {
             let tenants = self.context.store.tenants(after.as_ref()).await?;
             for tenant in &tenants {
                 let Some(head) = self.context.store.head(tenant).await? else { continue };
-                let witness = self.witness.as_ref();
-                let known = witness.and_then(|witness| witness.tenants.get(tenant));
                 let news = News {
                     tenant: tenant.clone(),
                     position: head.position,
                     hash: Some(head.hash),
-                    checkpointed: known.map_or(0, |known| known.position),
+                    checkpointed: self.signed_position(tenant),
                 };
                 self.note(news, now);
             }
@@ -412,9 +445,16 @@ impl Signing {
         let known = witness.tenants.get(tenant).copied();
         let known = known.as_ref();
         let seen = self.waiting.get(tenant).map_or(&[][..], |waiting| &waiting.seen);
+        let appended = self.known.as_ref().and_then(|it| it.heads.get(tenant).copied());
+        let compared = self.compared.get(tenant).copied();
         let checked = async {
             let base = continuity::base(&*store, &*signer, tenant, known).await?;
-            let head = continuity::head(&*store, tenant, &base, seen).await?;
+            let head = match appended {
+                Some((position, hash)) if compared == Some((base.position, base.hash)) => {
+                    Head { tenant: tenant.clone(), position, hash }
+                }
+                appended => continuity::head(&*store, tenant, &base, seen, appended).await?,
+            };
             Ok((base, head))
         };
         let (base, head) = match checked.await {
@@ -441,7 +481,13 @@ impl Signing {
             return Ok(true);
         }
         let place = (head.position, head.hash);
-        self.add(CheckpointKind::Head, tenant, place, base.last).await
+        let added = self.add(CheckpointKind::Head, tenant, place, base.last).await?;
+        match added && appended == Some(place) {
+            true => self.compared.insert(tenant.clone(), place),
+            // The file has another event there: the next try compares all of them.
+            false => self.compared.remove(tenant),
+        };
+        Ok(added)
     }
 
     async fn add(

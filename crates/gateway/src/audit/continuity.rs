@@ -156,13 +156,14 @@ pub(super) async fn base(
     Ok(base)
 }
 
-/// The end of the log of `tenant`, every event after `base` computed anew. `seen` are events that
-/// were there at earlier looks, in order.
+/// The end of the log of `tenant`, every event after `base` computed anew; where it has the event
+/// `known`, that one. `seen` are events that were there at earlier looks, in order.
 pub(super) async fn head(
     store: &dyn RecordStore,
     tenant: &TenantId,
     base: &Base,
     seen: &[(u64, Digest)],
+    known: Option<(u64, Digest)>,
 ) -> Result<Head, Failure> {
     let (mut position, mut hash) = (base.position, base.hash);
     loop {
@@ -178,9 +179,12 @@ pub(super) async fn head(
                 ));
             }
             (position, hash) = (at, link.computed);
-            let known = seen.binary_search_by_key(&at, |(position, _)| *position).ok();
-            if known.and_then(|known| seen.get(known)).is_some_and(|known| known.1 != hash) {
+            let before = seen.binary_search_by_key(&at, |(position, _)| *position).ok();
+            if before.and_then(|place| seen.get(place)).is_some_and(|before| before.1 != hash) {
                 return altered(format!("the log was written anew up to position {at}"));
+            }
+            if known == Some((position, hash)) {
+                return Ok(Head { tenant: tenant.clone(), position, hash });
             }
         }
         if page.is_empty() {

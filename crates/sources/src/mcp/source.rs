@@ -2,7 +2,7 @@
 //!
 //! Invariant: a call of a source that is not connected fails at once; it never waits for a connect.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use tokio_util::sync::DropGuard;
@@ -109,10 +109,10 @@ impl Source for McpSource {
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        let call = async {
+        let call = pin!(async {
             let outcome = self.call_as(&permit.entry().upstream_name, permit, call).await;
             credential::clean(&self.supervisor.echoes(), outcome)
-        };
+        });
         self.supervisor.calls.run(call).await
     }
 

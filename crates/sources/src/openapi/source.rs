@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -315,7 +316,7 @@ impl Source for ConnectorSource {
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        self.shared.calls.run(self.shared.call(permit, &call)).await
+        self.shared.calls.run(pin!(self.shared.call(permit, &call))).await
     }
 
     fn status(&self) -> SourceStatus {

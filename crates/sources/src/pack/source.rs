@@ -3,7 +3,7 @@
 //! Invariant: a loaded pack stays in use until its successor has been checked and compiled. Calls
 //! never wait for that.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
@@ -106,7 +106,7 @@ impl Source for PackSource {
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        self.shared.calls.run(self.shared.call(permit, &call)).await
+        self.shared.calls.run(pin!(self.shared.call(permit, &call))).await
     }
 
     fn status(&self) -> SourceStatus {

@@ -190,41 +190,42 @@ pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
 impl Payload {
     /// Splits a JSON text of this program; `None` when it contains marks.
     pub(crate) fn split(payload: &str) -> Option<Self> {
-        if payload.contains(MARKS) {
+        let bytes = payload.as_bytes();
+        if bytes.iter().any(|byte| (UUID as u8..=TEXT as u8).contains(byte)) {
             return None;
         }
         let mut split =
             Self { form: String::with_capacity(payload.len()), parts: Vec::with_capacity(64) };
-        let (mut rest, mut differs) = (payload, false);
-        while let Some(first) = rest.chars().next() {
-            let length = match first {
-                '"' => {
-                    let string = string(rest);
-                    let length = string.len() + 2;
-                    let is_key = rest.get(length..).is_some_and(|rest| rest.starts_with(':'));
-                    split.form.push('"');
-                    match is_key {
-                        true => split.form.push_str(string),
-                        false => split.push_string(string, differs),
+        // What lies between these two belongs to the form as it is.
+        let (mut copied, mut place) = (0, 0);
+        let mut differs = false;
+        while let Some(byte) = bytes.get(place) {
+            match byte {
+                b'"' => {
+                    let string = string(payload.get(place..).unwrap_or_default());
+                    let end = place + 1 + string.len();
+                    let is_key = bytes.get(end + 1) == Some(&b':');
+                    if !is_key {
+                        split.form.push_str(payload.get(copied..=place).unwrap_or_default());
+                        split.push_string(string, differs);
+                        copied = end;
                     }
-                    // The end of an unfinished text has no quote.
-                    split.form.push_str(rest.get(length - 1..length).unwrap_or_default());
                     differs = is_key && DIFFERING.contains(&string);
-                    length
+                    place = end + 1;
                 }
-                '0'..='9' | '-' => {
-                    let end = |c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E');
-                    let length = rest.find(end).unwrap_or(rest.len());
+                b'0'..=b'9' | b'-' => {
+                    let rest = payload.get(place..).unwrap_or_default();
+                    let is_end = |it| !matches!(it, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                    let length = rest.bytes().position(is_end).unwrap_or(rest.len());
+                    split.form.push_str(payload.get(copied..place).unwrap_or_default());
                     split.push_number(rest.get(..length).unwrap_or_default());
-                    length
+                    place += length;
+                    copied = place;
                 }
-                other => {
-                    split.form.push(other);
-                    other.len_utf8()
-                }
-            };
-            rest = rest.get(length..).unwrap_or_default();
+                _ => place += 1,
+            }
         }
+        split.form.push_str(payload.get(copied..).unwrap_or_default());
         Some(split)
     }
 
@@ -247,7 +248,8 @@ impl Payload {
 
     fn push_number(&mut self, digits: &str) {
         match digits.parse::<u64>() {
-            Ok(number) if number.to_string() == digits => {
+            // As it is printed again: without zeros in front.
+            Ok(number) if digits == "0" || !digits.starts_with('0') => {
                 self.form.push(NUMBER);
                 self.push_length(number);
             }

@@ -6,15 +6,14 @@
 //! - after a change of the file by another connection nothing is believed without reading it again;
 //! - the memory is bounded: a missing entry is read from the file.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use toolcrib_core::{
     canonical::Digest,
     id::{CallId, RunId, TenantId},
+    record::KnownHeads,
     store::StoreError,
 };
 
@@ -91,6 +90,8 @@ pub(super) struct LogState {
     /// SQLite's number of the data that the state was read from.
     data_version: Option<i64>,
     heads: HashMap<TenantId, Head>,
+    /// Counts how often entries of `heads` were dropped, which are then read from the file.
+    generation: u64,
     /// The next sequence of each run.
     runs: HashMap<RunKey, u64>,
     registration: Option<Registration>,
@@ -116,6 +117,7 @@ impl LogState {
             instance,
             data_version: None,
             heads: HashMap::new(),
+            generation: 0,
             runs: HashMap::new(),
             registration: None,
             open: OpenCalls::default(),
@@ -140,8 +142,11 @@ impl LogState {
         schema: &SchemaCheck,
     ) -> Result<(), Failure> {
         self.changes.clear();
-        if self.heads.len() > MAX_ENTRIES || self.runs.len() > MAX_ENTRIES {
+        if self.heads.len() > MAX_ENTRIES {
             self.forget();
+        }
+        if self.runs.len() > MAX_ENTRIES {
+            self.runs.clear();
         }
         let [last, before] = &mut self.ids;
         if last.len() > MAX_ENTRIES {
@@ -166,6 +171,13 @@ impl LogState {
     pub(super) fn forget(&mut self) {
         self.heads.clear();
         self.runs.clear();
+        self.generation += 1;
+    }
+
+    /// Returns the ends of the logs in memory.
+    pub(super) fn known_heads(&self) -> KnownHeads {
+        let heads = self.heads.iter().map(|(tenant, it)| (tenant.clone(), (it.position, it.hash)));
+        KnownHeads { generation: self.generation, heads: heads.collect() }
     }
 
     /// Drops the registration unless the file continues the one that this process wrote: a restored
@@ -384,7 +396,10 @@ impl LogState {
                 // that is undone with this one.
                 match head {
                     Some(head) => self.heads.insert(run.0.clone(), head),
-                    None => self.heads.remove(&run.0),
+                    None => {
+                        self.generation += 1;
+                        self.heads.remove(&run.0)
+                    }
                 };
                 match next {
                     Some(next) => self.runs.insert(run, next),

@@ -6,10 +6,11 @@
 //! - both change in the transaction that stores the event, so `kill -9` at any moment loses none.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
+use foldhash::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Deserialize;
 use toolcrib_core::id::{AgentId, CallId, EventId, RunId, TenantId};

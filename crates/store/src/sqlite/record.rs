@@ -9,8 +9,8 @@ use toolcrib_core::{
     clock::Timestamp,
     id::TenantId,
     record::{
-        CheckedLink, Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore,
-        StoredEvent, StoredQuery,
+        CheckedLink, Checkpoint, CheckpointKind, Cursor, Head, KnownHeads, NO_CHECKPOINT, News,
+        RecordStore, StoredEvent, StoredQuery,
     },
     store::StoreError,
 };
@@ -53,6 +53,10 @@ impl RecordStore for SqliteStore {
     ) -> Result<Vec<CheckedLink>, StoreError> {
         let tenant = tenant.clone();
         self.on_reader(move |connection| chain::check(connection, &tenant, after, hash)).await
+    }
+
+    async fn known_heads(&self) -> Result<Option<KnownHeads>, StoreError> {
+        self.on_writer(|transaction| Ok(Some(transaction.log.known_heads()))).await
     }
 
     async fn last_position(&self) -> Result<u64, StoreError> {

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use tokio::task::unconstrained;
 use toolcrib_core::{
     event::{EventBody, EventLog, EventQuery, NewEvent},
+    record::{KnownHeads, RecordStore},
     store::{CatalogStore, KeyStore, Storage, StoreError},
 };
 
@@ -359,4 +360,42 @@ async fn reads_of_a_long_log_use_an_index() {
         let first = steps.first().unwrap();
         assert!(first.starts_with(expected), "{steps:?}");
     }
+}
+
+/// I-72: the ends in memory are those that this process wrote, or they are of another generation.
+#[tokio::test]
+async fn ends_of_logs_are_known_until_something_else_may_have_changed_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let known = async || store.known_heads().await.unwrap().unwrap();
+    let ends = async |known: &KnownHeads| {
+        for (tenant, end) in &known.heads {
+            let head = store.head(tenant).await.unwrap().unwrap();
+            assert_eq!((head.position, head.hash), *end);
+        }
+        known.heads.len()
+    };
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
+    let first = known().await;
+    // More runs than are kept in memory.
+    let events: Vec<_> =
+        (0..8200).map(|it| decided("t", &format!("r{it}"), &format!("e1{it}"))).collect();
+    store.append(&events).await.unwrap();
+    store.append(&[decided("u", "r", "e2")]).await.unwrap();
+    let second = known().await;
+    assert_eq!(second.generation, first.generation);
+    assert_eq!(ends(&second).await, 2);
+
+    // The end of this log was in memory only for a moment, and is read from the file again.
+    let twice = [decided("v", "r", "e3"), decided("v", "r", "e3")];
+    assert!(matches!(store.append(&twice).await, Err(StoreError::Conflict(_))));
+    let third = known().await;
+    assert_ne!(third.generation, second.generation);
+    assert_eq!(ends(&third).await, 2);
+
+    let other = Connection::open(directory.path().join("store.db")).unwrap();
+    other.execute("UPDATE events SET timestamp = 0 WHERE position = 2", []).unwrap();
+    let fourth = known().await;
+    assert_ne!(fourth.generation, third.generation);
+    assert_eq!(ends(&fourth).await, 0);
 }

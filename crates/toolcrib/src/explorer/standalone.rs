@@ -64,7 +64,8 @@ where
         server: Arc::new(server),
         challenge: Arc::new(Challenge::of(None)),
     };
-    let guarded = middleware::guarded(vec![routes], Vec::new(), mount(""), &(), host);
+    let routes = middleware::complete(routes, ());
+    let guarded = middleware::guarded(vec![routes], Vec::new(), mount(""), host).into_router();
     match prefix.as_str() {
         "" => guarded,
         prefix => Router::new().nest_service(prefix, guarded),

@@ -1,13 +1,11 @@
 //! `GET /openapi.json`: the description of these routes, and the schemas that no Rust type derives.
 
-use std::sync::Arc;
-
-use axum::{Extension, response::Response};
+use axum::{extract::State, response::Response};
 use http::HeaderMap;
 use serde_json::{Value, json};
 use toolcrib_core::descriptor::{self, SafetyTier, SourceKind};
 
-use crate::{dialect::OpenApiDocument, protocol_version, respond};
+use crate::{protocol_version, respond, state::AppState};
 
 /// Returns this description.
 #[utoipa::path(
@@ -17,11 +15,8 @@ use crate::{dialect::OpenApiDocument, protocol_version, respond};
     security(()),
     responses((status = 200, description = "The description of these routes", body = Object))
 )]
-pub(super) async fn description(
-    Extension(document): Extension<Arc<OpenApiDocument>>,
-    headers: HeaderMap,
-) -> Response {
-    respond::tagged(&headers, &document.0, "application/json", protocol_version::PUBLIC)
+pub(super) async fn description(State(state): State<AppState>, headers: HeaderMap) -> Response {
+    respond::tagged(&headers, &state.description, "application/json", protocol_version::PUBLIC)
 }
 
 /// Returns the schemas of tools and runs, as components of the OpenAPI document.
