@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval_at, timeout};
+use tokio::time::{MissedTickBehavior, interval_at, sleep_until, timeout};
 
 use crate::histogram::Histogram;
 use crate::http1::{Answer, Connection, find};
@@ -32,6 +32,10 @@ pub(crate) struct SoakOptions {
     /// Number of connections
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=512))]
     connections: u32,
+    /// Requests per second of all connections together, at regular times; as many as possible by
+    /// default
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: Option<u32>,
     /// Seconds between two samples
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     sample: u64,
@@ -121,11 +125,19 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
             (subject.list("/v1/tools", &lists.openwop), false),
         ];
         let connection = Connection::open(subject.server.address).await?;
-        let first = usize::try_from(number)?;
-        tasks.spawn(keep_busy(connection, shots, first, end, Arc::clone(&latencies)));
+        let pace = options.rate.map(|rate| {
+            let pause = Duration::from_secs_f64(f64::from(options.connections) / f64::from(rate));
+            (started + pause * number / options.connections, pause)
+        });
+        let busy = BusyConnection { shots, first: usize::try_from(number)?, pace, end };
+        tasks.spawn(busy.keep_busy(connection, Arc::clone(&latencies)));
     }
+    let rate = options.rate.map_or_else(
+        || "as fast as they can".to_owned(),
+        |rate| format!("{rate} requests per second, latencies from the time when each was due"),
+    );
     say(&format!(
-        "{} connections for {} minutes, strict log; latencies in ms\n\n\
+        "{} connections for {} minutes, {rate}, strict log; latencies in ms\n\n\
          | minute | calls/s | p50 | p99 | p99.9 | list p99 | PSS MiB | fds | threads | store MiB |\n\
          |---|---|---|---|---|---|---|---|---|---|",
         options.connections, options.minutes
@@ -160,29 +172,45 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
     say(&format!("\n{}", judge(&samples)))
 }
 
-/// Sends the requests of `shots` in turns, and checks every response.
-async fn keep_busy(
-    mut connection: Connection,
+/// What one connection does.
+struct BusyConnection {
+    /// The requests, and whether each is a call.
     shots: [(Shot, bool); 5],
+    /// Which of them is the first.
     first: usize,
+    /// When the first request is due, and the time from one to the next; at once without it.
+    pace: Option<(Instant, Duration)>,
     end: Instant,
-    latencies: Arc<Mutex<Latencies>>,
-) -> Result<()> {
-    for (shot, is_call) in shots.iter().cycle().skip(first % shots.len()) {
-        let sent = Instant::now();
-        if sent >= end {
-            break;
+}
+
+impl BusyConnection {
+    /// Sends the requests in turns, and checks every response.
+    async fn keep_busy(
+        self,
+        mut connection: Connection,
+        latencies: Arc<Mutex<Latencies>>,
+    ) -> Result<()> {
+        let shots = self.shots.iter().cycle().skip(self.first % self.shots.len());
+        for ((shot, is_call), number) in shots.zip(0_u32..) {
+            let due = match self.pace {
+                Some((start, pause)) => start + pause * number,
+                None => Instant::now(),
+            };
+            if due >= self.end {
+                break;
+            }
+            sleep_until(due.into()).await;
+            let request = shot.requests.first().context("no request to send")?;
+            let answer = timeout(ANSWER_LIMIT, connection.exchange(request))
+                .await
+                .context("no response in time")??;
+            check(shot, &answer)?;
+            let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
+            let histogram = if *is_call { &mut latencies.calls } else { &mut latencies.lists };
+            histogram.add(due.elapsed());
         }
-        let request = shot.requests.first().context("no request to send")?;
-        let answer = timeout(ANSWER_LIMIT, connection.exchange(request))
-            .await
-            .context("no response in time")??;
-        check(shot, &answer)?;
-        let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
-        let histogram = if *is_call { &mut latencies.calls } else { &mut latencies.lists };
-        histogram.add(sent.elapsed());
+        Ok(())
     }
-    Ok(())
 }
 
 fn check(shot: &Shot, answer: &Answer<'_>) -> Result<()> {
