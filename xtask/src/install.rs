@@ -23,7 +23,7 @@
 //!
 //! A variable that is set already is left as it is.
 
-mod apt;
+pub(crate) mod apt;
 mod node;
 mod python;
 

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|cold|fuzz`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|cold|fuzz`.
 //!
 //! A task prints each step as it starts, ends every process that it started, and changes no file of
 //! the tree except its own output. Builds and installations go to a cache outside the tree.
@@ -8,6 +8,7 @@ mod browser;
 mod cargo;
 mod ci;
 mod cold;
+mod dist;
 mod fuzz;
 mod gate;
 mod generate;
@@ -25,6 +26,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchOptions;
 use crate::cold::ColdOptions;
+use crate::dist::DistOptions;
 use crate::fuzz::FuzzOptions;
 use crate::test::TestOptions;
 
@@ -66,6 +68,8 @@ enum Task {
     Picture,
     /// Measures lists and calls against limit servers and writes docs/reference/benchmarks.md
     Bench(BenchOptions),
+    /// Builds the program as it is shipped, with a record of its run under load
+    Dist(DistOptions),
     /// Builds from nothing in an empty directory and writes the cost to docs/reference/benchmarks.md
     Cold(ColdOptions),
     /// Runs the fuzz targets, ten minutes each by default
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
         Task::Tidy { words: false } => tidy::run(),
         Task::Picture => test::picture(),
         Task::Bench(options) => bench::run(&options),
+        Task::Dist(options) => dist::run(&options),
         Task::Cold(options) => cold::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
     };

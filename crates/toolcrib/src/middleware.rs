@@ -24,6 +24,7 @@ mod request_id;
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -107,7 +108,11 @@ impl Service<Request> for Guarded {
 
     fn call(&mut self, request: Request) -> Self::Future {
         let guard = Arc::clone(&self.0);
-        Box::pin(miss::evenly(async move { Ok(answer(&guard, request).await) }))
+        Box::pin(async move {
+            // Pinned here, because a future that is passed on by value is copied each time.
+            let answer = pin!(answer(&guard, request));
+            Ok(miss::evenly(answer).await)
+        })
     }
 }
 

@@ -2,14 +2,21 @@
 //!
 //! The known parameters of a route are read from its description, so the two cannot differ.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::{Ready, ready},
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use axum::{
-    extract::{MatchedPath, Request, State},
-    middleware::{Next, from_fn_with_state},
+    extract::{MatchedPath, Request},
     response::Response,
 };
+use futures_util::future::Either;
 use http::Method;
+use tower::{Service, layer::layer_fn};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, OpenApi, RefOr, Schema, Type, path::ParameterIn},
@@ -30,7 +37,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     let known = Arc::new(known(routes.get_openapi()));
-    routes.route_layer(from_fn_with_state((known, refuse), check))
+    routes.route_layer(layer_fn(move |inner| Checked { inner, known: Arc::clone(&known), refuse }))
 }
 
 fn known(description: &OpenApi) -> KnownParameters {
@@ -51,14 +58,31 @@ fn known(description: &OpenApi) -> KnownParameters {
     known
 }
 
-async fn check(
-    State((known, refuse)): State<(Arc<KnownParameters>, Refuse)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match unknown(&known, &request) {
-        Some(names) => refuse(names),
-        None => next.run(request).await,
+/// A route with the check before it.
+#[derive(Clone)]
+struct Checked<S> {
+    inner: S,
+    known: Arc<KnownParameters>,
+    refuse: Refuse,
+}
+
+impl<S> Service<Request> for Checked<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<Ready<Result<Response, Infallible>>, S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match unknown(&self.known, &request) {
+            Some(names) => Either::Left(ready(Ok((self.refuse)(names)))),
+            None => Either::Right(self.inner.call(request)),
+        }
     }
 }
 

@@ -76,11 +76,6 @@ const RESERVED: u64 = 256;
 /// Pause after an accept that failed for lack of a resource, most likely file descriptors.
 const BREATH: Duration = Duration::from_millis(200);
 
-/// An extension of every request: cancelled at shutdown, to end responses that would otherwise
-/// never end.
-#[derive(Clone)]
-pub(crate) struct Stopping(pub(crate) CancellationToken);
-
 /// Listens on `address`, with a queue long enough for a flood of connections.
 ///
 /// # Errors
@@ -228,12 +223,10 @@ async fn connection<S>(
     S::Future: Send,
 {
     let state = Arc::clone(&slot.connection);
-    state.start();
+    state.start(stopping.clone());
     let current = Arc::clone(&state);
-    let stop = Stopping(stopping.clone());
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let exchange = current.begin(request.version());
-        request.extensions_mut().insert(stop.clone());
         let answer = inner.clone().oneshot(request.map(Body::new));
         let answer = CURRENT.scope(Arc::clone(&current), answer);
         async move {

@@ -49,7 +49,7 @@ use crate::{
     dialect::Setup,
     middleware::{Access, Caller, Challenge, Mount, Paths, Payload, Refusal, Segment},
     respond,
-    serve::Stopping,
+    serve::connection,
     state::AppState,
 };
 
@@ -121,7 +121,7 @@ async fn toolset(
 /// Dispatches by method itself, because `Allow` depends on the configuration, and HEAD must not
 /// open a stream.
 async fn dispatch(endpoint: &Endpoint, client: &Client, request: Request) -> Response {
-    let stop = request.extensions().get().map(|Stopping(stop)| stop.clone()).unwrap_or_default();
+    let stop = connection::stopping();
     match *request.method() {
         Method::POST => receive(endpoint, client, request, stop).await,
         Method::GET => sessions::open(client, request.headers(), stop),

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use bytes::{BufMut as _, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub(super) const NAME: HeaderName = HeaderName::from_static("x-request-id");
@@ -37,16 +37,13 @@ fn fresh() -> HeaderValue {
     static KEY: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut id = BytesMut::with_capacity(32);
-    for half in &*KEY {
-        let number = half.hash_one(count);
-        // Writes hexadecimal digits by hand: every request pays for this.
-        for place in (0..16).rev() {
-            let digit = u32::try_from((number >> (4 * place)) & 0xf).ok();
-            id.put_u8(digit.and_then(|d| char::from_digit(d, 16)).map_or(b'0', |c| c as u8));
-        }
-    }
-    HeaderValue::from_maybe_shared(id.freeze()).unwrap_or(HeaderValue::from_static("unknown"))
+    let digit = |half: u8| if half < 10 { b'0' + half } else { b'a' + half - 10 };
+    let id: Vec<u8> = KEY
+        .iter()
+        .flat_map(|half| half.hash_one(count).to_be_bytes())
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
+        .collect();
+    HeaderValue::from_maybe_shared(Bytes::from(id)).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -39,6 +39,12 @@ pub(crate) fn unauthenticated() {
     CURRENT.try_with(|connection| connection.activity.lock().heard = true).ok();
 }
 
+/// Returns a token that is cancelled at shutdown, to end responses that would otherwise never end.
+pub(crate) fn stopping() -> CancellationToken {
+    let known = CURRENT.try_with(|connection| connection.stopping.get().cloned());
+    known.ok().flatten().unwrap_or_default()
+}
+
 /// How long a connection counts as new. A caller that is about to send its key must not be treated
 /// as part of a flood.
 const FRESH: Duration = Duration::from_secs(1);
@@ -59,6 +65,8 @@ pub(super) struct Connection {
     on_authenticated: Box<dyn Fn() + Send + Sync>,
     /// Cancelled when another connection needs this slot.
     evicted: CancellationToken,
+    /// Cancelled at shutdown; set when the connection is served.
+    stopping: OnceLock<CancellationToken>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -104,11 +112,13 @@ impl Connection {
                 since: Instant::now(),
             }),
             evicted: CancellationToken::new(),
+            stopping: OnceLock::new(),
         }
     }
 
-    /// Marks the connection as being served.
-    pub(super) fn start(&self) {
+    /// Marks the connection as being served, until after `stopping` is cancelled.
+    pub(super) fn start(&self, stopping: CancellationToken) {
+        self.stopping.get_or_init(|| stopping);
         let mut activity = self.activity.lock();
         activity.started = true;
         activity.since = Instant::now();
@@ -315,7 +325,7 @@ mod tests {
         assert!(connection.expires(patience).is_some(), "no request");
         let now = Instant::now();
         assert_eq!(connection.rank(now), None, "nothing has read it yet");
-        connection.start();
+        connection.start(CancellationToken::new());
         let now = Instant::now();
         assert_eq!(connection.rank(now).unwrap().0, Rank::Fresh);
         assert_eq!(connection.rank(now + FRESH).unwrap().0, Rank::Idle);

@@ -223,6 +223,7 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use http::Version;
+    use tokio_util::sync::CancellationToken;
 
     use super::{
         super::connection::{CURRENT, authenticated, unauthenticated},
@@ -231,7 +232,7 @@ mod tests {
 
     async fn take(slots: &Arc<Slots>) -> Slot {
         let slot = slots.take().await;
-        slot.connection.start();
+        slot.connection.start(CancellationToken::new());
         slot
     }
 
@@ -355,7 +356,7 @@ mod tests {
         let first = slots.take().await;
         slots.make_room();
         assert!(!first.connection.is_evicted());
-        first.connection.start();
+        first.connection.start(CancellationToken::new());
         slots.make_room();
         assert!(first.connection.is_evicted());
     }
