@@ -27,6 +27,10 @@ pub(crate) struct BenchOptions {
     /// Only the limit servers, to see the limits of this machine
     #[arg(long)]
     limits_only: bool,
+    /// The program to measure, for example that of `cargo xtask dist`; by default the shipped one is
+    /// built without a record of a run
+    #[arg(long)]
+    program: Option<PathBuf>,
     /// A directory with other gateways to measure in turns with the limit; see CONTRIBUTING.md
     #[arg(long)]
     peers: Option<PathBuf>,
@@ -50,7 +54,11 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         command.args(["--only", text]);
     }
     if !options.limits_only {
-        command.arg("--toolcrib").arg(dist_program("toolcrib-cli", "toolcrib")?);
+        let program = match &options.program {
+            Some(program) => std::path::absolute(program)?,
+            None => dist_program("toolcrib-cli", "toolcrib")?,
+        };
+        command.arg("--toolcrib").arg(program);
     }
     if let Some(directory) = &options.peers {
         command.arg("--peers").arg(std::path::absolute(directory)?);
