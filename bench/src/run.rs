@@ -62,10 +62,10 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     let page = report.page();
     say(&format!("\n{page}"))?;
     if let Some(file) = &options.write {
-        // The page ends with a section that `cargo xtask cold` writes.
+        // The sections after it come from other commands.
         let old = fs::read_to_string(file).unwrap_or_default();
-        let cold = old.find("\n## A build from nothing").and_then(|at| old.get(at..));
-        fs::write(file, format!("{page}{}", cold.unwrap_or_default()))?;
+        let sections = old.find("\n## ").and_then(|at| old.get(at..));
+        fs::write(file, format!("{page}{}", sections.unwrap_or_default()))?;
         say(&format!("written: {}", file.display()))?;
     }
     ensure!(failures == 0, "{failures} rows failed");
