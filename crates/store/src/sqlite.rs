@@ -11,6 +11,7 @@ mod approvals;
 mod catalogs;
 mod chain;
 pub(crate) mod compact;
+mod copier;
 mod credentials;
 mod failure;
 mod handle;

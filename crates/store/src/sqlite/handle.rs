@@ -83,11 +83,12 @@ impl SqliteStore {
         })?;
         let connection = open::writer(&path, options.durability, patience)
             .map_err(|failure: Failure| failure.at(&path))?;
+        let copying = open::reader(&path).map_err(|failure| failure.at(&path))?;
         let lock = Instance::start(&path)?;
         let instance = lock.id().into();
         let place = Place::new(&path)?;
         let schema = Arc::default();
-        let writer = Writer::start(connection, path.clone(), lock, Arc::clone(&schema))?;
+        let writer = Writer::start(connection, copying, path.clone(), lock, Arc::clone(&schema))?;
         let inner = Inner {
             readers: Readers::new(path),
             writer,

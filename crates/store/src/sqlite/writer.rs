@@ -22,7 +22,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::{
-    failure::Failure, instance::Instance, log_state::LogState, open::SchemaCheck,
+    copier::{Copier, copy},
+    failure::Failure,
+    instance::Instance,
+    log_state::LogState,
+    open::SchemaCheck,
     transaction::WriteTransaction,
 };
 use crate::queue::{Queue, Taken};
@@ -41,6 +45,9 @@ const IDLE: Duration = Duration::from_millis(250);
 
 /// Pages of write-ahead log (16 MiB) after which it is copied even without a quiet time.
 const MAX_WAL_PAGES: i64 = 4096;
+
+/// Pages (32 MiB) after which the writer waits for the copy: the disk does not keep up.
+const TOO_MANY_WAL_PAGES: i64 = 2 * MAX_WAL_PAGES;
 
 /// Transactions after which the write-ahead log is measured. The largest one adds about 100 pages.
 const MEASURE_EVERY: u32 = 16;
@@ -79,9 +86,11 @@ struct Work<F, T> {
 // === impl Writer ===
 
 impl Writer {
-    /// Starts the thread. `instance` marks this process as alive and ends with the thread.
+    /// Starts the thread. `instance` marks this process as alive and ends with the thread. `copying`
+    /// is a second connection, see [`Copier`].
     pub(super) fn start(
         connection: Connection,
+        copying: Connection,
         place: PathBuf,
         instance: Instance,
         schema: Arc<SchemaCheck>,
@@ -90,7 +99,9 @@ impl Writer {
         let commits = Arc::new(AtomicU64::new(0));
         let (ending, ended) = watch::channel(());
         let log = LogState::new(instance.id().into());
-        let engine = Engine { connection, log, place, commits: Arc::clone(&commits), schema };
+        let copier = Copier::start(copying, &place)?;
+        let engine =
+            Engine { connection, copier, log, place, commits: Arc::clone(&commits), schema };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = std::thread::Builder::new()
             .name("toolcrib-store".to_owned())
@@ -208,6 +219,7 @@ impl Drop for Ending {
 /// The state of the thread.
 struct Engine {
     connection: Connection,
+    copier: Copier,
     log: LogState,
     place: PathBuf,
     commits: Arc<AtomicU64>,
@@ -243,23 +255,36 @@ impl Engine {
                         self.clear();
                     }
                     unmeasured += 1;
-                    if unmeasured == MEASURE_EVERY {
+                    if self.copier.has_copied() {
+                        self.copy();
+                    } else if unmeasured >= MEASURE_EVERY {
                         unmeasured = 0;
-                        if self.wal_pages() > MAX_WAL_PAGES {
-                            self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
-                        }
+                        self.bound_log();
                     }
                 }
                 Taken::Idle => {
                     self.clear();
-                    self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+                    self.copier.wait();
+                    self.copy();
                     unsaved = false;
                 }
                 Taken::Closed => break,
             }
         }
         self.clear();
-        self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
+        self.copier.end();
+        copy(&self.connection, &self.place, "PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+
+    /// Has a long write-ahead log copied.
+    fn bound_log(&mut self) {
+        let pages = self.wal_pages();
+        if pages > TOO_MANY_WAL_PAGES && self.copier.is_copying() {
+            self.copier.wait();
+            self.copy();
+        } else if pages > MAX_WAL_PAGES && !self.copier.begin() {
+            self.copy();
+        }
     }
 
     /// Stores the open calls in their table. After a failure they are still found from the events.
@@ -340,13 +365,10 @@ impl Engine {
         pages.unwrap_or(0)
     }
 
-    /// Copies the write-ahead log into the file. A failed attempt loses nothing: the log is as
-    /// durable as the file.
-    fn checkpoint(&self, pragma: &str) {
-        if let Err(error) = self.connection.query_row(pragma, [], |_| Ok(())) {
-            let error = Failure::from(error).at(&self.place);
-            tracing::warn!(%error, "the write-ahead log was not copied into the file");
-        }
+    /// Copies what the write-ahead log still has. The next transaction begins it anew, if no reader
+    /// needs it.
+    fn copy(&self) {
+        copy(&self.connection, &self.place, "PRAGMA wal_checkpoint(PASSIVE)");
     }
 }
 
