@@ -122,7 +122,17 @@ impl Server {
     /// Returns the memory that the end of the process group would free, with shared pages counted by
     /// share, in KiB.
     pub(crate) fn memory(&self) -> Result<u64> {
-        let of = |process: &String| field(&format!("/proc/{process}/smaps_rollup"), "Pss:");
+        self.mapped("Pss:")
+    }
+
+    /// Returns the part of [`Server::memory`] that is not the program's file, in KiB. Other processes
+    /// that run the same file do not change it.
+    pub(crate) fn own_memory(&self) -> Result<u64> {
+        self.mapped("Pss_Anon:")
+    }
+
+    fn mapped(&self, name: &str) -> Result<u64> {
+        let of = |process: &String| field(&format!("/proc/{process}/smaps_rollup"), name);
         self.members().iter().map(of).sum()
     }
 

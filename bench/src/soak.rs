@@ -61,6 +61,8 @@ struct Sample {
     list_latency: f64,
     /// In MiB.
     memory: f64,
+    /// The part of it that is not the program's file.
+    own_memory: f64,
     descriptors: f64,
     threads: f64,
     /// Bytes of the store, in MiB.
@@ -81,7 +83,12 @@ enum Tolerance {
 }
 
 const SERIES: [Series; 5] = [
-    Series { name: "PSS", unit: "MiB", value: |it| it.memory, tolerance: Tolerance::Share(0.05) },
+    Series {
+        name: "own memory",
+        unit: "MiB",
+        value: |it| it.own_memory,
+        tolerance: Tolerance::Share(0.05),
+    },
     Series {
         name: "descriptors",
         unit: "",
@@ -138,8 +145,8 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
     );
     say(&format!(
         "{} connections for {} minutes, {rate}, strict log; latencies in ms\n\n\
-         | minute | calls/s | p50 | p99 | p99.9 | list p99 | PSS MiB | fds | threads | store MiB |\n\
-         |---|---|---|---|---|---|---|---|---|---|",
+         | minute | calls/s | p50 | p99 | p99.9 | list p99 | PSS MiB | own MiB | fds | threads | store MiB |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|",
         options.connections, options.minutes
     ))?;
     let step = Duration::from_secs(options.sample);
@@ -311,6 +318,7 @@ impl Sample {
             latency: [0.5, 0.99, 0.999].map(|share| quantile(calls, share)),
             list_latency: quantile(&latencies.lists, 0.99),
             memory: server.memory()? as f64 / 1024.0,
+            own_memory: server.own_memory()? as f64 / 1024.0,
             descriptors: fs::read_dir(process.join("fd"))?.count() as f64,
             threads: threads.context("Threads")?.trim().parse()?,
             store: size(data)? as f64 / f64::from(1 << 20),
@@ -320,11 +328,12 @@ impl Sample {
     fn line(&self) -> String {
         let [half, high, highest] = self.latency;
         format!(
-            "| {:.1} | {:.0} | {half:.2} | {high:.2} | {highest:.2} | {:.2} | {:.1} | {} | {} | {:.1} |",
+            "| {:.1} | {:.0} | {half:.2} | {high:.2} | {highest:.2} | {:.2} | {:.1} | {:.1} | {} | {} | {:.1} |",
             self.minutes,
             self.calls,
             self.list_latency,
             self.memory,
+            self.own_memory,
             self.descriptors,
             self.threads,
             self.store

@@ -61,7 +61,7 @@ impl Upstreams {
             let refresh = if number == 0 { REFRESH } else { "1h" };
             format!(
                 "[[source]]\nid = \"s{number}\"\nkind = \"mcp\"\nurl = \"http://{}/{number}\"\n\
-                 tenants = [\"*\"]\nrefresh = \"{refresh}\"\n\
+                 tenants = [\"*\"]\nrefresh = \"{refresh}\"\npins = \"warn\"\n\
                  [source.tools.\"*\"]\nscopes = [\"bench:all\"]\nsafety_tier = \"read\"\n\
                  [source.tools.\"few_*\"]\nscopes = [\"bench:few\"]\n\n",
                 self.address
