@@ -41,9 +41,10 @@ use crate::{
 };
 
 /// Calls are allocated by the threads of the runtime and freed by that of the store; with the allocator
-/// of glibc they waited for each other's locks.
+/// of glibc they waited for each other's locks. A thread of its own returns freed memory to the system
+/// (`.cargo/config.toml` says when).
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Time limit for dropping the remaining tasks when a server exits.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
