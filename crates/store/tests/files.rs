@@ -6,6 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use rusqlite::Connection;
 use toolcrib_core::{
     event::{EventLog, EventQuery},
+    record::RecordStore,
     store::{CatalogStore, KeyStore, Storage, StoreError},
 };
 use toolcrib_store::{
@@ -44,6 +45,36 @@ async fn everything_is_private_to_its_owner() {
     }
     for file in fs::read_dir(path.with_file_name("store.db.instances")).unwrap() {
         assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+}
+
+/// SQLite writes on into a removed file, whose data ends with the process.
+#[tokio::test]
+async fn nothing_is_acknowledged_once_a_file_of_the_store_was_removed_or_replaced() {
+    for (name, problem) in [
+        ("store.db", "the file of the store"),
+        ("store.db-wal", "the write-ahead log of the store"),
+        ("store.db-shm", "the shared memory of the store"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("store.db");
+        let store = open(&path).unwrap();
+        store.append(&[decided("t", "r", "e1")]).await.unwrap();
+        assert_eq!(store.displaced().await, None);
+        let (file, aside) = (path.with_file_name(name), path.with_file_name("aside"));
+        fs::rename(&file, &aside).unwrap();
+        for (id, wanted) in [("e2", "is gone"), ("e3", "was replaced by another one")] {
+            let message = format!("{problem} {wanted}");
+            let error = store.append(&[decided("t", "r", id)]).await.unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+            assert!(error.to_string().contains(&message), "{error}");
+            assert_eq!(store.displaced().await, Some(&*message));
+            fs::copy(&aside, &file).unwrap();
+        }
+        fs::rename(&aside, &file).unwrap();
+        store.append(&[decided("t", "r", "e4")]).await.unwrap();
+        assert_eq!(store.displaced().await, None, "{name} is back");
+        store.close().await;
     }
 }
 

@@ -339,6 +339,14 @@ async fn a_store_that_vanishes_under_a_server_stops_calls() {
     fs::rename(&aside, &store).unwrap();
     until("it is back", "").await;
     assert_eq!(call(&server, &text).await.0, 200);
+    // Its latest events are in the write-ahead log.
+    let log = store.with_extension("db-wal");
+    fs::rename(&log, &aside).unwrap();
+    assert_eq!(call(&server, &text).await.0, 503, "at once, not after a second");
+    until("its log is gone", "write-ahead log").await;
+    fs::rename(&aside, &log).unwrap();
+    until("its log is back", "").await;
+    assert_eq!(call(&server, &text).await.0, 200);
     // Emptied in place, by other means.
     eventually("its events are signed", || {
         run(dir.path(), &["audit", "export", "--checkpoints"]).ok().stdout.contains("\"number\"")

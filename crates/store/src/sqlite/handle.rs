@@ -37,7 +37,7 @@ pub(super) struct Inner {
     pub(super) writer: Writer,
     /// Name of this open store in `open_calls.instance`.
     instance: Arc<str>,
-    pub(super) place: Place,
+    pub(super) place: Arc<Place>,
     pub(super) schema: Arc<SchemaCheck>,
     options: Options,
     pub(super) fingerprint_key: OnceCell<FingerprintKey>,
@@ -86,9 +86,10 @@ impl SqliteStore {
         let copying = open::reader(&path).map_err(|failure| failure.at(&path))?;
         let lock = Instance::start(&path)?;
         let instance = lock.id().into();
-        let place = Place::new(&path)?;
+        let place = Arc::new(Place::new(&path)?);
         let schema = Arc::default();
-        let writer = Writer::start(connection, copying, path.clone(), lock, Arc::clone(&schema))?;
+        let writer =
+            Writer::start(connection, copying, Arc::clone(&place), lock, Arc::clone(&schema))?;
         let inner = Inner {
             readers: Readers::new(path),
             writer,

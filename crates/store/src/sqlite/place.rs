@@ -1,40 +1,96 @@
-//! Detects that the open file is no longer the file at its path. SQLite would continue to write
+//! Detects that the open files are no longer the files at their paths. SQLite would continue to write
 //! into a removed or replaced file, where the data is lost.
 
 use std::{
-    fs,
+    ffi::OsString,
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use toolcrib_core::{store::StoreError, text::io_reason};
 
+/// The files of an open store: its own, the write-ahead log, and the index of that log, which the
+/// processes share.
+pub(super) struct Place([OpenFile; 3]);
+
 /// The identity of a file and its path.
-pub(super) struct Place {
+struct OpenFile {
     path: PathBuf,
     device: u64,
     inode: u64,
 }
 
+/// What can happen to a file.
+struct Problems {
+    gone: &'static str,
+    replaced: &'static str,
+}
+
+const PROBLEMS: [Problems; 3] = [
+    Problems {
+        gone: "the file of the store is gone",
+        replaced: "the file of the store was replaced by another one",
+    },
+    Problems {
+        gone: "the write-ahead log of the store is gone",
+        replaced: "the write-ahead log of the store was replaced by another one",
+    },
+    Problems {
+        gone: "the shared memory of the store is gone",
+        replaced: "the shared memory of the store was replaced by another one",
+    },
+];
+
 impl Place {
-    /// Records the file that is at `path` now.
+    /// Records the files that are at `path` now. Requires a connection that has read, which creates
+    /// the other two; they stay until the last connection of all processes is closed.
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
-        let found = fs::metadata(path).map_err(|error| {
-            let (path, why) = (path.display(), io_reason(error.kind()));
-            StoreError::Unavailable(format!("{path} cannot be read ({why})"))
-        })?;
-        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+        let beside = |suffix: &str| {
+            let mut name = OsString::from(path);
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let [store, log, index] = [path.to_owned(), beside("-wal"), beside("-shm")];
+        Ok(Self([OpenFile::find(store)?, OpenFile::find(log)?, OpenFile::find(index)?]))
     }
 
-    /// Returns the problem of the file; `None` when it is unchanged.
+    /// Returns the path of the store.
+    pub(super) fn path(&self) -> &Path {
+        let Self([store, ..]) = self;
+        &store.path
+    }
+
+    /// Returns the problem of the files; `None` when they are unchanged.
     pub(super) fn displaced(&self) -> Option<&'static str> {
-        match fs::metadata(&self.path) {
-            Err(_) => Some("the file of the store is gone"),
-            Ok(found) if (found.dev(), found.ino()) != (self.device, self.inode) => {
-                Some("the file of the store was replaced by another one")
-            }
+        let Self(files) = self;
+        let displaced =
+            files.iter().zip(&PROBLEMS).find_map(|(file, problems)| {
+                match fs::metadata(&file.path) {
+                    Err(_) => Some(problems.gone),
+                    Ok(found) if !file.is(&found) => Some(problems.replaced),
+                    Ok(_) => None,
+                }
+            });
+        let [store, ..] = files;
+        displaced.or_else(|| match fs::metadata(&store.path) {
             Ok(found) if found.len() == 0 => Some("the file of the store was emptied"),
-            Ok(_) => None,
-        }
+            _ => None,
+        })
+    }
+}
+
+impl OpenFile {
+    fn find(path: PathBuf) -> Result<Self, StoreError> {
+        let failed = |error: io::Error| {
+            let (path, why) = (path.display(), io_reason(error.kind()));
+            StoreError::Unavailable(format!("{path} cannot be read ({why})"))
+        };
+        let found = fs::metadata(&path).map_err(failed)?;
+        Ok(Self { device: found.dev(), inode: found.ino(), path })
+    }
+
+    fn is(&self, found: &fs::Metadata) -> bool {
+        (found.dev(), found.ino()) == (self.device, self.inode)
     }
 }

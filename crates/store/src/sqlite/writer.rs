@@ -2,13 +2,13 @@
 //!
 //! Invariants:
 //! - success is reported only after the `COMMIT` of the work has returned, and in strict mode was
-//!   synced to disk;
+//!   synced to disk, and only while the files at their paths are those that were written;
 //! - failed work leaves nothing behind and does not fail the other work of its transaction;
 //! - a caller that stops waiting does not undo its accepted work;
 //! - nothing is stored while the schema of the file differs from that of this program (I-18).
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -27,6 +27,7 @@ use super::{
     instance::Instance,
     log_state::LogState,
     open::SchemaCheck,
+    place::Place,
     transaction::WriteTransaction,
 };
 use crate::queue::{Queue, Taken};
@@ -91,7 +92,7 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         copying: Connection,
-        place: PathBuf,
+        place: Arc<Place>,
         instance: Instance,
         schema: Arc<SchemaCheck>,
     ) -> Result<Self, StoreError> {
@@ -99,7 +100,7 @@ impl Writer {
         let commits = Arc::new(AtomicU64::new(0));
         let (ending, ended) = watch::channel(());
         let log = LogState::new(instance.id().into());
-        let copier = Copier::start(copying, &place)?;
+        let copier = Copier::start(copying, place.path())?;
         let engine =
             Engine { connection, copier, log, place, commits: Arc::clone(&commits), schema };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
@@ -171,6 +172,11 @@ pub(super) fn closed() -> StoreError {
     StoreError::Unavailable("it has been closed".to_owned())
 }
 
+/// Returns the error of work that may be in no file.
+fn displaced_error(displaced: &str) -> Failure {
+    StoreError::Unavailable(format!("{displaced}; stop the server and look into it")).into()
+}
+
 fn ended_early() -> StoreError {
     StoreError::Unavailable(
         "its writer thread ended unexpectedly; restart the process and check its log".to_owned(),
@@ -221,7 +227,7 @@ struct Engine {
     connection: Connection,
     copier: Copier,
     log: LogState,
-    place: PathBuf,
+    place: Arc<Place>,
     commits: Arc<AtomicU64>,
     schema: Arc<SchemaCheck>,
 }
@@ -273,7 +279,7 @@ impl Engine {
         }
         self.clear();
         self.copier.end();
-        copy(&self.connection, &self.place, "PRAGMA wal_checkpoint(TRUNCATE)");
+        copy(&self.connection, self.place.path(), "PRAGMA wal_checkpoint(TRUNCATE)");
     }
 
     /// Has a long write-ahead log copied.
@@ -301,7 +307,7 @@ impl Engine {
                 }
             });
         if let Err(failure) = cleared {
-            let error = failure.at(&self.place);
+            let error = failure.at(self.place.path());
             tracing::warn!(%error, "the open calls were not stored; they are found from the events");
         }
     }
@@ -314,7 +320,7 @@ impl Engine {
             Err(BatchError::Job) => self.transact(&mut batch, Savepoints::Each),
             outcomes => outcomes,
         };
-        let place = self.place.as_path();
+        let place = self.place.path();
         match outcomes {
             Ok(outcomes) => {
                 for (queued, outcome) in batch.into_iter().zip(outcomes) {
@@ -342,12 +348,16 @@ impl Engine {
         match run_all(&mut transaction, batch, savepoints) {
             Ok(outcomes) => {
                 transaction.commit().map_err(BatchError::Transaction)?;
+                // Data in a removed file ends with this process.
+                if let Some(displaced) = self.place.displaced() {
+                    return Err(BatchError::Transaction(displaced_error(displaced)));
+                }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 Ok(outcomes)
             }
             Err(error) => {
                 if let Err(failure) = transaction.roll_back() {
-                    let error = failure.at(&self.place);
+                    let error = failure.at(self.place.path());
                     tracing::error!(%error, "a transaction was not rolled back");
                 }
                 Err(error)
@@ -368,7 +378,7 @@ impl Engine {
     /// Copies what the write-ahead log still has. The next transaction begins it anew, if no reader
     /// needs it.
     fn copy(&self) {
-        copy(&self.connection, &self.place, "PRAGMA wal_checkpoint(PASSIVE)");
+        copy(&self.connection, self.place.path(), "PRAGMA wal_checkpoint(PASSIVE)");
     }
 }
 
