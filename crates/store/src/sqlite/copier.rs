@@ -31,22 +31,14 @@ impl Copier {
         let (orders, ordered) = sync_channel(1);
         let (end, ends) = sync_channel(1);
         let place = place.to_owned();
-        let thread = std::thread::Builder::new()
-            .name("toolcrib-copier".to_owned())
-            .spawn(move || {
-                while ordered.recv().is_ok() {
-                    copy(&connection, &place, "PRAGMA wal_checkpoint(PASSIVE)");
-                    if end.send(()).is_err() {
-                        break;
-                    }
+        let thread = start_thread("toolcrib-copier", move || {
+            while ordered.recv().is_ok() {
+                copy(&connection, &place, "PRAGMA wal_checkpoint(PASSIVE)");
+                if end.send(()).is_err() {
+                    break;
                 }
-            })
-            .map_err(|error| {
-                StoreError::Unavailable(format!(
-                    "the thread that copies the write-ahead log cannot be started ({})",
-                    io_reason(error.kind())
-                ))
-            })?;
+            }
+        })?;
         Ok(Self { orders, ends, is_copying: false, thread })
     }
 
@@ -83,6 +75,17 @@ impl Copier {
             tracing::error!("the thread that copies the write-ahead log panicked");
         }
     }
+}
+
+/// Starts a thread of the store.
+pub(super) fn start_thread(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StoreError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(|error| {
+        let why = io_reason(error.kind());
+        StoreError::Unavailable(format!("its thread {name:?} cannot be started ({why})"))
+    })
 }
 
 /// Copies the write-ahead log into the file. A failed attempt loses nothing: the log is as durable

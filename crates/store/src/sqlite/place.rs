@@ -25,20 +25,25 @@ struct OpenFile {
 struct Problems {
     gone: &'static str,
     replaced: &'static str,
+    /// What an empty file is called; the other two may be empty.
+    emptied: Option<&'static str>,
 }
 
 const PROBLEMS: [Problems; 3] = [
     Problems {
         gone: "the file of the store is gone",
         replaced: "the file of the store was replaced by another one",
+        emptied: Some("the file of the store was emptied"),
     },
     Problems {
         gone: "the write-ahead log of the store is gone",
         replaced: "the write-ahead log of the store was replaced by another one",
+        emptied: None,
     },
     Problems {
         gone: "the shared memory of the store is gone",
         replaced: "the shared memory of the store was replaced by another one",
+        emptied: None,
     },
 ];
 
@@ -64,18 +69,11 @@ impl Place {
     /// Returns the problem of the files; `None` when they are unchanged.
     pub(super) fn displaced(&self) -> Option<&'static str> {
         let Self(files) = self;
-        let displaced =
-            files.iter().zip(&PROBLEMS).find_map(|(file, problems)| {
-                match fs::metadata(&file.path) {
-                    Err(_) => Some(problems.gone),
-                    Ok(found) if !file.is(&found) => Some(problems.replaced),
-                    Ok(_) => None,
-                }
-            });
-        let [store, ..] = files;
-        displaced.or_else(|| match fs::metadata(&store.path) {
-            Ok(found) if found.len() == 0 => Some("the file of the store was emptied"),
-            _ => None,
+        files.iter().zip(&PROBLEMS).find_map(|(file, problems)| match fs::metadata(&file.path) {
+            Err(_) => Some(problems.gone),
+            Ok(found) if !file.is(&found) => Some(problems.replaced),
+            Ok(found) if found.len() == 0 => problems.emptied,
+            Ok(_) => None,
         })
     }
 }

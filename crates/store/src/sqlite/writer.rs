@@ -19,10 +19,10 @@ use std::{
 
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use toolcrib_core::{store::StoreError, text::io_reason};
+use toolcrib_core::store::StoreError;
 
 use super::{
-    copier::{Copier, copy},
+    copier::{Copier, copy, start_thread},
     failure::Failure,
     instance::Instance,
     log_state::LogState,
@@ -104,19 +104,11 @@ impl Writer {
         let engine =
             Engine { connection, copier, log, place, commits: Arc::clone(&commits), schema };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
-        let thread = std::thread::Builder::new()
-            .name("toolcrib-store".to_owned())
-            .spawn(move || {
-                // Dropped last, even when the thread panics.
-                let ending = ending;
-                engine.work(&ending.queue);
-            })
-            .map_err(|error| {
-                StoreError::Unavailable(format!(
-                    "the writer thread cannot be started ({})",
-                    io_reason(error.kind())
-                ))
-            })?;
+        let thread = start_thread("toolcrib-store", move || {
+            // Dropped last, even when the thread panics.
+            let ending = ending;
+            engine.work(&ending.queue);
+        })?;
         Ok(Self {
             queue,
             room: Arc::new(Semaphore::new(MAX_WAITING)),
