@@ -75,6 +75,8 @@ impl Tools {
         if needs.rust {
             let found = apt::strace(&mut tools);
             tools.keep("tests of the store with simulated power cuts", found);
+            tools.keep("tests with PostgreSQL", apt::postgres());
+            tools.keep("tests with Valkey or Redis", apt::redis());
         }
         if !needs.clients && !needs.browser {
             return Ok(tools);

@@ -130,13 +130,13 @@ impl Rate {
 
     /// Returns the nanoseconds in which one call is refilled; rounded up, so that the rate is never
     /// exceeded.
-    fn interval(&self) -> u64 {
+    pub fn interval(&self) -> u64 {
         let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
         period.div_ceil(u64::from(self.calls.get())).max(1)
     }
 
     /// Returns the nanoseconds in which an empty bucket is full again.
-    fn refill(&self) -> u64 {
+    pub fn refill(&self) -> u64 {
         self.interval().saturating_mul(u64::from(self.burst().get()))
     }
 }

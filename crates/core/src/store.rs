@@ -28,6 +28,7 @@ use crate::{
     credential::{CredentialStore, CredentialStoreError},
     event::EventLog,
     idempotency::IdempotencyStore,
+    limit::RateLimiter,
     pin::PinStore,
     quota::QuotaStore,
     record::RecordStore,
@@ -78,6 +79,12 @@ pub trait Storage: Send + Sync + 'static {
     /// Returns the counts of quotas.
     fn quotas(&self) -> Arc<dyn QuotaStore>;
 
+    /// Returns the buckets of rate limits that all servers share; `None` for an engine that keeps
+    /// none.
+    fn limiter(&self) -> Option<Arc<dyn RateLimiter>> {
+        None
+    }
+
     /// Returns the credentials.
     fn credentials(&self) -> Arc<dyn CredentialStore>;
 
@@ -87,6 +94,19 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Returns the ids of the instances that have the store open, this one included.
     async fn instances(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Returns whether several servers may use the store at once. Then each of them calls
+    /// [`recover`](Self::recover) again and again, for the others.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Returns whether this instance is the one that does the work `duty`. At most one living
+    /// instance is; another takes over when that one is dead. An engine for a single server says
+    /// `true`.
+    async fn leads(&self, _duty: &str) -> Result<bool, StoreError> {
+        Ok(true)
+    }
 
     /// Closes every call of a dead instance with an `agent.toolReturned` of status `error` and code
     /// `interrupted`. Then closes its tool sessions with a `tool.session.closed` of outcome
@@ -110,8 +130,9 @@ pub trait Storage: Send + Sync + 'static {
     /// Reads everything.
     async fn damage(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Returns the bytes that the store may still use. Blocks for as long as the file system takes.
-    fn free_space(&self) -> Result<u64, StoreError>;
+    /// Returns the bytes that the store may still use; `None` when it is on another machine. Blocks
+    /// for as long as the file system takes.
+    fn free_space(&self) -> Result<Option<u64>, StoreError>;
 
     /// Stores all accepted data and releases this instance. Afterwards operations of an engine with
     /// files fail with [`StoreError::Unavailable`].

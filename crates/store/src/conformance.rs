@@ -20,6 +20,7 @@ pub mod event_log;
 pub mod idempotency_store;
 pub mod key_store;
 pub mod lifecycle;
+pub mod limiter;
 pub mod pin_store;
 pub mod quota_store;
 pub mod record_store;

@@ -19,7 +19,11 @@ mod memory;
 mod open;
 mod options;
 mod page;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queue;
+#[cfg(feature = "redis")]
+mod redis;
 mod seal;
 mod sign;
 mod sqlite;
@@ -27,9 +31,13 @@ pub mod verify;
 mod witness;
 
 use self::page::{MAX_READ, capped};
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresStore;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisLimiter;
 pub use self::{
     memory::{MemoryCatalogs, MemoryCredentials, MemoryLog, MemoryStorage},
-    open::{open, scratch},
+    open::{open, scratch, shared_limiter},
     options::{Durability, IdempotencyBounds, Options},
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key, witness},

@@ -157,8 +157,8 @@ impl Storage for MemoryStorage {
         Ok(Vec::new())
     }
 
-    fn free_space(&self) -> Result<u64, StoreError> {
-        Ok(u64::MAX)
+    fn free_space(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
     }
 
     async fn close(&self) {

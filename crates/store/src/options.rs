@@ -1,5 +1,7 @@
 //! How a store is opened.
 
+use toolcrib_core::credential::Secret;
+
 use crate::seal::SealKeys;
 
 /// How to open a store.
@@ -7,6 +9,8 @@ use crate::seal::SealKeys;
 pub struct Options {
     /// The meaning of an acknowledgement.
     pub durability: Durability,
+    /// The password of the user in the URL, for an engine that is a server.
+    pub password: Option<Secret>,
     /// The keys that seal credentials and approvals. Without one, credentials cannot be stored, and
     /// approvals are stored without the displayable arguments of their calls.
     pub seal_keys: SealKeys,

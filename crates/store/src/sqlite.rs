@@ -18,7 +18,7 @@ mod handle;
 mod idempotency;
 mod instance;
 mod keys;
-mod log;
+pub(crate) mod log;
 mod log_state;
 mod open;
 mod open_calls;
@@ -140,10 +140,10 @@ impl Storage for SqliteStore {
         .await
     }
 
-    fn free_space(&self) -> Result<u64, StoreError> {
+    fn free_space(&self) -> Result<Option<u64>, StoreError> {
         let stats = rustix::fs::statvfs(self.path())
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
+        Ok(Some(stats.f_bavail.saturating_mul(stats.f_frsize)))
     }
 
     async fn close(&self) {

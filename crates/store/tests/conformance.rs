@@ -34,14 +34,14 @@ mod unsealed_sqlite {
     toolcrib_store::approval_store_suite!(unsealed());
 }
 
-#[test]
-fn the_scheme_of_the_url_selects_the_engine() {
+#[tokio::test]
+async fn the_scheme_of_the_url_selects_the_engine() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
-    assert!(open(format!("sqlite:{}", path.display()), Options::default()).is_ok());
+    assert!(open(format!("sqlite:{}", path.display()), Options::default()).await.is_ok());
     assert!(path.is_file());
-    for url in ["store.db", "sqlite:", "postgres://db"] {
-        let error = open(url, Options::default()).err().unwrap();
+    for url in ["store.db", "sqlite:", "mysql://db"] {
+        let error = open(url, Options::default()).await.err().unwrap();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         assert!(error.to_string().contains("`sqlite:PATH`"), "{error}");
     }

@@ -2,4 +2,7 @@
 
 #[cfg(feature = "gateway")]
 pub mod gateway;
+mod left_out;
+pub mod postgres;
+pub mod redis;
 pub mod upstream;

@@ -1,5 +1,6 @@
 //! Debian packages, where apt-get exists and we are root.
 
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -33,6 +34,26 @@ pub(crate) fn chromium(tools: &mut Tools) -> Result<()> {
 /// Finds or installs strace.
 pub(crate) fn strace(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_STRACE", &["strace"], "strace")
+}
+
+/// Finds or installs PostgreSQL, whose programs the tests look for.
+pub(crate) fn postgres() -> Result<()> {
+    let debian = || {
+        let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        versions.map(|version| version.path().join("bin/initdb")).any(|program| program.is_file())
+    };
+    match shell::find("initdb").is_some() || debian() {
+        true => Ok(()),
+        false => install(&["postgresql"]),
+    }
+}
+
+/// Finds or installs Valkey or Redis, whose program the tests look for.
+pub(crate) fn redis() -> Result<()> {
+    match ["valkey-server", "redis-server"].iter().any(|name| shell::find(name).is_some()) {
+        true => Ok(()),
+        false => install(&["redis-server"]),
+    }
 }
 
 /// Finds a program under one of `names`, or installs it with `package`.

@@ -161,7 +161,7 @@ pub(super) fn kind_value(kind: &str) -> ValueRef<'_> {
 }
 
 /// Returns the text of a time, as it is read back.
-pub(super) fn time(at: Timestamp) -> String {
+pub(crate) fn time(at: Timestamp) -> String {
     time_text(Timestamp::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
 }
 

@@ -29,7 +29,7 @@ struct Stored {
 const COLUMNS: &str = "id, tenant, principal, name, kind, audiences, created_at, rotated_at, \
                        expires_at, revision, sealed";
 
-/// Reseals what an older key has sealed; see [`Storage::reseal`].
+/// Reseals the secrets of older keys; see [`Storage::reseal`].
 ///
 /// [`Storage::reseal`]: toolcrib_core::store::Storage::reseal
 pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, CredentialStoreError> {

@@ -290,7 +290,7 @@ pub(super) fn select_sql(query: &EventQuery) -> String {
 }
 
 /// Returns the event of a row, if it is one that this program writes.
-fn logged(stored: StoredEvent, position: u64) -> Option<LoggedEvent> {
+pub(crate) fn logged(stored: StoredEvent, position: u64) -> Option<LoggedEvent> {
     let causation_id = stored.causation_id.map(EventId::parse).transpose().ok()?;
     Some(LoggedEvent {
         position,

@@ -1,0 +1,147 @@
+//! One PostgreSQL database for all durable data, shared by any number of processes.
+//!
+//! Invariants:
+//! - positions of the whole log become visible in their order: they are taken by the last statement
+//!   of a transaction, from a row that stays locked until its end (`postgres/append.rs`);
+//! - every operation ends within 15 s, also while the database does not answer
+//!   (`postgres/failure.rs`);
+//! - [`Storage::recover`] closes the calls of a process whose lease has expired, by the clock of the
+//!   database, and never those of another (`postgres/instance.rs`).
+//!
+//! Locks are taken in one order: `approval_state` or the row `recovery`, then tenants by name, then
+//! the position of the log.
+
+mod append;
+mod approvals;
+mod catalogs;
+mod changes;
+mod connect;
+mod credentials;
+mod entry;
+mod failure;
+mod handle;
+mod idempotency;
+mod instance;
+mod keys;
+mod lease;
+mod log;
+mod open_calls;
+mod pins;
+mod quotas;
+mod rates;
+mod record;
+mod recover;
+mod row;
+mod runs;
+mod writer;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use toolcrib_core::{
+    approval::ApprovalStore,
+    clock::Timestamp,
+    credential::{CredentialStore, CredentialStoreError},
+    event::EventLog,
+    idempotency::IdempotencyStore,
+    limit::RateLimiter,
+    pin::PinStore,
+    quota::QuotaStore,
+    record::RecordStore,
+    store::{CatalogStore, Changes, KeyStore, RunStore, Storage, StoreError},
+};
+
+use self::failure::within;
+pub use self::handle::PostgresStore;
+
+#[async_trait]
+impl Storage for PostgresStore {
+    fn events(&self) -> Arc<dyn EventLog> {
+        Arc::new(self.clone())
+    }
+
+    fn record(&self) -> Arc<dyn RecordStore> {
+        Arc::new(self.clone())
+    }
+
+    fn keys(&self) -> Arc<dyn KeyStore> {
+        Arc::new(self.clone())
+    }
+
+    fn catalogs(&self) -> Arc<dyn CatalogStore> {
+        Arc::new(self.clone())
+    }
+
+    fn pins(&self) -> Arc<dyn PinStore> {
+        Arc::new(self.clone())
+    }
+
+    fn approvals(&self) -> Arc<dyn ApprovalStore> {
+        Arc::new(self.clone())
+    }
+
+    fn runs(&self) -> Arc<dyn RunStore> {
+        Arc::new(self.clone())
+    }
+
+    fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.clone())
+    }
+
+    fn quotas(&self) -> Arc<dyn QuotaStore> {
+        Arc::new(self.clone())
+    }
+
+    fn limiter(&self) -> Option<Arc<dyn RateLimiter>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn credentials(&self) -> Arc<dyn CredentialStore> {
+        Arc::new(self.clone())
+    }
+
+    async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
+        match seen {
+            Some(seen) => self.inner.changes.after(seen).await,
+            None => within(async { changes::now(&self.client().await?).await }).await,
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn leads(&self, duty: &str) -> Result<bool, StoreError> {
+        within(async { instance::leads(&self.client().await?, self.instance(), duty).await }).await
+    }
+
+    async fn instances(&self) -> Result<Vec<String>, StoreError> {
+        within(async { instance::alive(&self.client().await?).await }).await
+    }
+
+    async fn recover(&self, now: Timestamp) -> Result<usize, StoreError> {
+        rates::sweep(self).await?;
+        recover::recover(self, now).await
+    }
+
+    async fn reseal(&self) -> Result<usize, CredentialStoreError> {
+        credentials::reseal(self).await
+    }
+
+    /// PostgreSQL checks its own files; this only confirms that it can be read.
+    async fn damage(&self) -> Result<Vec<String>, StoreError> {
+        within(async { changes::now(&self.client().await?).await }).await.map(|_| Vec::new())
+    }
+
+    fn free_space(&self) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    async fn close(&self) {
+        self.shut().await;
+    }
+
+    async fn ended(&self) {
+        self.inner.writer.ended().await;
+    }
+}

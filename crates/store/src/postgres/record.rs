@@ -1,0 +1,291 @@
+//! The stored record, its checkpoints and its readers' cursors.
+
+use async_trait::async_trait;
+use deadpool_postgres::GenericClient;
+use tokio_postgres::Row;
+use toolcrib_core::{
+    clock::Timestamp,
+    id::TenantId,
+    record::{
+        Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore, StoredEvent,
+        StoredQuery,
+    },
+    store::StoreError,
+};
+
+use super::{
+    failure::{Failure, within},
+    handle::PostgresStore,
+    log::{COLUMNS, PREV, stored},
+    row::{Param, bound, digest, execute, first, limit, one, parse, rows, stored_time, whole},
+};
+
+const CHECKPOINT: &str =
+    "kind, tenant, number, position, hash, signed_at, public_key, prev, signature";
+
+#[async_trait]
+impl RecordStore for PostgresStore {
+    async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        let prev = if query.with_prev { PREV } else { "NULL::bytea" };
+        let from = match query.tenant {
+            Some(_) => "e.tenant = $1 AND e.tenant_position > $2 ORDER BY e.tenant_position",
+            None => "$1::text IS NULL AND e.position > $2 ORDER BY e.position",
+        };
+        let sql = format!("SELECT {COLUMNS}, {prev} FROM events e WHERE {from} LIMIT $3");
+        within(async {
+            let tenant = query.tenant.as_ref().map(|tenant| tenant.as_str());
+            let params: [Param<'_>; 3] = [&tenant, &bound(query.after), &limit(query.limit)];
+            rows(&self.client().await?, &sql, &params).await?.iter().map(stored).collect()
+        })
+        .await
+    }
+
+    async fn last_position(&self) -> Result<u64, StoreError> {
+        within(async {
+            let sql = "SELECT value FROM log_position WHERE id = 1";
+            whole(one(&self.client().await?, sql, &[]).await?.try_get(0)?)
+        })
+        .await
+    }
+
+    async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError> {
+        within(async {
+            let sql = "SELECT tenant_position, hash FROM events WHERE tenant = $1 \
+                       ORDER BY tenant_position DESC LIMIT 1";
+            let found = first(&self.client().await?, sql, &[&tenant.as_str()]).await?;
+            let Some(row) = found else { return Ok(None) };
+            let position = whole(row.try_get(0)?)?;
+            let hash = digest(&row, 1)?.ok_or_else(|| Failure::corrupt("the hash of an event"))?;
+            Ok(Some(Head { tenant: tenant.clone(), position, hash }))
+        })
+        .await
+    }
+
+    async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError> {
+        within(async {
+            // Also those that only have checkpoints.
+            let sql = "SELECT tenant FROM \
+                         (SELECT tenant FROM tenants WHERE position > 0 \
+                          UNION SELECT tenant FROM checkpoints) t \
+                       WHERE $1::text IS NULL OR tenant > $1 ORDER BY tenant LIMIT $2";
+            let params: [Param<'_>; 2] = [&after.map(TenantId::as_str), &limit(0)];
+            let found = rows(&self.client().await?, sql, &params).await?;
+            let tenant = |row: &Row| parse(row.try_get(0)?, || Failure::corrupt("a tenant"));
+            found.iter().map(tenant).collect()
+        })
+        .await
+    }
+
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+        within(async {
+            let sql = "SELECT e.tenant, e.tenant_position, \
+                       coalesce((SELECT c.position FROM checkpoints c \
+                         WHERE c.tenant = e.tenant AND c.kind <> 'pruned' \
+                         ORDER BY c.number DESC LIMIT 1), 0), e.hash \
+                       FROM (SELECT DISTINCT ON (tenant) tenant, tenant_position, hash FROM events \
+                             WHERE position > $1 AND position <= $2 \
+                             ORDER BY tenant, tenant_position DESC) e ORDER BY e.tenant";
+            let client = self.client().await?;
+            let found = rows(&client, sql, &[&bound(after), &bound(to)]).await?;
+            let news = |row: &Row| {
+                Ok(News {
+                    tenant: parse(row.try_get(0)?, || Failure::corrupt("a tenant"))?,
+                    position: whole(row.try_get(1)?)?,
+                    checkpointed: whole(row.try_get(2)?)?,
+                    hash: digest(row, 3)?,
+                })
+            };
+            found.iter().map(news).collect()
+        })
+        .await
+    }
+
+    async fn add_checkpoint(&self, new: Checkpoint) -> Result<bool, StoreError> {
+        within(async {
+            let mut client = self.client().await?;
+            let transaction = client.transaction().await?;
+            let tenant = new.tenant.as_str();
+            let sql = "SELECT 1 FROM tenants WHERE tenant = $1 FOR UPDATE";
+            rows(&transaction, sql, &[&tenant]).await?;
+            let last = last_of(&transaction, tenant).await?;
+            let (number, prev, position) = match &last {
+                Some(last) => (last.number + 1, last.digest(), last.position),
+                None => (1, NO_CHECKPOINT, 0),
+            };
+            let sql = "SELECT hash FROM events WHERE tenant = $1 AND tenant_position = $2";
+            let stored = first(&transaction, sql, &[&tenant, &bound(new.position)]).await?;
+            let stored = stored.map(|row| digest(&row, 0)).transpose()?.flatten();
+            // A mark of retention has an earlier position, and an accepted log may be shorter than
+            // before.
+            let in_order = new.position >= position || new.kind != CheckpointKind::Head;
+            let true_of_log = stored == Some(new.hash);
+            if new.number != number || new.prev != prev || !true_of_log || !in_order {
+                return Ok(false);
+            }
+            let sql = format!(
+                "INSERT INTO checkpoints ({CHECKPOINT}) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            );
+            let params: [Param<'_>; 9] = [
+                &new.kind.as_str(),
+                &tenant,
+                &bound(new.number),
+                &bound(new.position),
+                &new.hash.0.as_slice(),
+                &stored_time(new.at),
+                &new.public_key.as_slice(),
+                &new.prev.0.as_slice(),
+                &new.signature.as_slice(),
+            ];
+            execute(&transaction, &sql, &params).await?;
+            transaction.commit().await?;
+            Ok(true)
+        })
+        .await
+    }
+
+    async fn checkpoints(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+    ) -> Result<Vec<Checkpoint>, StoreError> {
+        within(async {
+            let sql = format!(
+                "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = $1 AND number > $2 \
+                 ORDER BY number LIMIT $3"
+            );
+            let params: [Param<'_>; 3] = [&tenant.as_str(), &bound(after), &limit(0)];
+            rows(&self.client().await?, &sql, &params).await?.iter().map(checkpoint).collect()
+        })
+        .await
+    }
+
+    async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
+        within(async { last_of(&self.client().await?, tenant.as_str()).await }).await
+    }
+
+    async fn prunable(
+        &self,
+        tenant: &TenantId,
+        before: Timestamp,
+        delivered: u64,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        within(async {
+            let sql = format!(
+                "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = $1 AND kind = 'head' \
+                 AND signed_at < $2 AND position > coalesce((SELECT max(position) \
+                     FROM checkpoints WHERE tenant = $1 AND kind = 'pruned'), 0) \
+                 AND position < least( \
+                   (SELECT coalesce(max(tenant_position), 0) FROM events WHERE tenant = $1), \
+                   (SELECT min(tenant_position) FROM events WHERE position > $3 AND tenant = $1), \
+                   (SELECT min(tenant_position) FROM open_calls WHERE tenant = $1), \
+                   (SELECT min(tenant_position) FROM open_sessions WHERE tenant = $1)) \
+                 ORDER BY position DESC LIMIT 1"
+            );
+            let params: [Param<'_>; 3] =
+                [&tenant.as_str(), &stored_time(before), &bound(delivered)];
+            let found = first(&self.client().await?, &sql, &params).await?;
+            found.as_ref().map(checkpoint).transpose()
+        })
+        .await
+    }
+
+    async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
+        const MARK: &str =
+            "SELECT max(position) FROM checkpoints WHERE tenant = $1 AND kind = 'pruned'";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        within(async {
+            let mut client = self.client().await?;
+            let transaction = client.transaction().await?;
+            let tenant = tenant.as_str();
+            // A run without events counts from 0 again, so appends wait.
+            let sql = "SELECT 1 FROM tenants WHERE tenant = $1 FOR UPDATE";
+            rows(&transaction, sql, &[&tenant]).await?;
+            let sql = format!(
+                "DELETE FROM events WHERE position IN ( \
+                   SELECT position FROM events WHERE tenant = $1 AND tenant_position <= ({MARK}) \
+                   AND tenant_position < (SELECT max(tenant_position) FROM events \
+                                          WHERE tenant = $1) \
+                   ORDER BY tenant_position LIMIT $2)"
+            );
+            let removed = execute(&transaction, &sql, &[&tenant, &limit]).await?;
+            if bound(removed) < limit {
+                // By number: a mark of retention has an earlier position, so positions do not rise
+                // along the chain.
+                let sql = format!(
+                    "DELETE FROM checkpoints WHERE tenant = $1 AND number < \
+                     (SELECT max(number) FROM checkpoints \
+                      WHERE tenant = $1 AND kind <> 'pruned' AND position = ({MARK}))"
+                );
+                execute(&transaction, &sql, &[&tenant]).await?;
+            }
+            transaction.commit().await?;
+            Ok(usize::try_from(removed).unwrap_or(usize::MAX))
+        })
+        .await
+    }
+
+    async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {
+        within(async {
+            let sql = "SELECT name, position, moved_at, failing_since, failures, problem \
+                       FROM cursors ORDER BY name";
+            let cursor = |row: &Row| {
+                Ok(Cursor {
+                    name: row.try_get(0)?,
+                    position: whole(row.try_get(1)?)?,
+                    moved_at: row.try_get(2)?,
+                    failing_since: row.try_get(3)?,
+                    failures: whole(row.try_get(4)?)?,
+                    problem: row.try_get(5)?,
+                })
+            };
+            rows(&self.client().await?, sql, &[]).await?.iter().map(cursor).collect()
+        })
+        .await
+    }
+
+    async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
+        within(async {
+            let sql = "INSERT INTO cursors \
+                       (name, position, moved_at, failing_since, failures, problem) \
+                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (name) DO UPDATE SET \
+                       position = $2, moved_at = $3, failing_since = $4, failures = $5, \
+                       problem = $6";
+            let params: [Param<'_>; 6] = [
+                &cursor.name,
+                &bound(cursor.position),
+                &cursor.moved_at.map(stored_time),
+                &cursor.failing_since.map(stored_time),
+                &bound(cursor.failures),
+                &cursor.problem,
+            ];
+            execute(&self.client().await?, sql, &params).await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+async fn last_of(client: &impl GenericClient, tenant: &str) -> Result<Option<Checkpoint>, Failure> {
+    let sql = format!(
+        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = $1 ORDER BY number DESC LIMIT 1"
+    );
+    first(client, &sql, &[&tenant]).await?.as_ref().map(checkpoint).transpose()
+}
+
+fn checkpoint(row: &Row) -> Result<Checkpoint, Failure> {
+    let unreadable = || Failure::corrupt("a checkpoint of the record");
+    let digest = |column: usize| digest(row, column)?.ok_or_else(unreadable);
+    let signature: &[u8] = row.try_get(8)?;
+    Ok(Checkpoint {
+        kind: row.try_get::<_, &str>(0)?.parse().map_err(|_| unreadable())?,
+        tenant: parse(row.try_get(1)?, unreadable)?,
+        number: whole(row.try_get(2)?)?,
+        position: whole(row.try_get(3)?)?,
+        hash: digest(4)?,
+        at: row.try_get(5)?,
+        public_key: digest(6)?.0,
+        prev: digest(7)?,
+        signature: signature.try_into().map_err(|_| unreadable())?,
+    })
+}

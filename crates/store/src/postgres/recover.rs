@@ -1,0 +1,150 @@
+//! Closing the calls and then the tool sessions that a dead process left open.
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::Row;
+use toolcrib_core::{
+    clock::Timestamp,
+    event::{
+        CallStatus, EventBody, EventError, NewEvent, SessionOutcome, ToolReturned,
+        ToolSessionClosed,
+    },
+    store::StoreError,
+};
+
+use super::{
+    append::append,
+    entry::Record,
+    failure::{Failure, within},
+    handle::PostgresStore,
+    idempotency, instance,
+    row::{first, parse, rows},
+    runs,
+};
+
+/// Calls or sessions closed in one transaction, so that other writers do not wait long.
+const CHUNK: usize = 256;
+
+/// Closes what dead instances left open. An instance is dead that has released its lease, or whose
+/// lease has expired while this process could renew its own. One process recovers at a time; the others wait and find
+/// nothing left.
+pub(super) async fn recover(store: &PostgresStore, now: Timestamp) -> Result<usize, StoreError> {
+    let mut closed = 0;
+    loop {
+        let (count, is_done) = within(step(store, now)).await?;
+        closed += count;
+        if is_done {
+            return Ok(closed);
+        }
+    }
+}
+
+/// Closes up to [`CHUNK`] calls and sessions of one dead instance. Returns how many, and whether
+/// nothing was left to do.
+async fn step(store: &PostgresStore, now: Timestamp) -> Result<(usize, bool), Failure> {
+    let own = store.instance();
+    let mut client = store.client().await?;
+    let transaction = client.transaction().await?;
+    let sql = "SELECT value FROM meta WHERE name = 'recovery' FOR UPDATE";
+    rows(&transaction, sql, &[]).await?;
+    let sql = "SELECT d.id FROM (SELECT id FROM instances \
+                UNION SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions \
+                UNION SELECT instance FROM runs WHERE state = 'running' \
+                UNION SELECT instance FROM once_calls WHERE state = 'running') d \
+               WHERE d.id <> $1 AND NOT EXISTS (SELECT 1 FROM instances i WHERE i.id = d.id \
+                AND (i.expires_at > clock_timestamp() OR NOT $2)) ORDER BY d.id LIMIT 1";
+    let steady = store.is_steady();
+    let Some(row) = first(&transaction, sql, &[&own, &steady]).await? else { return Ok((0, true)) };
+    let dead: String = row.try_get(0)?;
+    // The lock makes a renewal wait. One that came before it shows that the process lives.
+    let sql = "SELECT expires_at > clock_timestamp() FROM instances WHERE id = $1 FOR UPDATE";
+    if let Some(row) = first(&transaction, sql, &[&dead]).await?
+        && row.try_get(0)?
+    {
+        return Ok((0, false));
+    }
+    runs::adopt(&transaction, &dead, own, now).await?;
+    let calls = close_calls(&transaction, &dead, now).await?;
+    let mut closed = append_all(&transaction, &calls, own).await?;
+    if closed < CHUNK {
+        let sessions = close_sessions(&transaction, &dead, now).await?;
+        let count = append_all(&transaction, &sessions, own).await?;
+        closed += count;
+        if count < CHUNK {
+            // The record is complete for them once the calls are closed.
+            idempotency::settle(&transaction, &dead).await?;
+            instance::release(&transaction, &dead).await?;
+        }
+    }
+    transaction.commit().await?;
+    Ok((closed, false))
+}
+
+async fn append_all(
+    transaction: &Transaction<'_>,
+    records: &[Record],
+    own: &str,
+) -> Result<usize, Failure> {
+    if !records.is_empty() {
+        let records: Vec<&Record> = records.iter().collect();
+        append(transaction, &records, own).await?;
+    }
+    Ok(records.len())
+}
+
+/// Returns the ends of up to [`CHUNK`] calls of `dead`. Their rows are removed by the append.
+async fn close_calls(
+    transaction: &Transaction<'_>,
+    dead: &str,
+    now: Timestamp,
+) -> Result<Vec<Record>, Failure> {
+    let sql = "SELECT tenant, run_id, event_id, call_id, agent_id, tool_name, principal \
+               FROM open_calls WHERE instance = $1 ORDER BY tenant, tenant_position LIMIT 256";
+    let end = |row: &Row| {
+        let message = "the process that ran this call ended before the call did";
+        let (call, agent) =
+            (parse(row.try_get(3)?, unreadable)?, parse(row.try_get(4)?, unreadable)?);
+        let body = EventBody::ToolReturned(ToolReturned {
+            error: Some(EventError::new("interrupted", message)),
+            principal: parse(row.try_get(6)?, unreadable).ok(),
+            ..ToolReturned::new(agent, row.try_get::<_, String>(5)?, call, CallStatus::Error)
+        });
+        event(row, body, now)
+    };
+    rows(transaction, sql, &[&dead]).await?.iter().map(end).collect()
+}
+
+/// Returns the ends of up to [`CHUNK`] sessions of `dead`.
+async fn close_sessions(
+    transaction: &Transaction<'_>,
+    dead: &str,
+    now: Timestamp,
+) -> Result<Vec<Record>, Failure> {
+    let sql = "SELECT tenant, run_id, event_id, session_id, tool_id FROM open_sessions \
+               WHERE instance = $1 ORDER BY tenant, tenant_position LIMIT 256";
+    let end = |row: &Row| {
+        let body = EventBody::ToolSessionClosed(ToolSessionClosed {
+            session_id: parse(row.try_get(3)?, unreadable)?,
+            tool_id: parse(row.try_get(4)?, unreadable)?,
+            outcome: SessionOutcome::Failed,
+        });
+        event(row, body, now)
+    };
+    rows(transaction, sql, &[&dead]).await?.iter().map(end).collect()
+}
+
+/// Returns an event whose tenant, run and cause are the first columns of `row`.
+fn event(row: &Row, body: EventBody, now: Timestamp) -> Result<Record, Failure> {
+    let event = NewEvent {
+        event_id: parse(uuid::Uuid::now_v7().to_string(), unreadable)?,
+        tenant: parse(row.try_get(0)?, unreadable)?,
+        run_id: parse(row.try_get(1)?, unreadable)?,
+        body,
+        timestamp: now,
+        causation_id: Some(parse(row.try_get(2)?, unreadable)?),
+    };
+    Ok(Record::new(&event)?)
+}
+
+fn unreadable() -> Failure {
+    Failure::corrupt("an open call or tool session")
+}

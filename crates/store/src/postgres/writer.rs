@@ -1,0 +1,185 @@
+//! The one task of this process that appends events: group commit.
+//!
+//! Invariants:
+//! - success is reported only after the `COMMIT` of the events has returned;
+//! - a failed append leaves nothing behind and does not fail the others of its batch;
+//! - a caller that stops waiting does not undo its accepted append.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use deadpool_postgres::Pool;
+use tokio::sync::{
+    mpsc::{self, error::SendTimeoutError},
+    oneshot, watch,
+};
+use toolcrib_core::store::StoreError;
+
+use super::{
+    append::append,
+    entry::Record,
+    failure::{Failure, closed, within},
+};
+
+/// The most requests in one transaction.
+const MAX_BATCH: usize = 256;
+
+/// The most requests that may wait: sixteen full batches.
+const MAX_WAITING: usize = 16 * MAX_BATCH;
+
+/// How long a request waits for a place in the queue.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Handle to the task.
+pub(super) struct Writer {
+    queue: Stopper,
+    commits: Arc<AtomicU64>,
+    /// Closed when the task has ended.
+    ended: watch::Receiver<()>,
+}
+
+/// Ends the writer.
+#[derive(Clone)]
+pub(super) struct Stopper {
+    /// `None` once the store is closed.
+    queue: Arc<Mutex<Option<mpsc::Sender<Job>>>>,
+}
+
+/// Events to append, all or none.
+struct Job {
+    records: Vec<Record>,
+    reply: oneshot::Sender<Result<Vec<u64>, StoreError>>,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    pub(super) fn start(pool: Pool, instance: Arc<str>) -> Self {
+        let (queue, mut jobs) = mpsc::channel::<Job>(MAX_WAITING);
+        let (ending, ended) = watch::channel(());
+        let commits = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&commits);
+        tokio::spawn(async move {
+            let _ending = ending;
+            let mut batch = Vec::new();
+            while jobs.recv_many(&mut batch, MAX_BATCH).await > 0 {
+                store(&pool, &instance, std::mem::take(&mut batch), &count).await;
+            }
+        });
+        Self { queue: Stopper { queue: Arc::new(Mutex::new(Some(queue))) }, commits, ended }
+    }
+
+    /// Appends events and returns their positions once they are durable.
+    pub(super) async fn append(&self, records: Vec<Record>) -> Result<Vec<u64>, StoreError> {
+        let queue = self.queue.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (reply, answer) = oneshot::channel();
+        let sent = queue.ok_or_else(closed)?.send_timeout(Job { records, reply }, PATIENCE).await;
+        sent.map_err(|error| match error {
+            SendTimeoutError::Closed(_) => closed(),
+            SendTimeoutError::Timeout(_) => StoreError::Unavailable(
+                "too many events wait for the database; look at its load".to_owned(),
+            ),
+        })?;
+        answer.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Returns the number of committed transactions.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Accepts no more work; accepted work is still stored.
+    pub(super) fn stop(&self) {
+        self.queue.stop();
+    }
+
+    /// Returns what stops this writer.
+    pub(super) fn stopper(&self) -> Stopper {
+        self.queue.clone()
+    }
+
+    /// Waits until the task has stored everything and ended.
+    pub(super) async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
+    }
+}
+
+// === impl Stopper ===
+
+impl Stopper {
+    /// As [`Writer::stop`].
+    pub(super) fn stop(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// Stores the jobs that can be stored, and answers every one.
+async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &AtomicU64) {
+    let (mut batch, mut replies) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
+    for Job { records, reply } in jobs {
+        batch.push(records);
+        replies.push(reply);
+    }
+    let all: Vec<&Record> = batch.iter().flatten().collect();
+    let mut outcomes = Vec::with_capacity(batch.len());
+    match transact(pool, instance, &all).await {
+        Ok(Ok(positions)) => {
+            commits.fetch_add(1, Ordering::Relaxed);
+            let mut positions = positions.into_iter();
+            outcomes.extend(batch.iter().map(|it| Ok(positions.by_ref().take(it.len()).collect())));
+        }
+        // A refused statement ends the whole transaction, so that each job runs again in its own.
+        Ok(Err(failure)) if failure.is_refusal() && batch.len() > 1 => {
+            for records in &batch {
+                let records: Vec<&Record> = records.iter().collect();
+                let outcome = transact(pool, instance, &records).await;
+                if matches!(outcome, Ok(Ok(_))) {
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+                outcomes.push(outcome.and_then(|it| it.map_err(append_failure)));
+            }
+        }
+        failed => {
+            let error = match failed {
+                Ok(Err(failure)) => append_failure(failure),
+                Err(error) => error,
+                Ok(Ok(_)) => closed(),
+            };
+            tracing::error!(%error, requests = batch.len(), "a transaction was not stored");
+            outcomes.extend(batch.iter().map(|_| Err(error.clone())));
+        }
+    }
+    for (reply, outcome) in replies.into_iter().zip(outcomes) {
+        if reply.send(outcome).is_err() {
+            tracing::debug!("the caller of an append no longer waits for it");
+        }
+    }
+}
+
+fn append_failure(failure: Failure) -> StoreError {
+    failure.conflict_over("an event with this id").into_store()
+}
+
+async fn transact(
+    pool: &Pool,
+    instance: &str,
+    records: &[&Record],
+) -> Result<Result<Vec<u64>, Failure>, StoreError> {
+    within(async {
+        let mut client = pool.get().await?;
+        let appended = async {
+            let transaction = client.transaction().await?;
+            let positions = append(&transaction, records, instance).await?;
+            transaction.commit().await?;
+            Ok(positions)
+        };
+        Ok(appended.await)
+    })
+    .await
+}

@@ -1,0 +1,208 @@
+//! The suites on PostgreSQL, and several open stores on one database.
+#![cfg(test)]
+#![cfg(feature = "postgres")]
+
+use std::{collections::HashSet, time::Duration};
+
+use toolcrib_core::{
+    canonical::Digest,
+    credential::Secret,
+    event::{EventLog, EventQuery},
+    id::SourceId,
+    pin::PinForm,
+    store::{Storage, StoreError},
+};
+use toolcrib_store::{
+    Options, PostgresStore, SealKey, SealKeys,
+    conformance::{
+        event_log::{called, decided},
+        moment,
+    },
+    storage_suite, verify,
+};
+use toolcrib_testkit::postgres::{self, PostgresServer};
+
+async fn open(url: &str) -> PostgresStore {
+    let key = SealKeys::new(SealKey::parse(&Secret::new("0f".repeat(32))).unwrap(), []);
+    let options = Options { seal_keys: key.clone(), call_keys: key, ..Options::default() };
+    PostgresStore::open(url, options).await.unwrap()
+}
+
+storage_suite!(on_postgres, {
+    let Some(url) = postgres::database() else { return };
+    (open(&url).await, ())
+});
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_writers_lose_nothing_and_share_the_sequences() {
+    let Some(url) = postgres::database() else { return };
+    let mut tasks = Vec::new();
+    for (name, store) in [("a", open(&url).await), ("b", open(&url).await)] {
+        for task in 0..32 {
+            let store = store.clone();
+            tasks.push(tokio::spawn(async move {
+                let mut positions = Vec::new();
+                for number in 0..25 {
+                    let event = decided("t", "r", &format!("{name}-{task}-{number}"));
+                    positions.extend(store.append(&[event]).await.unwrap());
+                }
+                positions
+            }));
+        }
+    }
+    let mut positions = HashSet::new();
+    for task in tasks {
+        let acknowledged = task.await.unwrap();
+        assert!(acknowledged.is_sorted_by(|a, b| a < b));
+        positions.extend(acknowledged);
+    }
+    let store = open(&url).await;
+    assert_eq!(positions, (1..=1600).collect());
+    let whole = verify::Scope::default();
+    let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (1600, Vec::new()));
+}
+
+#[tokio::test]
+async fn only_the_calls_of_the_dead_are_closed() {
+    let Some(url) = postgres::database() else { return };
+    let (living, other, dead) = (open(&url).await, open(&url).await, open(&url).await);
+    dead.append(&[called("t", "r", "e1", "c1")]).await.unwrap();
+    living.append(&[called("t", "r", "e2", "c2")]).await.unwrap();
+    for store in [&living, &other, &dead] {
+        assert_eq!(store.recover(moment(99)).await.unwrap(), 0, "everyone lives");
+    }
+    dead.close().await;
+    let (one, two) = tokio::join!(living.recover(moment(99)), other.recover(moment(99)));
+    assert_eq!(one.unwrap() + two.unwrap(), 1, "closed by exactly one of them");
+    let read = living.read(EventQuery::default()).await.unwrap();
+    assert_eq!(read.last().unwrap().event.causation_id.as_ref().unwrap().as_str(), "e1");
+}
+
+#[tokio::test]
+async fn one_living_instance_does_the_work_of_a_duty() {
+    let Some(url) = postgres::database() else { return };
+    let (one, two) = (open(&url).await, open(&url).await);
+    assert!(one.leads("a").await.unwrap());
+    assert!(!two.leads("a").await.unwrap());
+    assert!(two.leads("b").await.unwrap());
+    assert!(one.leads("a").await.unwrap(), "it still does");
+    one.close().await;
+    assert!(two.leads("a").await.unwrap(), "taken over");
+}
+
+/// A process that was asleep for longer than its lease must not answer calls that were closed for it.
+#[tokio::test]
+async fn an_instance_that_was_taken_over_writes_no_more() {
+    let Some(url) = postgres::database() else { return };
+    let (living, asleep) = (open(&url).await, open(&url).await);
+    asleep.append(&[called("t", "r", "e1", "c1")]).await.unwrap();
+    let instances = living.instances().await.unwrap();
+    living.append(&[decided("t", "r", "e2")]).await.unwrap();
+    // What recovery does with the lease of a dead process.
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let sql = "DELETE FROM instances WHERE id = (SELECT instance FROM open_calls)";
+    assert_eq!(client.execute(sql, &[]).await.unwrap(), 1);
+    assert_eq!(living.recover(moment(99)).await.unwrap(), 1);
+    let error = asleep.append(&[decided("t", "r", "e3")]).await.unwrap_err();
+    assert!(error.to_string().contains("another one has closed its calls"), "{error}");
+    tokio::time::timeout(Duration::from_secs(30), asleep.ended()).await.expect("it ends itself");
+    living.append(&[decided("t", "r", "e4")]).await.unwrap();
+    assert_eq!(living.instances().await.unwrap().len(), instances.len() - 1);
+}
+
+/// Leases expire while the database is away; no living process is regarded as dead then.
+#[tokio::test]
+async fn an_expired_lease_alone_is_no_death() {
+    let Some(url) = postgres::database() else { return };
+    let (one, two) = (open(&url).await, open(&url).await);
+    two.append(&[called("t", "r", "e1", "c1")]).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let sql = "UPDATE instances SET expires_at = clock_timestamp() - interval '1 hour'";
+    assert_eq!(client.execute(sql, &[]).await.unwrap(), 2);
+    assert_eq!(one.recover(moment(99)).await.unwrap(), 0, "the other one had no time to renew it");
+    two.append(&[decided("t", "r", "e2")]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restarted_database_is_used_again() {
+    let Some(server) = PostgresServer::own() else { return };
+    let url = server.database();
+    let store = open(&url).await;
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
+    let seen = store.changes(None).await.unwrap();
+    server.stop();
+    let error = store.append(&[decided("t", "r", "e2")]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    eventually("it is known that changes are not", async || {
+        store.changes(Some(seen)).await.is_err()
+    })
+    .await;
+    server.start();
+    eventually("it is written again", async || {
+        store.append(&[decided("t", "r", "e3")]).await.is_ok()
+    })
+    .await;
+    eventually("changes are known again", async || store.changes(Some(seen)).await.is_ok()).await;
+    let events = store.read(EventQuery::default()).await.unwrap();
+    let ids: Vec<_> = events.iter().map(|it| it.event.event_id.as_str()).collect();
+    assert_eq!(ids, ["e1", "e3"]);
+}
+
+#[tokio::test]
+async fn changes_of_another_process_are_announced() {
+    let Some(url) = postgres::database() else { return };
+    let (one, two) = (open(&url).await, open(&url).await);
+    for number in 0..20 {
+        let seen = one.changes(None).await.unwrap();
+        two.pins().trust(&SourceId::parse("s").unwrap(), forms(number), moment(1)).await.unwrap();
+        let mut now = one.changes(Some(seen)).await.unwrap();
+        for _ in 0..50 {
+            if now != seen {
+                break;
+            }
+            now = one.changes(Some(seen)).await.unwrap();
+        }
+        assert_eq!((now.pins, now.keys), (seen.pins + 1, seen.keys));
+    }
+}
+
+#[tokio::test]
+async fn urls_and_servers_that_cannot_be_used_are_refused_with_a_reason() {
+    for (url, wanted) in [
+        ("postgres://%zz", "the URL of the store is invalid"),
+        ("postgres://user@127.0.0.1:1/none", "the connection to the database was lost"),
+        ("postgres://user@%2Fnowhere/none", "the connection to the database was lost"),
+    ] {
+        let error = PostgresStore::open(url, Options::default()).await.unwrap_err();
+        assert!(error.to_string().contains(wanted), "{url}: {error}");
+    }
+    let Some(url) = postgres::database() else { return };
+    let missing = format!("{url}_missing");
+    let error = PostgresStore::open(&missing, Options::default()).await.unwrap_err();
+    assert!(error.to_string().contains("3D000"), "{error}");
+    let client = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(client.1);
+    drop(open(&url).await);
+    client.0.batch_execute("UPDATE schema_version SET version = 99").await.unwrap();
+    let error = PostgresStore::open(&url, Options::default()).await.unwrap_err();
+    assert!(matches!(error, StoreError::TooNew { found: 99, .. }), "{error}");
+}
+
+fn forms(number: u32) -> Vec<(String, PinForm)> {
+    let document = format!("{{\"number\":{number}}}");
+    let digest = Digest::of(document.as_bytes());
+    vec![(format!("tool{number}"), PinForm { digest, document })]
+}
+
+async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    for _ in 0..300 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("not within half a minute: {what}");
+}

@@ -1,0 +1,191 @@
+//! A private PostgreSQL server, with a new database for each test.
+//!
+//! The test processes of one runner share a server: the first one starts it, and a small shell script
+//! stops it when the runner has ended.
+#![expect(clippy::unwrap_used, reason = "a test fails without its server")]
+
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::{
+        fs::{DirBuilderExt as _, MetadataExt as _, chown},
+        process::{CommandExt as _, parent_id},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use crate::left_out::left_out;
+
+static DATABASES: AtomicU32 = AtomicU32::new(0);
+
+/// Where Debian installs the programs, and where the search path may have them.
+const VERSIONS: std::ops::RangeInclusive<u32> = 14..=20;
+/// The user `nobody`: PostgreSQL refuses to run as root.
+const UNPRIVILEGED: u32 = 65_534;
+
+/// A running server.
+#[derive(Debug)]
+pub struct PostgresServer {
+    programs: PathBuf,
+    folder: PathBuf,
+}
+
+/// Returns the URL of a new database; `None` when PostgreSQL is not installed.
+///
+/// # Panics
+/// When it is not installed and `CI` is `true`, and when it does not start.
+pub fn database() -> Option<String> {
+    let server = PostgresServer::shared()?;
+    Some(server.database())
+}
+
+impl PostgresServer {
+    /// Returns the server of this test runner; `None` when PostgreSQL is not installed.
+    ///
+    /// # Panics
+    /// As [`database`].
+    pub fn shared() -> Option<Self> {
+        let runner = parent_id();
+        let folder = std::env::temp_dir().join(format!("toolcrib-postgres-{runner}"));
+        let server = Self { programs: programs()?, folder };
+        server.make_folder();
+        let lock = server.folder.join("lock");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(lock).unwrap();
+        lock.lock().unwrap();
+        if !server.is_running() {
+            fs::remove_dir_all(server.data()).ok();
+            server.create();
+            server.start();
+            server.stop_after(runner);
+        }
+        Some(server)
+    }
+
+    /// Starts a server of this test alone, which it may stop and start; `None` when PostgreSQL is not
+    /// installed. It ends with this process at the latest.
+    ///
+    /// # Panics
+    /// As [`database`].
+    pub fn own() -> Option<Self> {
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("toolcrib-postgres-own-{}-{number}", std::process::id());
+        let server = Self { programs: programs()?, folder: std::env::temp_dir().join(name) };
+        server.make_folder();
+        server.create();
+        server.start();
+        server.stop_after(std::process::id());
+        Some(server)
+    }
+
+    /// Returns the URL of a new database.
+    ///
+    /// # Panics
+    /// When it cannot be created.
+    pub fn database(&self) -> String {
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{number}", std::process::id());
+        self.run("createdb", &["-h", self.shown(), "-U", "postgres", &name]);
+        format!("postgres://postgres@{}/{name}", self.shown().replace('/', "%2F"))
+    }
+
+    /// Starts a stopped server.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&self) {
+        let settings = format!(
+            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c max_connections=800",
+            self.shown()
+        );
+        let log = self.folder.join("log");
+        let (data, log) = (self.data(), log.to_str().unwrap());
+        self.run("pg_ctl", &["start", "-w", "-s", "-D", &data, "-l", log, "-o", &settings]);
+    }
+
+    /// Stops the server at once, as a crash would: connections break.
+    ///
+    /// # Panics
+    /// When it does not stop.
+    pub fn stop(&self) {
+        self.run("pg_ctl", &["stop", "-m", "immediate", "-s", "-D", &self.data()]);
+    }
+
+    fn create(&self) {
+        self.run("initdb", &["-U", "postgres", "-A", "trust", "-N", "-D", &self.data()]);
+    }
+
+    fn is_running(&self) -> bool {
+        let mut command = self.command("pg_ctl");
+        command.args(["status", "-s", "-D", &self.data()]).stdout(Stdio::null());
+        command.stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+    }
+
+    fn make_folder(&self) {
+        match fs::DirBuilder::new().mode(0o700).create(&self.folder) {
+            Ok(()) if is_root() => {
+                chown(&self.folder, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
+            }
+            Ok(()) => {}
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}"),
+        }
+    }
+
+    fn data(&self) -> String {
+        format!("{}/data", self.shown())
+    }
+
+    fn shown(&self) -> &str {
+        self.folder.to_str().unwrap()
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let output = File::create(self.folder.join(format!("{program}.{}", std::process::id())));
+        let output = output.unwrap();
+        let mut command = self.command(program);
+        // Not a pipe: the server would hold it open.
+        command.args(arguments).stdout(output.try_clone().unwrap()).stderr(output);
+        let ended = command.status().unwrap();
+        assert!(ended.success(), "{program} failed ({ended}); see {}", self.shown());
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        if is_root() {
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+        }
+        command
+    }
+
+    /// Stops the server and removes its folder once process `id` has ended.
+    fn stop_after(&self, id: u32) {
+        let script = "while [ -d /proc/$0 ] || kill -0 $0 2>/dev/null; do sleep 0.5; done; \
+                      \"$1\"/pg_ctl stop -m immediate -s -D \"$2\"/data; rm -rf \"$2\"";
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script, &id.to_string()]).arg(&self.programs).arg(&self.folder);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        command.current_dir("/");
+        if is_root() {
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+        }
+        drop(command.spawn().unwrap());
+    }
+}
+
+/// The folder of `initdb` and `pg_ctl`; `None`, which is said, when there is none.
+fn programs() -> Option<PathBuf> {
+    let debian = VERSIONS.rev().map(|it| PathBuf::from(format!("/usr/lib/postgresql/{it}/bin")));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = debian
+        .chain(std::env::split_paths(&path))
+        .find(|it| it.join("initdb").is_file() && it.join("pg_ctl").is_file());
+    if found.is_none() {
+        left_out("PostgreSQL is not installed; run `cargo xtask test`");
+    }
+    found
+}
+
+fn is_root() -> bool {
+    fs::metadata(Path::new("/proc/self")).is_ok_and(|found| found.uid() == 0)
+}
