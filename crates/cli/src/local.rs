@@ -75,7 +75,8 @@ impl Local {
     ) -> anyhow::Result<Self> {
         // Without `call_keys`: nothing of a call outlives this process.
         let seal_keys = keys.clone().unwrap_or_default();
-        let store = store::open(&settings.config, Options { seal_keys, ..Options::default() })?;
+        let store =
+            store::open(&settings.config, Options { seal_keys, ..Options::default() }).await?;
         let has_credentials = keys.is_some() && seal::is_needed(&settings.config);
         let credentials = has_credentials.then(|| store.credentials());
         let library = settings::library(&settings.data_dir);
@@ -98,10 +99,10 @@ impl Local {
         let pinned = config.sources.iter().any(|source| source.pins.mode != PinMode::Off);
         let wanted = pinned || seal::is_needed(&config);
         let (mut store, mut credentials) = (None, None);
-        if wanted && config.store.path.is_file() {
+        if wanted && store::may_exist(&config.store) {
             let keys = seal::needed(&config, printer).await;
             let seal_keys = keys.clone().unwrap_or_default();
-            let opened = store::open(&config, Options { seal_keys, ..Options::default() })?;
+            let opened = store::open(&config, Options { seal_keys, ..Options::default() }).await?;
             credentials = keys.map(|_| opened.credentials());
             store = Some(opened);
         }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use rustix::fs::OFlags;
 use toolcrib_core::{catalog::Tenants, credential::Secret};
-use toolcrib_gateway::config::{self, Config, ConfigError, Problem, Reading};
+use toolcrib_gateway::config::{self, Config, ConfigError, Engine, Problem, Reading};
 use toolcrib_sources::Library;
 
 use crate::{
@@ -24,6 +24,8 @@ use crate::{
 pub(crate) const DEFAULT_FILE: &str = "toolcrib.toml";
 /// The default data directory, next to the configuration file.
 pub(crate) const DATA_DIR: &str = ".toolcrib";
+/// The name of the files of a server on PostgreSQL in the data directory.
+pub(crate) const POSTGRES_FILES: &str = "postgres";
 /// The store in the data directory.
 pub(crate) const STORE_FILE: &str = "toolcrib.db";
 /// Size limit of a configuration file, in bytes. The path may lead to an endless file.
@@ -103,10 +105,13 @@ pub(crate) struct Checked {
     pub(crate) data_dir: PathBuf,
 }
 
-/// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url`.
+/// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url` to a file. The files
+/// of a server on PostgreSQL are always there.
 fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
-    if !names_a_store(text) {
-        config.store.path = data_dir.join(STORE_FILE);
+    match config.store.engine {
+        Engine::Sqlite if names_a_store(text) => {}
+        Engine::Sqlite => config.store.path = data_dir.join(STORE_FILE),
+        Engine::Postgres { .. } => config.store.path = data_dir.join(POSTGRES_FILES),
     }
     config
 }

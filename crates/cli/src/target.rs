@@ -17,17 +17,17 @@ pub(crate) enum Target {
 
 impl Target {
     /// Returns the server of `--url`. Without `--url`, opens the store and fails when it is missing.
-    pub(crate) fn open(cx: &Context) -> anyhow::Result<Self> {
-        Self::of(Client::connect(cx)?, &cx.global)
+    pub(crate) async fn open(cx: &Context) -> anyhow::Result<Self> {
+        Self::of(Client::connect(cx)?, &cx.global).await
     }
 
     /// Returns `server`. Without a server, opens the store and fails when it is missing.
-    pub(crate) fn of(server: Option<Client>, global: &Global) -> anyhow::Result<Self> {
+    pub(crate) async fn of(server: Option<Client>, global: &Global) -> anyhow::Result<Self> {
         match server {
             Some(client) => Ok(Self::Server(client)),
             None => {
                 let config = Settings::load(global)?.config;
-                let store = store::open_existing(&config)?;
+                let store = store::open_existing(&config).await?;
                 Ok(Self::Store(Box::new(config), store))
             }
         }

@@ -30,6 +30,7 @@ use crate::{
         quota::Quotas,
         rate_limit::{MemoryLimiter, RateLimits},
         session::Interactions,
+        shared_limiter::SharedLimiter,
     },
     policy::Decider,
     snapshot::{Snapshot, Snapshots},
@@ -52,6 +53,7 @@ pub struct GatewayBuilder {
     clock: Arc<dyn Clock>,
     authorizer: Arc<dyn Authorizer>,
     limiter: Option<Arc<dyn RateLimiter>>,
+    shared_limiter: Option<Arc<dyn RateLimiter>>,
     key_sets: Option<Arc<dyn KeySetSource>>,
     natives: Vec<NativeTools>,
     tasks: Tasks,
@@ -104,6 +106,7 @@ impl GatewayBuilder {
             clock: Arc::new(SystemClock::default()),
             authorizer: Arc::new(ScopeAuthorizer),
             limiter: None,
+            shared_limiter: None,
             key_sets: None,
             natives: Vec::new(),
             tasks: Tasks::new(),
@@ -168,6 +171,14 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sets the limiter that several servers share. While it is not available, `[limits] on_outage` of
+    /// the configuration holds.
+    #[must_use]
+    pub fn shared_limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
+        self.shared_limiter = Some(limiter);
+        self
+    }
+
     /// Sets the rate limiter.
     #[must_use]
     pub fn limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
@@ -194,7 +205,12 @@ impl GatewayBuilder {
         let snapshots = Arc::new(Snapshots::new(Snapshot::empty(config.gate.clone(), decider)));
         let audit = Arc::new(Audit::new(&services));
         let authenticator = Authenticator::start(&services, &config, self.key_sets).await;
-        let limiter = limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&clock))));
+        let shared = self.shared_limiter.map(|shared| -> Arc<dyn RateLimiter> {
+            let on_outage = config.limits.as_ref().map(|it| it.on_outage).unwrap_or_default();
+            Arc::new(SharedLimiter::new(shared, on_outage, Arc::clone(&clock)))
+        });
+        let limiter =
+            limiter.or(shared).unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&clock))));
         let limits = Arc::new(RateLimits::new(limiter, Arc::clone(&services.metrics)));
         let approvals = Arc::new(Approvals::new(
             self.approvals.then(|| services.storage.approvals()),

@@ -8,6 +8,7 @@ mod approvals;
 mod document;
 mod error;
 mod gate;
+mod limits;
 mod mcp;
 mod ordered;
 mod places;
@@ -46,6 +47,7 @@ use self::{
     approvals::Approvals,
     document::Document,
     gate::Role,
+    limits::Limits,
     ordered::Ordered,
     places::Places,
     policy::Policy,
@@ -62,6 +64,7 @@ use crate::{policy::PolicySet, scopes::RouteScope};
 pub use approvals::{ApprovalsConfig, WebhookConfig};
 pub use error::{ConfigError, Problem};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
+pub use limits::{LimitPlace, OnOutage, SharedLimits};
 pub use mcp::{McpConfig, ResourceConfig};
 pub use protected::Protection;
 pub use record::{Durability, ForwardConfig, RecordConfig};
@@ -75,7 +78,7 @@ pub use source::{
     BreakerConfig, Classification, PinFirst, PinMode, PinPolicy, SourceConfig, ToolRule,
     pack_location, public_key,
 };
-pub use store::StoreConfig;
+pub use store::{Engine, StoreConfig};
 pub(crate) use tokens::is_private_enough;
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 pub use toolcrib_core::source::pack::PackLocation;
@@ -98,6 +101,7 @@ struct File {
     gate: GateConfig,
     approvals: Approvals,
     policy: Policy,
+    limits: Limits,
     sources: Sources,
     #[schemars(with = "Vec<Source>")]
     source: Vec<Spanned<Source>>,
@@ -134,6 +138,8 @@ pub struct Config {
     pub record: RecordConfig,
     /// Defaults of the gate.
     pub gate: GateConfig,
+    /// Rates that several servers share.
+    pub limits: Option<SharedLimits>,
     /// Approval of calls.
     pub approvals: ApprovalsConfig,
     /// Policies that restrict calls further; `None` for no further restrictions.
@@ -276,10 +282,12 @@ impl Resolver<'_> {
         let roles = self.roles(typed.role, &mut gate.role_quotas);
         let otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));
         let toolsets = typed.toolset.0.into_iter();
+        let store = self.store(typed.store);
         Config {
             server: self.server(typed.server),
-            store: self.store(typed.store),
-            record: self.record(typed.record),
+            record: self.record(typed.record, store.is_shared()),
+            limits: self.limits(typed.limits, &store),
+            store,
             gate,
             approvals: self.approvals(typed.approvals),
             policies: self.policy(&typed.policy),

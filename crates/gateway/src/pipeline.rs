@@ -14,6 +14,7 @@ pub(crate) mod quota;
 pub mod rate_limit;
 mod request;
 pub mod session;
+pub(crate) mod shared_limiter;
 mod target;
 
 use std::sync::Arc;

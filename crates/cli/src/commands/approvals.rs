@@ -33,7 +33,7 @@ pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Resu
             let mut settings = Settings::load(&cx.global)?;
             // Approvals need only the store, so no source is started.
             settings.config.sources.clear();
-            let store = store::open_existing(&settings.config)?;
+            let store = store::open_existing(&settings.config).await?;
             // A list has no sealed members, so it needs no key.
             let keys = match &command {
                 ApprovalsCommand::List(_) => SealKeys::none(),

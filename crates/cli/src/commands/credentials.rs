@@ -69,13 +69,13 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
             if !keys.can_seal() {
                 return Err(no_key());
             }
-            store::open(config, with(keys))?
+            store::open(config, with(keys)).await?
         }
         // `list` and `remove` need no key.
         CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
-            store::open_existing(config)?
+            store::open_existing(config).await?
         }
-        _ => store::open_existing_with(config, with(seal::keys(&config.store).await?))?,
+        _ => store::open_existing_with(config, with(seal::keys(&config.store).await?)).await?,
     };
     let credentials = &*store.credentials();
     let result = match command {

@@ -128,7 +128,7 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
     if args.principal.is_none() && args.key_id.is_none() {
         return Err(usage("select a principal with --principal, --key-id, or --scope and --role"));
     }
-    let store = store::open_existing(config)?;
+    let store = store::open_existing(config).await?;
     let keys = store.keys().list().await.context("the keys could not be read");
     store.close().await;
     let key = chosen(args, &keys?)?;

@@ -70,10 +70,10 @@ pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Ex
         (None, KeysCommand::Create(args)) => {
             let config = Settings::load(&cx.global)?.config;
             check_grants(args, &config, printer)?;
-            let store = store::open(&config, Options::default())?;
+            let store = store::open(&config, Options::default()).await?;
             Target::Store(Box::new(config), store)
         }
-        (server, _) => Target::of(server, &cx.global)?,
+        (server, _) => Target::of(server, &cx.global).await?,
     };
     let result = match command {
         KeysCommand::Create(args) => create(args, &target, printer).await,

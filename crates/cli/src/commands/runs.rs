@@ -51,7 +51,7 @@ const COLUMNS: &[Column<WorkflowRun>] = &[
 ];
 
 pub(crate) async fn run(command: RunsCommand, cx: &Context) -> anyhow::Result<Exit> {
-    let target = Target::open(cx)?;
+    let target = Target::open(cx).await?;
     let printer = cx.printer;
     let result = match &command {
         RunsCommand::List(args) => list(args, &target, printer).await,

@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
 
     let keys = ready.seal_keys.clone();
     let options = Options { seal_keys: keys.clone(), call_keys: keys, ..Options::default() };
-    let store = store::open(config, options)?;
+    let store = store::open(config, options).await?;
     // At the first start, opening the store has created the directory of the lock file.
     let _lock = match early {
         Some(lock) => Some(lock),
@@ -155,14 +155,17 @@ async fn start(
         Some(key) => (key, config.record.signing_key.is_some()),
         None => signing::key(config).await?,
     };
-    let gateway = local::builder(config.clone(), library, Arc::clone(store), credentials);
+    let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials);
+    if let Some(limiter) = store::limiter(config, &**store).await? {
+        gateway = gateway.shared_limiter(limiter);
+    }
     let gateway = gateway.start().await?;
 
     gateway.audit().watch_space(Arc::clone(store), config.store.keep_free).await;
     let deliveries = Arc::new(Deliveries::default());
     gateway.approvals().send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
     let parts = Parts {
-        store: store.record(),
+        storage: Arc::clone(store),
         signer: Arc::new(signer),
         witness: Arc::new(signing::witness(config)),
         key_may_be_new,
@@ -428,6 +431,7 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let sections = [
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
+        ("limits", old.limits != new.limits),
         ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),

@@ -43,13 +43,13 @@ pub(crate) async fn run(command: ToolsCommand, cx: &Context) -> anyhow::Result<E
         }
         ToolsCommand::Lint(args) => return lint::run(&args, client.as_ref(), cx).await,
         ToolsCommand::Diff { tool } => {
-            let target = Target::of(client, &cx.global)?;
+            let target = Target::of(client, &cx.global).await?;
             let shown = pins::show(tool.as_deref(), &target, cx.printer).await;
             target.close().await;
             shown?;
         }
         ToolsCommand::Approve(args) => {
-            let target = Target::of(client, &cx.global)?;
+            let target = Target::of(client, &cx.global).await?;
             let approved = pins::approve(&args, &target, cx.printer).await;
             target.close().await;
             approved?;

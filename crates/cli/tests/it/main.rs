@@ -35,6 +35,7 @@ mod quota;
 mod record;
 mod reload;
 mod remote;
+mod replicas;
 mod secrets;
 mod sources;
 mod space;

@@ -30,6 +30,8 @@ const PAGE: usize = 100;
 const CONFIG_INTERVAL: Duration = Duration::from_millis(500);
 /// The pause when the store does not answer.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
+/// How often a server whose webhook is sent by another one asks whether that has died.
+const LOOK_FOR_WORK: Duration = Duration::from_secs(5);
 /// How long after the end of an approval its changes are retried.
 const GIVE_UP_HOURS: i64 = 24;
 
@@ -135,6 +137,10 @@ impl Webhook {
     /// change.
     async fn deliver_page(&self, failures: &mut u64) -> Result<Option<Duration>, StoreError> {
         let store = &self.store;
+        let duty = format!("webhook {}", self.reader);
+        if !self.approvals.services.storage.leads(&duty).await? {
+            return Ok(Some(LOOK_FOR_WORK));
+        }
         let after = store.cursor(&self.reader).await?;
         let query =
             ApprovalQuery { changed_after: Some(after), limit: PAGE, ..ApprovalQuery::default() };

@@ -4,7 +4,7 @@
 //! Invariants:
 //! - a log is signed only if it continues the signed one (`continuity.rs`), and the witness is written
 //!   after the checkpoints that it names, so that a crash leaves the store ahead of it;
-//! - events that this process has appended, with nobody else changing the store since the last
+//! - events that this process has appended, with no other process changing the store since the last
 //!   comparison, are signed as it knows them: what the file says instead is found against that;
 //! - an event is removed only under a later checkpoint, after the mark of the removal is stored and after
 //!   every forwarder has delivered the event.
@@ -243,18 +243,15 @@ impl Signing {
                 None => Some("the witness of the record is not one of the signing key"),
             },
             None => {
+                let may_begin = self.context.storage.is_shared() || self.context.key_may_be_new;
                 // Also an empty store: it may have been emptied.
-                match self.context.key_may_be_new && !self.has_checkpoints().await? {
-                    true => {
-                        let witness = Witness::new(signer.public_key());
-                        let signature = signer.sign(&witness.signed())?;
-                        let text = witness.text(&signature);
-                        self.context.witness.save(text.clone()).await?;
-                        self.witness = Some(witness);
-                        self.stored = Some(text);
-                        None
-                    }
-                    false => Some("the witness of the record is gone"),
+                if may_begin && !self.has_checkpoints().await? {
+                    self.begin_witness(Witness::new(signer.public_key())).await?;
+                    None
+                } else if self.context.storage.is_shared() {
+                    self.join().await?
+                } else {
+                    Some("the witness of the record is gone")
                 }
             }
         };
@@ -268,6 +265,44 @@ impl Signing {
         }
         self.trouble.witness = problem;
         Ok(())
+    }
+
+    /// Stores a new witness, which no server has written before.
+    async fn begin_witness(&mut self, witness: Witness) -> Result<(), StoreError> {
+        let signature = self.context.signer.sign(&witness.signed())?;
+        let text = witness.text(&signature);
+        self.context.witness.save(text.clone()).await?;
+        self.witness = Some(witness);
+        self.stored = Some(text);
+        Ok(())
+    }
+
+    /// Makes the witness of a server that is new to a shared store. It trusts what the others have
+    /// signed with the common key, once it has checked all of it; returns why it cannot.
+    async fn join(&mut self) -> Result<Option<&'static str>, StoreError> {
+        let (store, signer) = (Arc::clone(&self.context.store), Arc::clone(&self.context.signer));
+        let mut witness = Witness::new(signer.public_key());
+        let mut after = None;
+        loop {
+            let tenants = store.tenants(after.as_ref()).await?;
+            for tenant in &tenants {
+                let base = continuity::base(&*store, &*signer, tenant, None).await.map(drop);
+                if let Some(found) = break_of(base)? {
+                    tracing::error!(%tenant, problem = %found, "the record of a tenant cannot be joined");
+                    return Ok(Some("the stored record was not signed with this key"));
+                }
+                continuity::checkpoints(&*store, tenant, 0)
+                    .await?
+                    .iter()
+                    .for_each(|checkpoint| witness.add(checkpoint));
+            }
+            after = tenants.last().cloned();
+            if after.is_none() {
+                break;
+            }
+        }
+        self.begin_witness(witness).await?;
+        Ok(None)
     }
 
     async fn has_checkpoints(&self) -> Result<bool, StoreError> {

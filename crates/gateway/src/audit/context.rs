@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     record::{CheckpointSigner, Cursor, DeliveryError, RecordStore, WitnessStore},
-    store::StoreError,
+    store::{Storage, StoreError},
 };
 use toolcrib_tasks::Backoff;
 
@@ -18,6 +18,7 @@ pub(crate) const DELIVERY_RETRY: Backoff =
 
 /// What signing, anchors and forwarders use.
 pub(super) struct Context {
+    pub(super) storage: Arc<dyn Storage>,
     pub(super) store: Arc<dyn RecordStore>,
     pub(super) signer: Arc<dyn CheckpointSigner>,
     pub(super) witness: Arc<dyn WitnessStore>,

@@ -90,39 +90,49 @@ pub(super) async fn base(
     tenant: &TenantId,
     known: Option<&WitnessEntry>,
 ) -> Result<Base, Failure> {
-    let mut after = known.map_or(0, |known| known.number.saturating_sub(1));
-    let mut rows = Vec::new();
-    loop {
-        let page = store.checkpoints(tenant, after).await?;
-        let Some(last) = page.last() else { break };
-        after = last.number;
-        rows.extend(page);
-    }
+    let is_own = |row: &Checkpoint| {
+        row.public_key == signer.public_key() && signer.is_own(&row.signed(), &row.signature)
+    };
+    let rows =
+        checkpoints(store, tenant, known.map_or(0, |it| it.number.saturating_sub(1))).await?;
+    let marks = rows.iter().filter(|row| row.kind == CheckpointKind::Pruned && is_own(row));
+    let removed = marks.map(|row| row.position).max();
+    // Retention removes the checkpoints before its mark. Another server may have signed that mark since
+    // this one wrote its witness; no other server can sign one with a higher number.
+    let begins_after_removal = |row: &Checkpoint| {
+        row.number > known.map_or(0, |known| known.number)
+            && row.kind != CheckpointKind::Pruned
+            && removed.is_some_and(|removed| row.position <= removed)
+    };
     let mut rows = rows.into_iter().peekable();
     let mut base = Base { last: None, position: 0, hash: genesis() };
     let mut pruned = 0;
     if let Some(known) = known {
         let number = known.number;
-        let Some(first) = rows.next_if(|row| row.number == number) else {
-            return missing(format!("checkpoint {number}, which was signed last, is gone"));
-        };
-        if first.digest() != known.digest {
-            return altered(format!("checkpoint {number} is not the one that was signed last"));
+        match rows.next_if(|row| row.number == number) {
+            Some(first) if first.digest() != known.digest => {
+                return altered(format!("checkpoint {number} is not the one that was signed last"));
+            }
+            Some(first) => {
+                if first.kind == CheckpointKind::Pruned {
+                    pruned = first.position;
+                }
+                base = Base { last: Some(first), position: known.position, hash: known.hash };
+            }
+            None if rows.peek().is_some_and(begins_after_removal) => {}
+            None => {
+                return missing(format!("checkpoint {number}, which was signed last, is gone"));
+            }
         }
-        if first.kind == CheckpointKind::Pruned {
-            pruned = first.position;
-        }
-        base = Base { last: Some(first), position: known.position, hash: known.hash };
     }
-    // Signed by a process that ended before it could write the witness.
+    // Signed by another server, or by a process that ended before it could write the witness.
     for row in rows {
         let (number, prev) = match &base.last {
             Some(last) => (last.number + 1, last.digest()),
+            None if begins_after_removal(&row) => (row.number, row.prev),
             None => (1, NO_CHECKPOINT),
         };
-        let own =
-            row.public_key == signer.public_key() && signer.is_own(&row.signed(), &row.signature);
-        if row.number != number || row.prev != prev || !own {
+        if row.number != number || row.prev != prev || !is_own(&row) {
             return altered(format!(
                 "checkpoint {} was not signed with the key of this server after number {}",
                 row.number,
@@ -154,6 +164,21 @@ pub(super) async fn base(
         }
     }
     Ok(base)
+}
+
+/// The stored checkpoints of `tenant` after number `after`.
+pub(super) async fn checkpoints(
+    store: &dyn RecordStore,
+    tenant: &TenantId,
+    mut after: u64,
+) -> Result<Vec<Checkpoint>, StoreError> {
+    let mut rows = Vec::new();
+    loop {
+        let page = store.checkpoints(tenant, after).await?;
+        let Some(last) = page.last() else { return Ok(rows) };
+        after = last.number;
+        rows.extend(page);
+    }
 }
 
 /// The end of the log of `tenant`, every event after `base` computed anew; where it has the event

@@ -18,6 +18,8 @@ use crate::config::ForwardConfig;
 const PAGE: usize = 500;
 /// How often a forwarder that has delivered every event reads new ones.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often a server whose forwarder runs on another one asks whether that has died.
+const LOOK_FOR_WORK: Duration = Duration::from_secs(5);
 /// How long a delivery that is under way may take at the end.
 const PARTING: Duration = Duration::from_secs(3);
 /// Pause after the store did not answer.
@@ -31,9 +33,14 @@ pub(super) async fn run(
 ) {
     let name = config.name.as_str();
     context.metrics.forwards(name);
+    let duty = format!("forwarder {name}");
     let mut cursor: Option<Cursor> = None;
     loop {
         let step = async {
+            if !context.storage.leads(&duty).await? {
+                cursor = None;
+                return Ok(LOOK_FOR_WORK);
+            }
             let cursor = match &mut cursor {
                 Some(cursor) => cursor,
                 None => cursor.insert(context.cursor(name).await?),

@@ -26,7 +26,8 @@ impl Space {
 
     pub(super) fn read(&self, storage: &dyn Storage, keep_free: u64, metrics: &Metrics) {
         let free = match storage.free_space() {
-            Ok(free) => free,
+            Ok(Some(free)) => free,
+            Ok(None) => return,
             // The last state stays in force.
             Err(error) => {
                 tracing::warn!(%error, "the free space of the store cannot be read");

@@ -10,8 +10,9 @@ use std::{future::Future, sync::Arc};
 
 use tokio::sync::{Mutex, broadcast, watch};
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::record::{
-    CheckpointSigner, Delivery, DeliveryFactory, RecordStore, WitnessStore,
+use toolcrib_core::{
+    record::{CheckpointSigner, Delivery, DeliveryFactory, WitnessStore},
+    store::Storage,
 };
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
@@ -28,8 +29,8 @@ const MAX_SIGNED: usize = 1024;
 
 /// What a [`AuditTasks`] is built with.
 pub struct Parts {
-    /// The store of the record.
-    pub store: Arc<dyn RecordStore>,
+    /// The store.
+    pub storage: Arc<dyn Storage>,
     /// The signing key.
     pub signer: Arc<dyn CheckpointSigner>,
     /// The store of the last signed state.
@@ -79,9 +80,11 @@ impl AuditTasks {
         parts: Parts,
         config: &RecordConfig,
     ) -> Result<Self, String> {
-        audit.set_store(Arc::clone(&parts.store));
+        let store = parts.storage.record();
+        audit.set_store(Arc::clone(&store));
         let context = Arc::new(Context {
-            store: parts.store,
+            storage: parts.storage,
+            store,
             signer: parts.signer,
             witness: parts.witness,
             key_may_be_new: parts.key_may_be_new,

@@ -171,7 +171,7 @@ impl RecordConfig {
 }
 
 impl Resolver<'_> {
-    pub(super) fn record(&mut self, typed: Record) -> RecordConfig {
+    pub(super) fn record(&mut self, typed: Record, is_shared: bool) -> RecordConfig {
         if typed.checkpoint_interval < Duration::from_millis(100) {
             self.complain("record.checkpoint_interval", "expected 100ms at least");
         }
@@ -192,11 +192,19 @@ impl Resolver<'_> {
             }
             forwards.push(forward);
         }
+        let signing_key = self.key_place(typed.signing_key);
+        if is_shared && signing_key.is_none() {
+            self.complain(
+                "record.signing_key",
+                "is required with PostgreSQL, where all servers sign with one key; create it with \
+                 `openssl rand -base64 32`",
+            );
+        }
         RecordConfig {
             durability: typed.durability,
             checkpoint_every: typed.checkpoint_every.get(),
             checkpoint_interval: typed.checkpoint_interval,
-            signing_key: self.key_place(typed.signing_key),
+            signing_key,
             keep: typed.keep,
             max_session_age: typed.max_session_age,
             anchors,

@@ -1,6 +1,6 @@
 //! `[store]`: the place of all state, and the places of the seal keys.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -11,12 +11,21 @@ use super::{
     units::{self as kind, Kind as _},
 };
 
+/// The schemes of the URL of a PostgreSQL database.
+const POSTGRES: [&str; 2] = ["postgres://", "postgresql://"];
+/// The name of the files of a server on PostgreSQL, in its data directory.
+const POSTGRES_FILES: &str = ".toolcrib/postgres";
+
 /// The place of all state.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
-    /// The SQLite file, as `sqlite:PATH`. The default is in the data directory (`--data-dir`).
+    /// Where the state is: `sqlite:PATH` for one server, or `postgres://USER@HOST/DATABASE` for
+    /// [several](../guides/scale.md). The default is a SQLite file in the data directory
+    /// (`--data-dir`).
     url: String,
+    /// The password of the PostgreSQL user.
+    password: Option<KeyPlace>,
     /// The key that seals [credentials](../guides/credentials.md#the-seal-key) and stored answers.
     seal_key: Option<KeyPlace>,
     /// The previous seal key, until `toolcrib credentials reseal`.
@@ -30,7 +39,10 @@ pub(super) struct Store {
 /// The place of all state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// The SQLite file.
+    /// What stores it.
+    pub engine: Engine,
+    /// The SQLite file. With PostgreSQL there is no such file: the files of this server that belong to
+    /// the store (lock, signing key, witness) have this path with an ending.
     pub path: PathBuf,
     /// The key that seals stored credentials. Without it, none can be stored.
     pub seal_key: Option<KeyPlace>,
@@ -40,36 +52,83 @@ pub struct StoreConfig {
     pub keep_free: u64,
 }
 
+// === impl StoreConfig ===
+
 impl StoreConfig {
-    /// Returns the URL of the store.
-    pub fn url(&self) -> OsString {
-        let mut url = OsString::from("sqlite:");
-        url.push(&self.path);
-        url
+    /// Returns whether several servers can use the store.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.engine, Engine::Postgres { .. })
     }
+}
+
+/// What stores the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Engine {
+    /// A SQLite file, for one server.
+    Sqlite,
+    /// A PostgreSQL database, for any number of servers.
+    Postgres {
+        /// The URL, without a password.
+        url: String,
+        /// The password of the user.
+        password: Option<KeyPlace>,
+    },
 }
 
 impl Default for Store {
     fn default() -> Self {
         let url = "sqlite:.toolcrib/toolcrib.db".to_owned();
-        Self { url, seal_key: None, old_seal_key: None, keep_free: 256 << 20 }
+        Self { url, password: None, seal_key: None, old_seal_key: None, keep_free: 256 << 20 }
     }
 }
 
 impl Resolver<'_> {
     pub(super) fn store(&mut self, typed: Store) -> StoreConfig {
-        let path = typed.url.strip_prefix("sqlite:").filter(|path| !path.is_empty());
-        let path = self.check("store.url", path.ok_or("expected \"sqlite:PATH\""));
+        let (engine, path) = self.engine(&typed.url, typed.password);
         if typed.seal_key.is_none() && typed.old_seal_key.is_some() {
             let message = "there is no `seal_key` that follows it; if it is still the key, rename \
                            this to `seal_key`";
             self.complain_of_absence("store.seal_key", "store.old_seal_key", message);
         }
         StoreConfig {
-            path: self.base.join(path.unwrap_or_default()),
+            engine,
+            path: self.base.join(path),
             seal_key: self.key_place(typed.seal_key),
             old_seal_key: self.key_place(typed.old_seal_key),
             keep_free: typed.keep_free,
         }
     }
+    /// Returns the engine that `url` names, and the path of its file or of the files beside it.
+    fn engine(&mut self, url: &str, password: Option<KeyPlace>) -> (Engine, PathBuf) {
+        if is_postgres(url) {
+            if has_password(url) {
+                self.complain(
+                    "store.url",
+                    "must not contain a password, because errors and logs may show it; name its place \
+                     with `password`, such as { env = \"TOOLCRIB_DB_PASSWORD\" }",
+                );
+            }
+            let password = self.key_place(password);
+            return (Engine::Postgres { url: url.to_owned(), password }, POSTGRES_FILES.into());
+        }
+        if password.is_some() {
+            self.complain("store.password", "has no effect on a SQLite file");
+        }
+        let path = url.strip_prefix("sqlite:").filter(|path| !path.is_empty());
+        let expected = "expected \"sqlite:PATH\" or \"postgres://USER@HOST/DATABASE\"";
+        let path = self.check("store.url", path.ok_or(expected));
+        (Engine::Sqlite, path.unwrap_or_default().into())
+    }
+}
+
+fn is_postgres(url: &str) -> bool {
+    POSTGRES.iter().any(|scheme| url.starts_with(scheme))
+}
+
+/// Whether a URL of PostgreSQL has a password, before its host or as a parameter.
+fn has_password(url: &str) -> bool {
+    let rest = POSTGRES.iter().find_map(|scheme| url.strip_prefix(scheme)).unwrap_or_default();
+    let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+    let user = place.rsplit_once('@').map_or("", |(user, _)| user);
+    user.contains(':') || parameters.split('&').any(|it| it.starts_with("password="))
 }

@@ -138,6 +138,13 @@ mod tests {
     use toolcrib_core::clock::Timestamp;
 
     use super::*;
+    use crate::clock::SystemClock;
+
+    toolcrib_store::limiter_suite!(in_memory, {
+        let limiter: Arc<dyn RateLimiter> =
+            Arc::new(MemoryLimiter::new(Arc::new(SystemClock::default())));
+        (Arc::clone(&limiter), limiter, ())
+    });
 
     #[derive(Default)]
     struct Hand(AtomicU64);

@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -31,12 +32,18 @@ use super::{
 };
 use crate::background::Services;
 
+/// How often dead servers are looked for.
+const TAKE_OVER: Duration = Duration::from_secs(5);
+
 impl Workflows {
     /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs
     /// that other processes cancel, until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>, settled: impl Future<Output = ()> + Send + 'static) {
         let Services { background, storage, .. } = &self.services;
         background.spawn(resume_all(Arc::clone(self), settled));
+        if storage.is_shared() {
+            self.take_over();
+        }
         let workflows = Arc::clone(self);
         // The requests that have been carried out; `u64::MAX` when some have not.
         let done = Arc::new(AtomicU64::new(u64::MAX));
@@ -46,6 +53,29 @@ impl Workflows {
                 if let Err(error) = workflows.cancel_requested(changes, &done).await {
                     tracing::warn!(%error, "cancelled runs cannot be read");
                 }
+            }
+        });
+    }
+
+    /// Closes the calls and continues the runs of servers that have died, until the gateway ends.
+    fn take_over(self: &Arc<Self>) {
+        let workflows = Arc::clone(self);
+        self.services.background.every("recovery", TAKE_OVER, move || {
+            let workflows = Arc::clone(&workflows);
+            async move {
+                let services = &workflows.services;
+                match services.storage.recover(services.now()).await {
+                    Ok(0) => {}
+                    Ok(closed) => tracing::warn!(
+                        closed,
+                        "calls and tool sessions of a dead server were recorded as failed"
+                    ),
+                    Err(error) => {
+                        return tracing::warn!(%error, "dead servers cannot be looked for");
+                    }
+                }
+                let resumed = resume_all(Arc::clone(&workflows), std::future::ready(()));
+                services.background.spawn(resumed);
             }
         });
     }

@@ -22,7 +22,7 @@ pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit>
     // A running server keeps its last checkpoint in memory, too.
     let _lock = Lock::take(&settings)?;
     let config = settings.config;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let Some(key) = signing::existing(&config).await? else {
         return Err(advised(
             "there is no signing key, so nothing was ever signed",

@@ -48,7 +48,7 @@ pub(super) async fn run(cx: &Context) -> anyhow::Result<Exit> {
 
 async fn read_store(global: &Global) -> anyhow::Result<Vec<Forwarder>> {
     let config = Settings::load(global)?.config;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let record = store.record();
     let read = async { anyhow::Ok((record.last_position().await?, record.cursors().await?)) };
     let read = read.await;

@@ -136,7 +136,7 @@ async fn here(
     trusted.extend(own);
     // Read before the checkpoints, because a running server writes the witness after them.
     let witness = witness(&config, &trusted).await;
-    let store = store::open_existing(&config)?;
+    let store = store::open_existing(&config).await?;
     let scope = Scope { tenant: args.tenant.clone(), from: args.from, to: args.to };
     let mut progress = Progress::new(printer);
     let known = witness.as_ref().ok().and_then(Option::as_ref);

@@ -1,0 +1,106 @@
+//! Rate limits that several servers share, and what holds while they cannot be reached.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use toolcrib_core::{
+    clock::Clock,
+    id::TenantId,
+    limit::{LimitError, LimitKey, Rate, RateLimiter},
+    store::StoreError,
+};
+
+use super::rate_limit::MemoryLimiter;
+use crate::config::OnOutage;
+
+/// The longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// For how long after a failure the shared limits are not asked, so that not every call waits.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A limiter that several servers share.
+pub(crate) struct SharedLimiter {
+    shared: Arc<dyn RateLimiter>,
+    /// What decides meanwhile; `None` refuses the calls.
+    local: Option<MemoryLimiter>,
+    clock: Arc<dyn Clock>,
+    /// The monotonic time from which on the shared limits are asked again.
+    asked_from: AtomicU64,
+    is_out: AtomicBool,
+}
+
+// === impl SharedLimiter ===
+
+impl SharedLimiter {
+    pub(crate) fn new(
+        shared: Arc<dyn RateLimiter>,
+        on_outage: OnOutage,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let local = match on_outage {
+            OnOutage::Refuse => None,
+            OnOutage::Local => Some(MemoryLimiter::new(Arc::clone(&clock))),
+        };
+        Self { shared, local, clock, asked_from: AtomicU64::new(0), is_out: AtomicBool::new(false) }
+    }
+
+    /// Asks the shared limits.
+    ///
+    /// # Errors
+    /// As [`RateLimiter::take`]; also when they took too long or have just failed.
+    async fn ask(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+        let now = self.clock.monotonic_nanos();
+        if now < self.asked_from.load(Ordering::Relaxed) {
+            return Err(out("they did not answer a moment ago"));
+        }
+        let taken = match tokio::time::timeout(PATIENCE, self.shared.take(key, rate)).await {
+            Ok(taken) => taken,
+            Err(_) => Err(out("they did not answer within a second")),
+        };
+        match &taken {
+            Err(LimitError::Unavailable(error)) => {
+                let pause = u64::try_from(PAUSE.as_nanos()).unwrap_or(u64::MAX);
+                let now = self.clock.monotonic_nanos();
+                self.asked_from.store(now.saturating_add(pause), Ordering::Relaxed);
+                if !self.is_out.swap(true, Ordering::Relaxed) {
+                    let calls =
+                        if self.local.is_some() { "limited by each server" } else { "refused" };
+                    tracing::error!(%error, calls, "the shared rate limits cannot be used");
+                }
+            }
+            Ok(()) | Err(LimitError::Exceeded { .. }) => {
+                if self.is_out.swap(false, Ordering::Relaxed) {
+                    tracing::warn!("the shared rate limits are used again");
+                }
+            }
+        }
+        taken
+    }
+}
+
+#[async_trait]
+impl RateLimiter for SharedLimiter {
+    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+        match (self.ask(key, rate).await, &self.local) {
+            (Err(LimitError::Unavailable(_)), Some(local)) => local.take(key, rate).await,
+            (taken, _) => taken,
+        }
+    }
+
+    async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        if let Some(local) = &self.local {
+            local.reset(tenant).await?;
+        }
+        self.shared.reset(tenant).await
+    }
+}
+
+fn out(why: &str) -> LimitError {
+    LimitError::Unavailable(StoreError::Unavailable(format!("the shared limits: {why}")))
+}
