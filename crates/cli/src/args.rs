@@ -8,6 +8,7 @@ mod explain;
 mod output;
 mod packs;
 mod parsers;
+mod store;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ pub(crate) use credentials::{
 pub(crate) use explain::ExplainArgs;
 pub(crate) use output::OutputFormat;
 pub(crate) use packs::{PackSelector, PackTrust, PacksCommand};
+pub(crate) use store::{StoreCommand, StoreCopyArgs};
 
 use crate::env;
 
@@ -213,6 +215,10 @@ else 1; for a list, it is 1 if the list is empty.")]
     /// Read, export and verify the record
     #[command(subcommand)]
     Audit(AuditCommand),
+
+    /// Copy, migrate or check the store
+    #[command(subcommand)]
+    Store(StoreCommand),
 
     /// Check a configuration file
     #[command(subcommand)]

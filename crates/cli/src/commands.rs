@@ -18,6 +18,7 @@ mod packs;
 mod runs;
 mod serve;
 mod sources;
+mod store;
 mod tools;
 
 use crate::{
@@ -52,6 +53,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Runs(command) => runs::run(command, cx).await,
         Command::Approvals(command) => approvals::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx).await,
+        Command::Store(command) => store::run(command, cx).await,
         Command::Config(command) => config::run(command, cx).await,
         Command::Conformance(args) => conformance::run(*args, cx).await,
         Command::Import(args) => import::run(&args, printer),

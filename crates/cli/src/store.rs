@@ -37,6 +37,12 @@ pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Ar
             (url.into(), Some(password))
         }
     };
+    // SQLite creates the directory of its file; here it is for the lock and the witness.
+    if config.store.is_shared()
+        && let Some(directory) = config.store.path.parent()
+    {
+        toolcrib_store::create_directory(directory)?;
+    }
     toolcrib_store::open(url, Options { durability, password, ..options })
         .await
         .map_err(|error| explain(error, &config.store))

@@ -177,6 +177,13 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The remaining checkpoints are a chain without a gap.
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError>;
 
+    /// Removes whole parts of the log in which marks of kind [`CheckpointKind::Pruned`] cover the
+    /// events of every tenant, if the engine can do that at once, and returns how many events it
+    /// removed. [`prune`](Self::prune) removes the rest, and the checkpoints.
+    async fn drop_pruned(&self) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+
     /// Returns every cursor, by name.
     async fn cursors(&self) -> Result<Vec<Cursor>, StoreError>;
 

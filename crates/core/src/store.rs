@@ -45,6 +45,8 @@ pub struct Changes {
     pub approvals: u64,
     /// Requests to cancel runs.
     pub cancellations: u64,
+    /// Saved catalogs that differ from the one before; 0 for an engine of one server.
+    pub catalogs: u64,
 }
 
 /// An open store. Several processes may have the same one open.
@@ -106,6 +108,11 @@ pub trait Storage: Send + Sync + 'static {
     /// `true`.
     async fn leads(&self, _duty: &str) -> Result<bool, StoreError> {
         Ok(true)
+    }
+
+    /// Leaves the work `duty` to another instance, if this one does it.
+    async fn resign(&self, _duty: &str) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Closes every call of a dead instance with an `agent.toolReturned` of status `error` and code

@@ -1,6 +1,10 @@
 //! Builds a gateway: the parts in the order in which they need each other.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -262,6 +266,7 @@ impl GatewayBuilder {
             pipeline,
             workflows,
             supply,
+            draining: AtomicBool::new(false),
         };
         let gateway = Gateway { inner: Arc::new(inner) };
         gateway.apply(config).await?;

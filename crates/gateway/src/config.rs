@@ -78,7 +78,7 @@ pub use source::{
     BreakerConfig, Classification, PinFirst, PinMode, PinPolicy, SourceConfig, ToolRule,
     pack_location, public_key,
 };
-pub use store::{Engine, StoreConfig};
+pub use store::{Engine, StoreConfig, has_password};
 pub(crate) use tokens::is_private_enough;
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 pub use toolcrib_core::source::pack::PackLocation;

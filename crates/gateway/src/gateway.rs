@@ -1,6 +1,6 @@
 //! The face of the gateway: it owns the parts and forwards to them.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use bytes::Bytes;
 use toolcrib_core::{
@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) workflows: Arc<Workflows>,
     pub(crate) supply: Arc<Supply>,
+    /// Whether the server is about to end.
+    pub(crate) draining: AtomicBool,
 }
 
 impl Drop for Inner {

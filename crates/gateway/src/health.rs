@@ -1,6 +1,9 @@
 //! The health checks of a gateway, for probes.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::Ordering},
+};
 
 use toolcrib_core::{
     catalog::Entry,
@@ -92,7 +95,17 @@ impl Gateway {
             None => Check::ok("record"),
             Some(reason) => Check::not("record", CheckState::Failed, reason),
         };
-        vec![keys, tasks, disk, record]
+        let drain = match self.inner.draining.load(Ordering::Relaxed) {
+            false => Check::ok("drain"),
+            true => Check::not("drain", CheckState::Failed, "the server is about to end"),
+        };
+        vec![keys, tasks, disk, record, drain]
+    }
+
+    /// Reports the gateway as not ready from now on, so that a proxy sends requests to other servers.
+    /// Requests are served as before.
+    pub fn drain(&self) {
+        self.inner.draining.store(true, Ordering::Relaxed);
     }
 
     /// Grants of roles that match no scope of a tool or a route, as `role "NAME": GRANT`. Complete

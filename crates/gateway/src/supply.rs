@@ -6,6 +6,7 @@
 
 pub(crate) mod assemble;
 pub(crate) mod classify;
+mod common;
 mod configure;
 pub(crate) mod listed;
 pub(crate) mod native;
@@ -69,6 +70,8 @@ pub struct Supply {
     natives: Vec<SourceConfig>,
     /// The number of changes of pins at the last comparison.
     pin_changes: AtomicU64,
+    /// The number of changes of stored catalogs at the last look.
+    catalog_changes: AtomicU64,
     /// The entries of allow-lists that have been reported, and whether a report is in progress.
     reported: Reported,
     reporting: AtomicBool,
@@ -117,6 +120,7 @@ impl Supply {
             factory: parts.factory,
             natives: parts.natives,
             pin_changes: AtomicU64::new(0),
+            catalog_changes: AtomicU64::new(0),
             reported: Reported::default(),
             reporting: AtomicBool::new(false),
             slots: Mutex::new(Slots::new(parts.gate)),

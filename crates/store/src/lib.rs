@@ -13,6 +13,8 @@
 pub mod benchmarks;
 #[doc(hidden)]
 pub mod conformance;
+mod copy;
+mod directory;
 mod fingerprint;
 mod key_text;
 mod memory;
@@ -36,6 +38,8 @@ pub use self::postgres::PostgresStore;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisLimiter;
 pub use self::{
+    copy::{Copied, Place as CopyPlace, Step as CopyStep, copy},
+    directory::create_directory,
     memory::{MemoryCatalogs, MemoryCredentials, MemoryLog, MemoryStorage},
     open::{open, scratch, shared_limiter},
     options::{Durability, IdempotencyBounds, Options},

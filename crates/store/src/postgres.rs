@@ -16,6 +16,7 @@ mod approvals;
 mod catalogs;
 mod changes;
 mod connect;
+mod copy;
 mod credentials;
 mod entry;
 mod failure;
@@ -26,6 +27,7 @@ mod keys;
 mod lease;
 mod log;
 mod open_calls;
+mod partitions;
 mod pins;
 mod quotas;
 mod rates;
@@ -111,6 +113,10 @@ impl Storage for PostgresStore {
         true
     }
 
+    async fn resign(&self, duty: &str) -> Result<(), StoreError> {
+        within(async { instance::resign(&self.client().await?, self.instance(), duty).await }).await
+    }
+
     async fn leads(&self, duty: &str) -> Result<bool, StoreError> {
         within(async { instance::leads(&self.client().await?, self.instance(), duty).await }).await
     }
@@ -121,6 +127,7 @@ impl Storage for PostgresStore {
 
     async fn recover(&self, now: Timestamp) -> Result<usize, StoreError> {
         rates::sweep(self).await?;
+        within(async { partitions::ensure(&mut self.client().await?).await }).await?;
         recover::recover(self, now).await
     }
 

@@ -12,6 +12,7 @@ mod catalogs;
 mod chain;
 pub(crate) mod compact;
 mod copier;
+mod copy;
 mod credentials;
 mod failure;
 mod handle;
@@ -179,5 +180,6 @@ fn changes(connection: &Connection) -> Result<Changes, Failure> {
         pins: whole(pins)?,
         approvals: whole(approvals)?,
         cancellations: whole(cancellations)?,
+        catalogs: 0,
     })
 }

@@ -10,6 +10,7 @@ use toolcrib_core::{
     event::{EventLog, EventQuery},
     id::SourceId,
     pin::PinForm,
+    record::RecordStore,
     store::{Storage, StoreError},
 };
 use toolcrib_store::{
@@ -17,6 +18,7 @@ use toolcrib_store::{
     conformance::{
         event_log::{called, decided},
         moment,
+        record_store::{self, mark, sign},
     },
     storage_suite, verify,
 };
@@ -172,7 +174,7 @@ async fn changes_of_another_process_are_announced() {
 #[tokio::test]
 async fn urls_and_servers_that_cannot_be_used_are_refused_with_a_reason() {
     for (url, wanted) in [
-        ("postgres://%zz", "the URL of the store is invalid"),
+        ("postgres://user@host:port/none", "the URL of the store is invalid"),
         ("postgres://user@127.0.0.1:1/none", "the connection to the database was lost"),
         ("postgres://user@%2Fnowhere/none", "the connection to the database was lost"),
     ] {
@@ -189,6 +191,69 @@ async fn urls_and_servers_that_cannot_be_used_are_refused_with_a_reason() {
     client.0.batch_execute("UPDATE schema_version SET version = 99").await.unwrap();
     let error = PostgresStore::open(&url, Options::default()).await.unwrap_err();
     assert!(matches!(error, StoreError::TooNew { found: 99, .. }), "{error}");
+}
+
+/// Retention drops the partition of a month when the marks of all tenants cover it.
+#[tokio::test]
+async fn a_month_is_dropped_once_every_tenant_has_pruned_it() {
+    let Some(url) = postgres::database() else { return };
+    let (store, key) = (open(&url).await, record_store::signing_key());
+    for tenant in ["t", "u"] {
+        for number in 0..3 {
+            let id = format!("{tenant}{number}");
+            store.append(&[decided(tenant, "r", &id)]).await.unwrap();
+        }
+    }
+    let old = [sign(&store, &key, "t", 1).await, sign(&store, &key, "u", 1).await];
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    // As if they had been stored long ago.
+    let sql = "CREATE TABLE events_2020_01 PARTITION OF events \
+                 FOR VALUES FROM ('2020-01-01') TO ('2020-02-01'); \
+               UPDATE events SET month = '2020-01-01'";
+    client.batch_execute(sql).await.unwrap();
+    for tenant in ["t", "u"] {
+        store.append(&[decided(tenant, "r", &format!("{tenant}-new"))]).await.unwrap();
+        sign(&store, &key, tenant, 100).await;
+    }
+    let exists = async || {
+        let sql = "SELECT to_regclass('events_2020_01') IS NOT NULL";
+        client.query_one(sql, &[]).await.unwrap().get::<_, bool>(0)
+    };
+    assert_eq!(store.drop_pruned().await.unwrap(), 0, "no mark covers it");
+    mark(&store, &key, &old[0]).await;
+    assert_eq!(store.drop_pruned().await.unwrap(), 0, "the other tenant needs it");
+    assert!(exists().await);
+    mark(&store, &key, &old[1]).await;
+    assert_eq!(store.drop_pruned().await.unwrap(), 6);
+    assert!(!exists().await);
+    for tenant in ["t", "u"] {
+        assert_eq!(store.prune(&tenant.parse().unwrap(), 10).await.unwrap(), 0);
+    }
+    let trusted = vec![key.public()];
+    let whole = verify::Scope::default();
+    let report = verify::record(&store, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (2, Vec::new()));
+    store.append(&[decided("t", "r", "t-newer")]).await.unwrap();
+}
+
+/// The clock of the database may pass a month for which no server has made a partition.
+#[tokio::test]
+async fn a_missing_month_is_created_by_the_append_that_needs_it() {
+    let Some(url) = postgres::database() else { return };
+    let store = open(&url).await;
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let months = "SELECT inhrelid::regclass::text FROM pg_inherits \
+                  WHERE inhparent = 'events'::regclass ORDER BY 1";
+    let made = client.query(months, &[]).await.unwrap();
+    assert_eq!(made.len(), 2, "this month and the next");
+    for row in &made {
+        let sql = format!("DROP TABLE {}", row.get::<_, String>(0));
+        client.batch_execute(&sql).await.unwrap();
+    }
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
+    assert_eq!(client.query(months, &[]).await.unwrap().len(), 2);
 }
 
 fn forms(number: u32) -> Vec<(String, PinForm)> {

@@ -16,7 +16,7 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{record::DeliveryFactory, store::Storage};
+use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
@@ -98,6 +98,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
         async move { writer.ended().await }
     });
     let address = listener.local_addr()?;
+    let drain_time = config.server.drain;
     let (stop, stopped) = watch::channel(false);
     let service = toolcrib::service(gateway.clone(), config);
     let mut server: ServerTask = tokio::spawn(toolcrib::serve(listener, service, until(stopped)));
@@ -116,6 +117,9 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
         Err(error) => Err(error),
     };
     drop(reloader);
+    if served.is_ok() {
+        drain(&gateway, drain_time, &mut signals).await;
+    }
     stop.send_replace(true);
     closing.cancel();
     let cut = CancellationToken::new();
@@ -205,6 +209,19 @@ async fn supervise(
             },
             () = reloader.watch.changed() => reloader.reload().await,
         }
+    }
+}
+
+/// Serves requests for `time` while `/readyz` fails, unless a second signal comes.
+async fn drain(gateway: &Gateway, time: Duration, signals: &mut Signals) {
+    if time.is_zero() {
+        return;
+    }
+    tracing::info!("no longer ready; requests are served for {}", text::duration(time));
+    gateway.drain();
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        () = signals.end() => {}
     }
 }
 

@@ -7,6 +7,7 @@ mod approvals;
 mod bodies;
 mod breaker;
 mod chain;
+mod cluster;
 mod completions;
 mod config;
 mod conformance;

@@ -1,6 +1,6 @@
 //! Several servers over one PostgreSQL database, as real processes.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{cell::Cell, fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
     dir
 }
 
-const SIGNING_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub(crate) const SIGNING_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 impl Replica {
     fn start(database: &str, upstream: &FaultyHttp, tools: &str) -> Self {
@@ -134,6 +134,44 @@ async fn an_approval_granted_on_one_server_releases_the_call_that_waits_on_the_o
     two.server.stop();
 }
 
+/// One server reads the list of an upstream; when it is gone, another one does.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_discovers_a_source_and_the_others_offer_the_same() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let one = Replica::start(&database, &upstream, "");
+    let (_, admin) = key(one.dir.path(), &["--scope", "*"]);
+    let first = one.caller(&admin);
+    eventually("it is offered", async || has_tool(&first, "mcp:up.echo").await).await;
+    let lists = || upstream.received_method("tools/list").len();
+    eventually("it listens to changes", async || upstream.listeners() == 1).await;
+    // It reads the list again when it begins to listen.
+    let (before, quiet) = (Cell::new(0), Cell::new(0));
+    eventually("it has read the list", async || {
+        quiet.set(if before.replace(lists()) == lists() { quiet.get() + 1 } else { 0 });
+        quiet.get() == 20
+    })
+    .await;
+    let before = before.get();
+    let two = Replica::start(&database, &upstream, "");
+    let second = two.caller(&admin);
+    eventually("the other server offers it", async || has_tool(&second, "mcp:up.echo").await).await;
+    eventually("both listen to changes", async || upstream.listeners() == 2).await;
+    assert_eq!(lists(), before, "the other server has not read the list");
+    upstream.grow();
+    for caller in [&first, &second] {
+        eventually("the new tool is offered", async || has_tool(caller, "mcp:up.late").await).await;
+    }
+    let equal = async || first.get("/v1/tools").await.1 == second.get("/v1/tools").await.1;
+    assert!(equal().await);
+    one.server.stop();
+    let before = lists();
+    upstream.grow();
+    eventually("the other server reads it now", async || lists() > before).await;
+    assert!(has_tool(&second, "mcp:up.late").await);
+    two.server.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pin_approved_on_one_server_is_offered_by_both() {
     let Some(database) = postgres::database() else { return };
@@ -152,6 +190,8 @@ async fn a_pin_approved_on_one_server_is_offered_by_both() {
     for caller in [&first, &second] {
         eventually("it is hidden", async || !has_tool(caller, "mcp:up.echo").await).await;
     }
+    let drifts = one.local(&["audit", "export"]).ok().stdout.matches("tool.pin.drifted").count();
+    assert_eq!(drifts, 1, "one server judged the change");
     one.remote(&admin, &["tools", "approve", "mcp:up.echo"]).ok();
     for caller in [&first, &second] {
         eventually("it is offered again", async || has_tool(caller, "mcp:up.echo").await).await;
@@ -198,9 +238,10 @@ async fn servers_sign_one_record_with_one_key() {
     three.server.stop();
     one.server.stop();
     two.server.stop();
-    let verifier = prepare(&database, &upstream, "");
-    let report = run(verifier.path(), &["--json", "audit", "verify"]).json();
-    assert_eq!(report["findings"], json!([]), "{report}");
+    for witness in [one.dir, two.dir] {
+        let report = run(witness.path(), &["--json", "audit", "verify"]).json();
+        assert_eq!(report["findings"], json!([]), "{report}");
+    }
 }
 
 /// The survivor closes the calls of a killed server, once its lease has expired.
@@ -311,11 +352,13 @@ fn configurations_of_a_database_that_cannot_work_are_refused() {
     ] {
         write_config(dir.path(), &format!("{text}{signed}"));
         let refused = run(dir.path(), &["config", "check"]);
+        let said = format!("{}{}", refused.stdout, refused.stderr);
         assert_ne!(refused.code, 0, "{text}");
-        assert!(refused.stderr.contains(wanted), "{text}: {}", refused.stderr);
-        assert!(!refused.stderr.contains("secret"), "{}", refused.stderr);
+        assert!(said.contains(wanted), "{text}: {said}");
+        assert!(!said.contains(":secret") && !said.contains("=secret"), "{said}");
     }
     write_config(dir.path(), "[store]\nurl = \"postgres://u@h/d\"\n");
     let refused = run(dir.path(), &["config", "check"]);
-    assert!(refused.stderr.contains("all servers sign with one key"), "{}", refused.stderr);
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(said.contains("all servers sign with one key"), "{said}");
 }

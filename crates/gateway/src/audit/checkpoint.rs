@@ -130,6 +130,16 @@ impl Trouble {
         self.store.or(lost.then_some(missing))
     }
 
+    /// Whether the log of `tenant` was changed. It is kept for the investigation.
+    fn concerns(&self, tenant: &TenantId) -> bool {
+        self.signed.contains_key(tenant) || self.ends.contains_key(tenant)
+    }
+
+    /// Whether no log was changed.
+    fn is_none(&self) -> bool {
+        self.signed.is_empty() && self.ends.is_empty()
+    }
+
     /// Why not everything is signed.
     fn unsigned(&self) -> Option<&'static str> {
         let altered = !self.signed.is_empty() || !self.ends.is_empty();
@@ -564,17 +574,15 @@ impl Signing {
         let age = chrono::TimeDelta::from_std(keep).unwrap_or(chrono::TimeDelta::MAX);
         let Some(before) = self.context.clock.now().checked_sub_signed(age) else { return Ok(()) };
         let delivered = self.delivered(config).await?;
+        let store = Arc::clone(&self.context.store);
+        // All marks come first: an engine may drop whole parts that the marks of all tenants cover.
         let mut after = None;
         loop {
-            let tenants = self.context.store.tenants(after.as_ref()).await?;
+            let tenants = store.tenants(after.as_ref()).await?;
             for tenant in &tenants {
-                // A changed log is kept for the investigation.
-                if self.trouble.signed.contains_key(tenant)
-                    || self.trouble.ends.contains_key(tenant)
-                {
+                if self.trouble.concerns(tenant) {
                     continue;
                 }
-                let store = Arc::clone(&self.context.store);
                 if let Some(found) = store.prunable(tenant, before, delivered).await?
                     && let Some(last) = self.signed_last(tenant).await?
                 {
@@ -582,15 +590,30 @@ impl Signing {
                     self.add(CheckpointKind::Pruned, tenant, place, Some(last)).await?;
                     self.save_witness().await?;
                 }
+                if end.is_cancelled() {
+                    return Ok(());
+                }
+            }
+            after = tenants.last().cloned();
+            if after.is_none() {
+                break;
+            }
+        }
+        if self.trouble.is_none() {
+            self.context.metrics.pruned(store.drop_pruned().await?);
+        }
+        loop {
+            let tenants = store.tenants(after.as_ref()).await?;
+            for tenant in tenants.iter().filter(|it| !self.trouble.concerns(it)) {
                 loop {
                     let removed = store.prune(tenant, CHUNK).await?;
                     self.context.metrics.pruned(removed);
-                    if removed < CHUNK || end.is_cancelled() {
+                    if end.is_cancelled() {
+                        return Ok(());
+                    }
+                    if removed < CHUNK {
                         break;
                     }
-                }
-                if end.is_cancelled() {
-                    return Ok(());
                 }
             }
             after = tenants.last().cloned();

@@ -27,7 +27,7 @@ use crate::{
 /// has missed some reads the last ones from the store.
 const MAX_SIGNED: usize = 1024;
 
-/// What a [`AuditTasks`] is built with.
+/// The parts of an [`AuditTasks`].
 pub struct Parts {
     /// The store.
     pub storage: Arc<dyn Storage>,

@@ -21,7 +21,7 @@ pub(super) struct Limits {
     on_outage: Option<OnOutage>,
 }
 
-/// What holds while the shared rates cannot be reached.
+/// The rule while the shared rates cannot be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOutage {
@@ -37,7 +37,7 @@ pub enum OnOutage {
 pub struct SharedLimits {
     /// Where they are counted.
     pub place: LimitPlace,
-    /// What holds meanwhile.
+    /// The rule meanwhile.
     pub on_outage: OnOutage,
 }
 

@@ -1,6 +1,6 @@
 //! `[server]`, `[oxp]`, `[openwop]` and `[explorer]`: the listener and its mounts.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,10 @@ pub struct ServerConfig {
     pub max_body_total_bytes: usize,
     /// `/metrics` requires no key.
     pub public_metrics: bool,
+    /// How long a server that is told to end still serves requests while `/readyz` fails, so that
+    /// a proxy sends its requests to [other servers](../guides/scale.md#restart-one-after-the-other).
+    #[serde(with = "kind::Wait")]
+    pub drain: Duration,
 }
 
 /// Who may use a mount.
@@ -144,6 +148,7 @@ impl Default for ServerConfig {
             max_body_bytes: 1 << 20,
             max_body_total_bytes: 256 << 20,
             public_metrics: false,
+            drain: Duration::ZERO,
         }
     }
 }

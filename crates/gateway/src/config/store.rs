@@ -125,8 +125,8 @@ fn is_postgres(url: &str) -> bool {
     POSTGRES.iter().any(|scheme| url.starts_with(scheme))
 }
 
-/// Whether a URL of PostgreSQL has a password, before its host or as a parameter.
-fn has_password(url: &str) -> bool {
+/// Returns whether a URL of PostgreSQL has a password, before its host or as a parameter.
+pub fn has_password(url: &str) -> bool {
     let rest = POSTGRES.iter().find_map(|scheme| url.strip_prefix(scheme)).unwrap_or_default();
     let (place, parameters) = rest.split_once('?').unwrap_or((rest, ""));
     let user = place.rsplit_once('@').map_or("", |(user, _)| user);

@@ -17,10 +17,10 @@
 //! * A repeated call is resolved and authorized again before it gets the stored answer.
 
 mod table;
+mod unsettled;
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use toolcrib_core::{
@@ -28,16 +28,16 @@ use toolcrib_core::{
     call::{CallError, UpstreamErrorKind},
     canonical::Digest,
     catalog::Entry,
-    clock::Timestamp,
     descriptor::{ReplayPolicy, SafetyTier},
-    id::RunId,
-    idempotency::{IdempotencyKey, IdempotencyStore},
-    store::StoreError,
+    idempotency::IdempotencyStore,
 };
 
-pub(super) use self::table::Owner;
 pub use self::table::StoredAnswer;
 use self::table::{Busy, Limits, Lookup, Table};
+pub(super) use self::{
+    table::Owner,
+    unsettled::{EndedCall, Unsettled},
+};
 use super::request::CallReport;
 use crate::background::Services;
 
@@ -86,6 +86,8 @@ pub enum IdempotencyError {
 
 /// How often old answers are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
+/// How often ends that the store did not take are stored again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Bytes of answers that wait to be stored. Beyond it no call under a key starts, because an answer
 /// cannot be refused any more when its tool has run.
@@ -98,6 +100,7 @@ pub(crate) struct Idempotency {
     table: Mutex<Table<ResultReceiver>>,
     /// The bytes of answers that wait to be stored.
     pub(super) storing: ByteBudget,
+    pub(super) unsettled: Unsettled,
 }
 
 /// The end of an idempotent call.
@@ -124,11 +127,18 @@ impl Idempotency {
     pub(crate) fn new(services: Services) -> Arc<Self> {
         let store = services.storage.idempotency();
         let table = Mutex::new(Table::new(Limits::default()));
-        Arc::new(Self { store, services, table, storing: ByteBudget::new(STORING) })
+        let (storing, unsettled) = (ByteBudget::new(STORING), Unsettled::default());
+        Arc::new(Self { store, services, table, storing, unsettled })
     }
 
-    /// Removes expired answers from the store every minute until the gateway ends.
+    /// Removes expired answers from the store every minute, and settles calls that it did not take,
+    /// until the gateway ends.
     pub(crate) fn start(&self) {
+        let (store, unsettled) = (Arc::clone(&self.store), self.unsettled.clone());
+        self.services.background.every("idempotency/ends", RETRY, move || {
+            let (store, unsettled) = (Arc::clone(&store), unsettled.clone());
+            async move { unsettled.retry(&*store).await }
+        });
         let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.services.clock));
         self.services.background.every("idempotency", SWEEP, move || {
             let (store, clock) = (Arc::clone(&store), Arc::clone(&clock));
@@ -198,23 +208,6 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.idempotency.table.lock().release(&self.owner, &self.key);
-    }
-}
-
-/// Stores `body`, or frees the key.
-pub(super) async fn settle(
-    store: &dyn IdempotencyStore,
-    key: &IdempotencyKey,
-    run: &RunId,
-    body: Option<&Bytes>,
-    until: Timestamp,
-) -> Result<(), StoreError> {
-    match body {
-        None => store.release(key, run).await,
-        Some(body) => {
-            let text = std::str::from_utf8(body).ok().map(str::to_owned);
-            store.keep(key, run, text, until).await
-        }
     }
 }
 

@@ -16,8 +16,8 @@ use super::{
     CallReport, CallRequest, Pipeline,
     call::{AuthorizedCall, Call},
     idempotency::{
-        self, ClientKey, IdempotencyError, IdempotentOutcome, IdempotentResult, KeyState, MAX_KEY,
-        Owner, StoredAnswer, Ticket,
+        self, ClientKey, EndedCall, IdempotencyError, IdempotentOutcome, IdempotentResult,
+        KeyState, MAX_KEY, Owner, StoredAnswer, Ticket,
     },
 };
 use crate::{clock::after, ids::new_id};
@@ -120,7 +120,12 @@ impl Pipeline {
                 now,
                 until: after(now, ttl),
             };
-            match store.claim(claim).await {
+            let unsettled = &self.idempotency.unsettled;
+            let claimed = match unsettled.settle_key(store, &key).await {
+                Ok(()) => store.claim(claim).await,
+                Err(error) => Err(error),
+            };
+            match claimed {
                 Ok(ClaimOutcome::Taken) => {}
                 Ok(ClaimOutcome::OtherCall) => return Err(IdempotencyError::Conflict),
                 Ok(ClaimOutcome::Running) => return Err(IdempotencyError::Running),
@@ -138,6 +143,16 @@ impl Pipeline {
                 }
                 Err(error) => {
                     tracing::error!(%error, "a call was refused because its key could not be taken");
+                    // The store may have taken it all the same.
+                    let reservation = self.idempotency.storing.reservation();
+                    let run_id = run.clone();
+                    unsettled.settle_later(EndedCall {
+                        key,
+                        run: run_id,
+                        body: None,
+                        until: now,
+                        reservation,
+                    });
                     let error = CallError::NotAccountable("kept under its key");
                     return failed(run, call.id, error);
                 }
@@ -147,13 +162,11 @@ impl Pipeline {
         // A tool that requested input has no final answer yet.
         let body = if idempotency::requests_input(&report) { None } else { keep(&report) };
         if let Some(store) = store {
-            let mut waiting = self.idempotency.storing.reservation();
-            waiting.add(body.as_ref().map_or(0, Bytes::len));
+            let mut reservation = self.idempotency.storing.reservation();
+            reservation.add(body.as_ref().map_or(0, Bytes::len));
             let until = after(self.services.now(), ttl);
-            let stored = idempotency::settle(store, &key, &run, body.as_ref(), until).await;
-            if let Err(error) = stored {
-                tracing::error!(%error, call = %report.call_id, "the answer of an idempotent call could not be stored");
-            }
+            let ended = EndedCall { key, run, body: body.clone(), until, reservation };
+            self.idempotency.unsettled.settle(store, ended).await;
         }
         // The table comes before the waiting callers, so that an answered call is also a stored one.
         ticket.end(body.map(|body| StoredAnswer { body, run_id: report.run_id.clone() }), ttl);

@@ -1,4 +1,4 @@
-//! Rate limits that several servers share, and what holds while they cannot be reached.
+//! Rate limits that several servers share, and the rule while they cannot be reached.
 
 use std::{
     sync::{
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A limiter that several servers share.
 pub(crate) struct SharedLimiter {
     shared: Arc<dyn RateLimiter>,
-    /// What decides meanwhile; `None` refuses the calls.
+    /// The limiter meanwhile; `None` refuses the calls.
     local: Option<MemoryLimiter>,
     clock: Arc<dyn Clock>,
     /// The monotonic time from which on the shared limits are asked again.

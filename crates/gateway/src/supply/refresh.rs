@@ -89,7 +89,7 @@ impl Supply {
     }
 
     /// Starts a discovery of one source soon. Requests during a discovery cause one more.
-    fn schedule(self: &Arc<Self>, id: &SourceId) {
+    pub(super) fn schedule(self: &Arc<Self>, id: &SourceId) {
         {
             let mut slots = self.slots.lock();
             let Some(slot) = slots.find(id) else { return };
@@ -140,8 +140,28 @@ impl Supply {
         else {
             return;
         };
-        if !source.status().state.is_ready() {
+        let Some((config, has_led)) =
+            self.slots.lock().find(id).map(|slot| (Arc::clone(&slot.config), slot.leads))
+        else {
             return;
+        };
+        if !source.status().state.is_ready() {
+            return match has_led {
+                true => self.resign(&config).await,
+                false => self.follow_if_common(&config, &source).await,
+            };
+        }
+        match self.leads(&config).await {
+            Ok(true) => {}
+            Ok(false) => return self.follow(id, &source).await,
+            Err(error) => {
+                tracing::warn!(source = %id, %error, "the server that discovers this source is unknown");
+                let now = self.services.clock.now();
+                if let Some(slot) = self.slots.lock().find(id) {
+                    slot.failed(now, "the store did not answer".to_owned());
+                }
+                return;
+            }
         }
         let discovered = match tokio::time::timeout(timeout, source.discover()).await {
             Ok(Ok(discovered)) => Ok(discovered),
@@ -160,6 +180,7 @@ impl Supply {
                 if let Some(slot) = self.slots.lock().find(id) {
                     slot.failed(now, reason);
                 }
+                self.resign(&config).await;
             }
         }
     }
@@ -174,6 +195,7 @@ impl Supply {
         let (before, config) = match self.slots.lock().find(id) {
             // A reload may have put another source in its place.
             Some(slot) if Arc::ptr_eq(&slot.source, source) => {
+                slot.leads = true;
                 (slot.listed.clone(), Arc::clone(&slot.config))
             }
             Some(_) | None => return,
@@ -197,25 +219,41 @@ impl Supply {
             if let Some(slot) = self.slots.lock().find(id) {
                 slot.pin(book, unfinished);
             }
-            // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
-            let (supply, id, new) = (Arc::clone(self), id.clone(), Arc::clone(&listed));
-            let built = tokio::task::spawn_blocking(move || {
-                supply.take_over(&id, new);
-                supply.publish();
-            });
-            if let Err(error) = built.await {
-                tracing::error!(%error, "a catalog could not be built; the old one stays in force");
+            if !self.take_over_and_publish(id, Arc::clone(&listed)).await {
                 return;
             }
+            tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
         }
         // Set last, so that a source that counts as discovered is also published.
-        if let Some(slot) = self.slots.lock().find(id) {
+        let is_unstored = self.slots.lock().find(id).is_some_and(|slot| {
             slot.succeeded(now);
+            slot.is_unstored
+        });
+        if is_new || is_unstored {
+            let is_unstored = !self.store_last_good(&config.spec, &listed).await;
+            if let Some(slot) = self.slots.lock().find(id) {
+                slot.is_unstored = is_unstored;
+            }
         }
-        if is_new {
-            tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
-            self.store_last_good(&config.spec, &listed).await;
+    }
+
+    /// Publishes the tools of a source. Returns `false` when that fails, which leaves the old ones.
+    pub(super) async fn take_over_and_publish(
+        self: &Arc<Self>,
+        id: &SourceId,
+        listed: Arc<Listed>,
+    ) -> bool {
+        // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
+        let (supply, id) = (Arc::clone(self), id.clone());
+        let built = tokio::task::spawn_blocking(move || {
+            supply.take_over(&id, listed);
+            supply.publish();
+        });
+        if let Err(error) = &built.await {
+            tracing::error!(%error, "a catalog could not be built; the old one stays in force");
+            return false;
         }
+        true
     }
 
     /// Builds the entries of a source. Compiles outside of the lock.
@@ -258,11 +296,15 @@ impl Supply {
         update
     }
 
-    /// Reads the pins again when any process has changed one, and while they could not be read.
+    /// Reads the pins again when any process has changed one, and while they could not be read. Takes
+    /// over the catalogs of other servers.
     async fn follow_pins(self: &Arc<Self>, changes: Result<Changes, StoreError>) {
         let is_unfinished = || self.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
         match changes {
-            Ok(Changes { pins, .. }) => {
+            Ok(Changes { pins, catalogs, .. }) => {
+                if self.catalog_changes.swap(catalogs, Ordering::AcqRel) != catalogs {
+                    self.follow_catalogs();
+                }
                 let before = self.pin_changes.swap(pins, Ordering::AcqRel);
                 if pins != before || is_unfinished() {
                     self.reload_pins().await;
@@ -347,17 +389,20 @@ impl Supply {
         }
     }
 
-    async fn store_last_good(&self, spec: &SourceSpec, listed: &Listed) {
+    /// Returns whether the catalog was stored.
+    async fn store_last_good(&self, spec: &SourceSpec, listed: &Listed) -> bool {
         let (id, upstream) = (&spec.id, spec.upstream.identity());
         let json = match serde_json::to_string(&LastGood { upstream, discovered: listed }) {
             Ok(json) => json,
             Err(error) => {
                 tracing::error!(source = %id, %error, "a catalog could not be serialised");
-                return;
+                return true;
             }
         };
-        if let Err(error) = self.catalogs.save(id, json, self.services.clock.now()).await {
+        let saved = self.catalogs.save(id, json, self.services.clock.now()).await;
+        if let Err(error) = &saved {
             tracing::warn!(source = %id, %error, "the last good catalog could not be stored");
         }
+        saved.is_ok()
     }
 }

@@ -58,6 +58,10 @@ pub(super) struct Slot {
     breaker: Arc<Breaker>,
     pub(super) listed: Option<Arc<Listed>>,
     pub(super) discovered_at: Option<Timestamp>,
+    /// Whether this server discovers the source, and the others take over what it stores.
+    pub(super) leads: bool,
+    /// Whether the last catalog still has to be stored.
+    pub(super) is_unstored: bool,
     /// Whether a discovery is in progress.
     pub(super) is_discovering: bool,
     /// Whether a discovery was requested since the last one began.
@@ -338,6 +342,8 @@ impl Slot {
             breaker,
             listed: known,
             discovered_at: None,
+            leads: false,
+            is_unstored: false,
             is_discovering: false,
             is_requested: false,
             failure: None,

@@ -75,7 +75,7 @@ pub async fn a_reset_fills_the_buckets_of_a_tenant(limiter: &dyn RateLimiter) {
     wait(take(limiter, &two, "1/h").await);
 }
 
-/// Calls that come at once, through several handles, together get exactly what a bucket holds.
+/// Calls that come at once, through several handles, together get exactly the content of a bucket.
 pub async fn callers_at_once_get_no_more(limiters: Vec<Arc<dyn RateLimiter>>) {
     let mut tasks = tokio::task::JoinSet::new();
     for limiter in limiters {

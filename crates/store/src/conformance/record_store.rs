@@ -37,7 +37,7 @@ pub async fn sign(storage: &dyn Storage, key: &SigningKey, tenant: &str, at: i64
 }
 
 /// Marks the events that `checkpoint` covers as pruned.
-async fn mark(storage: &dyn Storage, key: &SigningKey, checkpoint: &Checkpoint) {
+pub async fn mark(storage: &dyn Storage, key: &SigningKey, checkpoint: &Checkpoint) {
     let tenant = checkpoint.tenant.clone();
     let last = storage.record().last_checkpoint(&tenant).await.unwrap();
     let place = (checkpoint.position, checkpoint.hash);

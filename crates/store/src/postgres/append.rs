@@ -15,6 +15,7 @@ use super::{
     failure::Failure,
     instance::require,
     open_calls,
+    partitions::MONTH,
     row::{Param, bound, digest, execute, rows, stored_time, whole},
 };
 
@@ -134,20 +135,23 @@ async fn insert(
     let causes: Vec<Option<&str>> = records.iter().map(|it| it.cause()).collect();
     let payloads: Vec<&str> = records.iter().map(|it| it.payload.as_str()).collect();
     let count = bound(records.len() as u64);
-    let sql = "WITH counter AS (UPDATE log_position SET value = value + $1 WHERE id = 1 \
-                                RETURNING value - $1 AS base) \
-               INSERT INTO events (position, event_id, tenant, tenant_position, run_id, sequence, \
-                                   type, timestamp, causation_id, payload, hash) \
-               SELECT counter.base + e.ordinal, e.event_id, e.tenant, e.tenant_position, e.run_id, \
-                      e.sequence, e.type, e.timestamp, e.causation_id, e.payload, e.hash \
-               FROM counter, unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], \
-                    $7::text[], $8::timestamptz[], $9::text[], $10::text[], $11::bytea[]) \
-                    WITH ORDINALITY AS e (event_id, tenant, tenant_position, run_id, sequence, \
-                    type, timestamp, causation_id, payload, hash, ordinal) RETURNING position";
+    let sql = format!(
+        "WITH counter AS (UPDATE log_position SET value = value + $1 WHERE id = 1 \
+                          RETURNING value - $1 AS base, {MONTH}::date AS month) \
+         INSERT INTO events (month, position, event_id, tenant, tenant_position, run_id, \
+                             sequence, type, timestamp, causation_id, payload, hash) \
+         SELECT counter.month, counter.base + e.ordinal, e.event_id, e.tenant, \
+                e.tenant_position, e.run_id, e.sequence, e.type, e.timestamp, \
+                e.causation_id, e.payload, e.hash \
+         FROM counter, unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], \
+              $7::text[], $8::timestamptz[], $9::text[], $10::text[], $11::bytea[]) \
+              WITH ORDINALITY AS e (event_id, tenant, tenant_position, run_id, sequence, \
+              type, timestamp, causation_id, payload, hash, ordinal) RETURNING position"
+    );
     let params: [Param<'_>; 11] =
         [&count, &ids, &tenants, places, &runs, counts, &kinds, &times, &causes, &payloads, hashes];
     let mut positions = Vec::with_capacity(records.len());
-    for row in rows(transaction, sql, &params).await? {
+    for row in rows(transaction, &sql, &params).await? {
         positions.push(whole(row.try_get(0)?)?);
     }
     positions.sort_unstable();

@@ -22,8 +22,11 @@ impl CatalogStore for PostgresStore {
         at: Timestamp,
     ) -> Result<(), StoreError> {
         within(async {
-            let sql = "INSERT INTO catalogs (source, catalog, saved_at) VALUES ($1, $2, $3) \
-                       ON CONFLICT (source) DO UPDATE SET catalog = $2, saved_at = $3";
+            let sql = "WITH saved AS (INSERT INTO catalogs AS c (source, catalog, saved_at) \
+                         VALUES ($1, $2, $3) ON CONFLICT (source) DO UPDATE \
+                         SET catalog = $2, saved_at = $3 WHERE c.catalog <> $2 RETURNING 1) \
+                       UPDATE meta SET value = value + 1 \
+                       WHERE name = 'catalogs_epoch' AND EXISTS (SELECT 1 FROM saved)";
             let client = self.client().await?;
             execute(&client, sql, &[&source.as_str(), &catalog, &stored_time(at)]).await?;
             Ok(())

@@ -96,13 +96,15 @@ pub(super) async fn now(client: &impl GenericClient) -> Result<Changes, Failure>
     let sql = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
                (SELECT value FROM meta WHERE name = 'pins_epoch'), \
                (SELECT change FROM approval_state WHERE id = 1), \
-               (SELECT value FROM meta WHERE name = 'cancellations')";
+               (SELECT value FROM meta WHERE name = 'cancellations'), \
+               (SELECT value FROM meta WHERE name = 'catalogs_epoch')";
     let row = one(client, sql, &[]).await?;
     Ok(Changes {
         keys: whole(row.try_get(0)?)?,
         pins: whole(row.try_get(1)?)?,
         approvals: whole(row.try_get(2)?)?,
         cancellations: whole(row.try_get(3)?)?,
+        catalogs: whole(row.try_get(4)?)?,
     })
 }
 

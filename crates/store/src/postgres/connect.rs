@@ -13,6 +13,7 @@ use toolcrib_core::store::StoreError;
 
 use super::{
     failure::Failure,
+    partitions::{self, MIGRATION_LOCK},
     row::{execute, one},
 };
 use crate::{Durability, Options};
@@ -30,9 +31,6 @@ const LIMITS: &str = "-c statement_timeout=10000 -c lock_timeout=5000 \
 
 /// The oldest supported server.
 const OLDEST: i32 = 140_000;
-
-/// The advisory lock of migrations: "tcrb" in ASCII.
-const MIGRATION_LOCK: i64 = 0x7463_7262;
 
 /// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. A released file is never edited.
 const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
@@ -147,5 +145,5 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), Failure> {
         execute(&transaction, "INSERT INTO schema_version VALUES ($1)", &[&known]).await?;
     }
     transaction.commit().await?;
-    Ok(())
+    partitions::ensure(client).await
 }

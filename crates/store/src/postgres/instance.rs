@@ -65,6 +65,17 @@ pub(super) async fn leads(
     Ok(first(client, sql, &[&duty, &instance]).await?.is_some())
 }
 
+/// Leaves the work `duty` to another instance.
+pub(super) async fn resign(
+    client: &impl GenericClient,
+    instance: &str,
+    duty: &str,
+) -> Result<(), Failure> {
+    let sql = "DELETE FROM duties WHERE name = $1 AND instance = $2";
+    execute(client, sql, &[&duty, &instance]).await?;
+    Ok(())
+}
+
 /// Returns the ids of all instances with a valid lease.
 pub(super) async fn alive(client: &impl GenericClient) -> Result<Vec<String>, Failure> {
     let sql = "SELECT id FROM instances WHERE expires_at > clock_timestamp() ORDER BY id";

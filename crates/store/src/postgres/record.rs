@@ -17,6 +17,7 @@ use super::{
     failure::{Failure, within},
     handle::PostgresStore,
     log::{COLUMNS, PREV, stored},
+    partitions,
     row::{Param, bound, digest, execute, first, limit, one, parse, rows, stored_time, whole},
 };
 
@@ -223,6 +224,12 @@ impl RecordStore for PostgresStore {
             Ok(usize::try_from(removed).unwrap_or(usize::MAX))
         })
         .await
+    }
+
+    async fn drop_pruned(&self) -> Result<usize, StoreError> {
+        let removed =
+            within(async { partitions::drop_pruned(&mut self.client().await?).await }).await?;
+        Ok(usize::try_from(removed).unwrap_or(usize::MAX))
     }
 
     async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use deadpool_postgres::Pool;
+use deadpool_postgres::{Client, Pool};
 use tokio::sync::{
     mpsc::{self, error::SendTimeoutError},
     oneshot, watch,
@@ -24,6 +24,7 @@ use super::{
     append::append,
     entry::Record,
     failure::{Failure, closed, within},
+    partitions,
 };
 
 /// The most requests in one transaction.
@@ -173,13 +174,26 @@ async fn transact(
 ) -> Result<Result<Vec<u64>, Failure>, StoreError> {
     within(async {
         let mut client = pool.get().await?;
-        let appended = async {
-            let transaction = client.transaction().await?;
-            let positions = append(&transaction, records, instance).await?;
-            transaction.commit().await?;
-            Ok(positions)
+        let appended = match try_append(&mut client, records, instance).await {
+            // The clock of the database has passed the end of the next month at once.
+            Err(failure) if partitions::is_missing(&failure) => {
+                partitions::ensure(&mut client).await?;
+                try_append(&mut client, records, instance).await
+            }
+            appended => appended,
         };
-        Ok(appended.await)
+        Ok(appended)
     })
     .await
+}
+
+async fn try_append(
+    client: &mut Client,
+    records: &[&Record],
+    instance: &str,
+) -> Result<Vec<u64>, Failure> {
+    let transaction = client.transaction().await?;
+    let positions = append(&transaction, records, instance).await?;
+    transaction.commit().await?;
+    Ok(positions)
 }

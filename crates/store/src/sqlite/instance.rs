@@ -15,7 +15,7 @@ use std::{
 
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-use super::open;
+use crate::create_directory;
 
 /// Attempts to create a file that is not removed as dead before it is locked.
 const ATTEMPTS: usize = 16;
@@ -46,7 +46,7 @@ impl Instance {
     /// Creates and locks a file in the directory that belongs to the store at `store`.
     pub(super) fn start(store: &Path) -> Result<Self, StoreError> {
         let directory = directory(store);
-        open::create_dir(&directory)?;
+        create_directory(&directory)?;
         for _ in 0..ATTEMPTS {
             let id = uuid::Uuid::new_v4().simple().to_string();
             let path = lock_path(&directory, &id);

@@ -8,7 +8,7 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::Path,
     sync::{
         OnceLock,
@@ -21,7 +21,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::failure::Failure;
-use crate::Durability;
+use crate::{Durability, create_directory};
 
 /// How long a connection waits for a lock of another process. A commit takes milliseconds and a
 /// checkpoint well under a second, so a longer wait means that the other process is stuck.
@@ -39,7 +39,7 @@ const STATEMENTS: usize = 64;
 /// Creates the directory and the file if missing.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_dir(parent)?;
+        create_directory(parent)?;
     }
     // Created here and not by SQLite, because the mode of this file also applies to `-wal` and
     // `-shm`.
@@ -60,28 +60,6 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
             io_reason(error.kind())
         ))),
     }
-}
-
-/// Creates a directory for the owner only, unless it exists. Its name survives a power cut:
-/// otherwise the synced files in it would be lost with it.
-pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
-    let is_missing = |it: &&Path| !it.as_os_str().is_empty() && !it.exists();
-    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    let synced = created.and_then(|()| missing.into_iter().try_for_each(sync_name));
-    synced.map_err(|error| {
-        StoreError::Unavailable(format!(
-            "the directory {} cannot be created ({}); create it or choose another path",
-            path.display(),
-            io_reason(error.kind())
-        ))
-    })
-}
-
-/// Syncs the directory that contains `path`.
-fn sync_name(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Opens the connection that writes: checked, migrated, in WAL mode.

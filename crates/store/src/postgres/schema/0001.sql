@@ -7,7 +7,8 @@ CREATE TABLE meta (
   value BIGINT NOT NULL
 );
 INSERT INTO meta (name, value)
-  VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('cancellations', 0), ('recovery', 0);
+  VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('catalogs_epoch', 0), ('cancellations', 0),
+         ('recovery', 0);
 
 -- The last position of the whole log. Taken last in a transaction, so that events become visible in
 -- the order of their positions.
@@ -24,8 +25,11 @@ CREATE TABLE tenants (
   hash     BYTEA NOT NULL
 );
 
+-- One partition per month in which events were stored (`partitions.rs`), so that retention can drop a
+-- whole one. Uniqueness across months follows from the lock of the tenant and of the position.
 CREATE TABLE events (
-  position        BIGINT PRIMARY KEY,
+  month           DATE NOT NULL,
+  position        BIGINT NOT NULL,
   event_id        TEXT COLLATE "C" NOT NULL,
   tenant          TEXT COLLATE "C" NOT NULL,
   tenant_position BIGINT NOT NULL CHECK (tenant_position > 0),
@@ -35,11 +39,13 @@ CREATE TABLE events (
   timestamp       TIMESTAMPTZ NOT NULL,
   causation_id    TEXT,
   payload         TEXT NOT NULL,
-  -- SHA-256 over the columns above, except `position`, and the hash before it in its tenant's log.
-  hash            BYTEA NOT NULL
-);
-CREATE UNIQUE INDEX events_by_id ON events (event_id);
-CREATE UNIQUE INDEX events_by_tenant ON events (tenant, tenant_position);
+  -- SHA-256 over the columns above, except `month` and `position`, and the hash before it in its
+  -- tenant's log.
+  hash            BYTEA NOT NULL,
+  PRIMARY KEY (position, month)
+) PARTITION BY RANGE (month);
+CREATE UNIQUE INDEX events_by_id ON events (event_id, month);
+CREATE UNIQUE INDEX events_by_tenant ON events (tenant, tenant_position, month);
 CREATE INDEX events_by_run ON events (run_id, tenant, position);
 
 -- The processes that have the store open, alive until `expires_at` by the clock of the database.

@@ -1,0 +1,122 @@
+//! Sources that several servers with one store have in common. One of them discovers each source and
+//! compares its pins; the others take over the catalog that it stored.
+//!
+//! Invariant: a server that does not lead a source writes neither its pins nor its catalog, so that a
+//! changed tool is judged once, and all servers offer the same tools.
+
+use std::sync::Arc;
+
+use toolcrib_core::{
+    canonical::Digest,
+    id::SourceId,
+    source::{Source, UpstreamSpec},
+    store::StoreError,
+};
+
+use super::{Supply, pins::PinUpdate};
+use crate::config::SourceConfig;
+
+/// Why a source has no tools here before the leading server has stored some.
+const WAITS: &str = "waits for the server that discovers this source";
+
+// === impl Supply ===
+
+impl Supply {
+    /// Returns whether this server discovers `source` itself: it is alone, leads the source, or the
+    /// source is of its own machine.
+    pub(super) async fn leads(&self, source: &SourceConfig) -> Result<bool, StoreError> {
+        let storage = &self.services.storage;
+        if !storage.is_shared() || !is_common(source) {
+            return Ok(true);
+        }
+        storage.leads(&duty(source)).await
+    }
+
+    /// Leaves the discovery of `source` to another server, which may reach its upstream.
+    pub(super) async fn resign(&self, source: &SourceConfig) {
+        let storage = &self.services.storage;
+        if storage.is_shared()
+            && is_common(source)
+            && let Err(error) = storage.resign(&duty(source)).await
+        {
+            tracing::debug!(source = %source.spec.id, %error, "the discovery was not left to another server");
+        }
+    }
+
+    /// As [`follow`](Self::follow), if another server can discover the source. Its upstream does not
+    /// answer here.
+    pub(super) async fn follow_if_common(
+        self: &Arc<Self>,
+        config: &SourceConfig,
+        source: &Arc<dyn Source>,
+    ) {
+        if self.services.storage.is_shared() && is_common(config) {
+            self.follow(&config.spec.id, source).await;
+        }
+    }
+
+    /// Takes over the catalogs that other servers have stored since.
+    pub(super) fn follow_catalogs(self: &Arc<Self>) {
+        let followed: Vec<_> = {
+            let slots = self.slots.lock();
+            let followed = slots.slots.iter().filter(|slot| !slot.leads && is_common(&slot.config));
+            followed.map(|slot| slot.config.spec.id.clone()).collect()
+        };
+        for id in followed {
+            self.schedule(&id);
+        }
+    }
+
+    /// Takes over the stored catalog of `id`, with the pins that its leader has decided.
+    pub(super) async fn follow(self: &Arc<Self>, id: &SourceId, source: &Arc<dyn Source>) {
+        let now = self.services.clock.now();
+        let (before, config) = match self.slots.lock().find(id) {
+            Some(slot) if Arc::ptr_eq(&slot.source, source) => {
+                slot.leads = false;
+                (slot.listed.clone(), Arc::clone(&slot.config))
+            }
+            Some(_) | None => return,
+        };
+        // A connector finds the operation of a call in its own copy of the document.
+        if matches!(config.spec.upstream, UpstreamSpec::Connector(_))
+            && source.status().state.is_ready()
+            && let Err(error) = source.discover().await
+        {
+            tracing::warn!(source = %id, reason = error.detail, "the document could not be read");
+        }
+        let Some(listed) = self.last_good(&config.spec).await.map(Arc::new) else {
+            if let Some(slot) = self.slots.lock().find(id) {
+                slot.failed(now, WAITS.to_owned());
+            }
+            return;
+        };
+        if before.is_none_or(|before| !before.is_same(&listed)) {
+            let PinUpdate { book, unfinished, .. } = self.update_pins(&config, None).await;
+            if let Some(slot) = self.slots.lock().find(id) {
+                slot.pin(book, unfinished);
+            }
+            let tools = listed.tools.len();
+            if self.take_over_and_publish(id, listed).await {
+                tracing::info!(source = %id, tools, "catalog taken over from another server");
+            }
+        }
+        if let Some(slot) = self.slots.lock().find(id) {
+            slot.succeeded(now);
+        }
+    }
+}
+
+/// Whether all servers reach the same upstream.
+fn is_common(source: &SourceConfig) -> bool {
+    matches!(
+        source.spec.upstream,
+        UpstreamSpec::McpHttp(_) | UpstreamSpec::McpStdio(_) | UpstreamSpec::Connector(_)
+    )
+}
+
+/// The work of discovering `source`. Servers whose configurations name different upstreams under one
+/// id, as during an upgrade, do different work.
+fn duty(source: &SourceConfig) -> String {
+    let upstream = Digest::of(source.spec.upstream.identity().as_bytes());
+    format!("discovery {} {upstream}", source.spec.id)
+}

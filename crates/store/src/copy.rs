@@ -1,0 +1,538 @@
+//! Copies a whole store into an empty one, of the same engine or of another.
+//!
+//! Invariants:
+//! - an event is copied with its position and its hash, so that the chain, the checkpoints and the
+//!   cursors of readers stay true;
+//! - a copy that fails leaves no store behind: a file gets its name, and a database its rows, at the
+//!   end (`begin` and `finish` of [`Engine`]);
+//! - the copy is compared with the original, event by event, before it counts.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use toolcrib_core::{
+    clock::Timestamp,
+    record::{RecordStore, StoredEvent, StoredQuery},
+    store::{Storage, StoreError},
+};
+
+#[cfg(feature = "postgres")]
+use crate::PostgresStore;
+use crate::{Options, SqliteStore};
+
+/// Rows and events that are copied together.
+const PAGE: usize = 1_000;
+
+/// The content of a copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The events.
+    pub events: u64,
+    /// The rows of every other table, by its name.
+    pub rows: Vec<(&'static str, u64)>,
+}
+
+/// The part of a copy that is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Rows other than events.
+    Rows,
+    /// Events, with the number of copied events and of all.
+    Events(u64, u64),
+    /// The comparison, with the number of compared events and of all.
+    Comparison(u64, u64),
+}
+
+/// The type of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Number,
+    Bytes,
+    Flag,
+    Time,
+    /// As `Time`; SQLite keeps it as milliseconds since the Unix epoch.
+    Millis,
+    /// As `Text`; SQLite keeps the empty text as null.
+    Optional,
+    /// The order of creation, which SQLite keeps as the number of the row.
+    Order,
+}
+
+/// A value of a column. Only `None` is null.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Text(Option<String>),
+    Number(Option<i64>),
+    Bytes(Option<Vec<u8>>),
+    Flag(bool),
+    Time(Option<Timestamp>),
+}
+
+/// A table that every engine with SQL has, with the order of its rows.
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [(&'static str, Kind)],
+    pub(crate) order: &'static str,
+}
+
+/// Everything but the events, and what follows from them. Locks, leases, duties and the buckets of
+/// rate limits belong to running servers.
+pub(crate) const TABLES: &[Table] = {
+    use Kind::{Bytes, Flag, Millis, Number, Optional, Order, Text, Time};
+    &[
+        Table {
+            name: "keys",
+            columns: &[
+                ("id", Text),
+                ("name", Text),
+                ("tenant", Text),
+                ("principal", Text),
+                ("digest", Bytes),
+                ("roles", Text),
+                ("scopes", Text),
+                ("created_at", Time),
+                ("expires_at", Time),
+                ("revoked_at", Time),
+                ("last_used_at", Time),
+                ("replaces", Text),
+                ("makers", Text),
+                ("inserted", Order),
+                ("changed", Number),
+            ],
+            order: "created_at, id",
+        },
+        Table {
+            name: "catalogs",
+            columns: &[("source", Text), ("catalog", Text), ("saved_at", Time)],
+            order: "source",
+        },
+        Table {
+            name: "checkpoints",
+            columns: &[
+                ("tenant", Text),
+                ("number", Number),
+                ("kind", Text),
+                ("position", Number),
+                ("hash", Bytes),
+                ("signed_at", Time),
+                ("public_key", Bytes),
+                ("prev", Bytes),
+                ("signature", Bytes),
+            ],
+            order: "tenant, number",
+        },
+        Table {
+            name: "cursors",
+            columns: &[
+                ("name", Text),
+                ("position", Number),
+                ("moved_at", Time),
+                ("failing_since", Time),
+                ("failures", Number),
+                ("problem", Text),
+            ],
+            order: "name",
+        },
+        Table {
+            name: "credentials",
+            columns: &[
+                ("id", Text),
+                ("tenant", Text),
+                ("principal", Optional),
+                ("name", Text),
+                ("kind", Text),
+                ("audiences", Text),
+                ("created_at", Time),
+                ("rotated_at", Time),
+                ("expires_at", Time),
+                ("revision", Number),
+                ("sealed", Bytes),
+            ],
+            order: "id",
+        },
+        Table {
+            name: "runs",
+            columns: &[
+                ("tenant", Text),
+                ("call_id", Text),
+                ("run_id", Text),
+                ("tool_id", Text),
+                ("digest", Text),
+                ("principal", Text),
+                ("key_id", Text),
+                ("parent", Text),
+                ("state", Text),
+                ("code", Text),
+                ("durable", Flag),
+                ("inputs", Bytes),
+                ("instance", Text),
+                ("adopted", Flag),
+                ("cancelled", Flag),
+                ("started_at", Time),
+                ("ended_at", Time),
+            ],
+            order: "tenant, call_id",
+        },
+        Table {
+            name: "run_results",
+            columns: &[("tenant", Text), ("call_id", Text), ("step", Text), ("result", Bytes)],
+            order: "tenant, call_id, step",
+        },
+        Table {
+            name: "pins",
+            columns: &[
+                ("source", Text),
+                ("tool", Text),
+                ("approved_digest", Bytes),
+                ("approved", Text),
+                ("approved_at", Time),
+                ("approved_by", Text),
+                ("seen_digest", Bytes),
+                ("seen", Text),
+                ("seen_at", Time),
+            ],
+            order: "source, tool",
+        },
+        Table {
+            name: "approvals",
+            columns: &[
+                ("tenant", Text),
+                ("id", Text),
+                ("principal", Text),
+                ("state", Text),
+                ("live", Text),
+                ("revision", Number),
+                ("change", Number),
+                ("created_at", Time),
+                ("expires_at", Time),
+                ("body", Text),
+                ("shown", Bytes),
+            ],
+            order: "tenant, id",
+        },
+        Table {
+            name: "approval_readers",
+            columns: &[("reader", Text), ("change", Number)],
+            order: "reader",
+        },
+        Table {
+            name: "once_calls",
+            columns: &[
+                ("tenant", Text),
+                ("principal", Text),
+                ("key", Bytes),
+                ("state", Text),
+                ("instance", Text),
+                ("run_id", Text),
+                ("call_id", Text),
+                ("call", Bytes),
+                ("answer", Bytes),
+                ("bytes", Number),
+                ("until", Millis),
+            ],
+            order: "id",
+        },
+        Table {
+            name: "quotas",
+            columns: &[
+                ("day", Number),
+                ("tenant", Text),
+                ("principal", Text),
+                ("tool", Text),
+                ("calls", Number),
+            ],
+            order: "day, tenant, principal, tool",
+        },
+    ]
+};
+
+/// The single values of a store.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Single {
+    /// The epochs of keys, of pins and of requested cancellations.
+    pub(crate) epochs: [i64; 3],
+    /// The fingerprint key of approvals, sealed where there is a seal key, and their last change.
+    pub(crate) approvals: (Option<Vec<u8>>, i64),
+}
+
+/// An engine that copies rows.
+#[async_trait]
+pub(crate) trait Engine: Send + Sync {
+    fn storage(&self) -> &dyn Storage;
+
+    fn record(&self) -> &dyn RecordStore;
+
+    /// Returns up to `limit` rows of `table` after the first `skip`, in its order.
+    async fn rows(
+        &self,
+        table: &Table,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<Vec<Value>>, StoreError>;
+
+    async fn single(&self) -> Result<Single, StoreError>;
+
+    /// Begins to fill this store. Nothing of it counts before [`finish`](Self::finish).
+    async fn begin(&self) -> Result<(), StoreError>;
+
+    async fn insert(&self, table: &'static Table, rows: Vec<Vec<Value>>) -> Result<(), StoreError>;
+
+    /// Inserts events with their positions and hashes.
+    async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError>;
+
+    /// Stores the single values and everything that follows from the events. `last` is the last position
+    /// of the whole log.
+    async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError>;
+}
+
+/// A store by its URL.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// `sqlite:PATH`, or `postgres://USER@HOST/DATABASE`.
+    pub url: String,
+    /// How to open it.
+    pub options: Options,
+}
+
+/// Copies everything of the store at `from` into the empty store at `to`, and compares both. `report`
+/// hears how far it is. No server may use either of them.
+///
+/// # Errors
+/// [`StoreError::Conflict`] when a server uses one of the stores, or `to` is not empty; as the engines
+/// in any other case. Then `to` is as it was.
+pub async fn copy(
+    from: Place,
+    to: Place,
+    mut report: impl FnMut(Step),
+) -> Result<Copied, StoreError> {
+    let source = open(&from.url, from.options).await?;
+    let copied = copy_from(&*source, to, &mut report).await;
+    source.storage().close().await;
+    copied
+}
+
+async fn copy_from(
+    source: &dyn Engine,
+    to: Place,
+    report: &mut impl FnMut(Step),
+) -> Result<Copied, StoreError> {
+    alone(source, "the store to copy").await?;
+    // Closes calls of servers that have died, so that none is open.
+    source.storage().recover(chrono::Utc::now()).await?;
+    let target = Target::of(&to.url)?;
+    let destination = open(&target.url(), to.options).await?;
+    let filled = async {
+        alone(&*destination, "the store to fill").await?;
+        empty(&*destination).await?;
+        fill(source, &*destination, report).await
+    };
+    let filled = filled.await;
+    destination.storage().close().await;
+    drop(destination);
+    match filled {
+        Ok(copied) => target.name().map(|()| copied),
+        Err(error) => {
+            target.discard();
+            Err(error)
+        }
+    }
+}
+
+/// Requires that no other process has the store open.
+async fn alone(engine: &dyn Engine, which: &str) -> Result<(), StoreError> {
+    match engine.storage().instances().await?.len() {
+        0 | 1 => Ok(()),
+        _ => Err(StoreError::Conflict(format!(
+            "{which}, which a server uses; stop all servers, or wait 30 seconds after one was killed"
+        ))),
+    }
+}
+
+async fn empty(engine: &dyn Engine) -> Result<(), StoreError> {
+    let mut is_empty = engine.record().last_position().await? == 0;
+    for table in TABLES {
+        is_empty &= engine.rows(table, 0, 1).await?.is_empty();
+    }
+    match is_empty {
+        true => Ok(()),
+        false => Err(StoreError::Conflict(
+            "the store to fill, which is not empty; name a new one".to_owned(),
+        )),
+    }
+}
+
+async fn fill(
+    source: &dyn Engine,
+    destination: &dyn Engine,
+    report: &mut impl FnMut(Step),
+) -> Result<Copied, StoreError> {
+    let last = source.record().last_position().await?;
+    destination.begin().await?;
+    report(Step::Rows);
+    let mut copied = Copied::default();
+    for table in TABLES {
+        let mut count = 0;
+        loop {
+            let rows = source.rows(table, count, PAGE).await?;
+            let read = rows.len();
+            count += read;
+            if read > 0 {
+                destination.insert(table, rows).await?;
+            }
+            if read < PAGE {
+                break;
+            }
+        }
+        copied.rows.push((table.name, u64::try_from(count).unwrap_or(u64::MAX)));
+    }
+    let mut after = 0;
+    loop {
+        let events = source.record().stored(page(after)).await?;
+        let Some(end) = events.last() else { break };
+        after = end.position;
+        copied.events += u64::try_from(events.len()).unwrap_or(u64::MAX);
+        destination.insert_events(events).await?;
+        report(Step::Events(after, last));
+    }
+    destination.finish(source.single().await?, last).await?;
+    compare(source, destination, last, report).await?;
+    Ok(copied)
+}
+
+/// Reads both stores and requires that they are equal.
+async fn compare(
+    source: &dyn Engine,
+    destination: &dyn Engine,
+    last: u64,
+    report: &mut impl FnMut(Step),
+) -> Result<(), StoreError> {
+    let differs = |what: &str| {
+        StoreError::Corrupt(format!("the copy differs in {what}; delete it and copy again"))
+    };
+    if destination.record().last_position().await? != last {
+        return Err(differs("the position of the log"));
+    }
+    if source.single().await? != destination.single().await? {
+        return Err(differs("the numbers of changes"));
+    }
+    for table in TABLES {
+        let mut skip = 0;
+        loop {
+            let rows = source.rows(table, skip, PAGE).await?;
+            if !same_rows(table, &rows, &destination.rows(table, skip, PAGE).await?) {
+                return Err(differs(table.name));
+            }
+            skip += rows.len();
+            if rows.len() < PAGE {
+                break;
+            }
+        }
+    }
+    let mut after = 0;
+    loop {
+        let events = source.record().stored(page(after)).await?;
+        if events != destination.record().stored(page(after)).await? {
+            return Err(differs(&format!("the events after position {after}")));
+        }
+        let Some(end) = events.last() else { return Ok(()) };
+        after = end.position;
+        report(Step::Comparison(after, last));
+    }
+}
+
+/// Whether rows are equal; the engines number the order of creation differently.
+fn same_rows(table: &Table, one: &[Vec<Value>], other: &[Vec<Value>]) -> bool {
+    let same = |(one, other): (&Vec<Value>, &Vec<Value>)| {
+        let values = one.iter().zip(other).zip(table.columns);
+        values.into_iter().all(|((one, other), (_, kind))| *kind == Kind::Order || one == other)
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+fn page(after: u64) -> StoredQuery {
+    StoredQuery { after, limit: PAGE, ..StoredQuery::default() }
+}
+
+async fn open(url: &str, options: Options) -> Result<Box<dyn Engine>, StoreError> {
+    if let Some(path) = path_of(url) {
+        return Ok(Box::new(SqliteStore::open(path, options)?));
+    }
+    #[cfg(feature = "postgres")]
+    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        return Ok(Box::new(PostgresStore::open(url, options).await?.filling()));
+    }
+    Err(StoreError::Unavailable(
+        "a store is written like `sqlite:PATH` or, in a build with the feature `postgres`, \
+         `postgres://USER@HOST/DATABASE`"
+            .to_owned(),
+    ))
+}
+
+fn path_of(url: &str) -> Option<&Path> {
+    url.strip_prefix("sqlite:").filter(|path| !path.is_empty()).map(Path::new)
+}
+
+/// Where a copy is made.
+enum Target {
+    /// In a new file, which is renamed at the end.
+    File { partial: PathBuf, path: PathBuf },
+    /// In a database.
+    Database(String),
+}
+
+// === impl Target ===
+
+impl Target {
+    fn of(url: &str) -> Result<Self, StoreError> {
+        let Some(path) = path_of(url) else { return Ok(Self::Database(url.to_owned())) };
+        if path.exists() {
+            return Err(StoreError::Conflict(format!(
+                "{}, which exists; name a new file",
+                path.display()
+            )));
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let target = Self::File { partial, path: path.to_owned() };
+        // Left by an interrupted copy.
+        target.discard();
+        Ok(target)
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::File { partial, .. } => format!("sqlite:{}", partial.display()),
+            Self::Database(url) => url.clone(),
+        }
+    }
+
+    /// Gives the finished file its name.
+    fn name(&self) -> Result<(), StoreError> {
+        let Self::File { partial, path } = self else { return Ok(()) };
+        std::fs::rename(partial, path).map_err(|error| {
+            StoreError::Unavailable(format!(
+                "{} cannot be renamed to {} ({error})",
+                partial.display(),
+                path.display()
+            ))
+        })?;
+        self.discard();
+        crate::directory::sync_name(path)
+            .map_err(|error| StoreError::Unavailable(format!("the copy was not synced ({error})")))
+    }
+
+    /// Removes the unfinished file and those beside it.
+    fn discard(&self) {
+        let Self::File { partial, .. } = self else { return };
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            let mut path = partial.as_os_str().to_owned();
+            path.push(ending);
+            std::fs::remove_file(path).ok();
+        }
+        let mut instances = partial.as_os_str().to_owned();
+        instances.push(".instances");
+        std::fs::remove_dir_all(instances).ok();
+    }
+}

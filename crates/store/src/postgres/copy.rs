@@ -1,0 +1,281 @@
+//! Copies of whole stores. A database is filled in one transaction.
+
+use async_trait::async_trait;
+use deadpool_postgres::{Client, GenericClient};
+use tokio::sync::Mutex;
+use tokio_postgres::types::ToSql;
+use toolcrib_core::{
+    clock::Timestamp,
+    record::{RecordStore, StoredEvent},
+    store::{Storage, StoreError},
+};
+
+use super::{
+    failure::{Failure, within},
+    handle::PostgresStore,
+    partitions::MONTH,
+    row::{Param, bound, execute, one, rows, stored_time},
+};
+use crate::copy::{Engine, Kind, Single, Table, Value};
+
+/// A database that is copied or filled.
+pub(crate) struct PostgresCopy {
+    store: PostgresStore,
+    /// The connection of the transaction that fills it.
+    filling: Mutex<Option<Client>>,
+}
+
+impl PostgresStore {
+    pub(crate) fn filling(self) -> PostgresCopy {
+        PostgresCopy { store: self, filling: Mutex::new(None) }
+    }
+}
+
+#[async_trait]
+impl Engine for PostgresCopy {
+    fn storage(&self) -> &dyn Storage {
+        &self.store
+    }
+
+    fn record(&self) -> &dyn RecordStore {
+        &self.store
+    }
+
+    async fn rows(
+        &self,
+        table: &Table,
+        skip: usize,
+        limit: usize,
+    ) -> Result<Vec<Vec<Value>>, StoreError> {
+        let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+        let sql = format!(
+            "SELECT {} FROM {} ORDER BY {} OFFSET $1 LIMIT $2",
+            names.join(", "),
+            table.name,
+            order(table)
+        );
+        let (skip, limit) = (bound(skip as u64), bound(limit as u64));
+        within(async {
+            let found = rows(&self.store.client().await?, &sql, &[&skip, &limit]).await?;
+            let read = |row: &tokio_postgres::Row| {
+                let columns = table.columns.iter().enumerate();
+                columns.map(|(index, (_, kind))| value(row, index, *kind)).collect()
+            };
+            found.iter().map(read).collect()
+        })
+        .await
+    }
+
+    async fn single(&self) -> Result<Single, StoreError> {
+        within(async {
+            let client = self.store.client().await?;
+            let sql = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
+                       (SELECT value FROM meta WHERE name = 'pins_epoch'), \
+                       (SELECT value FROM meta WHERE name = 'cancellations'), key, change \
+                       FROM approval_state WHERE id = 1";
+            let row = one(&client, sql, &[]).await?;
+            Ok(Single {
+                epochs: [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?],
+                approvals: (row.try_get(3)?, row.try_get(4)?),
+            })
+        })
+        .await
+    }
+
+    async fn begin(&self) -> Result<(), StoreError> {
+        let client = within(async {
+            let client = self.store.client().await?;
+            // The copy itself limits each of its steps.
+            client
+                .batch_execute(
+                    "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; \
+                     SET LOCAL synchronous_commit = on",
+                )
+                .await?;
+            Ok(client)
+        })
+        .await?;
+        *self.filling.lock().await = Some(client);
+        Ok(())
+    }
+
+    async fn insert(&self, table: &'static Table, rows: Vec<Vec<Value>>) -> Result<(), StoreError> {
+        let filling = self.filling.lock().await;
+        let client = filling.as_ref().ok_or_else(not_begun)?;
+        let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+        let places: Vec<String> = (1..)
+            .zip(table.columns)
+            .map(|(number, (_, kind))| format!("${number}::{}[]", type_of(*kind)))
+            .collect();
+        let sql = format!(
+            "INSERT INTO {} ({}) SELECT * FROM unnest({})",
+            table.name,
+            names.join(", "),
+            places.join(", ")
+        );
+        let columns = columns(table, rows);
+        let params: Vec<Param<'_>> =
+            columns.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
+        within(async { execute(client, &sql, &params).await }).await.map(drop)
+    }
+
+    async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError> {
+        let filling = self.filling.lock().await;
+        let client = filling.as_ref().ok_or_else(not_begun)?;
+        let times = events.iter().map(|event| time(&event.timestamp));
+        let times = times.collect::<Result<Vec<Timestamp>, _>>()?;
+        let hashes = events.iter().map(|event| {
+            event.hash.map(|hash| hash.0.to_vec()).ok_or_else(|| corrupt("the hash of an event"))
+        });
+        let hashes = hashes.collect::<Result<Vec<_>, _>>()?;
+        let number = |of: fn(&StoredEvent) -> u64| -> Vec<i64> {
+            events.iter().map(|event| bound(of(event))).collect()
+        };
+        let text = |of: fn(&StoredEvent) -> &str| -> Vec<&str> { events.iter().map(of).collect() };
+        let causes: Vec<Option<&str>> =
+            events.iter().map(|event| event.causation_id.as_deref()).collect();
+        let sql = format!(
+            "INSERT INTO events (month, position, event_id, tenant, tenant_position, run_id, \
+                                 sequence, type, timestamp, causation_id, payload, hash) \
+             SELECT {MONTH}::date, e.* FROM unnest($1::bigint[], $2::text[], $3::text[], \
+               $4::bigint[], $5::text[], $6::bigint[], $7::text[], $8::timestamptz[], \
+               $9::text[], $10::text[], $11::bytea[]) AS e"
+        );
+        let params: [Param<'_>; 11] = [
+            &number(|it| it.position),
+            &text(|it| &it.event_id),
+            &text(|it| &it.tenant),
+            &number(|it| it.tenant_position),
+            &text(|it| &it.run_id),
+            &number(|it| it.sequence),
+            &text(|it| &it.kind),
+            &times,
+            &causes,
+            &text(|it| &it.payload),
+            &hashes,
+        ];
+        within(async { execute(client, &sql, &params).await }).await.map(drop)
+    }
+
+    async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError> {
+        let mut filling = self.filling.lock().await;
+        let client = filling.as_ref().ok_or_else(not_begun)?;
+        within(async {
+            let ends = "INSERT INTO tenants (tenant, position, hash) \
+                        SELECT DISTINCT ON (tenant) tenant, tenant_position, hash FROM events \
+                        ORDER BY tenant, tenant_position DESC";
+            execute(client, "SET LOCAL statement_timeout = 0", &[]).await?;
+            execute(client, ends, &[]).await?;
+            let holders = "INSERT INTO once_holders (tenant, principal, calls, bytes) \
+                           SELECT tenant, principal, count(*), sum(bytes) FROM once_calls \
+                           GROUP BY tenant, principal";
+            execute(client, holders, &[]).await?;
+            let sql = "UPDATE log_position SET value = $1 WHERE id = 1";
+            execute(client, sql, &[&bound(last)]).await?;
+            let names = ["keys_epoch", "pins_epoch", "cancellations"];
+            for (name, epoch) in names.iter().zip(single.epochs) {
+                let sql = "UPDATE meta SET value = $2 WHERE name = $1";
+                execute(client, sql, &[name, &epoch]).await?;
+            }
+            let (key, change) = single.approvals;
+            let sql = "UPDATE approval_state SET key = $1, change = $2 WHERE id = 1";
+            execute(client, sql, &[&key, &change]).await?;
+            client.batch_execute("COMMIT; ANALYZE").await?;
+            Ok(())
+        })
+        .await?;
+        *filling = None;
+        Ok(())
+    }
+}
+
+impl Drop for PostgresCopy {
+    fn drop(&mut self) {
+        // Its connection ends, and with it the transaction, instead of going back to the pool.
+        if let Some(client) = self.filling.get_mut().take() {
+            drop(deadpool_postgres::Object::take(client));
+        }
+    }
+}
+
+/// The order of a table, by bytes as in SQLite.
+fn order(table: &Table) -> String {
+    let by = table.order.split(", ").map(|column| {
+        let kind = table.columns.iter().find(|(name, _)| *name == column).map(|(_, kind)| kind);
+        match kind {
+            Some(Kind::Text | Kind::Optional) => format!("{column} COLLATE \"C\""),
+            _ => column.to_owned(),
+        }
+    });
+    by.collect::<Vec<_>>().join(", ")
+}
+
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text | Kind::Optional => "text",
+        Kind::Number | Kind::Order => "bigint",
+        Kind::Bytes => "bytea",
+        Kind::Flag => "boolean",
+        Kind::Time | Kind::Millis => "timestamptz",
+    }
+}
+
+fn value(row: &tokio_postgres::Row, index: usize, kind: Kind) -> Result<Value, Failure> {
+    Ok(match kind {
+        Kind::Text | Kind::Optional => Value::Text(row.try_get(index)?),
+        Kind::Number | Kind::Order => Value::Number(row.try_get(index)?),
+        Kind::Bytes => Value::Bytes(row.try_get(index)?),
+        Kind::Flag => Value::Flag(row.try_get(index)?),
+        Kind::Time | Kind::Millis => Value::Time(row.try_get(index)?),
+    })
+}
+
+/// Turns rows into one array per column.
+fn columns(table: &Table, rows: Vec<Vec<Value>>) -> Vec<Box<dyn ToSql + Sync + Send>> {
+    let mut columns: Vec<Vec<Value>> = table.columns.iter().map(|_| Vec::new()).collect();
+    for row in rows {
+        for (column, value) in columns.iter_mut().zip(row) {
+            column.push(value);
+        }
+    }
+    let array = |(values, (_, kind)): (Vec<Value>, &(&str, Kind))| match kind {
+        Kind::Text | Kind::Optional => Box::new(all(values, |value| match value {
+            Value::Text(text) => text,
+            _ => None,
+        })) as Box<dyn ToSql + Sync + Send>,
+        Kind::Number | Kind::Order => Box::new(all(values, |value| match value {
+            Value::Number(number) => number,
+            _ => None,
+        })),
+        Kind::Bytes => Box::new(all(values, |value| match value {
+            Value::Bytes(bytes) => bytes,
+            _ => None,
+        })),
+        Kind::Flag => Box::new(all(values, |value| match value {
+            Value::Flag(flag) => Some(flag),
+            _ => None,
+        })),
+        Kind::Time | Kind::Millis => Box::new(all(values, |value| match value {
+            Value::Time(time) => time.map(stored_time),
+            _ => None,
+        })),
+    };
+    columns.into_iter().zip(table.columns).map(array).collect()
+}
+
+fn all<T>(values: Vec<Value>, of: impl FnMut(Value) -> Option<T>) -> Vec<Option<T>> {
+    values.into_iter().map(of).collect()
+}
+
+fn time(text: &str) -> Result<Timestamp, StoreError> {
+    let time = chrono::DateTime::parse_from_rfc3339(text);
+    time.map(|time| time.with_timezone(&chrono::Utc)).map_err(|_| corrupt("the time of an event"))
+}
+
+fn corrupt(what: &str) -> StoreError {
+    StoreError::Corrupt(format!("{what} is malformed; `toolcrib audit verify` names the event"))
+}
+
+fn not_begun() -> StoreError {
+    StoreError::Unavailable("the copy has not begun".to_owned())
+}

@@ -1,0 +1,176 @@
+//! Copies of whole stores, from one engine to another and back.
+#![cfg(test)]
+#![cfg(feature = "postgres")]
+
+use std::path::Path;
+
+use tempfile::TempDir;
+use toolcrib_core::{
+    credential::Secret,
+    event::EventLog as _,
+    id::TenantId,
+    record::RecordStore as _,
+    store::{Storage, StoreError},
+};
+use toolcrib_store::{
+    Copied, CopyPlace, Options, PostgresStore, SealKey, SealKeys, SqliteStore,
+    conformance::{
+        approval_store, catalog_store, credential_store,
+        event_log::{called, decided, opened, returned},
+        idempotency_store, key_store, moment, pin_store, quota_store,
+        record_store::{self, prune, sign},
+        run_store,
+    },
+    copy, verify,
+};
+use toolcrib_testkit::postgres;
+
+fn options() -> Options {
+    let key = SealKeys::new(SealKey::parse(&Secret::new("0f".repeat(32))).unwrap(), []);
+    Options { seal_keys: key.clone(), call_keys: key, ..Options::default() }
+}
+
+fn place(url: &str) -> CopyPlace {
+    CopyPlace { url: url.to_owned(), options: options() }
+}
+
+fn url(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+/// A store with something in every table, a pruned log, and what a killed process left open.
+async fn full(path: &Path) {
+    let store = SqliteStore::open(path, options()).unwrap();
+    key_store::a_key_is_followed_by_another(&store).await;
+    pin_store::the_newest_form_that_differs_is_noted_once(&store).await;
+    approval_store::a_reader_goes_on_where_it_was(&store).await;
+    credential_store::an_owner_is_matched_exactly(&store).await;
+    run_store::a_run_ends_once(&store).await;
+    idempotency_store::an_answer_belongs_to_its_call(&store).await;
+    quota_store::what_differs_is_counted_apart(&store).await;
+    catalog_store::the_last_catalog_is_the_one_that_counts(&store).await;
+    let key = record_store::signing_key();
+    for number in 0..40 {
+        let call = called("t", &format!("r{number}"), &format!("e{number}"), &format!("c{number}"));
+        let end = returned(&call, &format!("e{number}-end"));
+        store.append(&[call, decided("u", "r", &format!("d{number}")), end]).await.unwrap();
+    }
+    let old = sign(&store, &key, "t", 1).await;
+    store.append(&[decided("t", "r", "later")]).await.unwrap();
+    sign(&store, &key, "t", 100).await;
+    sign(&store, &key, "u", 100).await;
+    assert!(prune(&store, &key, &old, 10).await > 0);
+    let call = called("t", "r", "open", "open");
+    store.append(&[opened("t", "r", "session", "s"), call]).await.unwrap();
+    store.close().await;
+}
+
+async fn check(storage: &dyn Storage, events: u64) {
+    let trusted = vec![record_store::signing_key().public()];
+    let whole = verify::Scope::default();
+    let record = storage.record();
+    let report = verify::record(&*record, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (events, Vec::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_survives_the_way_to_postgres_and_back() {
+    let Some(database) = postgres::database() else { return };
+    let dir = TempDir::new().unwrap();
+    let (first, last) = (dir.path().join("first.db"), dir.path().join("last.db"));
+    full(&first).await;
+    let there = copy(place(&url(&first)), place(&database), |_| ()).await.unwrap();
+    let count = |copied: &Copied, table: &str| {
+        copied.rows.iter().find(|(name, _)| *name == table).unwrap().1
+    };
+    for table in [
+        "keys",
+        "catalogs",
+        "checkpoints",
+        "credentials",
+        "runs",
+        "pins",
+        "approvals",
+        "approval_readers",
+        "once_calls",
+        "quotas",
+    ] {
+        assert!(count(&there, table) > 0, "{table} is filled");
+    }
+    let store = PostgresStore::open(&database, options()).await.unwrap();
+    check(&store, there.events).await;
+    // It is used as if it had always been there.
+    let tenant: TenantId = "t".parse().unwrap();
+    let head = store.head(&tenant).await.unwrap().unwrap();
+    assert_eq!(store.append(&[decided("t", "r", "more")]).await.unwrap().len(), 1);
+    assert_eq!(store.head(&tenant).await.unwrap().unwrap().position, head.position + 1);
+    let keys = store.keys().list().await.unwrap();
+    store.close().await;
+    let back = copy(place(&database), place(&url(&last)), |_| ()).await.unwrap();
+    assert_eq!((back.events, back.rows), (there.events + 1, there.rows));
+    let store = SqliteStore::open(&last, options()).unwrap();
+    assert_eq!(store.keys().list().await.unwrap(), keys);
+    check(&store, back.events).await;
+    assert_eq!(store.recover(moment(1)).await.unwrap(), 0, "nothing is open");
+    store.append(&[decided("t", "r", "most")]).await.unwrap();
+    check(&store, back.events + 1).await;
+    assert!(store.damage().await.unwrap().is_empty());
+    store.close().await;
+    let others = std::fs::read_dir(dir.path()).unwrap().flatten();
+    let others = others.filter(|it| it.file_name().to_string_lossy().contains("partial"));
+    assert_eq!(others.count(), 0);
+}
+
+#[tokio::test]
+async fn a_copy_leaves_what_is_there_unchanged() {
+    let Some(database) = postgres::database() else { return };
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("store.db");
+    let store = SqliteStore::open(&path, options()).unwrap();
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
+    let refused = async |from: &str, to: &str| {
+        let error = copy(place(from), place(to), |_| ()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+        error.to_string()
+    };
+    let error = refused(&url(&path), &database).await;
+    assert!(error.contains("which a server uses"), "{error}");
+    store.close().await;
+    drop(store);
+    let error = refused(&url(&path), &url(&path)).await;
+    assert!(error.contains("exists"), "{error}");
+    let other = PostgresStore::open(&database, options()).await.unwrap();
+    other.append(&[decided("t", "r", "other")]).await.unwrap();
+    let error = refused(&url(&path), &database).await;
+    assert!(error.contains("which a server uses"), "{error}");
+    other.close().await;
+    drop(other);
+    let error = refused(&url(&path), &database).await;
+    assert!(error.contains("not empty"), "{error}");
+    let kept = PostgresStore::open(&database, options()).await.unwrap();
+    check(&kept, 1).await;
+}
+
+/// A malformed event is not copied as if it were sound.
+#[tokio::test]
+async fn a_copy_that_fails_keeps_nothing() {
+    let Some(database) = postgres::database() else { return };
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("store.db");
+    let store = SqliteStore::open(&path, options()).unwrap();
+    key_store::a_key_is_followed_by_another(&store).await;
+    for number in 0..2_000 {
+        store.append(&[decided("t", "r", &format!("e{number}"))]).await.unwrap();
+    }
+    store.close().await;
+    drop(store);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute("UPDATE events SET timestamp = 'never' WHERE position = 1900", []).unwrap();
+    drop(connection);
+    let error = copy(place(&url(&path)), place(&database), |_| ()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    let empty = PostgresStore::open(&database, options()).await.unwrap();
+    assert_eq!(empty.last_position().await.unwrap(), 0);
+    assert!(empty.keys().list().await.unwrap().is_empty());
+    empty.append(&[decided("t", "r", "e1")]).await.unwrap();
+}
