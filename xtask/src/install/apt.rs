@@ -36,6 +36,26 @@ pub(crate) fn strace(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_STRACE", &["strace"], "strace")
 }
 
+/// Finds or installs the program of SQLite, which copies a store in use.
+pub(crate) fn sqlite(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_SQLITE", &["sqlite3"], "sqlite3")
+}
+
+/// Finds or installs the proxies of `deploy/proxy`. Debian's packages of servers start them only where a
+/// service manager runs.
+pub(crate) fn proxies(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_NGINX", &["nginx"], "nginx-light")?;
+    program(tools, "TOOLCRIB_CADDY", &["caddy"], "caddy")
+}
+
+/// Finds or installs a program that renders manual pages.
+pub(crate) fn manual() -> Result<()> {
+    match ["man", "groff"].iter().any(|name| shell::find(name).is_some()) {
+        true => Ok(()),
+        false => install(&["groff"]),
+    }
+}
+
 /// Finds or installs PostgreSQL, whose programs the tests look for.
 pub(crate) fn postgres() -> Result<()> {
     let debian = || {

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 34] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -34,6 +34,7 @@ const COMMANDS: [&[&str]; 33] = [
     &["config", "check"],
     &["import"],
     &["hash"],
+    &["health"],
     &["completions"],
     &["tools"],
     &["keys"],

@@ -4,9 +4,11 @@
 mod support;
 
 mod approvals;
+mod backup;
 mod bodies;
 mod breaker;
 mod chain;
+mod clients;
 mod completions;
 mod config;
 mod conformance;
@@ -16,6 +18,7 @@ mod demo;
 mod explain;
 mod generate;
 mod hash;
+mod health;
 mod help;
 mod host_extension;
 mod idempotency;
