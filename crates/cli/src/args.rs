@@ -233,14 +233,14 @@ A failure is printed with its requests and responses; keys are masked. The exit 
 requirement of level `must` fails, with --strict also one of level `should`.")]
     Conformance(Box<ConformanceArgs>),
 
-    /// Ask a running server whether it is ready, for probes and scripts
+    /// Check whether a running server is ready, for probes and scripts
     #[command(after_help = "\
 Examples:
   toolcrib health
   toolcrib health --config /etc/toolcrib/toolcrib.toml
   toolcrib --url https://tools.example.com health --live
 
-Without --url the command asks the address of `[server] listen` on this machine. It sends no key. The
+Without --url the server is that of `[server] listen` on this machine. The command sends no key. The
 exit code is 0 if the server is ready, and 1 if it is not ready or does not answer in time.")]
     Health(HealthArgs),
 

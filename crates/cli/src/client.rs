@@ -76,10 +76,10 @@ impl Client {
         &self,
         segments: &[&str],
         limit: Duration,
-    ) -> anyhow::Result<(StatusCode, Value)> {
+    ) -> anyhow::Result<(u16, Value)> {
         let response =
             self.sent(self.request(Method::GET, self.path(segments)?)?.timeout(limit)).await?;
-        let status = response.status();
+        let status = response.status().as_u16();
         Ok((status, serde_json::from_slice(&bounded(response).await?).unwrap_or_default()))
     }
 

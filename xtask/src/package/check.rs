@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -86,7 +86,7 @@ fn tarball(file: &Path, place: &Path) -> Result<()> {
         "the licences of others are incomplete"
     );
     let pages = place.join("share/man/man1");
-    manual(&pages.join("toolcrib.1"), "TOOLCRIB(1)")?;
+    manual(&pages.join("toolcrib.1"), "NAME")?;
     manual(&pages.join("toolcrib-keys-create.1"), "--principal")
 }
 
@@ -106,7 +106,20 @@ fn debian(file: &Path, place: &Path) -> Result<()> {
     let configuration = place.join("etc/toolcrib/toolcrib.toml");
     shell::run(isolated(&program).args(["config", "check"]).arg(configuration))?;
     ensure!(place.join("lib/systemd/system/toolcrib.service").is_file(), "there is no unit");
-    manual(&place.join("usr/share/man/man1/toolcrib.1.gz"), "TOOLCRIB(1)")
+    manual(&place.join("usr/share/man/man1/toolcrib.1.gz"), "NAME")?;
+
+    let Some(mut contained) = contained("debian.sh") else {
+        say("no root or no unshare: the package is not installed with dpkg");
+        return Ok(());
+    };
+    match contained.arg(file).stdin(Stdio::null()).status()?.code() {
+        Some(0) => Ok(()),
+        Some(77) => {
+            say("no overlay file system: the package is not installed with dpkg");
+            Ok(())
+        }
+        code => bail!("tests/deploy/debian.sh failed: {code:?}"),
+    }
 }
 
 fn wheel(file: &Path, place: &Path) -> Result<()> {
@@ -149,15 +162,26 @@ fn npm(file: &Path, place: &Path) -> Result<()> {
 /// The image's files are complete: the program serves where nothing else exists, as an unprivileged user on
 /// a read-only root. A script does what a container runtime does.
 fn container(folder: &Path) -> Result<()> {
+    match contained("container.sh") {
+        Some(mut contained) => shell::run(contained.arg(folder.join("rootfs"))),
+        None => {
+            say("no root or no unshare: the files of the container are not run");
+            Ok(())
+        }
+    }
+}
+
+/// Returns a command that runs a script of `tests/deploy` with mounts, network and processes of its own.
+fn contained(script: &str) -> Option<Command> {
     if shell::first_line("id", &["-u"]).as_deref() != Some("0") || shell::find("unshare").is_none()
     {
-        say("no root or no unshare: the files of the container are not run");
-        return Ok(());
+        return None;
     }
     let mut contained = Command::new("unshare");
     contained.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "sh"]);
-    contained.arg(paths::root().join("tests/deploy/container.sh")).arg(folder.join("rootfs"));
-    shell::run(contained.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"))
+    contained.arg(paths::root().join("tests/deploy").join(script));
+    contained.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    Some(contained)
 }
 
 /// The bill of materials is complete and has one tree of dependencies.

@@ -34,6 +34,10 @@ pub(super) fn unit(program: &Path) -> Result<()> {
     let text = fs::read_to_string(paths::root().join("deploy/systemd/toolcrib.service"))
         .context("cannot read the unit")?;
     ensure!(text.contains("\nTimeoutStopSec=30\n"), "the unit does not wait for the shutdown");
+    // WebAssembly and the confinement of commands fail with these.
+    for key in ["MemoryDenyWriteExecute", "RestrictSUIDSGID"] {
+        ensure!(!text.contains(&format!("\n{key}=")), "the unit must not set {key}");
+    }
     // The program need not be installed on this machine.
     fs::write(&unit, text.replace("/usr/bin/toolcrib", &program.display().to_string()))?;
     let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output()?;

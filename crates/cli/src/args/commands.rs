@@ -587,7 +587,7 @@ pub(crate) struct GenArgs {
 /// The arguments of `health`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArgs {
-    /// Ask only whether the process answers (`/livez`), not whether it is ready (`/readyz`)
+    /// Check only whether the process answers (`/livez`), not whether it is ready (`/readyz`)
     #[arg(long)]
     pub(crate) live: bool,
 
