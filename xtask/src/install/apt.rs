@@ -41,8 +41,7 @@ pub(crate) fn sqlite(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_SQLITE", &["sqlite3"], "sqlite3")
 }
 
-/// Finds or installs the proxies of `deploy/proxy`. Debian's packages of servers start them only where a
-/// service manager runs.
+/// Finds or installs the proxies of `deploy/proxy`.
 pub(crate) fn proxies(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_NGINX", &["nginx"], "nginx-light")?;
     program(tools, "TOOLCRIB_CADDY", &["caddy"], "caddy")
@@ -97,6 +96,7 @@ fn apt_get(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     // Another installation may run at the same time.
     command.args(["-o", "DPkg::Lock::Timeout=300"]).args(arguments);
-    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // In runlevel 1, packages of servers do not start them.
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     command
 }

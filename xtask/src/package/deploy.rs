@@ -70,3 +70,17 @@ pub(super) fn with_tools(report: &mut Report, tools: &Tools, program: &Path) {
     report.part("Helm chart", || shell::run(&mut script("chart.py")));
     report.part("Compose file", || shell::run(&mut script("compose.py")));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chart_has_the_version_of_the_workspace() {
+        let chart = paths::root().join("deploy/helm/toolcrib/Chart.yaml");
+        let chart = fs::read_to_string(chart).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(chart.contains(&format!("\nversion: {version}\n")), "{chart}");
+        assert!(chart.contains(&format!("\nappVersion: \"{version}\"\n")), "{chart}");
+    }
+}

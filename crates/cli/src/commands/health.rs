@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_line_has_the_reason_or_the_warning() {
-        let line = |status, body| summary(code, &body);
+        let line = |code, body| summary(code, &body);
         assert_eq!(line(200, json!({ "status": "ready" })), "ready");
         let low = json!({ "status": "ready", "warning": "low" });
         assert_eq!(line(200, low), "ready: low");
