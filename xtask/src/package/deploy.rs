@@ -40,7 +40,8 @@ pub(super) fn unit(program: &Path) -> Result<()> {
     }
     // The program need not be installed on this machine.
     fs::write(&unit, text.replace("/usr/bin/toolcrib", &program.display().to_string()))?;
-    let verified = Command::new("systemd-analyze").arg("verify").arg(&unit).output()?;
+    let verified =
+        Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&unit).output()?;
     let messages = String::from_utf8_lossy(&verified.stderr);
     let own: Vec<&str> = messages.lines().filter(|line| line.contains("toolcrib")).collect();
     ensure!(own.is_empty(), "systemd-analyze verify:\n{}", own.join("\n"));
