@@ -15,10 +15,13 @@
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
 //! | `TOOLCRIB_PYTHON_OPENWOP_1`, `TOOLCRIB_PYTHON_OPENWOP_2` | Python with `openwop-client` 1.8 and 2.7 |
 //! | `TOOLCRIB_PYTHON_TOOL_SERVER` | Python with a server of the Open Tool Calling family |
+//! | `TOOLCRIB_PYTHON_DEPLOY`, `TOOLCRIB_HADOLINT` | Python with Helm and schemas, and the program `hadolint` |
+//! | `TOOLCRIB_NGINX`, `TOOLCRIB_CADDY`, `TOOLCRIB_ENVOY` | the proxies |
 //! | `TOOLCRIB_SCHEMATHESIS` | the program `schemathesis` |
 //! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
+//! | `TOOLCRIB_SQLITE` | the program `sqlite3` |
 //! | `TOOLCRIB_STRACE` | the program `strace`, which records the store for simulated power cuts |
 //!
 //! A variable that is set already is left as it is.
@@ -49,11 +52,12 @@ const PAUSE: Duration = Duration::from_secs(5);
 const STAMP: &str = ".installed-from";
 
 /// Which parts are about to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Needs {
     pub(crate) rust: bool,
     pub(crate) clients: bool,
     pub(crate) browser: bool,
+    pub(crate) packages: bool,
 }
 
 /// The tools that were found or installed.
@@ -67,7 +71,7 @@ impl Tools {
     /// Finds or installs the tools of `needs`. Only a broken cache directory is an error.
     pub(crate) fn ensure(needs: Needs) -> Result<Self> {
         let mut tools = Self::default();
-        if !needs.rust && !needs.clients && !needs.browser {
+        if !needs.rust && !needs.clients && !needs.browser && !needs.packages {
             return Ok(tools);
         }
         fs::create_dir_all(paths::tools()).context("cannot create the cache directory")?;
@@ -75,10 +79,17 @@ impl Tools {
         if needs.rust {
             let found = apt::strace(&mut tools);
             tools.keep("tests of the store with simulated power cuts", found);
+            let found = apt::sqlite(&mut tools);
+            tools.keep("tests of backups with SQLite", found);
             tools.keep("tests with PostgreSQL", apt::postgres());
             tools.keep("tests with Valkey or Redis", apt::redis());
         }
-        if !needs.clients && !needs.browser {
+        if needs.packages {
+            let installed = python::deploy(&mut tools);
+            tools.keep("checks of the files of deploy/", installed);
+            tools.keep("the manual, rendered", apt::manual());
+        }
+        if !needs.clients && !needs.browser && !needs.packages {
             return Ok(tools);
         }
         let npm = tools.keep("everything that runs on Node.js", node::npm());
@@ -92,6 +103,10 @@ impl Tools {
                 let installed = node::documents(npm, &mut tools);
                 tools.keep("tests with a large published OpenAPI document", installed);
             }
+            let found = apt::proxies(&mut tools);
+            tools.keep("tests behind nginx and Caddy", found);
+            let installed = python::envoy(&mut tools);
+            tools.keep("tests behind Envoy", installed);
             let installed = python::current(&mut tools);
             tools.keep("tests with the Python MCP SDK 2.x and mcp-server-time", installed);
             let installed = python::legacy(&mut tools);

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|cold|fuzz`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|package|cold|fuzz`.
 //!
 //! A task prints each step as it starts, ends every process that it started, and changes no file of
 //! the tree except its own output. Builds and installations go to a cache outside the tree.
@@ -13,6 +13,7 @@ mod fuzz;
 mod gate;
 mod generate;
 mod install;
+mod package;
 mod packs;
 mod paths;
 mod server;
@@ -28,6 +29,7 @@ use crate::bench::BenchOptions;
 use crate::cold::ColdOptions;
 use crate::dist::DistOptions;
 use crate::fuzz::FuzzOptions;
+use crate::package::PackageOptions;
 use crate::test::TestOptions;
 
 #[derive(Debug, Parser)]
@@ -70,6 +72,8 @@ enum Task {
     Bench(BenchOptions),
     /// Builds the program as it is shipped, with a record of its run under load
     Dist(DistOptions),
+    /// Makes installable files: tarball, Debian package, wheel, npm package, container, bill of materials
+    Package(PackageOptions),
     /// Builds from nothing in an empty directory and writes the cost to docs/reference/benchmarks.md
     Cold(ColdOptions),
     /// Runs the fuzz targets, ten minutes each by default
@@ -89,6 +93,7 @@ fn main() -> ExitCode {
         Task::Picture => test::picture(),
         Task::Bench(options) => bench::run(&options),
         Task::Dist(options) => dist::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::Cold(options) => cold::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
     };

@@ -41,10 +41,15 @@ struct Server {
 impl Demo {
     /// Starts the server and waits until it says that it listens.
     pub(crate) fn start(program: &Path) -> Result<Self> {
+        Self::of(&mut Command::new(program))
+    }
+
+    /// As [`start`](Self::start), with a command for the program and its environment.
+    pub(crate) fn of(program: &mut Command) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data");
         let log = File::create(folder.path().join("log"))?;
-        let child = Command::new(program)
+        let child = program
             .args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
             .current_dir(folder.path())
@@ -53,7 +58,7 @@ impl Demo {
             .stderr(log)
             .process_group(0)
             .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
+            .context("cannot start the program")?;
         let mut server = Server { child, folder };
         let deadline = Instant::now() + START_LIMIT;
         loop {

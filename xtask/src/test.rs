@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that proves the product works, on a bare machine.
 //!
 //! Rust tests and documentation tests, the same tests against real MCP clients and servers, the
-//! generated files, and the explorer in a real browser.
+//! generated files, the explorer in a real browser, and the packages.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use crate::cargo::{built_program, cargo, has};
 use crate::gate::{Report, Skip, in_ci};
 use crate::install::{Needs, Tools};
-use crate::{browser, generate, packs, shell};
+use crate::{browser, generate, package, packs, shell};
 
 /// Tests against real clients live in modules, or test programs, of this name.
 const CLIENT_TESTS: &str = "test(/(^|::)clients::/) + binary(/^clients$/)";
@@ -39,6 +39,8 @@ enum Part {
     Browser,
     /// Examples in the documentation
     Doc,
+    /// The packages, installed and run, and the files of deploy/
+    Packages,
 }
 
 pub(crate) fn run(options: &TestOptions) -> Result<()> {
@@ -49,7 +51,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
 
 /// Only the preparation, for running single tests.
 pub(crate) fn setup() -> Result<()> {
-    let tools = Tools::ensure(Needs { rust: true, clients: true, browser: true })?;
+    let tools = Tools::ensure(Needs { rust: true, clients: true, browser: true, packages: true })?;
     std::io::stdout().write_all(tools.exports().as_bytes())?;
     let mut report = Report::default();
     tools.skipped().iter().for_each(|skip| report.skip(skip.clone()));
@@ -58,7 +60,7 @@ pub(crate) fn setup() -> Result<()> {
 
 /// The picture of the README, for people who change the page.
 pub(crate) fn picture() -> Result<()> {
-    let tools = Tools::ensure(Needs { rust: false, clients: false, browser: true })?;
+    let tools = Tools::ensure(Needs { browser: true, ..Needs::default() })?;
     browser::picture(&tools, &built_program()?)
 }
 
@@ -76,6 +78,7 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
         rust: wanted(Part::Rust),
         clients: wanted(Part::Clients),
         browser: wanted(Part::Browser),
+        packages: wanted(Part::Packages),
     })?;
     for skip in tools.skipped() {
         report.skip(skip.clone());
@@ -97,6 +100,9 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
     }
     if wanted(Part::Browser) {
         browser::run(report, &tools, &program);
+    }
+    if wanted(Part::Packages) {
+        package::test(report, &tools, &program);
     }
     Ok(())
 }

@@ -18,9 +18,9 @@ use toolcrib_core::credential::Secret;
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
 pub(crate) use commands::{
     AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
-    GenArgs, HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand,
-    ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
-    VerifyArgs,
+    GenArgs, HashArgs, HealthArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs,
+    RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
+    ToolsCommand, VerifyArgs,
 };
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
@@ -79,7 +79,7 @@ pub(crate) struct Global {
 
     /// Keep state in this directory: the store is DIR/toolcrib.db unless the file sets
     /// `[store] url` [default: .toolcrib next to the configuration file]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", env = env::DATA_DIR, hide_env_values = true)]
     pub(crate) data_dir: Option<PathBuf>,
 
     /// Use the running server at this address instead of the store
@@ -238,6 +238,17 @@ skips checks that need another call.
 A failure is printed with its requests and responses; keys are masked. The exit code is 1 if a
 requirement of level `must` fails, with --strict also one of level `should`.")]
     Conformance(Box<ConformanceArgs>),
+
+    /// Check whether a running server is ready, for probes and scripts
+    #[command(after_help = "\
+Examples:
+  toolcrib health
+  toolcrib health --config /etc/toolcrib/toolcrib.toml
+  toolcrib --url https://tools.example.com health --live
+
+Without --url the server is that of `[server] listen` on this machine. The command sends no key. The
+exit code is 0 if the server is ready, and 1 if it is not ready or does not answer in time.")]
+    Health(HealthArgs),
 
     /// Convert the MCP servers of Claude Desktop, Cursor or VS Code to a toolcrib.toml
     #[command(after_help = "\

@@ -49,6 +49,11 @@ impl Client {
         if key.is_some() && base.scheme() == "http" && !is_loopback(&base) {
             printer.warning("the API key is sent unencrypted; use https");
         }
+        Self::of(base, key).map(Some)
+    }
+
+    /// Creates a client of the server at `base`.
+    pub(crate) fn of(base: Url, key: Option<Secret>) -> anyhow::Result<Self> {
         #[expect(
             clippy::disallowed_methods,
             reason = "a client of a running server, not of an upstream"
@@ -60,7 +65,22 @@ impl Client {
         if is_loopback(&base) {
             builder = builder.no_proxy();
         }
-        Ok(Some(Self { http: builder.build()?, base, key }))
+        Ok(Self { http: builder.build()?, base, key })
+    }
+
+    /// Sends `GET` to the path of `segments`, and returns the status and the body, `null` if it is not
+    /// JSON.
+    ///
+    /// Fails without an answer within `limit`.
+    pub(crate) async fn probe(
+        &self,
+        segments: &[&str],
+        limit: Duration,
+    ) -> anyhow::Result<(u16, Value)> {
+        let response =
+            self.sent(self.request(Method::GET, self.path(segments)?)?.timeout(limit)).await?;
+        let status = response.status().as_u16();
+        Ok((status, serde_json::from_slice(&bounded(response).await?).unwrap_or_default()))
     }
 
     /// Returns a typed client of the server's catalog.

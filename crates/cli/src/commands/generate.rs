@@ -24,6 +24,9 @@ const CHECKS: &str = "docs/reference/conformance.md";
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
+    if args.man {
+        return manual(&args.out);
+    }
     let configuration = configuration::page(&toolcrib_gateway::config::schema());
     let mut files = vec![
         ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
@@ -45,6 +48,17 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
         write(&args.out.join(CHECKS), &page)?;
         printer.detail(CHECKS);
     }
+    Ok(Exit::Done)
+}
+
+/// Writes a manual page for each command: `toolcrib.1`, `toolcrib-serve.1` and so on.
+fn manual(folder: &Path) -> anyhow::Result<Exit> {
+    let write = || {
+        fs::create_dir_all(folder)?;
+        let root = Args::command().disable_help_subcommand(true);
+        clap_mangen::generate_to(root, folder)
+    };
+    write().with_context(|| format!("{} cannot be written", folder.display()))?;
     Ok(Exit::Done)
 }
 

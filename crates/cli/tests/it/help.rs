@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 34] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -34,6 +34,7 @@ const COMMANDS: [&[&str]; 33] = [
     &["config", "check"],
     &["import"],
     &["hash"],
+    &["health"],
     &["completions"],
     &["tools"],
     &["keys"],
@@ -64,6 +65,7 @@ fn the_help_lists_all_commands() {
       audit        Read, export and verify the record
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
+      health       Check whether a running server is ready, for probes and scripts
       import       Convert the MCP servers of Claude Desktop, Cursor or VS Code to a toolcrib.toml
       hash         Hash JSON as the record does: redacted, RFC 8785, SHA-256
       completions  Print a completion script for a shell
@@ -79,6 +81,7 @@ fn the_help_lists_all_commands() {
                              TOOLCRIB_CONFIG]
           --data-dir <DIR>   Keep state in this directory: the store is DIR/toolcrib.db unless the file
                              sets `[store] url` [default: .toolcrib next to the configuration file]
+                             [env: TOOLCRIB_DATA_DIR]
           --url <URL>        Use the running server at this address instead of the store [env:
                              TOOLCRIB_URL]
           --key <KEY>        Present this API key; prefer the variable or --key-file, because other

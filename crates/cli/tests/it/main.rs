@@ -4,10 +4,12 @@
 mod support;
 
 mod approvals;
+mod backup;
 mod bodies;
 mod breaker;
 mod chain;
 mod cluster;
+mod clients;
 mod completions;
 mod config;
 mod conformance;
@@ -17,6 +19,7 @@ mod demo;
 mod explain;
 mod generate;
 mod hash;
+mod health;
 mod help;
 mod host_extension;
 mod idempotency;

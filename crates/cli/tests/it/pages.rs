@@ -215,8 +215,8 @@ impl Session {
         let mut command = Command::new("bash");
         command.args(["-c", &script]).current_dir(root).stdin(Stdio::null());
         command.stdout(output.try_clone().unwrap()).stderr(output);
-        for variable in ["TOOLCRIB_CONFIG", "TOOLCRIB_URL", "TOOLCRIB_KEY", "TOOLCRIB_LOG"] {
-            command.env_remove(variable);
+        for variable in ["CONFIG", "DATA_DIR", "URL", "KEY", "LOG"] {
+            command.env_remove(format!("TOOLCRIB_{variable}"));
         }
         let mut child = command
             .env("SESSION", root)

@@ -87,7 +87,7 @@ pub(crate) enum InvalidCredentialPolicy {
 pub(crate) enum Hosts {
     /// Those of [`origin::check`](super::origin::check).
     Known,
-    /// All: for probes, which use unconfigured addresses and learn nothing.
+    /// All: for probes and scrapers, which use unconfigured addresses.
     Any,
 }
 

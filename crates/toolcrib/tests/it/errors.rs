@@ -149,6 +149,30 @@ async fn deep_and_doubtful_json_is_refused() {
     assert_eq!(gw.runs("crib", "open"), 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_have_any_host_only_where_they_require_a_key() {
+    for (public, foreign) in [(false, "200"), (true, "403")] {
+        let gw = fixture().config(&format!("[server]\npublic_metrics = {public}")).start().await;
+        let key = gw.principal("a", ["*"]).await.key().unwrap().to_owned();
+        let own = gw.url.trim_start_matches("http://").to_owned();
+        for (host, origin, key, expected) in [
+            ("10.2.3.4:8808", "", key.as_str(), foreign),
+            ("evil.example", "", "tc_wrong", if public { "403" } else { "401" }),
+            (own.as_str(), "origin: http://evil.example\r\n", key.as_str(), "403"),
+            ("10.2.3.4:8808", "origin: http://evil.example\r\n", key.as_str(), "403"),
+        ] {
+            let answer = gw
+                .raw(format!(
+                    "GET /metrics HTTP/1.1\r\nhost: {host}\r\n{origin}authorization: Bearer {key}\r\n\
+                     connection: close\r\n\r\n"
+                ))
+                .await;
+            let status = answer.split(' ').nth(1).unwrap_or_default();
+            assert_eq!(status, expected, "public: {public}, {host} {origin}: {answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn foreign_hosts_and_origins_are_refused_on_every_mount() {
     let gw = fixture().start().await;
@@ -170,7 +194,6 @@ async fn foreign_hosts_and_origins_are_refused_on_every_mount() {
         "/explorer",
         "/explorer/tools",
         "/mcp",
-        "/metrics",
         "/nothing",
     ] {
         for headers in [

@@ -1,0 +1,93 @@
+//! `health`: requests the state of a running server, as a probe does.
+//!
+//! Invariant: no key is sent, and nothing is written.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::{
+    args::HealthArgs,
+    client::{self, Client},
+    context::Context,
+    failure::{Exit, usage},
+    settings::Settings,
+    text::member,
+};
+
+pub(crate) async fn run(args: &HealthArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let base = match &cx.global.url {
+        Some(typed) => client::address(typed)?,
+        None => local(Settings::load(&cx.global)?.config.server.listen)?,
+    };
+    let path = if args.live { "livez" } else { "readyz" };
+    let server = Client::of(base, None)?;
+    let (code, body) = server.probe(&[path], Duration::from_secs(args.timeout)).await?;
+    let (is_success, printer) = ((200..300).contains(&code), cx.printer);
+    if printer.wants_json() {
+        printer.json(&json!({ "ok": is_success, "code": code, "answer": body }))?;
+    } else {
+        printer.foreign(&summary(code, &body))?;
+    }
+    Ok(if is_success { Exit::Done } else { Exit::Failed })
+}
+
+/// Returns the address of a server of this machine that listens on `listen`.
+fn local(listen: SocketAddr) -> anyhow::Result<Url> {
+    if listen.port() == 0 {
+        return Err(usage(
+            "`[server] listen` takes a free port, which only the server knows; set --url to the \
+             address that it printed",
+        ));
+    }
+    let ip = match listen.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let address = SocketAddr::new(ip, listen.port());
+    Url::parse(&format!("http://{address}")).context("`[server] listen` is not an address")
+}
+
+/// Returns the line for people: the server's own word, and its reason or warning.
+fn summary(code: u16, body: &Value) -> String {
+    let state = match member(body, "status") {
+        "" => format!("status {code}"),
+        state => state.to_owned(),
+    };
+    match ["reason", "warning"].map(|name| member(body, name)).into_iter().find(|it| !it.is_empty())
+    {
+        Some(more) => format!("{state}: {more}"),
+        None => state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_all_addresses_is_reached_on_this_machine() {
+        let reached = |listen: &str| local(listen.parse().unwrap()).map(String::from);
+        assert_eq!(reached("0.0.0.0:8808").unwrap(), "http://127.0.0.1:8808/");
+        assert_eq!(reached("[::]:8808").unwrap(), "http://[::1]:8808/");
+        assert_eq!(reached("10.0.0.7:80").unwrap(), "http://10.0.0.7/");
+        assert!(reached("127.0.0.1:0").unwrap_err().to_string().contains("--url"));
+    }
+
+    #[test]
+    fn the_line_has_the_reason_or_the_warning() {
+        let line = |code, body| summary(code, &body);
+        assert_eq!(line(200, json!({ "status": "ready" })), "ready");
+        let low = json!({ "status": "ready", "warning": "low" });
+        assert_eq!(line(200, low), "ready: low");
+        let failed = json!({ "status": "unavailable", "reason": "the store is gone" });
+        assert_eq!(line(503, failed), "unavailable: the store is gone");
+        assert_eq!(line(404, Value::Null), "status 404");
+    }
+}

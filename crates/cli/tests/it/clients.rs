@@ -1,0 +1,3 @@
+//! The program behind and between other programs, which `cargo xtask test` installs.
+
+mod proxies;
