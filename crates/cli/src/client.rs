@@ -4,6 +4,7 @@
 //! Invariant: the key is sent only to the address in `--url`; redirects are not followed.
 
 mod mcp;
+mod tls;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
 pub(crate) use mcp::{CallEnd, Listed};
+pub(crate) use tls::ClientTls;
 
 use crate::{
     context::Context,
@@ -60,7 +62,12 @@ impl Client {
         if is_loopback(&base) {
             builder = builder.no_proxy();
         }
-        Ok(Some(Self { http: builder.build()?, base, key }))
+        builder = ClientTls::read(global)?.apply(builder);
+        let http = builder.build().advise(
+            "the client cannot be set up",
+            "do --client-cert and --client-key belong together?",
+        )?;
+        Ok(Some(Self { http, base, key }))
     }
 
     /// Returns a typed client of the server's catalog.

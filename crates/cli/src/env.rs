@@ -5,12 +5,15 @@
 //! | `TOOLCRIB_CONFIG` | as `--config` |
 //! | `TOOLCRIB_URL` | as `--url` |
 //! | `TOOLCRIB_KEY` | as `--key` |
+//! | `TOOLCRIB_CA_FILE` | as `--ca-file` |
+//! | `TOOLCRIB_CLIENT_CERT` | as `--client-cert` |
+//! | `TOOLCRIB_CLIENT_KEY` | as `--client-key` |
 //! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
 //! | `TOOLCRIB_LOG` | log filter, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //!
-//! The first four are read by the argument parser. Nothing else in the workspace reads the
+//! The first seven are read by the argument parser. Nothing else in the workspace reads the
 //! environment.
 
 use std::{io::Read as _, path::Path};
@@ -21,6 +24,9 @@ use toolcrib_gateway::config::SecretReader;
 pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
 pub(crate) const URL: &str = "TOOLCRIB_URL";
 pub(crate) const KEY: &str = "TOOLCRIB_KEY";
+pub(crate) const CA_FILE: &str = "TOOLCRIB_CA_FILE";
+pub(crate) const CLIENT_CERT: &str = "TOOLCRIB_CLIENT_CERT";
+pub(crate) const CLIENT_KEY: &str = "TOOLCRIB_CLIENT_KEY";
 pub(crate) const SECOND_KEY: &str = "TOOLCRIB_SECOND_KEY";
 pub(crate) const LOG: &str = "TOOLCRIB_LOG";
 

@@ -21,9 +21,10 @@ pub(crate) fn toolcrib(dir: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
     let mut command = Command::new(PROGRAM);
     command.current_dir(dir).stdin(Stdio::null());
-    for variable in ["TOOLCRIB_CONFIG", "TOOLCRIB_URL", "TOOLCRIB_KEY", "TOOLCRIB_LOG", "COLUMNS"] {
-        command.env_remove(variable);
+    for variable in ["CONFIG", "URL", "KEY", "LOG", "CA_FILE", "CLIENT_CERT", "CLIENT_KEY"] {
+        command.env_remove(format!("TOOLCRIB_{variable}"));
     }
+    command.env_remove("COLUMNS");
     command
 }
 
