@@ -252,12 +252,20 @@ async fn replaced_files_are_used_for_new_connections_only() {
     let first = presented(&old);
     let http = client(&authority, None).build().unwrap();
     let url = server.url.clone();
-    // A call whose answer streams its progress while the certificate is replaced.
+    let listed = async {
+        let tools = || http.get(format!("{url}/v1/tools")).bearer_auth(&key).send();
+        while !tools().await.unwrap().text().await.unwrap().contains("demo.slow") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(LONG, listed).await.expect("the tools are listed");
+    // A call that runs while the certificate is replaced.
     let call = tokio::spawn(async move {
         let input = json!({ "steps": 100, "step_ms": 40 });
-        let body = json!({ "request": { "tool_id": "demo.slow", "input": input } });
+        let body = json!({ "request": { "tool_id": "demo__slow", "input": input } });
         let request = http.post(format!("{url}/tools/call")).bearer_auth(key).json(&body);
-        request.send().await.unwrap().status().as_u16()
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
     });
 
     // A key of another certificate: the old pair stays, and new connections work.
@@ -276,7 +284,8 @@ async fn replaced_files_are_used_for_new_connections_only() {
     let second = presented(&connect(&server, &authority, None).await.unwrap());
     assert_ne!(second, first);
     assert_eq!(livez(&mut old).await.unwrap(), "HTTP/1.1 200 OK");
-    assert_eq!(call.await.unwrap(), 200);
+    let (status, body) = call.await.unwrap();
+    assert_eq!(status, 200, "{body}");
 
     // Other files, by a changed configuration; a wrong one is refused as a whole.
     let text = fs::read_to_string(dir.path().join("toolcrib.toml")).unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::servers::{Imported, Obstacle, Reader, SSE, Upstream, without_secret};
 
-/// What is written for an unknown credential, to distinguish it from others.
+/// The value of an unknown credential, which distinguishes it from others. It is never written.
 const SEALED: &str = "?sealed";
 
 /// The most tools of a virtual server that a note names.

@@ -27,7 +27,7 @@ pub(super) struct Imported {
     pub(super) origins: Vec<String>,
     /// Issuers of tokens.
     pub(super) issuers: Vec<Issuer>,
-    /// What was not translated.
+    /// The parts that were not translated.
     pub(super) parts: Vec<Part>,
 }
 

@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Certificate {
     tls: Tls,
     files: TlsConfig,
-    /// What was last read.
+    /// The metadata of the files that were read last.
     read: Stamp,
-    /// What the last look found.
+    /// The metadata at the last look.
     seen: Stamp,
     looks: Interval,
 }

@@ -1,12 +1,13 @@
-//! Reads the PEM files of `[server] tls`.
+//! A certificate with its key, from the PEM files of `[server] tls`.
 //!
 //! Invariant: no error and no warning contains a byte of a file.
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
     io::{self, Read as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -24,8 +25,6 @@ use toolcrib_gateway::config::TlsConfig;
 use x509_cert::{Certificate, der::Decode as _, time::Time};
 use zeroize::Zeroizing;
 
-use super::{TlsError, TlsIdentity};
-
 /// Size limit of a file. A bundle of all public authorities has a fifth of it.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -35,13 +34,63 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The labels of private keys that need a passphrase, in both of their forms.
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
+/// A certificate with its key and the authorities of clients, read from files.
+pub struct TlsIdentity {
+    pub(super) config: Arc<ServerConfig>,
+    expires: Option<DateTime<Utc>>,
+    warnings: Vec<String>,
+}
+
+/// A file of `[server] tls` that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}", file.display())]
+pub struct TlsError {
+    /// The key of `[server] tls` that names the file.
+    pub key: &'static str,
+    /// The file.
+    pub file: PathBuf,
+    /// The problem.
+    pub problem: String,
+    /// A possible remedy.
+    pub hint: &'static str,
+}
+
 /// A file with the key of `[server] tls` that names it.
 struct Named<'a> {
     key: &'static str,
     file: &'a Path,
 }
 
-pub(super) fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<TlsIdentity, TlsError> {
+// === impl TlsIdentity ===
+
+impl TlsIdentity {
+    /// Reads and checks the files of `config`. The time is only for warnings: an expired certificate
+    /// is served, because an old one is better than none.
+    ///
+    /// # Errors
+    /// Fails when a file is unreadable or invalid, or when the key is not that of the certificate.
+    pub fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<Self, TlsError> {
+        load(config, now)
+    }
+
+    /// Returns the end of the validity of the certificate, if it is readable.
+    pub fn expires(&self) -> Option<DateTime<Utc>> {
+        self.expires
+    }
+
+    /// Returns the problems that an operator should know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsIdentity").field("expires", &self.expires).finish_non_exhaustive()
+    }
+}
+
+fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<TlsIdentity, TlsError> {
     let cert = Named { key: "cert", file: &config.cert };
     let key = Named { key: "key", file: &config.key };
     let provider = Arc::new(aws_lc_rs::default_provider());
