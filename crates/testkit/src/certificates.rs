@@ -1,4 +1,5 @@
 //! Certificate authorities, and certificates of servers and clients.
+#![expect(clippy::unwrap_used, reason = "a test fails without its certificate")]
 
 use std::{
     fs::OpenOptions,
