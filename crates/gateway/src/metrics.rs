@@ -192,7 +192,8 @@ pub struct Metrics {
     request_bytes: Gauge,
     bodies_refused: Counter,
     handshakes_failed: Family<HandshakeLabels, Counter>,
-    certificate_expires: Gauge,
+    /// Without TLS it has no value, so that no alert takes 1970 for the end of a certificate.
+    certificate_expires: Family<NoLabels, Gauge>,
     generation: Gauge,
     checkpoints: Counter,
     refused_checkpoints: Counter,
@@ -202,6 +203,10 @@ pub struct Metrics {
     forward_failures: Family<ForwardLabels, Counter>,
     forward_lag: Family<ForwardLabels, Gauge>,
 }
+
+/// The labels of a metric that may have no value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoLabels {}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct HandshakeLabels {
@@ -249,7 +254,11 @@ impl Metrics {
             request_bytes: add(&mut all, "request_bytes", Gauge::default()),
             bodies_refused: add(&mut all, "request_bodies_refused", Counter::default()),
             handshakes_failed: add(&mut all, "tls_handshakes_failed", Family::default()),
-            certificate_expires: add(&mut all, "tls_certificate_expires_seconds", Gauge::default()),
+            certificate_expires: add(
+                &mut all,
+                "tls_certificate_expires_seconds",
+                Family::default(),
+            ),
             generation: add(&mut all, "catalog_generation", Gauge::default()),
             task_failures: add(&mut all, "task_failures", Family::default()),
             tasks_down: add(&mut all, "tasks_down", Family::default()),
@@ -420,7 +429,7 @@ impl Metrics {
 
     /// Notes the end of the validity of the certificate of the listener.
     pub fn certificate_expires(&self, at: DateTime<Utc>) {
-        self.certificate_expires.set(at.timestamp());
+        self.certificate_expires.get_or_create(&NoLabels {}).set(at.timestamp());
     }
 
     pub(crate) fn refusal_counted(&self) {

@@ -159,7 +159,7 @@ async fn clients_of_both_versions_of_http_and_the_command_line_use_https() {
         }
     }
     let http = client(&authority, None).build().unwrap();
-    let expires = metric(&http, &server, &key, "toolcrib_tls_certificate_expires_seconds").await;
+    let expires = metric(&http, &server, &key, "toolcrib_tls_certificate_expires_seconds{}").await;
     assert!(expires.unwrap() > 1.6e9, "{expires:?}");
 
     fs::write(dir.path().join("other.pem"), Authority::new("other").pem()).unwrap();
