@@ -102,6 +102,18 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
+    /// Trust the certificate authorities in this PEM file too, for an https --url
+    #[arg(long, global = true, value_name = "FILE", env = env::CA_FILE, hide_env_values = true)]
+    pub(crate) ca_file: Option<PathBuf>,
+
+    /// Present the client certificate in this PEM file, for a server that requires one
+    #[arg(long, global = true, value_name = "FILE", env = env::CLIENT_CERT, hide_env_values = true)]
+    pub(crate) client_cert: Option<PathBuf>,
+
+    /// Read the private key of --client-cert from this PEM file, if it is not in the same one
+    #[arg(long, global = true, value_name = "FILE", env = env::CLIENT_KEY, hide_env_values = true)]
+    pub(crate) client_key: Option<PathBuf>,
+
     /// Print fewer messages on stderr
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
@@ -121,16 +133,16 @@ Examples:
   toolcrib serve --config /etc/toolcrib/toolcrib.toml --data-dir /var/lib/toolcrib
   toolcrib serve --demo --listen 127.0.0.1:0
 
-When the server is ready, it prints `listening on http://ADDR` on stdout. Logs go to stderr;
-TOOLCRIB_LOG sets the filter. SIGTERM and SIGINT shut it down in order.
+When the server is ready, it prints `listening on http://ADDR` on stdout, with `[server] tls`
+`https://ADDR`. Logs go to stderr; TOOLCRIB_LOG sets the filter. SIGTERM and SIGINT shut it down in order.
 
 The server reloads the configuration on SIGHUP and when the file changes. A file with errors is
 logged and not applied. A file that is empty or has no sources left needs --allow-empty.
 
 Only one server can use a data directory, because each server counts limits on its own.
 
-The address must be a loopback address unless the file sets `[server] behind_proxy = true`: without
-TLS, keys are sent unencrypted, so put a proxy that terminates TLS in front.")]
+The address must be a loopback address unless the file sets `[server] tls`, or `behind_proxy = true`
+with a proxy in front that terminates TLS: otherwise keys are sent unencrypted.")]
     Serve(ServeArgs),
 
     /// Serve MCP over stdin and stdout, for clients that start their servers
@@ -250,16 +262,22 @@ Without --url the server is that of `[server] listen` on this machine. The comma
 exit code is 0 if the server is ready, and 1 if it is not ready or does not answer in time.")]
     Health(HealthArgs),
 
-    /// Convert the MCP servers of Claude Desktop, Cursor or VS Code to a toolcrib.toml
+    /// Convert the servers of a desktop client or another gateway to a toolcrib.toml
     #[command(after_help = "\
 Examples:
   toolcrib import ~/.config/Claude/claude_desktop_config.json
   toolcrib import .cursor/mcp.json -o toolcrib.toml
   toolcrib import .vscode/mcp.json | less
   ssh laptop cat .cursor/mcp.json | toolcrib import -
+  toolcrib import agentgateway.yaml -o toolcrib.toml
+
+The format is detected: `mcpServers` of Claude Desktop, Cursor and other clients, `servers` of VS Code,
+the configuration of agentgateway, an export of ContextForge, and `mcp_servers` of LiteLLM; as JSON or
+YAML.
 
 Secrets become `{ env = \"NAME\" }`, and stderr lists the variables to set. A server that cannot be
-converted becomes a comment with the reason.")]
+converted becomes a comment with the reason. So does one whose restrictions have no equivalent. stderr
+and the comments name every part that was not translated.")]
     Import(ImportArgs),
 
     /// Hash JSON as the record does: redacted, RFC 8785, SHA-256

@@ -4,6 +4,7 @@
 //! Invariant: the key is sent only to the address in `--url`; redirects are not followed.
 
 mod mcp;
+mod tls;
 
 use std::time::Duration;
 
@@ -19,8 +20,10 @@ use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
 pub(crate) use mcp::{CallEnd, Listed};
+pub(crate) use tls::ClientTls;
 
 use crate::{
+    args::Global,
     context::Context,
     failure::{Advise as _, advised, advised_by, usage},
     settings,
@@ -49,11 +52,11 @@ impl Client {
         if key.is_some() && base.scheme() == "http" && !is_loopback(&base) {
             printer.warning("the API key is sent unencrypted; use https");
         }
-        Self::of(base, key).map(Some)
+        Self::of(base, key, global).map(Some)
     }
 
-    /// Creates a client of the server at `base`.
-    pub(crate) fn of(base: Url, key: Option<Secret>) -> anyhow::Result<Self> {
+    /// Creates a client of the server at `base`, with the TLS options of `global`.
+    pub(crate) fn of(base: Url, key: Option<Secret>, global: &Global) -> anyhow::Result<Self> {
         #[expect(
             clippy::disallowed_methods,
             reason = "a client of a running server, not of an upstream"
@@ -65,7 +68,12 @@ impl Client {
         if is_loopback(&base) {
             builder = builder.no_proxy();
         }
-        Ok(Self { http: builder.build()?, base, key })
+        builder = ClientTls::read(global)?.apply(builder);
+        let http = builder.build().advise(
+            "the client cannot be set up",
+            "do --client-cert and --client-key belong together?",
+        )?;
+        Ok(Self { http, base, key })
     }
 
     /// Sends `GET` to the path of `segments`, and returns the status and the body, `null` if it is not

@@ -9,10 +9,7 @@ mod facts;
 mod library;
 pub(crate) mod upstream;
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -165,12 +162,12 @@ impl Demo {
         &self,
         gateway: &Gateway,
         store: &dyn Storage,
-        address: SocketAddr,
+        url: &str,
         printer: Printer,
     ) -> anyhow::Result<()> {
         let file = self.data_dir.join(FILE);
         let mut facts = Facts::read(&file).unwrap_or_default();
-        facts.url = format!("http://{address}");
+        facts.url = url.to_owned();
         for (name, tenant, scope) in CALLERS {
             let known = facts.keys.get(name).is_some_and(|key| {
                 gateway.authenticator().authenticate(key).is_ok_and(|principal| {

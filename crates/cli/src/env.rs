@@ -6,12 +6,15 @@
 //! | `TOOLCRIB_DATA_DIR` | as `--data-dir` |
 //! | `TOOLCRIB_URL` | as `--url` |
 //! | `TOOLCRIB_KEY` | as `--key` |
+//! | `TOOLCRIB_CA_FILE` | as `--ca-file` |
+//! | `TOOLCRIB_CLIENT_CERT` | as `--client-cert` |
+//! | `TOOLCRIB_CLIENT_KEY` | as `--client-key` |
 //! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
 //! | `TOOLCRIB_LOG` | log filter, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //!
-//! The first five are read by the argument parser. Nothing else in the workspace reads the
+//! The first eight are read by the argument parser. Nothing else in the workspace reads the
 //! environment.
 
 use std::{io::Read as _, path::Path};
@@ -23,6 +26,9 @@ pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
 pub(crate) const DATA_DIR: &str = "TOOLCRIB_DATA_DIR";
 pub(crate) const URL: &str = "TOOLCRIB_URL";
 pub(crate) const KEY: &str = "TOOLCRIB_KEY";
+pub(crate) const CA_FILE: &str = "TOOLCRIB_CA_FILE";
+pub(crate) const CLIENT_CERT: &str = "TOOLCRIB_CLIENT_CERT";
+pub(crate) const CLIENT_KEY: &str = "TOOLCRIB_CLIENT_KEY";
 pub(crate) const SECOND_KEY: &str = "TOOLCRIB_SECOND_KEY";
 pub(crate) const LOG: &str = "TOOLCRIB_LOG";
 

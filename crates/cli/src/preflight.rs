@@ -1,17 +1,19 @@
 //! The checks of a parsed configuration before a server starts with it. `serve` and `config check`
 //! run the same checks.
 //!
-//! Invariant (I-30): an address other than loopback requires `[server] behind_proxy = true`.
+//! Invariant (I-30): an address other than loopback requires `[server] tls` or `behind_proxy = true`.
 //! Invariant: the checks start nothing and write nothing.
 
 use std::path::Path;
 
+use chrono::Utc;
 use tokio::net::TcpListener;
+use toolcrib::TlsIdentity;
 use toolcrib_core::{
     record::{DeliveryFactory as _, Destination},
     source::InvalidSource,
 };
-use toolcrib_gateway::config::{self, Config, Problem};
+use toolcrib_gateway::config::{self, Config, Problem, TlsConfig};
 use toolcrib_sources::Deliveries;
 use toolcrib_store::{SealKeys, SigningKey};
 
@@ -24,6 +26,8 @@ use crate::{
 
 /// The keys that the checks have read, so that the server need not read them again.
 pub(crate) struct Ready {
+    /// `None` without TLS.
+    pub(crate) tls: Option<TlsIdentity>,
     pub(crate) seal_keys: SealKeys,
     /// `None` if no key exists yet.
     pub(crate) signing_key: Option<SigningKey>,
@@ -52,17 +56,27 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
         let error = anyhow::anyhow!("source `{source_id}`: {problem}");
         obstacles.push(Obstacle::new(format!("source.{source_id}"), error));
     }
-    match (seal_keys, signing_key) {
-        (Ok(seal_keys), Ok(signing_key)) if obstacles.is_empty() => {
-            Ok(Ready { seal_keys, signing_key })
+    let tls = config.server.tls.as_ref().map(identity).transpose();
+    match (tls, seal_keys, signing_key) {
+        (Ok(tls), Ok(seal_keys), Ok(signing_key)) if obstacles.is_empty() => {
+            Ok(Ready { tls, seal_keys, signing_key })
         }
-        (seal_keys, signing_key) => {
+        (tls, seal_keys, signing_key) => {
+            obstacles.extend(tls.err());
             let of = |key: &'static str| move |error| Obstacle::new(key, error);
             obstacles.extend(seal_keys.err().map(of("store.seal_key")));
             obstacles.extend(signing_key.err().map(of("record.signing_key")));
             Err(obstacles)
         }
     }
+}
+
+/// Reads the certificate of the listener.
+pub(crate) fn identity(files: &TlsConfig) -> Result<TlsIdentity, Obstacle> {
+    TlsIdentity::load(files, Utc::now()).map_err(|error| {
+        let hint = error.hint;
+        Obstacle::new(format!("server.tls.{}", error.key), advised(error.to_string(), hint))
+    })
 }
 
 /// Returns why the server cannot listen on the configured address. An address in use is accepted:
@@ -99,16 +113,17 @@ pub(crate) fn not_kept(problem: &str) -> anyhow::Error {
     )
 }
 
-/// Requires a loopback address or `behind_proxy` (I-30).
+/// Requires a loopback address, TLS or `behind_proxy` (I-30).
 fn protected(config: &Config) -> anyhow::Result<()> {
-    let listen = config.server.listen;
-    if listen.ip().is_loopback() || config.server.behind_proxy {
+    let server = &config.server;
+    let listen = server.listen;
+    if listen.ip().is_loopback() || server.tls.is_some() || server.behind_proxy {
         return Ok(());
     }
     Err(advised(
         format!("{listen} can be reached from other machines, and nothing protects it"),
-        "keys would be sent unencrypted: listen on 127.0.0.1, or put a proxy that terminates TLS in \
-         front and set `[server] behind_proxy = true`",
+        "keys would be sent unencrypted: listen on 127.0.0.1, set `[server] tls`, or put a proxy that \
+         terminates TLS in front and set `[server] behind_proxy = true`",
     ))
 }
 
@@ -137,6 +152,11 @@ fn undeliverable(config: &Config) -> Vec<Obstacle> {
 impl Obstacle {
     fn new(key: impl Into<String>, error: anyhow::Error) -> Self {
         Self { key: key.into(), error }
+    }
+
+    /// Returns the error with its hint.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        self.error
     }
 
     /// Converts the obstacle to a problem of the configuration file with `text`.

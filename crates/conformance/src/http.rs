@@ -50,6 +50,15 @@ pub struct Host {
 impl Host {
     /// Creates a client of the host at `base`.
     pub fn new(base: &Url, keys: HostKeys) -> Result<Self, reqwest::Error> {
+        Self::with_options(base, keys, |builder| builder)
+    }
+
+    /// Creates a client with more options, such as the authorities that it trusts.
+    pub fn with_options(
+        base: &Url,
+        keys: HostKeys,
+        options: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+    ) -> Result<Self, reqwest::Error> {
         let is_loopback = is_loopback(base);
         #[expect(
             clippy::disallowed_methods,
@@ -64,7 +73,7 @@ impl Host {
             builder = builder.no_proxy();
         }
         Ok(Self {
-            http: builder.build()?,
+            http: options(builder).build()?,
             base: base.as_str().trim_end_matches('/').to_owned(),
             is_loopback,
             keys,

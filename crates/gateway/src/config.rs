@@ -72,7 +72,7 @@ pub use resolver::{MissingSecret, SecretReader};
 pub use secret::KeyPlace;
 pub use server::{
     ExplorerConfig, ExplorerPolicy, ListBody, MountAuth, MountConfig, OpenWopConfig, OpenWopV2,
-    OxpConfig, ServerConfig,
+    OxpConfig, ServerConfig, TlsConfig,
 };
 pub use source::{
     BreakerConfig, Classification, PinFirst, PinMode, PinPolicy, SourceConfig, ToolRule,
@@ -283,8 +283,10 @@ impl Resolver<'_> {
         let otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));
         let toolsets = typed.toolset.0.into_iter();
         let store = self.store(typed.store);
+        let server = self.server(typed.server);
+        let resource = typed.auth.resource.and_then(|it| self.resource(it, server.tls.is_some()));
         Config {
-            server: self.server(typed.server),
+            server,
             record: self.record(typed.record, store.is_shared()),
             limits: self.limits(typed.limits, &store),
             store,
@@ -301,7 +303,7 @@ impl Resolver<'_> {
             oxp: typed.oxp,
             explorer: typed.explorer,
             mcp: typed.mcp,
-            resource: typed.auth.resource.and_then(|resource| self.resource(resource)),
+            resource,
             toolsets: toolsets.filter_map(|(name, set)| self.toolset(name, set)).collect(),
             protection: Protection::default(),
             test_routes: false,

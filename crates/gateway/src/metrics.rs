@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use chrono::{DateTime, Utc};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
     metrics::{
@@ -96,7 +97,7 @@ impl Drop for RunningCall {
 
 /// Name without `toolcrib_`, type, labels and meaning of every metric. The exposition omits metrics
 /// without a value; the documentation lists all of them.
-pub const METRICS: [(&str, &str, &str, &str); 29] = [
+pub const METRICS: [(&str, &str, &str, &str); 31] = [
     ("calls", "counter", "surface, result", "Calls by surface and result"),
     ("call_seconds", "histogram", "", "Run time of tools"),
     ("http_requests", "counter", "surface, status", "HTTP requests by surface and status"),
@@ -139,6 +140,13 @@ pub const METRICS: [(&str, &str, &str, &str); 29] = [
         "counter",
         "",
         "Requests refused with 503 because of server.max_body_total",
+    ),
+    ("tls_handshakes_failed", "counter", "reason", "TLS handshakes that failed"),
+    (
+        "tls_certificate_expires_seconds",
+        "gauge",
+        "",
+        "End of the validity of the server's certificate, in seconds since 1970",
     ),
     ("catalog_generation", "gauge", "", "Number of the current catalog"),
     ("task_failures", "counter", "task", "Background tasks that panicked or ended early"),
@@ -183,6 +191,9 @@ pub struct Metrics {
     refusals_counted: Counter,
     request_bytes: Gauge,
     bodies_refused: Counter,
+    handshakes_failed: Family<HandshakeLabels, Counter>,
+    /// Without TLS it has no value, so that no alert takes 1970 for the end of a certificate.
+    certificate_expires: Family<NoLabels, Gauge>,
     generation: Gauge,
     checkpoints: Counter,
     refused_checkpoints: Counter,
@@ -191,6 +202,15 @@ pub struct Metrics {
     forwarded: Family<ForwardLabels, Counter>,
     forward_failures: Family<ForwardLabels, Counter>,
     forward_lag: Family<ForwardLabels, Gauge>,
+}
+
+/// The labels of a metric that may have no value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NoLabels {}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabels {
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -233,6 +253,12 @@ impl Metrics {
             refusals_counted: add(&mut all, "refusals_counted", Counter::default()),
             request_bytes: add(&mut all, "request_bytes", Gauge::default()),
             bodies_refused: add(&mut all, "request_bodies_refused", Counter::default()),
+            handshakes_failed: add(&mut all, "tls_handshakes_failed", Family::default()),
+            certificate_expires: add(
+                &mut all,
+                "tls_certificate_expires_seconds",
+                Family::default(),
+            ),
             generation: add(&mut all, "catalog_generation", Gauge::default()),
             task_failures: add(&mut all, "task_failures", Family::default()),
             tasks_down: add(&mut all, "tasks_down", Family::default()),
@@ -394,6 +420,16 @@ impl Metrics {
     /// Counts a request whose body had no room.
     pub fn body_refused(&self) {
         self.bodies_refused.inc();
+    }
+
+    /// Counts a TLS handshake that failed for `reason`, one of few constants.
+    pub fn handshake_failed(&self, reason: &'static str) {
+        self.handshakes_failed.get_or_create(&HandshakeLabels { reason }).inc();
+    }
+
+    /// Notes the end of the validity of the certificate of the listener.
+    pub fn certificate_expires(&self, at: DateTime<Utc>) {
+        self.certificate_expires.get_or_create(&NoLabels {}).set(at.timestamp());
     }
 
     pub(crate) fn refusal_counted(&self) {

@@ -1,5 +1,6 @@
 //! Test fixtures of toolcrib. Never a dependency of a product crate.
 
+pub mod certificates;
 #[cfg(feature = "gateway")]
 pub mod gateway;
 mod left_out;

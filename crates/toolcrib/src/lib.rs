@@ -29,6 +29,7 @@ mod respond;
 mod router;
 mod serve;
 mod state;
+mod tls;
 mod visible_runs;
 
 /// All dialects, in the order in which a path is matched against their mounts. A new dialect needs
@@ -64,7 +65,8 @@ pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
 /// Whether this build can serve the test routes under `/v1/host/sample`: the feature `test-routes`.
 pub const HAS_TEST_ROUTES: bool = cfg!(feature = "test-routes");
 
-pub use serve::{bind, serve};
+pub use serve::{bind, serve, serve_tls};
+pub use tls::{HandshakeFailure, Tls, TlsError, TlsIdentity};
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{
     self as gateway, Gateway, GatewayBuilder,

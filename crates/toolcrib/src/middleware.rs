@@ -67,6 +67,8 @@ struct Guard {
     mounts: Vec<Mount>,
     /// The mount of all other paths.
     elsewhere: Mount,
+    /// The value of `Strict-Transport-Security`, if it is sent.
+    hsts: Option<HeaderValue>,
 }
 
 /// Returns `routes` with their state, and with a refusal for other methods and paths.
@@ -85,7 +87,11 @@ pub(crate) fn guarded(
     elsewhere: Mount,
     host: HttpHost,
 ) -> Guarded {
-    Guarded(Arc::new(Guard { host, routers, mounts, elsewhere }))
+    let tls = host.server.tls.as_ref();
+    let hsts = tls
+        .and_then(|tls| tls.hsts)
+        .and_then(|hsts| HeaderValue::try_from(format!("max-age={}", hsts.as_secs())).ok());
+    Guarded(Arc::new(Guard { host, routers, mounts, elsewhere, hsts }))
 }
 
 impl Guarded {
@@ -239,6 +245,9 @@ impl Guard {
         (mount.headers)(headers);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        if let Some(hsts) = &self.hsts {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
         headers.insert(request_id::NAME, id);
         // Responses depend on the caller; a cacheable response sets its own header.
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));

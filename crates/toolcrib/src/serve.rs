@@ -5,9 +5,11 @@
 //!   to the next request of a peer without a valid credential, and to reading a response;
 //! - the number of connections is bounded so that file descriptors are left for everything else;
 //!   before it is reached, peers without a valid credential make room ([`slots`]);
-//! - every accepted connection passes [`accept`], which sets it up.
+//! - every accepted connection passes [`accept`], which sets it up;
+//! - the handshake of a connection with TLS happens in its slot and in its own task ([`handshake`]).
 
 pub(crate) mod connection;
+mod handshake;
 mod slots;
 
 use std::{
@@ -24,16 +26,20 @@ use hyper_util::{
 };
 use rustix::process::{Resource, getrlimit};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
     time::Instant,
 };
+use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt as _};
 
 use self::{
     connection::{Answer, CURRENT, Patience},
+    handshake::{HandshakeLimits, Handshakes},
     slots::{Slot, Slots},
 };
+use crate::tls::Tls;
 
 /// The limits on peers and requests.
 #[derive(Debug, Clone, Copy)]
@@ -116,9 +122,36 @@ where
     S: Clone + Send + 'static,
     S::Future: Send,
 {
-    let connections = LIMITS.connections.min(affordable());
-    serve_within(listener, service, shutdown, Limits { connections, ..LIMITS }).await;
+    serve_within(listener, None, service, shutdown, affordable_limits()).await;
     Ok(())
+}
+
+/// Like [`serve`], with TLS: HTTP/2 or HTTP/1.1, as the client prefers.
+///
+/// A handshake has ten seconds. At most 4 096 are in progress at once (half of the connections if that
+/// is less); then the longest waiting ones are closed. A failed handshake affects no other connection.
+///
+/// # Errors
+/// Never fails at present: a failed accept is retried.
+pub async fn serve_tls<S>(
+    listener: TcpListener,
+    tls: Tls,
+    service: S,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send,
+{
+    let limits = affordable_limits();
+    let handshakes = Handshakes::new(tls, HandshakeLimits::of(limits.connections));
+    serve_within(listener, Some(Arc::new(handshakes)), service, shutdown, limits).await;
+    Ok(())
+}
+
+fn affordable_limits() -> Limits {
+    Limits { connections: LIMITS.connections.min(affordable()), ..LIMITS }
 }
 
 /// Returns how many connections the limit on open files allows.
@@ -131,6 +164,7 @@ fn affordable() -> usize {
 
 async fn serve_within<S>(
     listener: TcpListener,
+    handshakes: Option<Arc<Handshakes>>,
     service: S,
     shutdown: impl Future<Output = ()> + Send + 'static,
     limits: Limits,
@@ -155,7 +189,19 @@ async fn serve_within<S>(
             next = next => next,
         };
         let ends = Ends { stopping: stopping.clone(), cut: cut.clone() };
-        connections.spawn(connection(stream, service.clone(), slot, ends, limits));
+        match &handshakes {
+            None => connections.spawn(connection(stream, service.clone(), slot, ends, limits)),
+            Some(handshakes) => {
+                let (handshakes, service) = (Arc::clone(handshakes), service.clone());
+                connections.spawn(async move {
+                    let accepted = secured(stream, &handshakes, &slot, &ends);
+                    // In a box, so that the connection itself takes no more memory than without TLS.
+                    if let Some(stream) = Box::pin(accepted).await {
+                        connection(stream, service, slot, ends, limits).await;
+                    }
+                })
+            }
+        };
     }
     drop(listener);
     stopping.cancel();
@@ -210,14 +256,37 @@ enum Signal {
     Cut,
 }
 
-/// Serves one connection until it ends.
-async fn connection<S>(
+/// Completes the handshake of a connection, unless the connection has to end before.
+async fn secured(
     stream: TcpStream,
+    handshakes: &Handshakes,
+    slot: &Slot,
+    Ends { stopping, cut }: &Ends,
+) -> Option<TlsStream<TcpStream>> {
+    // From here on, it can be evicted.
+    slot.connection.start(stopping.clone());
+    tokio::select! {
+        biased;
+        accepted = handshakes.accept(stream) => accepted,
+        () = slot.connection.evicted() => {
+            handshakes.evicted();
+            None
+        }
+        // No request has begun.
+        () = stopping.cancelled() => None,
+        () = cut.cancelled() => None,
+    }
+}
+
+/// Serves one connection until it ends.
+async fn connection<I, S>(
+    stream: I,
     inner: S,
     slot: Slot,
     Ends { stopping, cut }: Ends,
     limits: Limits,
 ) where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + 'static,
     S::Future: Send,
@@ -325,7 +394,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let shutdown = stop.clone().cancelled_owned();
-        let task = tokio::spawn(serve_within(listener, router, shutdown, limits));
+        let task = tokio::spawn(serve_within(listener, None, router, shutdown, limits));
         Served { address, stop, task }
     }
 

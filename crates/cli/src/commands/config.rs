@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use serde_json::json;
+use toolcrib::TlsIdentity;
 use toolcrib_core::source::SourceState;
 use toolcrib_gateway::{
     Gateway,
@@ -31,16 +32,26 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
         )
     })?;
     let Checked { config, mut problems, text, data_dir } = Settings::check(global, &file)?;
+    let mut warnings = Vec::new();
     if let Some(config) = &config {
-        let obstacles = preflight::check(config, &data_dir).await.err().unwrap_or_default();
+        warnings = settings::warnings(config);
+        let obstacles = match preflight::check(config, &data_dir).await {
+            Ok(ready) => {
+                warnings.extend(ready.tls.iter().flat_map(TlsIdentity::warnings).cloned());
+                Vec::new()
+            }
+            Err(obstacles) => obstacles,
+        };
         let address = preflight::unusable_address(config).await;
         problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(&text)));
     }
     match config {
         Some(config) if problems.is_empty() && connect => {
-            connected(&file, config, &data_dir, printer).await
+            let checked = config.clone();
+            let problems = connected(config, &data_dir, printer).await?;
+            print(&file, &checked, &problems, &warnings, printer)
         }
-        Some(config) if problems.is_empty() => print(&file, &config, &[], printer),
+        Some(config) if problems.is_empty() => print(&file, &config, &[], &warnings, printer),
         _ => refused(&ConfigError::new(file.display().to_string(), problems), printer),
     }
 }
@@ -61,21 +72,20 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Failed)
 }
 
+/// Starts the sources of `config`, and returns their problems.
 async fn connected(
-    file: &Path,
     config: Config,
     data_dir: &Path,
     printer: Printer,
-) -> anyhow::Result<Exit> {
-    let checked = config.clone();
-    let problems = Local::start_forgetful(config, data_dir, printer)
-        .await?
+) -> anyhow::Result<Vec<String>> {
+    let timeout = timeout(&config);
+    let local = Local::start_forgetful(config, data_dir, printer).await?;
+    local
         .run(async |gateway: &Gateway| {
-            local::settle_for(gateway, timeout(&checked), printer).await;
+            local::settle_for(gateway, timeout, printer).await;
             Ok(problems(gateway))
         })
-        .await?;
-    print(file, &checked, &problems, printer)
+        .await
 }
 
 /// Returns how long to wait until each source has listed its tools or failed.
@@ -106,11 +116,11 @@ fn print(
     file: &Path,
     config: &Config,
     problems: &[String],
+    warnings: &[String],
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let ok = problems.is_empty();
-    let warnings = settings::warnings(config);
-    for warning in &warnings {
+    for warning in warnings {
         printer.warning(warning);
     }
     if printer.wants_json() {

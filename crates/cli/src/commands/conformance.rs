@@ -53,7 +53,8 @@ pub(crate) async fn run(args: ConformanceArgs, cx: &Context) -> anyhow::Result<E
     }
     let keys = HostKeys { first: settings::key(global)?, second };
     let is_exposed = keys.first.is_some() && base.scheme() == "http";
-    let host = Arc::new(Host::new(&base, keys)?);
+    let tls = client::ClientTls::read(global)?;
+    let host = Arc::new(Host::with_options(&base, keys, |builder| tls.apply(builder))?);
     if is_exposed && !host.is_loopback() {
         printer.warning("the key is sent unencrypted; use https");
     }

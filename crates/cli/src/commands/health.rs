@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use toolcrib_gateway::config::ServerConfig;
 use url::Url;
 
 use crate::{
@@ -23,10 +24,10 @@ use crate::{
 pub(crate) async fn run(args: &HealthArgs, cx: &Context) -> anyhow::Result<Exit> {
     let base = match &cx.global.url {
         Some(typed) => client::address(typed)?,
-        None => local(Settings::load(&cx.global)?.config.server.listen)?,
+        None => local(&Settings::load(&cx.global)?.config.server)?,
     };
     let path = if args.live { "livez" } else { "readyz" };
-    let server = Client::of(base, None)?;
+    let server = Client::of(base, None, &cx.global)?;
     let (code, body) = server.probe(&[path], Duration::from_secs(args.timeout)).await?;
     let (is_success, printer) = ((200..300).contains(&code), cx.printer);
     if printer.wants_json() {
@@ -38,7 +39,8 @@ pub(crate) async fn run(args: &HealthArgs, cx: &Context) -> anyhow::Result<Exit>
 }
 
 /// Returns the address of a server of this machine that listens on `listen`.
-fn local(listen: SocketAddr) -> anyhow::Result<Url> {
+fn local(server: &ServerConfig) -> anyhow::Result<Url> {
+    let listen = server.listen;
     if listen.port() == 0 {
         return Err(usage(
             "`[server] listen` takes a free port, which only the server knows; set --url to the \
@@ -51,7 +53,8 @@ fn local(listen: SocketAddr) -> anyhow::Result<Url> {
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     let address = SocketAddr::new(ip, listen.port());
-    Url::parse(&format!("http://{address}")).context("`[server] listen` is not an address")
+    let scheme = if server.tls.is_some() { "https" } else { "http" };
+    Url::parse(&format!("{scheme}://{address}")).context("`[server] listen` is not an address")
 }
 
 /// Returns the line for people: the server's own word, and its reason or warning.
@@ -73,7 +76,10 @@ mod tests {
 
     #[test]
     fn a_server_on_all_addresses_is_reached_on_this_machine() {
-        let reached = |listen: &str| local(listen.parse().unwrap()).map(String::from);
+        let reached = |listen: &str| {
+            let listen = listen.parse().unwrap();
+            local(&ServerConfig { listen, ..ServerConfig::default() }).map(String::from)
+        };
         assert_eq!(reached("0.0.0.0:8808").unwrap(), "http://127.0.0.1:8808/");
         assert_eq!(reached("[::]:8808").unwrap(), "http://[::1]:8808/");
         assert_eq!(reached("10.0.0.7:80").unwrap(), "http://10.0.0.7/");

@@ -1,9 +1,15 @@
-//! `import`: converts the MCP servers of a desktop client to sources.
+//! `import`: converts the MCP servers of a desktop client, or the configuration of another gateway, to
+//! sources.
 //!
 //! Invariant: the output contains no secret of the input file.
 //! Invariant: the output passes `config check` once its variables are set.
+//! Invariant: the output permits nothing that the input forbids. What cannot be translated is named.
 
+mod agentgateway;
+mod cel;
+mod contextforge;
 mod jsonc;
+mod litellm;
 mod reference;
 mod servers;
 mod write;
@@ -11,7 +17,7 @@ mod write;
 use std::{fs, io::Write as _};
 
 use anyhow::Context as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_core::json;
 
 use super::input;
@@ -34,12 +40,15 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
     let text = text
         .and_then(|text| Ok(String::from_utf8(text)?))
         .with_context(|| format!("{name} cannot be read"))?;
-    let document = json::parse_strict(jsonc::plain(&text).as_bytes())
-        .with_context(|| format!("{name} is not JSON"))?;
-    let imported = servers::read(&document).ok_or_else(|| {
+    let document = parse(&text, &name)?;
+    // `mcpServers` is a name of several products, so the formats with names of their own come first.
+    let formats = [agentgateway::read, contextforge::read, litellm::read, servers::read];
+    let imported = formats.iter().find_map(|read| read(&document)).ok_or_else(|| {
         advised(
             format!("{name} has no MCP servers"),
-            "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code)",
+            "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code), `binds` or \
+             `mcp.targets` (agentgateway), `entities` (an export of ContextForge), or `mcp_servers` \
+             (LiteLLM)",
         )
     })?;
     let shown = match args.file.file_name() {
@@ -75,13 +84,45 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
             "sources": written.sources,
             "variables": imported.variables.iter().map(|it| &it.name).collect::<Vec<_>>(),
             "leftOut": left_out,
+            "notTranslated": imported.parts.iter()
+                .map(|part| json!({ "part": part.place, "reason": part.reason }))
+                .collect::<Vec<_>>(),
         }))?;
     }
     report(&imported, &written, printer);
     Ok(Exit::Done)
 }
 
+/// Parses JSON, also with comments, or YAML.
+fn parse(text: &str, name: &str) -> anyhow::Result<Value> {
+    let json = json::parse_strict(jsonc::plain(text).as_bytes());
+    // A text that cannot be YAML with keys has the error of a JSON text.
+    if json.is_ok() || !text.contains(':') || text.trim_start().starts_with(['{', '[']) {
+        return json.with_context(|| format!("{name} is not JSON"));
+    }
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error,
+        budget: serde_saphyr::budget! {
+            max_depth: 64,
+            max_events: 1_000_000,
+            max_nodes: 1_000_000,
+            max_documents: 1,
+        },
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        // The message of the library may repeat the text.
+        let at = error.location().map(|at| format!(" at line {}", at.line())).unwrap_or_default();
+        advised(format!("{name} is not YAML{at}"), "a file is JSON or YAML; check this line")
+    })
+}
+
 fn report(imported: &Imported, written: &write::Written, printer: Printer) {
+    for part in &imported.parts {
+        let (place, reason) = (&part.place, &part.reason);
+        printer.note_foreign(&format!("not translated: {place}: {reason}"));
+    }
     for (name, why) in &written.left_out {
         printer.note_foreign(&format!("`{name}` stays a comment: {why}"));
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a changed configuration that is invalid or has become empty is rejected as a whole.
 
+mod certificate;
 mod changes;
 
 use std::{future::Future, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
@@ -16,11 +17,12 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+use toolcrib::TlsIdentity;
 use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
-    config::Config,
+    config::{Config, ServerConfig, TlsConfig},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;
@@ -33,12 +35,13 @@ use crate::{
     failure::{Advise as _, Exit, advised},
     local,
     lock::Lock,
-    preflight::{self, Ready, not_kept},
+    preflight::{self, Obstacle, Ready, not_kept},
     printer::Printer,
     settings::{self, Settings},
     signing, store,
 };
 
+use certificate::Certificate;
 use changes::Watch;
 
 /// The warning at each start with the test routes.
@@ -64,8 +67,13 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     };
     let settings = configure(args, demo.as_ref(), cx)?;
     let config = &settings.config;
+    let files = config.server.tls.clone().map(|files| (certificate::stamp(&files), files));
     let ready = preflight::check(config, &settings.data_dir).await;
-    let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
+    let mut ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
+    let identity = ready.tls.take();
+    for warning in identity.iter().flat_map(TlsIdentity::warnings) {
+        printer.warning(warning);
+    }
     if config.test_routes {
         check_test_routes(config, toolcrib::HAS_TEST_ROUTES)?;
         printer.warning(TEST_ROUTES);
@@ -97,21 +105,26 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
         let writer = Arc::clone(&writer);
         async move { writer.ended().await }
     });
-    let address = listener.local_addr()?;
     let drain_time = config.server.drain;
+    let scheme = if identity.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", listener.local_addr()?);
     let (stop, stopped) = watch::channel(false);
     let service = toolcrib::service(gateway.clone(), config);
-    let mut server: ServerTask = tokio::spawn(toolcrib::serve(listener, service, until(stopped)));
+    let tls = identity.map(|identity| certificate::tls(identity, &gateway));
+    let mut server: ServerTask = match tls.clone() {
+        None => tokio::spawn(toolcrib::serve(listener, service, until(stopped))),
+        Some(tls) => tokio::spawn(toolcrib::serve_tls(listener, tls, service, until(stopped))),
+    };
+    let certificate = tls.zip(files).map(|(tls, (read, files))| Certificate::new(tls, files, read));
     let greeted = match &demo {
-        Some(demo) => demo.greet(&gateway, &*store, address, printer).await,
+        Some(demo) => demo.greet(&gateway, &*store, &url, printer).await,
         None => Ok(()),
     };
     report_idle_roles(&gateway);
 
     // From here on, all paths close the sources and the store.
-    let mut reloader = Reloader::new(&gateway, &audit, settings, args, cx);
-    let greeted =
-        greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
+    let mut reloader = Reloader::new(&gateway, &audit, settings, certificate, args, cx);
+    let greeted = greeted.and_then(|()| printer.line(format_args!("listening on {url}")));
     let served = match greeted {
         Ok(()) => supervise(&mut server, &mut signals, &mut reloader).await,
         Err(error) => Err(error),
@@ -208,6 +221,7 @@ async fn supervise(
                 }
             },
             () = reloader.watch.changed() => reloader.reload().await,
+            () = certificate_changed(&mut reloader.certificate) => reloader.renew(),
         }
     }
 }
@@ -222,6 +236,14 @@ async fn drain(gateway: &Gateway, time: Duration, signals: &mut Signals) {
     tokio::select! {
         () = tokio::time::sleep(time) => {}
         () = signals.end() => {}
+    }
+}
+
+/// Waits until the files of the certificate have changed; for ever without TLS.
+async fn certificate_changed(certificate: &mut Option<Certificate>) {
+    match certificate {
+        Some(certificate) => certificate.changed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -357,6 +379,8 @@ struct Reloader<'a> {
     /// The content of the file in force.
     text: Option<String>,
     watch: Watch,
+    /// `None` without TLS.
+    certificate: Option<Certificate>,
     args: &'a ServeArgs,
     cx: &'a Context,
 }
@@ -366,6 +390,7 @@ impl<'a> Reloader<'a> {
         gateway: &'a Gateway,
         audit: &'a AuditTasks,
         Settings { config: started, text, .. }: Settings,
+        certificate: Option<Certificate>,
         args: &'a ServeArgs,
         cx: &'a Context,
     ) -> Self {
@@ -375,7 +400,14 @@ impl<'a> Reloader<'a> {
             true => Watch::nothing(),
             false => Watch::start(file, text.as_deref(), gateway.tasks()),
         };
-        Self { gateway, audit, started, text, watch, args, cx }
+        Self { gateway, audit, started, text, watch, certificate, args, cx }
+    }
+
+    /// Reads the files of the certificate again.
+    fn renew(&mut self) {
+        if let Some(certificate) = &mut self.certificate {
+            certificate.reload(self.gateway, self.cx.printer);
+        }
     }
 
     /// Reads the configuration file and applies it; on failure prints the error and changes nothing.
@@ -385,6 +417,7 @@ impl<'a> Reloader<'a> {
             printer.note("a demo has no configuration to read again");
             return;
         }
+        let former = self.certificate.as_ref().map(|it| it.files().clone());
         match self.apply().await {
             Ok(fresh) => {
                 self.text = fresh.text;
@@ -397,6 +430,10 @@ impl<'a> Reloader<'a> {
                 }
                 report_idle_roles(self.gateway);
                 printer.note("the configuration was read again and is in force");
+                // Otherwise they have just been read.
+                if self.certificate.as_ref().map(Certificate::files) == former.as_ref() {
+                    self.renew();
+                }
             }
             Err(error) => printer
                 .error(&error.context("the configuration was not applied; the old one stays")),
@@ -404,7 +441,7 @@ impl<'a> Reloader<'a> {
     }
 
     /// Reads and applies the configuration, and returns it. On failure, changes nothing.
-    async fn apply(&self) -> anyhow::Result<Settings> {
+    async fn apply(&mut self) -> anyhow::Result<Settings> {
         let mut fresh = Settings::reload(&self.cx.global)?;
         if let Some(listen) = self.args.listen {
             fresh.config.server.listen = listen;
@@ -413,12 +450,29 @@ impl<'a> Reloader<'a> {
         if !self.args.allow_empty {
             not_emptied(&old, self.text.as_deref(), &fresh)?;
         }
+        // Other files must be usable, like everything in the configuration.
+        let moved = self.moved(&fresh.config)?;
         self.audit.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
         if let Err(error) = self.gateway.apply(fresh.config.clone()).await {
             self.audit.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
             return Err(error.into());
         }
+        if let (Some(certificate), Some((files, identity))) = (&mut self.certificate, moved) {
+            certificate.adopt(files, identity, self.gateway, self.cx.printer);
+        }
         Ok(fresh)
+    }
+
+    /// Reads the certificate of `fresh`, if it is in other files than the one in force.
+    fn moved(&self, fresh: &Config) -> anyhow::Result<Option<(TlsConfig, TlsIdentity)>> {
+        let Some(files) = &fresh.server.tls else { return Ok(None) };
+        match &self.certificate {
+            Some(certificate) if certificate.files() != files => {
+                let identity = preflight::identity(files).map_err(Obstacle::into_error)?;
+                Ok(Some((files.clone(), identity)))
+            }
+            _ => Ok(None),
+        }
     }
 }
 
@@ -442,7 +496,11 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
 
 /// Returns the changed sections that only a restart applies.
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
-    let server = |it: &Config| format!("{:?}", it.server);
+    // The files of the certificate can change at any time, but not whether there are any.
+    let server = |it: &Config| {
+        let tls = it.server.tls.as_ref().map(|tls| tls.hsts);
+        format!("{tls:?} {:?}", ServerConfig { tls: None, ..it.server.clone() })
+    };
     let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
     let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
     let sections = [

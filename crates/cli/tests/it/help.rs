@@ -66,7 +66,7 @@ fn the_help_lists_all_commands() {
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
       health       Check whether a running server is ready, for probes and scripts
-      import       Convert the MCP servers of Claude Desktop, Cursor or VS Code to a toolcrib.toml
+      import       Convert the servers of a desktop client or another gateway to a toolcrib.toml
       hash         Hash JSON as the record does: redacted, RFC 8785, SHA-256
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
@@ -76,19 +76,25 @@ fn the_help_lists_all_commands() {
       -V, --version  Print version
 
     Options of every command:
-          --json             Print JSON instead of text
-          --config <FILE>    Read this configuration file [default: ./toolcrib.toml if it exists] [env:
-                             TOOLCRIB_CONFIG]
-          --data-dir <DIR>   Keep state in this directory: the store is DIR/toolcrib.db unless the file
-                             sets `[store] url` [default: .toolcrib next to the configuration file]
-                             [env: TOOLCRIB_DATA_DIR]
-          --url <URL>        Use the running server at this address instead of the store [env:
-                             TOOLCRIB_URL]
-          --key <KEY>        Present this API key; prefer the variable or --key-file, because other
-                             users of the machine can see arguments [env: TOOLCRIB_KEY]
-          --key-file <FILE>  Read the API key from this file; takes precedence over --key
-      -q, --quiet            Print fewer messages on stderr
-      -v, --verbose...       Print more messages on stderr; repeat for even more
+          --json                Print JSON instead of text
+          --config <FILE>       Read this configuration file [default: ./toolcrib.toml if it exists]
+                                [env: TOOLCRIB_CONFIG]
+          --data-dir <DIR>      Keep state in this directory: the store is DIR/toolcrib.db unless the
+                                file sets `[store] url` [default: .toolcrib next to the configuration
+                                file] [env: TOOLCRIB_DATA_DIR]
+          --url <URL>           Use the running server at this address instead of the store [env:
+                                TOOLCRIB_URL]
+          --key <KEY>           Present this API key; prefer the variable or --key-file, because other
+                                users of the machine can see arguments [env: TOOLCRIB_KEY]
+          --key-file <FILE>     Read the API key from this file; takes precedence over --key
+          --ca-file <FILE>      Trust the certificate authorities in this PEM file too, for an https
+                                --url [env: TOOLCRIB_CA_FILE]
+          --client-cert <FILE>  Present the client certificate in this PEM file, for a server that
+                                requires one [env: TOOLCRIB_CLIENT_CERT]
+          --client-key <FILE>   Read the private key of --client-cert from this PEM file, if it is not
+                                in the same one [env: TOOLCRIB_CLIENT_KEY]
+      -q, --quiet               Print fewer messages on stderr
+      -v, --verbose...          Print more messages on stderr; repeat for even more
 
     Examples:
       toolcrib serve --demo                     try it without a configuration or a network

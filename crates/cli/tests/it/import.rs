@@ -1,5 +1,7 @@
 //! `import`: three clients' files.
 
+mod gateways;
+
 use std::fs;
 
 use serde_json::json;

@@ -47,6 +47,7 @@ mod stall;
 mod stdio;
 mod tables;
 mod test_routes;
+mod tls;
 mod toolsets;
 mod upstream;
 mod watch;

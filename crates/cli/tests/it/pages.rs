@@ -53,6 +53,7 @@ pages! {
     the_commands_for_workflows_run: "docs/guides/workflows.md",
     the_commands_for_node_packs_run: "docs/guides/node-packs.md",
     the_commands_for_credentials_run: "docs/guides/credentials.md",
+    the_commands_for_migrating_run: "docs/guides/migrate.md",
 }
 
 #[test]

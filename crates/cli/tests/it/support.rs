@@ -21,7 +21,9 @@ pub(crate) fn toolcrib(dir: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
     let mut command = Command::new(PROGRAM);
     command.current_dir(dir).stdin(Stdio::null());
-    for variable in ["CONFIG", "DATA_DIR", "URL", "KEY", "LOG"] {
+    for variable in
+        ["CONFIG", "DATA_DIR", "URL", "KEY", "LOG", "CA_FILE", "CLIENT_CERT", "CLIENT_KEY"]
+    {
         command.env_remove(format!("TOOLCRIB_{variable}"));
     }
     command.env_remove("COLUMNS");

@@ -63,13 +63,22 @@ impl Default for McpConfig {
 }
 
 impl Resolver<'_> {
-    pub(super) fn resource(&mut self, typed: ResourceConfig) -> Option<ResourceConfig> {
+    /// Resolves the information for OAuth clients of a server that has TLS, or has not.
+    pub(super) fn resource(
+        &mut self,
+        typed: ResourceConfig,
+        has_tls: bool,
+    ) -> Option<ResourceConfig> {
         let key = "auth.resource.authorization_servers";
         if typed.authorization_servers.is_empty() {
             let message = "expected at least one issuer such as \"https://id.example.com\"";
             self.complain(key, message);
         }
         let resource = self.check("auth.resource.resource", check_public(&typed.resource));
+        if has_tls && resource.as_ref().is_some_and(|it| !is_https(it)) {
+            let message = "expected an https address, because `server.tls` is set";
+            self.complain("auth.resource.resource", message);
+        }
         let authorization_servers = self.list(key, &typed.authorization_servers, check_public);
         let scopes = self.list("auth.resource.scopes", &typed.scopes, check_scope);
         Some(ResourceConfig {
@@ -78,6 +87,10 @@ impl Resolver<'_> {
             scopes: scopes?,
         })
     }
+}
+
+fn is_https(address: &str) -> bool {
+    Url::parse(address).is_ok_and(|url| url.scheme() == "https")
 }
 
 /// Validates an address for clients: it must be encrypted, or loopback.

@@ -1,6 +1,6 @@
 //! `[server]`, `[oxp]`, `[openwop]` and `[explorer]`: the listener and its mounts.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,11 +14,14 @@ use super::{
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Address and port. An address other than loopback requires `behind_proxy = true`.
+    /// Address and port. An address other than loopback requires `tls` or `behind_proxy = true`.
     #[serde(with = "kind::Address")]
     pub listen: SocketAddr,
     /// A proxy in front of toolcrib terminates TLS.
     pub behind_proxy: bool,
+    /// TLS without a proxy.
+    #[schemars(extend("x-default" = "none"))]
+    pub tls: Option<TlsConfig>,
     /// Accepted `Host` values in addition to loopback names.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may send requests and read the answers (CORS), in addition to the
@@ -37,6 +40,24 @@ pub struct ServerConfig {
     /// a proxy sends its requests to [other servers](../guides/scale.md#restart-one-after-the-other).
     #[serde(with = "kind::Wait")]
     pub drain: Duration,
+}
+
+/// The certificate of the listener ([guide](../guides/operate.md#tls)). The files are read again when
+/// they change.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsConfig {
+    /// PEM file with the certificate, followed by the intermediate ones.
+    pub cert: PathBuf,
+    /// PEM file with its private key, without a passphrase.
+    pub key: PathBuf,
+    /// PEM file with authorities. Only clients with a certificate of one of them can connect; they
+    /// need a key all the same.
+    pub client_ca: Option<PathBuf>,
+    /// Time for which browsers use only https for this host name, on all its ports
+    /// (`Strict-Transport-Security`).
+    #[serde(default, with = "kind::Age")]
+    pub hsts: Option<Duration>,
 }
 
 /// Who may use a mount.
@@ -143,6 +164,7 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
             behind_proxy: false,
+            tls: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             max_body_bytes: 1 << 20,
@@ -181,7 +203,20 @@ impl Resolver<'_> {
             self.complain(key, message);
         }
         server.max_body_total_bytes = server.max_body_total_bytes.max(one);
+        server.tls = server.tls.take().map(|tls| self.tls(tls));
         server
+    }
+
+    /// Resolves the paths. Confined programs must not read the private key.
+    fn tls(&mut self, typed: TlsConfig) -> TlsConfig {
+        let key = self.base.join(typed.key);
+        self.protection.keys.insert(key.clone());
+        TlsConfig {
+            cert: self.base.join(typed.cert),
+            key,
+            client_ca: typed.client_ca.map(|path| self.base.join(path)),
+            hsts: typed.hsts,
+        }
     }
 
     /// Requires `[anonymous]` for a mount that admits callers without credentials.

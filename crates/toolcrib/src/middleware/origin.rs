@@ -87,7 +87,8 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     let Ok(uri) = Uri::try_from(origin) else { return false };
     let (Some(scheme), Some(page)) = (uri.scheme_str(), uri.authority()) else { return false };
     let default_port = match scheme {
-        "http" => 80,
+        // With TLS of its own, a server has no unencrypted pages.
+        "http" if server.tls.is_none() => 80,
         "https" => 443,
         _ => return false,
     };
@@ -95,7 +96,7 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     // Behind a proxy that terminates TLS the scheme is unknown here, so both default ports match.
     let same_port = match host.port_u16() {
         Some(ours) => ours == port,
-        None => port == 80 || port == 443,
+        None => port == 443 || (port == 80 && server.tls.is_none()),
     };
     let same_name = page.host().eq_ignore_ascii_case(host.host());
     same_port && (same_name || (loopback(page.host()) && loopback(host.host())))
@@ -120,13 +121,22 @@ mod tests {
     use std::path::Path;
 
     use http::HeaderValue;
-    use toolcrib_gateway::config::Config;
+    use toolcrib_gateway::config::{Config, TlsConfig};
 
     use super::*;
 
     fn checked(host: &[&'static str], origin: &[&'static str]) -> Result<(), Refusal> {
+        checked_with(None, host, origin)
+    }
+
+    fn checked_with(
+        tls: Option<TlsConfig>,
+        host: &[&'static str],
+        origin: &[&'static str],
+    ) -> Result<(), Refusal> {
         let mut server = Config::empty(Path::new("/")).server;
         server.listen = ([10, 0, 0, 7], 8808).into();
+        server.tls = tls;
         server.allowed_hosts = vec!["crib.example".to_owned(), "pinned.example:8443".to_owned()];
         server.allowed_origins = vec!["https://app.example".to_owned()];
         let mut headers = HeaderMap::new();
@@ -196,5 +206,31 @@ mod tests {
         assert_eq!(checked(&["crib.example"], &["http://localhost"]), Err(Refusal::Origin));
         let twice = ["http://localhost:8808", "http://localhost:8808"];
         assert_eq!(checked(&["localhost:8808"], &twice), Err(Refusal::Origin));
+    }
+
+    #[test]
+    fn with_tls_only_encrypted_pages_are_ours() {
+        let sent = |host, origin| {
+            let (cert, key) = ("cert.pem".into(), "key.pem".into());
+            let tls = TlsConfig { cert, key, client_ca: None, hsts: None };
+            checked_with(Some(tls), &[host], &[origin])
+        };
+        for (host, origin) in [
+            ("127.0.0.1:8808", "https://127.0.0.1:8808"),
+            ("127.0.0.1:8808", "https://localhost:8808"),
+            ("crib.example", "https://crib.example"),
+            ("crib.example:443", "https://crib.example"),
+            ("crib.example:8808", "https://app.example"),
+        ] {
+            assert_eq!(sent(host, origin), Ok(()), "{origin}");
+        }
+        for (host, origin) in [
+            ("127.0.0.1:8808", "http://127.0.0.1:8808"),
+            ("crib.example", "http://crib.example"),
+            ("crib.example", "https://crib.example:80"),
+            ("crib.example:443", "http://crib.example:443"),
+        ] {
+            assert_eq!(sent(host, origin), Err(Refusal::Origin), "{origin}");
+        }
     }
 }

@@ -1,4 +1,6 @@
-//! Reads the servers in a client's document, with valid source ids and without secrets.
+//! Servers with valid source ids and without secrets; and those of the files of desktop clients.
+//!
+//! Every format has a module that reads it through the [`Reader`], so that secrets are treated alike.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +9,55 @@ use toolcrib_core::redact::{self, Redactor};
 
 use super::reference::Reference;
 
-/// The servers and variables of a document.
+/// The reason why a server over HTTP+SSE is not usable.
+pub(super) const SSE: &str =
+    "it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address";
+
+/// The content of a document.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
     pub(super) servers: Vec<Server>,
     /// Variables to set, in the order of their first use.
     pub(super) variables: Vec<Variable>,
+    /// The port that the gateway listens on.
+    pub(super) port: Option<u16>,
+    /// Names of the gateway.
+    pub(super) hosts: Vec<String>,
+    /// Origins of pages that may use it.
+    pub(super) origins: Vec<String>,
+    /// Issuers of tokens.
+    pub(super) issuers: Vec<Issuer>,
+    /// The parts that were not translated.
+    pub(super) parts: Vec<Part>,
+}
+
+/// A part of the document that was not translated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) place: String,
+    pub(super) reason: String,
+}
+
+/// An issuer of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Issuer {
+    pub(super) issuer: String,
+    pub(super) audiences: Vec<String>,
+    pub(super) keys: String,
+    /// The reason why its tokens are not accepted.
+    pub(super) obstacle: Option<String>,
+}
+
+/// A rule for tools of a server.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    /// The tools.
+    pub(super) glob: String,
+    pub(super) hide: Option<bool>,
+    pub(super) scope: Option<String>,
+    pub(super) timeout: Option<String>,
+    /// An explanation for the operator.
+    pub(super) comment: Option<String>,
 }
 
 /// One server.
@@ -23,6 +68,8 @@ pub(super) struct Server {
     /// The source id.
     pub(super) id: String,
     pub(super) upstream: Upstream,
+    /// In the order in which they apply.
+    pub(super) rules: Vec<Rule>,
     /// The reason why it is not usable as a source.
     pub(super) obstacle: Option<String>,
 }
@@ -32,6 +79,7 @@ pub(super) struct Server {
 pub(super) enum Upstream {
     Command { command: Vec<String>, env: Vec<(String, Setting)>, cwd: Option<String> },
     Url { url: String, headers: Vec<(String, Setting)> },
+    Document { document: String, url: Option<String>, headers: Vec<(String, Setting)> },
 }
 
 /// The value of a variable or header.
@@ -55,26 +103,39 @@ pub(super) struct Variable {
 pub(super) fn read(document: &Value) -> Option<Imported> {
     let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
     let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
-    let mut reader = Reader { ids: BTreeSet::new(), imported: Imported::default() };
+    let mut reader = Reader::default();
     for (name, server) in servers {
         reader.server(name, server);
     }
     Some(reader.imported)
 }
 
-struct Reader {
+/// Collects the content of a document.
+#[derive(Default)]
+pub(super) struct Reader {
     /// Used ids, with `-` as `_`: ids that differ only in this are rejected.
     ids: BTreeSet<String>,
-    imported: Imported,
+    pub(super) imported: Imported,
+}
+
+/// The first reason why a server is not usable.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Obstacle(Option<String>);
+
+impl Obstacle {
+    pub(super) fn add(&mut self, why: impl Into<String>) {
+        self.0.get_or_insert_with(|| why.into());
+    }
+
+    pub(super) fn into_reason(self) -> Option<String> {
+        self.0
+    }
 }
 
 impl Reader {
     fn server(&mut self, name: &str, server: &Value) {
         let id = self.id(name);
-        let mut obstacle = None;
-        let mut object = |why: &str| {
-            obstacle.get_or_insert_with(|| why.to_owned());
-        };
+        let mut obstacle = Obstacle::default();
         let none = Map::new();
         let server = server.as_object().unwrap_or(&none);
         let text = |key: &str| server.get(key).and_then(Value::as_str);
@@ -82,55 +143,111 @@ impl Reader {
         let flag = |key: &str| server.get(key).and_then(Value::as_bool);
 
         if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
-            object("it is disabled in the client");
+            obstacle.add("it is disabled in the client");
         }
         if server.contains_key("envFile") {
-            object("its `envFile` is not read; name its variables in `env`");
+            obstacle.add("its `envFile` is not read; name its variables in `env`");
         }
         let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
         let upstream = match (text("command"), url) {
             (Some(program), _) => {
                 let args = server.get("args").and_then(Value::as_array);
-                let args = args.into_iter().flatten().map(word);
-                let (command, secret) =
-                    without_secrets(std::iter::once(program.to_owned()).chain(args));
-                if secret {
-                    object("an argument looks like a secret; give it to the server by `env`");
-                }
+                let words = words(program, args);
                 let cwd = text("cwd").map(str::to_owned);
-                if command.iter().chain(&cwd).any(|it| Reference::of(it) != Reference::None) {
-                    object("an argument uses a variable of the client; write its value");
-                }
-                let env = self.settings(&id, table("env"), "");
-                Upstream::Command { command, env, cwd }
+                self.command(&id, words, table("env"), cwd, &mut obstacle)
             }
             (None, Some(url)) => {
                 if text("type") == Some("sse") {
-                    object(
-                        "it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address",
-                    );
+                    obstacle.add(SSE);
                 }
-                let clean = without_secret(url);
-                if clean != url {
-                    object("its address contains a secret; send it in `headers`");
-                }
-                if Reference::of(&clean) != Reference::None {
-                    object("its address uses a variable of the client; write its value");
-                }
-                let headers = self.settings(&id, table("headers"), &id);
-                Upstream::Url { url: clean, headers }
+                self.url(&id, url, table("headers"), &mut obstacle)
             }
             (None, None) => {
-                object("it has neither `command` nor `url`");
+                obstacle.add("it has neither `command` nor `url`");
                 Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }
             }
         };
-        let name = name.to_owned();
-        self.imported.servers.push(Server { name, id, upstream, obstacle });
+        self.add(name, id, upstream, Vec::new(), obstacle);
+    }
+
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        id: String,
+        upstream: Upstream,
+        rules: Vec<Rule>,
+        obstacle: Obstacle,
+    ) {
+        let (name, obstacle) = (name.to_owned(), obstacle.into_reason());
+        self.imported.servers.push(Server { name, id, upstream, rules, obstacle });
+    }
+
+    /// Notes that the part at `place` was not translated.
+    pub(super) fn part(&mut self, place: impl Into<String>, reason: impl Into<String>) {
+        let part = Part { place: place.into(), reason: without_secret(&reason.into()) };
+        if !self.imported.parts.contains(&part) {
+            self.imported.parts.push(part);
+        }
+    }
+
+    /// Returns a server that runs as a child.
+    pub(super) fn command(
+        &mut self,
+        id: &str,
+        words: Vec<String>,
+        env: &Map<String, Value>,
+        cwd: Option<String>,
+        obstacle: &mut Obstacle,
+    ) -> Upstream {
+        let (command, secret) = without_secrets(words.into_iter());
+        if secret {
+            obstacle.add("an argument looks like a secret; give it to the server by `env`");
+        }
+        if command.iter().chain(&cwd).any(|it| Reference::of(it) != Reference::None) {
+            obstacle.add("an argument uses a variable of the client; write its value");
+        }
+        let env = self.settings(id, env, "");
+        Upstream::Command { command, env, cwd }
+    }
+
+    /// Returns a server at an address.
+    pub(super) fn url(
+        &mut self,
+        id: &str,
+        url: &str,
+        headers: &Map<String, Value>,
+        obstacle: &mut Obstacle,
+    ) -> Upstream {
+        let url = clean_url(url, obstacle);
+        let headers = self.settings(id, headers, id);
+        Upstream::Url { url, headers }
+    }
+
+    /// Returns a service with an OpenAPI document.
+    pub(super) fn document(
+        &mut self,
+        id: &str,
+        document: &str,
+        url: Option<&str>,
+        headers: &Map<String, Value>,
+        obstacle: &mut Obstacle,
+    ) -> Upstream {
+        let document = clean_url(document, obstacle);
+        let url = url.map(|url| clean_url(url, obstacle));
+        let headers = self.settings(id, headers, id);
+        Upstream::Document { document, url, headers }
+    }
+
+    /// Returns the setting of a secret that the document has, but that is not written, or whose value
+    /// is unknown. `about` says what the variable must contain.
+    pub(super) fn secret(&mut self, id: &str, name: &str, about: &str, value: &str) -> Setting {
+        let about = format!("for `{name}` of source `{id}`: {about}");
+        let wanted = variable_name(id, name);
+        Setting::Env(self.variable(wanted, id, about, value.to_owned()))
     }
 
     /// Returns an unused source id that resembles `name`.
-    fn id(&mut self, name: &str) -> String {
+    pub(super) fn id(&mut self, name: &str) -> String {
         // Longest id is 32; room for a number that makes it unique.
         const MAX: usize = 28;
         let mut slug = String::new();
@@ -206,12 +323,30 @@ impl Reader {
     }
 }
 
+/// Returns `url` without a secret.
+fn clean_url(url: &str, obstacle: &mut Obstacle) -> String {
+    let clean = without_secret(url);
+    if clean != url {
+        obstacle.add("its address contains a secret; send it in `headers`");
+    }
+    if Reference::of(&clean) != Reference::None {
+        obstacle.add("its address uses a variable of the client; write its value");
+    }
+    clean
+}
+
+/// Returns a program and its arguments.
+pub(super) fn words(program: &str, args: Option<&Vec<Value>>) -> Vec<String> {
+    let args = args.into_iter().flatten().map(word);
+    std::iter::once(program.to_owned()).chain(args).collect()
+}
+
 fn is_secret(name: &str, text: &str) -> bool {
     redact::is_secret_key(name) || without_secret(text) != text
 }
 
 /// Removes likely secrets from `text`, according to their form or their place in a URL.
-fn without_secret(text: &str) -> String {
+pub(super) fn without_secret(text: &str) -> String {
     let shaped = Redactor::default().text(text);
     let Ok(address) = url::Url::parse(&shaped) else { return shaped };
     let in_query = address.query_pairs().any(|(name, _)| redact::is_secret_key(&name));

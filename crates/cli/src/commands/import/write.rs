@@ -6,7 +6,7 @@ use toml::Value;
 use toolcrib_core::text::is_hidden;
 use toolcrib_gateway::config;
 
-use super::servers::{Imported, Server, Setting, Upstream};
+use super::servers::{Imported, Issuer, Rule, Server, Setting, Upstream};
 use crate::env::AnySecret;
 
 /// The configuration file and a summary of its servers.
@@ -32,6 +32,16 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
          # scopes = [\"files:read\"]\n\
          # safety_tier = \"read\"\n"
     );
+    text.push_str(&parts(imported));
+    text.push_str(&server_table(imported));
+    for issuer in &imported.issuers {
+        let table = issuer_table(issuer);
+        text.push('\n');
+        match issuer.obstacle.clone().or_else(|| refused(&table)) {
+            None => text.push_str(&table),
+            Some(why) => text.push_str(&commented(&table, &why)),
+        }
+    }
     let (mut sources, mut left_out) = (0, Vec::new());
     for server in &imported.servers {
         let source = source(server);
@@ -43,17 +53,66 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
                 text.push_str(&source);
             }
             Some(why) => {
-                let hidden = |c: char| c.is_control() || is_hidden(c);
-                let why: String = why.chars().map(|c| if hidden(c) { ' ' } else { c }).collect();
-                text.push_str(&format!("# Not in force: {why}.\n"));
-                for line in source.lines() {
-                    text.push_str(&format!("# {line}\n"));
-                }
+                let why = one_line(&why);
+                text.push_str(&commented(&source, &why));
                 left_out.push((server.name.clone(), why));
             }
         }
     }
     Written { text, sources, left_out }
+}
+
+/// Returns `table` as a comment with the reason.
+fn commented(table: &str, why: &str) -> String {
+    let lines = table.lines().map(|line| format!("# {line}\n"));
+    std::iter::once(format!("# Not in force: {}.\n", one_line(why))).chain(lines).collect()
+}
+
+/// Returns `text` without characters that could end a comment.
+pub(super) fn one_line(text: &str) -> String {
+    let hidden = |c: char| c.is_control() || is_hidden(c);
+    text.chars().map(|c| if hidden(c) { ' ' } else { c }).collect()
+}
+
+/// Returns a comment that names the parts which were not translated.
+fn parts(imported: &Imported) -> String {
+    if imported.parts.is_empty() {
+        return String::new();
+    }
+    let parts = imported.parts.iter();
+    let lines =
+        parts.map(|part| format!("# - {}: {}\n", one_line(&part.place), one_line(&part.reason)));
+    std::iter::once("#\n# Not translated:\n".to_owned()).chain(lines).collect()
+}
+
+/// Returns the table `[server]`; values that it does not accept become comments.
+fn server_table(imported: &Imported) -> String {
+    let list =
+        |values: &[String]| values.iter().map(|value| string(value)).collect::<Vec<_>>().join(", ");
+    let mut lines = Vec::new();
+    lines.extend(imported.port.map(|port| format!("listen = \"127.0.0.1:{port}\"\n")));
+    for (key, values) in
+        [("allowed_hosts", &imported.hosts), ("allowed_origins", &imported.origins)]
+    {
+        if !values.is_empty() {
+            lines.push(format!("{key} = [{}]\n", list(values)));
+        }
+    }
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("\n[server]\n{}", lines.concat()),
+    }
+}
+
+fn issuer_table(Issuer { issuer, audiences, keys, .. }: &Issuer) -> String {
+    let audiences: Vec<String> = audiences.iter().map(|it| string(it)).collect();
+    format!(
+        "# A token may use the tools whose scopes are in its claim `scope`, such as `tools:SOURCE`.\n\
+         [[auth.jwt]]\nissuer = {}\naudiences = [{}]\njwks_url = {}\ntenant = \"default\"\n",
+        string(issuer),
+        audiences.join(", "),
+        string(keys)
+    )
 }
 
 /// Returns the problem of `source` as a configuration, with all secrets assumed present.
@@ -63,7 +122,11 @@ fn refused(source: &str) -> Option<String> {
 }
 
 fn source(server: &Server) -> String {
-    let mut text = format!("[[source]]\nid = {}\nkind = \"mcp\"\n", string(&server.id));
+    let kind = match server.upstream {
+        Upstream::Document { .. } => "connector",
+        Upstream::Command { .. } | Upstream::Url { .. } => "mcp",
+    };
+    let mut text = format!("[[source]]\nid = {}\nkind = \"{kind}\"\n", string(&server.id));
     match &server.upstream {
         Upstream::Command { command, env, cwd } => {
             let words = command.iter().map(|word| string(word)).collect::<Vec<_>>().join(", ");
@@ -77,6 +140,36 @@ fn source(server: &Server) -> String {
             text.push_str(&format!("url = {}\n", string(url)));
             text.push_str(&settings("headers", headers));
         }
+        Upstream::Document { document, url, headers } => {
+            text.push_str(&format!("document = {}\n", string(document)));
+            if let Some(url) = url {
+                text.push_str(&format!("base_url = {}\n", string(url)));
+            }
+            text.push_str(&settings("headers", headers));
+        }
+    }
+    // A table can be written once only, so of several rules for one glob the last counts.
+    let last = |rule: &Rule, at| !server.rules.iter().skip(at + 1).any(|it| it.glob == rule.glob);
+    for (_, rule) in server.rules.iter().enumerate().filter(|(at, rule)| last(rule, *at)) {
+        text.push_str(&rule_table(rule));
+    }
+    text
+}
+
+fn rule_table(rule: &Rule) -> String {
+    let mut text = String::new();
+    if let Some(comment) = &rule.comment {
+        text.push_str(&format!("# {}\n", one_line(comment)));
+    }
+    text.push_str(&format!("[source.tools.{}]\n", basic(&rule.glob)));
+    if let Some(hide) = rule.hide {
+        text.push_str(&format!("hide = {hide}\n"));
+    }
+    if let Some(scope) = &rule.scope {
+        text.push_str(&format!("scopes = [{}]\n", string(scope)));
+    }
+    if let Some(timeout) = &rule.timeout {
+        text.push_str(&format!("timeout = {}\n", string(timeout)));
     }
     text
 }
