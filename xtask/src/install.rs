@@ -19,6 +19,7 @@
 //! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
+//! | `TOOLCRIB_PROMETHEUS`, `TOOLCRIB_PROMTOOL` | the programs `prometheus` and `promtool` |
 //! | `TOOLCRIB_STRACE` | the program `strace`, which records the store for simulated power cuts |
 //!
 //! A variable that is set already is left as it is.
@@ -77,6 +78,8 @@ impl Tools {
             tools.keep("tests of the store with simulated power cuts", found);
             tools.keep("tests with PostgreSQL", apt::postgres());
             tools.keep("tests with Valkey or Redis", apt::redis());
+            let found = apt::prometheus(&mut tools);
+            tools.keep("tests of the alerts and the dashboard with Prometheus", found);
         }
         if !needs.clients && !needs.browser {
             return Ok(tools);

@@ -19,6 +19,7 @@ mod runs;
 mod serve;
 mod sources;
 mod tools;
+mod top;
 
 use crate::{
     args::{Args, Command, DemoCommand},
@@ -46,6 +47,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Call(args) => call::run(args, cx).await,
         Command::Explain(args) => explain::run(&args, cx).await,
         Command::Sources(command) => sources::run(&command, cx).await,
+        Command::Top(args) => top::run(args, cx).await,
         Command::Keys(command) => keys::run(command, cx).await,
         Command::Credentials(command) => credentials::run(command, cx).await,
         Command::Packs(command) => packs::run(command, cx).await,

@@ -4,5 +4,6 @@
 pub mod gateway;
 mod left_out;
 pub mod postgres;
+pub mod prometheus;
 pub mod redis;
 pub mod upstream;

@@ -381,8 +381,11 @@ impl<'a> Reloader<'a> {
                 report_idle_roles(self.gateway);
                 printer.note("the configuration was read again and is in force");
             }
-            Err(error) => printer
-                .error(&error.context("the configuration was not applied; the old one stays")),
+            Err(error) => {
+                self.gateway.metrics().configuration_refused();
+                let error = error.context("the configuration was not applied; the old one stays");
+                printer.error(&error);
+            }
         }
     }
 
