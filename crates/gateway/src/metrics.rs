@@ -428,9 +428,12 @@ impl Metrics {
         }
     }
 
-    /// A source is there: what counts its refused calls is, too, so that the first can be seen as a
+    /// Creates the series of a source that count seldom events, so that the first one can be seen as a
     /// rise.
     pub(crate) fn begin(&self, source: &SourceId) {
+        let labels = SourceLabels::of(source);
+        drop(self.source_discoveries.get_or_create(&labels));
+        drop(self.source_discovery_failures.get_or_create(&labels));
         for limit in Limit::ALL {
             drop(self.source_calls_refused.get_or_create(&LimitLabels::of(source, limit)));
         }

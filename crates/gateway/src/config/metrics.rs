@@ -11,6 +11,7 @@ use toolcrib_core::id::{TenantId, ToolId};
 
 use super::resolver::Resolver;
 
+const EXPECTED: &str = "expected a number such as 100, or a list of names";
 /// The most tools that can have a label of their own.
 const MAX_TOOLS: usize = 10_000;
 /// The most tenants that can have a label of their own.
@@ -76,7 +77,11 @@ impl<'de> Deserialize<'de> for Names {
             type Value = Names;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number such as 100, or a list of names")
+                f.write_str("a number or a list")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<Names, E> {
+                Err(E::custom(EXPECTED))
             }
 
             fn visit_i64<E: serde::de::Error>(self, count: i64) -> Result<Names, E> {

@@ -153,10 +153,10 @@ impl CallMetrics {
         let _adding = self.adding.lock();
         let before = self.rules.swap(Arc::new(rules));
         if before.config != config.metrics {
-            self.tools.retain(|_| false);
-            self.tenants.retain(|_| false);
-            self.sources.retain(|_| false);
-            self.none.counters.retain(|_| false);
+            self.tools.retain(|_, _| false);
+            self.tenants.retain(|_, _| false);
+            self.sources.retain(|_, _| false);
+            self.none.counters.retain(|_, _| false);
             self.labelled.store(0, Ordering::Relaxed);
             self.calls.clear();
         }
@@ -169,21 +169,31 @@ impl CallMetrics {
             return;
         }
         let _adding = self.adding.lock();
-        for (_, series) in self.tools.retain(exists) {
-            let counters = series.counters.entries();
-            for ((tenant, surface, result), _) in &counters {
-                self.calls.remove(&series.labels(tenant.as_ref(), *surface, result));
-            }
-            self.labelled.fetch_sub(counters.len(), Ordering::Relaxed);
+        for (_, series) in self.tools.retain(|id, _| exists(id)) {
+            self.remove(&series);
         }
     }
 
     /// Removes the series of `source`, which has left the configuration.
     pub(super) fn remove_source(&self, source: &SourceId) {
-        self.sources.retain(|id| id != source);
+        let _adding = self.adding.lock();
+        for (_, series) in self.tools.retain(|_, tool| tool.source != source.as_str()) {
+            self.remove(&series);
+        }
+        for (_, series) in self.sources.retain(|id, _| id != source) {
+            self.remove(&series.other);
+        }
         let labels = SourceLabels::of(source);
         self.seconds.remove(&labels);
         self.running.remove(&labels);
+    }
+
+    fn remove(&self, series: &ToolSeries) {
+        for ((tenant, surface, result), _) in series.counters.entries() {
+            self.calls.remove(&series.labels(tenant.as_ref(), surface, result));
+            let is_labelled = tenant.is_some() || series.tool != OTHER;
+            self.labelled.fetch_sub(usize::from(is_labelled), Ordering::Relaxed);
+        }
     }
 
     pub(super) fn source(&self, source: &SourceId) -> Arc<SourceSeries> {

@@ -46,12 +46,12 @@ impl<K: Eq + Hash + Clone, V: Clone> Handles<K, V> {
     }
 
     /// Removes the entries that do not satisfy `keep`, and returns them.
-    pub(super) fn retain(&self, keep: impl Fn(&K) -> bool) -> Vec<(K, V)> {
+    pub(super) fn retain(&self, keep: impl Fn(&K, &V) -> bool) -> Vec<(K, V)> {
         let before = self.0.rcu(|map| {
-            let kept = map.iter().filter(|(key, _)| keep(key));
+            let kept = map.iter().filter(|(key, value)| keep(key, value));
             kept.map(|(key, value)| (key.clone(), value.clone())).collect::<HashMap<K, V>>()
         });
-        let removed = before.iter().filter(|(key, _)| !keep(key));
+        let removed = before.iter().filter(|(key, value)| !keep(key, value));
         removed.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
