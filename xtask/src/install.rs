@@ -22,6 +22,7 @@
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
 //! | `TOOLCRIB_SQLITE` | the program `sqlite3` |
+//! | `TOOLCRIB_PROMETHEUS`, `TOOLCRIB_PROMTOOL` | the programs `prometheus` and `promtool` |
 //! | `TOOLCRIB_STRACE` | the program `strace`, which records the store for simulated power cuts |
 //!
 //! A variable that is set already is left as it is.
@@ -83,6 +84,8 @@ impl Tools {
             tools.keep("tests of backups with SQLite", found);
             tools.keep("tests with PostgreSQL", apt::postgres());
             tools.keep("tests with Valkey or Redis", apt::redis());
+            let found = apt::prometheus(&mut tools);
+            tools.keep("tests of the alerts and the dashboard with Prometheus", found);
         }
         if needs.packages {
             let installed = python::deploy(&mut tools);

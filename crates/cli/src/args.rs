@@ -9,6 +9,7 @@ mod output;
 mod packs;
 mod parsers;
 mod store;
+mod top;
 
 use std::path::PathBuf;
 
@@ -31,6 +32,7 @@ pub(crate) use explain::ExplainArgs;
 pub(crate) use output::OutputFormat;
 pub(crate) use packs::{PackSelector, PackTrust, PacksCommand};
 pub(crate) use store::{StoreCommand, StoreCopyArgs};
+pub(crate) use top::TopArgs;
 
 use crate::env;
 
@@ -203,6 +205,19 @@ else 1; for a list, it is 1 if the list is empty.")]
     /// List and check the sources, and print their logs
     #[command(subcommand)]
     Sources(SourcesCommand),
+
+    /// Show the calls, sources and pending approvals of a running server
+    #[command(after_help = "\
+Examples:
+  toolcrib top --url http://127.0.0.1:8808 --key-file operator.key
+  toolcrib top --once
+  toolcrib top --once --json | jq '.sources[] | select(.up | not)'
+  toolcrib top --json --interval 10s >> figures.jsonl
+
+The figures are those of `/metrics`, so the key needs the scope metrics:read, unless the server sets
+`[server] public_metrics = true`. Rates and quantiles are of the last interval. The key q ends the
+command. Without a terminal it prints once. With --json it prints a line after each interval.")]
+    Top(TopArgs),
 
     /// Create, list, rotate and revoke API keys
     #[command(subcommand)]

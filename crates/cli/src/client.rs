@@ -139,6 +139,21 @@ impl Client {
         self.answer(self.request(Method::GET, url)?, segments).await
     }
 
+    /// Sends `GET` to the path of `segments` and returns the body as text.
+    ///
+    /// Fails when the status is not success.
+    pub(crate) async fn text(&self, segments: &[&str]) -> anyhow::Result<String> {
+        let request = self.request(Method::GET, self.path(segments)?)?;
+        let response = self.sent(request.timeout(READ_LIMIT)).await?;
+        let status = response.status();
+        let bytes = bounded(response).await?;
+        if !status.is_success() {
+            let body = serde_json::from_slice(&bytes).unwrap_or_default();
+            return Err(refused(status, &body, segments));
+        }
+        String::from_utf8(bytes).context("the response is not text")
+    }
+
     /// As [`get`](Self::get), and returns the member `name` of the body.
     pub(crate) async fn get_member<T: DeserializeOwned>(
         &self,

@@ -21,6 +21,7 @@ mod serve;
 mod sources;
 mod store;
 mod tools;
+mod top;
 
 use crate::{
     args::{Args, Command, DemoCommand},
@@ -48,6 +49,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Call(args) => call::run(args, cx).await,
         Command::Explain(args) => explain::run(&args, cx).await,
         Command::Sources(command) => sources::run(&command, cx).await,
+        Command::Top(args) => top::run(args, cx).await,
         Command::Keys(command) => keys::run(command, cx).await,
         Command::Credentials(command) => credentials::run(command, cx).await,
         Command::Packs(command) => packs::run(command, cx).await,

@@ -12,7 +12,7 @@ mod error;
 mod keys;
 mod runs;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -47,6 +47,18 @@ pub struct Changes {
     pub cancellations: u64,
     /// Saved catalogs that differ from the one before; 0 for an engine of one server.
     pub catalogs: u64,
+}
+
+/// Receives the duration of each transaction that a store has committed.
+pub type CommitObserver = Arc<dyn Fn(Duration) + Send + Sync>;
+
+/// Measurements of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreMeasures {
+    /// Requests that wait for the writer.
+    pub waiting: u64,
+    /// The size of all data in bytes; `None` for an engine without a measurable one.
+    pub bytes: Option<u64>,
 }
 
 /// An open store. Several processes may have the same one open.
@@ -140,6 +152,14 @@ pub trait Storage: Send + Sync + 'static {
     /// Returns the bytes that the store may still use; `None` when it is on another machine. Blocks
     /// for as long as the file system takes.
     fn free_space(&self) -> Result<Option<u64>, StoreError>;
+
+    /// Calls `observer` after each transaction of the writer. Only the first observer counts.
+    fn observe_commits(&self, _observer: CommitObserver) {}
+
+    /// Returns measurements of this moment, for operators.
+    async fn measure(&self) -> Result<StoreMeasures, StoreError> {
+        Ok(StoreMeasures::default())
+    }
 
     /// Stores all accepted data and releases this instance. Afterwards operations of an engine with
     /// files fail with [`StoreError::Unavailable`].

@@ -55,6 +55,14 @@ impl Tenants {
         }
     }
 
+    /// Returns the tenants that it names.
+    pub fn named(&self) -> &[TenantId] {
+        match self {
+            Self::All => &[],
+            Self::Only(tenants) | Self::Except(tenants) => tenants,
+        }
+    }
+
     /// Returns whether it admits no tenant.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(tenants) if tenants.is_empty())

@@ -155,6 +155,14 @@ impl Approvals {
         Ok(ApprovalGate::Closed(Some(fingerprint), grant))
     }
 
+    /// The number of approvals that wait for an answer.
+    pub(crate) async fn pending(&self) -> Result<u64, StoreError> {
+        match &self.store {
+            Some(store) => store.pending().await,
+            None => Ok(0),
+        }
+    }
+
     /// Notifies after changes of approvals. A notification may come without a change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()

@@ -201,10 +201,11 @@ impl GatewayBuilder {
         let services = Services {
             storage,
             clock: Arc::clone(&clock),
-            metrics: Arc::new(Metrics::new(tasks.clone())),
+            metrics: Arc::new(Metrics::new(tasks.clone(), clock.now())),
             background: Background::new(tasks),
             config: Arc::new(ArcSwap::from_pointee(config.clone())),
         };
+        services.storage.observe_commits(services.metrics.commit_observer());
         let decider = Decider { base: Arc::clone(&authorizer), policies: config.policies.clone() };
         let snapshots = Arc::new(Snapshots::new(Snapshot::empty(config.gate.clone(), decider)));
         let audit = Arc::new(Audit::new(&services));

@@ -10,6 +10,7 @@ mod error;
 mod gate;
 mod limits;
 mod mcp;
+mod metrics;
 mod ordered;
 mod places;
 mod policy;
@@ -48,6 +49,7 @@ use self::{
     document::Document,
     gate::Role,
     limits::Limits,
+    metrics::Metrics,
     ordered::Ordered,
     places::Places,
     policy::Policy,
@@ -66,6 +68,7 @@ pub use error::{ConfigError, Problem};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};
 pub use mcp::{McpConfig, ResourceConfig};
+pub use metrics::{Labelled, MetricsConfig};
 pub use protected::Protection;
 pub use record::{Durability, ForwardConfig, RecordConfig};
 pub use resolver::{MissingSecret, SecretReader};
@@ -102,6 +105,7 @@ struct File {
     approvals: Approvals,
     policy: Policy,
     limits: Limits,
+    metrics: Metrics,
     sources: Sources,
     #[schemars(with = "Vec<Source>")]
     source: Vec<Spanned<Source>>,
@@ -140,6 +144,8 @@ pub struct Config {
     pub gate: GateConfig,
     /// Rates that several servers share.
     pub limits: Option<SharedLimits>,
+    /// The labels of metrics.
+    pub metrics: MetricsConfig,
     /// Approval of calls.
     pub approvals: ApprovalsConfig,
     /// Policies that restrict calls further; `None` for no further restrictions.
@@ -289,6 +295,7 @@ impl Resolver<'_> {
             server,
             record: self.record(typed.record, store.is_shared()),
             limits: self.limits(typed.limits, &store),
+            metrics: self.metrics(typed.metrics),
             store,
             gate,
             approvals: self.approvals(typed.approvals),

@@ -172,6 +172,7 @@ impl Gateway {
     pub async fn apply(&self, config: Config) -> Result<(), InvalidSource> {
         let (config, removed) = self.inner.supply.apply(config).await?;
         self.inner.authenticator.configure(&config).await;
+        self.inner.services.metrics.configure(&config, self.inner.services.now());
         self.inner.services.config.store(Arc::new(config));
         self.inner.supply.publish();
         self.inner.supply.retire(removed);

@@ -30,6 +30,7 @@ mod gateway;
 mod health;
 mod ids;
 pub mod listeners;
+mod measure;
 pub mod metrics;
 mod pipeline;
 pub mod policy;
@@ -44,6 +45,10 @@ mod workflow;
 pub use builder::GatewayBuilder;
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
+pub use measure::{
+    ApprovalsDiagnosis, BuildDiagnosis, CatalogDiagnosis, ConfigurationDiagnosis, Diagnosis,
+    RecordDiagnosis, SourcesDiagnosis, StoreDiagnosis,
+};
 pub use pipeline::{
     CallReport, CallRequest, Interaction,
     breaker::{BreakerReport, BreakerState},

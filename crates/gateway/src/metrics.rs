@@ -1,23 +1,44 @@
 //! Numbers for operators. Labels are closed sets or the operator's own words (source ids); nothing
 //! that a caller or an upstream can choose becomes a label.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+mod calls;
+mod handles;
+mod table;
+mod times;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
-    metrics::{
-        counter::Counter,
-        family::Family,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
-    registry::{Metric, Registry},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
+    registry::Registry,
 };
-use toolcrib_core::{call::CallError, id::SourceId};
+use toolcrib_core::{
+    clock::Timestamp,
+    id::{SourceId, ToolId},
+    store::{CommitObserver, StoreMeasures},
+};
 use toolcrib_tasks::{TaskState, Tasks, panics};
 
-use crate::pipeline::breaker::BreakerState;
+pub(crate) use self::calls::FinishedCall;
+use self::{
+    calls::CallMetrics,
+    handles::Handles,
+    table::{add, meaning},
+    times::Times,
+};
+pub use self::{
+    calls::MAX_SERIES,
+    table::{METRICS, MetricDescription, MetricKind},
+};
+use crate::{config::Config, pipeline::breaker::BreakerState};
 
 /// The surface that a request came in by. Its names are constants of the program, so the number of
 /// labels is bounded.
@@ -51,15 +72,14 @@ impl EncodeLabelValue for Surface {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallLabels {
-    surface: Surface,
-    result: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     surface: Surface,
     status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SurfaceLabels {
+    surface: Surface,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,6 +100,10 @@ pub(crate) enum Limit {
     Breaker,
 }
 
+impl Limit {
+    const ALL: [Self; 3] = [Self::Rate, Self::Quota, Self::Breaker];
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabels {
     source: String,
@@ -95,97 +119,55 @@ impl Drop for RunningCall {
     }
 }
 
-/// Name without `toolcrib_`, type, labels and meaning of every metric. The exposition omits metrics
-/// without a value; the documentation lists all of them.
-pub const METRICS: [(&str, &str, &str, &str); 31] = [
-    ("calls", "counter", "surface, result", "Calls by surface and result"),
-    ("call_seconds", "histogram", "", "Run time of tools"),
-    ("http_requests", "counter", "surface, status", "HTTP requests by surface and status"),
-    ("source_tools", "gauge", "source", "Tools that a source offers"),
-    ("source_tools_quarantined", "gauge", "source", "Tools of a source in quarantine"),
-    ("source_tool_drifts", "counter", "source", "Discovered forms of tools without an approval"),
-    ("source_calls_running", "gauge", "source", "Running and queued calls of a source"),
-    (
-        "source_calls_refused",
-        "counter",
-        "source, limit",
-        "Calls of a source refused by a rate limit, a quota or its circuit breaker",
-    ),
-    (
-        "source_breaker_state",
-        "gauge",
-        "source",
-        "Circuit breaker of a source: 0 closed, 1 half-open, 2 open",
-    ),
-    ("source_breaker_opened", "counter", "source", "Openings of the circuit breaker of a source"),
-    ("source_discoveries", "counter", "source", "Successful discoveries of a source"),
-    ("source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
-    (
-        "events_unrecorded",
-        "counter",
-        "",
-        "Closing and denial events that were not stored, or omitted to save disk space",
-    ),
-    ("store_free_bytes", "gauge", "", "Free disk space at the store"),
-    (
-        "store_low_on_space",
-        "gauge",
-        "",
-        "1 while less than keep_free is free and refused calls are not recorded, else 0",
-    ),
-    ("refusals_counted", "counter", "", "Refusals that events count instead of recording each"),
-    ("request_bytes", "gauge", "", "Bytes of requests and responses in server.max_body_total"),
-    (
-        "request_bodies_refused",
-        "counter",
-        "",
-        "Requests refused with 503 because of server.max_body_total",
-    ),
-    ("tls_handshakes_failed", "counter", "reason", "TLS handshakes that failed"),
-    (
-        "tls_certificate_expires_seconds",
-        "gauge",
-        "",
-        "End of the validity of the server's certificate, in seconds since 1970",
-    ),
-    ("catalog_generation", "gauge", "", "Number of the current catalog"),
-    ("task_failures", "counter", "task", "Background tasks that panicked or ended early"),
-    ("tasks_down", "gauge", "task", "Failed background tasks that are not running"),
-    ("panics", "counter", "", "Panics in this process"),
-    ("record_checkpoints", "counter", "", "Signed checkpoints"),
-    (
-        "record_checkpoints_refused",
-        "counter",
-        "",
-        "Checkpoints not signed because the record does not continue the last one",
-    ),
-    ("record_anchor_failures", "counter", "", "Failed attempts to send checkpoints to an anchor"),
-    ("record_pruned", "counter", "", "Events removed at the end of their retention"),
-    ("record_forwarded", "counter", "forwarder", "Events that a forwarder delivered"),
-    ("record_forward_failures", "counter", "forwarder", "Failed attempts of a forwarder"),
-    ("record_forward_lag", "gauge", "forwarder", "Events that a forwarder has not delivered yet"),
-];
+/// The values of some metrics. Times are in Unix seconds.
+pub(crate) struct Readings {
+    pub(crate) started: Timestamp,
+    pub(crate) applications: u64,
+    pub(crate) applied: i64,
+    pub(crate) failures: u64,
+    pub(crate) pending: i64,
+    pub(crate) bytes: i64,
+    pub(crate) waiting: i64,
+    pub(crate) free: i64,
+    pub(crate) unsigned: i64,
+    pub(crate) checkpoint: i64,
+}
 
 /// All metrics of a gateway.
 pub struct Metrics {
     registry: Registry,
+    started: Timestamp,
     tasks: Tasks,
     task_failures: Family<TaskLabels, Counter>,
     tasks_down: Family<TaskLabels, Gauge>,
     panics: Counter,
-    calls: Family<CallLabels, Counter>,
-    call_seconds: Histogram,
+    calls: CallMetrics,
+    gate_seconds: Times,
     requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<SurfaceLabels, Times>,
+    /// The series of requests, which are found without a lock.
+    request_handles: Handles<(Surface, u16), (Counter, Times)>,
+    config_applications: Counter,
+    config_failures: Counter,
+    config_applied: Gauge,
+    approvals_pending: Gauge,
+    /// The sources that have series.
+    sources: Mutex<HashSet<SourceId>>,
+    source_up: Family<SourceLabels, Gauge>,
     source_tools: Family<SourceLabels, Gauge>,
     source_quarantined: Family<SourceLabels, Gauge>,
     source_drifts: Family<SourceLabels, Counter>,
-    source_calls_running: Family<SourceLabels, Gauge>,
     source_calls_refused: Family<LimitLabels, Counter>,
     source_breaker_state: Family<SourceLabels, Gauge>,
     source_breaker_opened: Family<SourceLabels, Counter>,
     source_discoveries: Family<SourceLabels, Counter>,
     source_discovery_failures: Family<SourceLabels, Counter>,
     unrecorded: Counter,
+    store_bytes: Gauge,
+    store_queue: Gauge,
+    append_seconds: Times,
+    append_failures: Counter,
+    commit_seconds: Times,
     store_free: Gauge,
     store_low: Gauge,
     refusals_counted: Counter,
@@ -196,6 +178,9 @@ pub struct Metrics {
     certificate_expires: Family<NoLabels, Gauge>,
     generation: Gauge,
     checkpoints: Counter,
+    checkpoint_time: Gauge,
+    unsigned_events: Gauge,
+    refuses_calls: Gauge,
     refused_checkpoints: Counter,
     anchor_failures: Counter,
     pruned: Counter,
@@ -225,19 +210,32 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics of a gateway whose background tasks are on the board `tasks`.
-    pub(crate) fn new(tasks: Tasks) -> Self {
+    /// Creates the metrics of a gateway that starts at `now` and whose background tasks are on the
+    /// board `tasks`.
+    pub(crate) fn new(tasks: Tasks, now: Timestamp) -> Self {
         let mut all = Registry::with_prefix("toolcrib");
-        // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
-        let call_seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 21));
+        let build = Info::new([
+            ("version", env!("CARGO_PKG_VERSION")),
+            ("os", std::env::consts::OS),
+            ("arch", std::env::consts::ARCH),
+        ]);
+        all.register("build", meaning("build"), build);
+        add(&mut all, "start_time_seconds", Gauge::<i64>::default()).set(now.timestamp());
         Self {
-            calls: add(&mut all, "calls", Family::default()),
-            call_seconds: add(&mut all, "call_seconds", call_seconds),
+            calls: CallMetrics::new(&mut all),
+            gate_seconds: add(&mut all, "gate_seconds", Times::default()),
             requests: add(&mut all, "http_requests", Family::default()),
+            request_seconds: add(&mut all, "http_request_seconds", Family::default()),
+            request_handles: Handles::default(),
+            config_applications: add(&mut all, "config_applications", Counter::default()),
+            config_failures: add(&mut all, "config_failures", Counter::default()),
+            config_applied: add(&mut all, "config_applied_time_seconds", Gauge::default()),
+            approvals_pending: add(&mut all, "approvals_pending", Gauge::default()),
+            sources: Mutex::default(),
+            source_up: add(&mut all, "source_up", Family::default()),
             source_tools: add(&mut all, "source_tools", Family::default()),
             source_quarantined: add(&mut all, "source_tools_quarantined", Family::default()),
             source_drifts: add(&mut all, "source_tool_drifts", Family::default()),
-            source_calls_running: add(&mut all, "source_calls_running", Family::default()),
             source_calls_refused: add(&mut all, "source_calls_refused", Family::default()),
             source_breaker_state: add(&mut all, "source_breaker_state", Family::default()),
             source_breaker_opened: add(&mut all, "source_breaker_opened", Family::default()),
@@ -248,6 +246,11 @@ impl Metrics {
                 Family::default(),
             ),
             unrecorded: add(&mut all, "events_unrecorded", Counter::default()),
+            store_bytes: add(&mut all, "store_bytes", Gauge::default()),
+            store_queue: add(&mut all, "store_queue_length", Gauge::default()),
+            append_seconds: add(&mut all, "store_append_seconds", Times::default()),
+            append_failures: add(&mut all, "store_append_failures", Counter::default()),
+            commit_seconds: add(&mut all, "store_commit_seconds", Times::default()),
             store_free: add(&mut all, "store_free_bytes", Gauge::default()),
             store_low: add(&mut all, "store_low_on_space", Gauge::default()),
             refusals_counted: add(&mut all, "refusals_counted", Counter::default()),
@@ -264,27 +267,23 @@ impl Metrics {
             tasks_down: add(&mut all, "tasks_down", Family::default()),
             panics: add(&mut all, "panics", Counter::default()),
             checkpoints: add(&mut all, "record_checkpoints", Counter::default()),
+            checkpoint_time: add(&mut all, "record_checkpoint_time_seconds", Gauge::default()),
+            unsigned_events: add(&mut all, "record_unsigned_events", Gauge::default()),
+            refuses_calls: add(&mut all, "record_refuses_calls", Gauge::default()),
             refused_checkpoints: add(&mut all, "record_checkpoints_refused", Counter::default()),
             anchor_failures: add(&mut all, "record_anchor_failures", Counter::default()),
             pruned: add(&mut all, "record_pruned", Counter::default()),
             forwarded: add(&mut all, "record_forwarded", Family::default()),
             forward_failures: add(&mut all, "record_forward_failures", Family::default()),
             forward_lag: add(&mut all, "record_forward_lag", Family::default()),
+            started: now,
             tasks,
             registry: all,
         }
     }
-}
 
-/// Registers `metric` under its name in [`METRICS`], with the meaning from there.
-fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, metric: M) -> M {
-    let meaning = METRICS.iter().find(|it| it.0 == name).map(|it| it.3).unwrap_or_default();
-    registry.register(name, meaning, metric.clone());
-    metric
-}
-
-impl Metrics {
-    /// All metrics as OpenMetrics text.
+    /// All metrics as OpenMetrics text. [`Gateway::metrics_text`](crate::Gateway::metrics_text)
+    /// measures some of them first.
     pub fn encode(&self) -> String {
         self.count_tasks();
         let mut out = String::new();
@@ -311,31 +310,117 @@ impl Metrics {
         self.panics.inc_by(panics::count().saturating_sub(self.panics.get()));
     }
 
+    /// Takes over the labels of `config`, which is applied at `now`, and removes the series of sources
+    /// that it does not have.
+    pub(crate) fn configure(&self, config: &Config, now: Timestamp) {
+        self.config_applications.inc();
+        self.config_applied.set(now.timestamp());
+        self.calls.configure(config);
+        let ids = || config.sources.iter().map(|source| source.spec.id.clone());
+        let gone: Vec<SourceId> = {
+            let mut sources = self.sources.lock();
+            let before = std::mem::replace(&mut *sources, ids().collect());
+            before.difference(&sources).cloned().collect()
+        };
+        for source in gone {
+            self.calls.remove_source(&source);
+            let labels = SourceLabels::of(&source);
+            self.source_up.remove(&labels);
+            self.source_tools.remove(&labels);
+            self.source_quarantined.remove(&labels);
+            self.source_drifts.remove(&labels);
+            self.source_breaker_state.remove(&labels);
+            self.source_breaker_opened.remove(&labels);
+            self.source_discoveries.remove(&labels);
+            self.source_discovery_failures.remove(&labels);
+            for limit in Limit::ALL {
+                self.source_calls_refused.remove(&LimitLabels::of(&source, limit));
+            }
+        }
+    }
+
+    /// Frees the places of tools for which `exists` is false, if there is no place left.
+    pub(crate) fn retain_tools(&self, exists: impl Fn(&ToolId) -> bool) {
+        self.calls.retain_tools(exists);
+    }
+
+    /// Counts a changed configuration that was not applied.
+    pub fn configuration_refused(&self) {
+        self.config_failures.inc();
+    }
+
+    /// Returns what operators want to know without the text of all metrics.
+    pub(crate) fn readings(&self) -> Readings {
+        Readings {
+            started: self.started,
+            applications: self.config_applications.get(),
+            applied: self.config_applied.get(),
+            failures: self.config_failures.get(),
+            pending: self.approvals_pending.get(),
+            bytes: self.store_bytes.get(),
+            waiting: self.store_queue.get(),
+            free: self.store_free.get(),
+            unsigned: self.unsigned_events.get(),
+            checkpoint: self.checkpoint_time.get(),
+        }
+    }
+
+    /// Counts an answered HTTP request, which took `time`.
+    pub fn request(&self, surface: Surface, status: u16, time: Duration) {
+        let handle = self.request_handles.get_or_insert(&(surface, status), || {
+            let counter = self.requests.get_or_create_owned(&RequestLabels { surface, status });
+            (counter, self.request_seconds.get_or_create_owned(&SurfaceLabels { surface }))
+        });
+        handle.0.inc();
+        handle.1.observe(time);
+    }
+
+    /// Counts a call that has ended.
+    pub(crate) fn call(&self, call: &FinishedCall<'_>) {
+        self.calls.finished(call);
+    }
+
+    /// Notes the time that the gate has added to a call.
+    pub(crate) fn gate(&self, time: Duration) {
+        self.gate_seconds.observe(time);
+    }
+
+    /// Notes an attempt to store events.
+    pub(crate) fn appended(&self, time: Duration, is_stored: bool) {
+        match is_stored {
+            true => self.append_seconds.observe(time),
+            false => drop(self.append_failures.inc()),
+        }
+    }
+
+    /// Returns the observer of the transactions of the store.
+    pub(crate) fn commit_observer(&self) -> CommitObserver {
+        let seconds = self.commit_seconds.clone();
+        Arc::new(move |time| seconds.observe(time))
+    }
+
+    pub(crate) fn measured(&self, store: StoreMeasures) {
+        let StoreMeasures { waiting, bytes } = store;
+        self.store_queue.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        if let Some(bytes) = bytes {
+            self.store_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(crate) fn pending(&self, approvals: u64) {
+        self.approvals_pending.set(i64::try_from(approvals).unwrap_or(i64::MAX));
+    }
+
+    /// Notes which sources are connected.
+    pub(crate) fn up(&self, sources: impl Iterator<Item = (SourceId, bool)>) {
+        for (source, is_up) in sources {
+            self.source_up.get_or_create(&SourceLabels::of(&source)).set(is_up.into());
+        }
+    }
+
     /// How often background tasks of `source` failed.
     pub(crate) fn task_failures(&self, source: &SourceId) -> u64 {
         self.tasks.failures_of(source.as_str())
-    }
-
-    /// Counts an answered HTTP request.
-    pub fn request(&self, surface: Surface, status: u16) {
-        self.requests.get_or_create(&RequestLabels { surface, status }).inc();
-    }
-
-    pub(crate) fn call(
-        &self,
-        surface: Surface,
-        result: Result<bool, &CallError>,
-        ran: Option<Duration>,
-    ) {
-        let result = match result {
-            Ok(false) => "ok",
-            Ok(true) => "tool_error",
-            Err(error) => error.code(),
-        };
-        self.calls.get_or_create(&CallLabels { surface, result }).inc();
-        if let Some(ran) = ran {
-            self.call_seconds.observe(ran.as_secs_f64());
-        }
     }
 
     pub(crate) fn discovered(&self, source: &SourceId, tools: Result<usize, ()>) {
@@ -362,24 +447,26 @@ impl Metrics {
         }
     }
 
-    /// A source is there: what counts its refused calls is, too, so that the first can be seen as a
+    /// Creates the series of a source that count seldom events, so that the first one can be seen as a
     /// rise.
     pub(crate) fn begin(&self, source: &SourceId) {
-        for limit in [Limit::Rate, Limit::Quota, Limit::Breaker] {
+        let labels = SourceLabels::of(source);
+        drop(self.source_discoveries.get_or_create(&labels));
+        drop(self.source_discovery_failures.get_or_create(&labels));
+        for limit in Limit::ALL {
             drop(self.source_calls_refused.get_or_create(&LimitLabels::of(source, limit)));
         }
     }
 
     /// Counts a call of `source` that runs.
     pub(crate) fn runs(&self, source: &SourceId) -> RunningCall {
-        let running = self.source_calls_running.get_or_create(&SourceLabels::of(source)).clone();
-        running.inc();
-        RunningCall(running)
+        let source = self.calls.source(source);
+        source.running.inc();
+        RunningCall(source.running.clone())
     }
 
     pub(crate) fn running(&self, source: &SourceId) -> u64 {
-        let running = self.source_calls_running.get_or_create(&SourceLabels::of(source)).get();
-        u64::try_from(running).unwrap_or(0)
+        u64::try_from(self.calls.source(source).running.get()).unwrap_or(0)
     }
 
     pub(crate) fn refused(&self, source: &SourceId, limit: Limit) {
@@ -436,8 +523,16 @@ impl Metrics {
         self.refusals_counted.inc();
     }
 
-    pub(crate) fn checkpoint(&self) {
+    /// Counts a checkpoint that was signed at `now`.
+    pub(crate) fn checkpoint(&self, now: Timestamp) {
         self.checkpoints.inc();
+        self.checkpoint_time.set(now.timestamp());
+    }
+
+    /// Notes how many events wait for a checkpoint, and whether calls are refused.
+    pub(crate) fn signing(&self, unsigned: u64, refuses_calls: bool) {
+        self.unsigned_events.set(i64::try_from(unsigned).unwrap_or(i64::MAX));
+        self.refuses_calls.set(refuses_calls.into());
     }
 
     pub(crate) fn refused_checkpoint(&self) {

@@ -17,6 +17,8 @@ mod slots;
 mod toolsets;
 
 use std::{
+    cell::OnceCell,
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,7 +33,7 @@ use toolcrib_core::{
     canonical::Digest,
     catalog::Generation,
     descriptor::SourceKind,
-    id::{SourceId, TenantId},
+    id::{SourceId, TenantId, ToolId},
     lint::{self, Finding},
     pin::PinStore,
     principal::Principal,
@@ -260,6 +262,11 @@ impl Supply {
         self.slots.lock().locate(name)
     }
 
+    /// Returns whether each source is connected and its tools could be listed.
+    pub(crate) fn connections(&self) -> Vec<(SourceId, bool)> {
+        self.slots.lock().slots.iter().map(|slot| slot.connection()).collect()
+    }
+
     /// Builds a snapshot of the current tools and publishes it. Sources that change together share
     /// one.
     pub(crate) fn publish(&self) {
@@ -273,6 +280,11 @@ impl Supply {
         let snapshot: Snapshot = slots.build(&self.authorizer);
         self.services.metrics.generation(snapshot.catalog.generation().0);
         self.services.metrics.quarantined(slots.quarantined());
+        let ids: OnceCell<HashSet<&ToolId>> = OnceCell::new();
+        let entries = snapshot.catalog.entries();
+        self.services.metrics.retain_tools(|id| {
+            ids.get_or_init(|| entries.iter().map(|entry| &entry.id).collect()).contains(id)
+        });
         self.snapshots.publish(snapshot);
     }
 

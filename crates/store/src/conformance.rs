@@ -153,6 +153,7 @@ macro_rules! storage_suite {
                     parts_share_their_data,
                     changes_are_announced,
                     the_living_are_left_alone,
+                    it_is_measured,
                     a_closed_store_has_ended,
                 ]
             );

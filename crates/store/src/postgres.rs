@@ -50,7 +50,10 @@ use toolcrib_core::{
     pin::PinStore,
     quota::QuotaStore,
     record::RecordStore,
-    store::{CatalogStore, Changes, KeyStore, RunStore, Storage, StoreError},
+    store::{
+        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, Storage, StoreError,
+        StoreMeasures,
+    },
 };
 
 use self::failure::within;
@@ -142,6 +145,18 @@ impl Storage for PostgresStore {
 
     fn free_space(&self) -> Result<Option<u64>, StoreError> {
         Ok(None)
+    }
+
+    fn observe_commits(&self, observer: CommitObserver) {
+        self.inner.writer.observe(observer);
+    }
+
+    async fn measure(&self) -> Result<StoreMeasures, StoreError> {
+        let bytes = within(async {
+            let sql = "SELECT pg_database_size(current_database())";
+            row::whole(row::one(&self.client().await?, sql, &[]).await?.try_get(0)?)
+        });
+        Ok(StoreMeasures { bytes: Some(bytes.await?), waiting: self.inner.writer.waiting() })
     }
 
     async fn close(&self) {

@@ -51,7 +51,10 @@ use toolcrib_core::{
     pin::PinStore,
     quota::QuotaStore,
     record::{RecordStore, StoredEvent, StoredQuery},
-    store::{CatalogStore, Changes, KeyStore, RunStore, Storage, StoreError},
+    store::{
+        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, Storage, StoreError,
+        StoreMeasures,
+    },
 };
 
 pub use self::handle::SqliteStore;
@@ -145,6 +148,17 @@ impl Storage for SqliteStore {
         let stats = rustix::fs::statvfs(self.path())
             .map_err(|error| StoreError::Unavailable(error.to_string()))?;
         Ok(Some(stats.f_bavail.saturating_mul(stats.f_frsize)))
+    }
+
+    fn observe_commits(&self, observer: CommitObserver) {
+        self.inner.writer.observe(observer);
+    }
+
+    async fn measure(&self) -> Result<StoreMeasures, StoreError> {
+        let place = Arc::clone(&self.inner.place);
+        // The file system may be slow, so a thread of the readers measures.
+        let bytes = self.on_reader(move |_| Ok(place.size())).await?;
+        Ok(StoreMeasures { waiting: self.inner.writer.waiting(), bytes: Some(bytes) })
     }
 
     async fn close(&self) {

@@ -5,6 +5,7 @@ pub mod certificates;
 pub mod gateway;
 mod left_out;
 pub mod postgres;
+pub mod prometheus;
 pub mod redis;
 pub mod upstream;
 

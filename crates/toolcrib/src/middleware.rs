@@ -27,6 +27,7 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use axum::{
@@ -123,6 +124,7 @@ impl Service<Request> for Guarded {
 }
 
 async fn answer(guard: &Guard, mut request: Request) -> Response {
+    let began = Instant::now();
     let server = &*guard.host.server;
     if let Some(response) = cors::preflight(server, &request) {
         return response;
@@ -135,7 +137,7 @@ async fn answer(guard: &Guard, mut request: Request) -> Response {
     }
     let mount = guard.mount(&request);
     let response = guard.respond(mount, request).await;
-    let mut response = guard.leave(mount, response, id);
+    let mut response = guard.leave(mount, response, id, began);
     if let Some(origin) = foreign {
         cors::readable(&mut response, origin);
     }
@@ -220,7 +222,13 @@ impl Guard {
         }
     }
 
-    fn leave(&self, mount: &Mount, mut response: Response, id: HeaderValue) -> Response {
+    fn leave(
+        &self,
+        mount: &Mount,
+        mut response: Response,
+        id: HeaderValue,
+        began: Instant,
+    ) -> Response {
         if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
             let allow = response.headers_mut().remove(header::ALLOW);
             response = (mount.refuse)(&refusal);
@@ -240,7 +248,7 @@ impl Guard {
                 _ => {}
             }
         }
-        self.host.answered(mount.surface, response.status());
+        self.host.answered(mount.surface, response.status(), began);
         let headers = response.headers_mut();
         (mount.headers)(headers);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

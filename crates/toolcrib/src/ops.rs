@@ -102,7 +102,7 @@ async fn livez() -> Response {
     path = "/readyz",
     security(()),
     params(("verbose" = Option<String>, Query, description =
-        "Adds the individual checks, and the background tasks for a caller with the scope `metrics:read`")),
+        "Adds the individual checks. A caller with the scope `metrics:read` also gets the background tasks and the state of the program, its configuration, catalog, sources, store, record and approvals, without any name")),
     responses(
         (status = 200, description = "Ready", body = Object),
         (status = 503, description = "Not ready", body = Object),
@@ -131,15 +131,21 @@ async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> 
             json!({ "name": check.name, "state": check.state.as_str(), "reason": check.reason })
         });
         insert("checks", shown.collect());
-        if may_see_tasks(&state, &headers).await {
+        if may_see_state(&state, &headers).await {
             insert("tasks", tasks(&state));
+            let diagnosis = serde_json::to_value(state.gateway.diagnose().await);
+            if let Ok(Value::Object(members)) = diagnosis {
+                for (name, value) in members {
+                    insert(&name, value);
+                }
+            }
         }
     }
     respond::json(status, &body)
 }
 
 /// A probe needs no key, so invalid credentials are no reason to refuse it.
-async fn may_see_tasks(state: &AppState, headers: &HeaderMap) -> bool {
+async fn may_see_state(state: &AppState, headers: &HeaderMap) -> bool {
     let required = MountAuth::Required;
     let caller = caller(&state.gateway, headers, required, Credentials::BEARER).await;
     caller.is_ok_and(|Caller(caller)| RouteScope::MetricsRead.is_held_by(&caller))
@@ -187,9 +193,9 @@ async fn metrics(
     if let Some(Extension(Caller(caller))) = caller {
         require(&state.gateway, &caller, RouteScope::MetricsRead, "/metrics")?;
     }
-    let metrics = state.gateway.metrics();
-    metrics.request_bytes(state.host.memory.held());
-    let mut response = respond::json_bytes(StatusCode::OK, metrics.encode());
+    state.gateway.metrics().request_bytes(state.host.memory.held());
+    let text = state.gateway.metrics_text().await;
+    let mut response = respond::json_bytes(StatusCode::OK, text);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)

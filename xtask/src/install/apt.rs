@@ -75,6 +75,12 @@ pub(crate) fn redis() -> Result<()> {
     }
 }
 
+/// Finds or installs Prometheus and its tool, which check the alerts and the dashboard.
+pub(crate) fn prometheus(tools: &mut Tools) -> Result<()> {
+    program(tools, "TOOLCRIB_PROMETHEUS", &["prometheus"], "prometheus")?;
+    program(tools, "TOOLCRIB_PROMTOOL", &["promtool"], "prometheus")
+}
+
 /// Finds a program under one of `names`, or installs it with `package`.
 fn program(tools: &mut Tools, variable: &'static str, names: &[&str], package: &str) -> Result<()> {
     let on_path = || names.iter().find_map(|name| shell::find(name));

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use serde_json::Value;
 use toolcrib_conformance::table;
-use toolcrib_gateway::metrics::METRICS;
+use toolcrib_gateway::metrics::{MAX_SERIES, METRICS, MetricDescription};
 
 use crate::{
     args::{Args, GenArgs},
@@ -115,10 +115,17 @@ fn metrics() -> String {
     let mut text = "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves \
                     OpenMetrics text to keys with the scope `metrics:read`, or without a key with \
                     `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, \
-                    `_sum` and `_count`. Made by `cargo xtask gen`.\n\n\
-                    | Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
+                    `_sum` and `_count`; an info ends in `_info`. Made by `cargo xtask gen`.\n\n"
         .to_owned();
-    for (name, kind, labels, meaning) in METRICS {
+    text.push_str(&format!(
+        "The label `tool` is the id of a tool, `other`, or `none` for a call that leads to no tool \
+         that its caller may use; the label `tenant` is a tenant or `other`. At most {MAX_SERIES} \
+         series have the label of a tool or a tenant; the remaining calls are counted for each \
+         source, surface and result. [Metrics](../guides/observe.md#metrics) says how to choose the \
+         labels.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
+    ));
+    for MetricDescription { name, kind, labels, meaning } in METRICS {
+        let (kind, labels) = (kind.as_str(), labels.join(", "));
         text.push_str(&format!("| `toolcrib_{name}` | {kind} | {labels} | {meaning} |\n"));
     }
     text

@@ -435,8 +435,11 @@ impl<'a> Reloader<'a> {
                     self.renew();
                 }
             }
-            Err(error) => printer
-                .error(&error.context("the configuration was not applied; the old one stays")),
+            Err(error) => {
+                self.gateway.metrics().configuration_refused();
+                let error = error.context("the configuration was not applied; the old one stays");
+                printer.error(&error);
+            }
         }
     }
 

@@ -82,6 +82,9 @@ pub trait ApprovalStore: Send + Sync + 'static {
     /// Returns the approvals that `query` selects.
     async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError>;
 
+    /// Returns the number of pending approvals of all tenants.
+    async fn pending(&self) -> Result<u64, StoreError>;
+
     /// Returns the last change that `reader` has acknowledged. A new reader begins with the changes
     /// after its first request.
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError>;

@@ -207,7 +207,7 @@ impl Audit {
         self.require_sound_store()?;
         let event = self.writer.called(&call);
         let id = event.event_id.clone();
-        match self.writer.log.append(&[event]).await {
+        match self.writer.append(&[event]).await {
             Ok(_) => Ok(Started { call, event: id }),
             Err(error) => Err(self.refused_to_store(&error)),
         }
@@ -238,14 +238,14 @@ impl Audit {
     /// Makes an event durable before the action that it records.
     pub(crate) async fn append_or_refuse(&self, event: NewEvent) -> Result<(), CallError> {
         self.require_sound_store()?;
-        let stored = self.writer.log.append(&[event]).await;
+        let stored = self.writer.append(&[event]).await;
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
 
     /// Stores events of completed actions, with retries: they are not given up easily.
     pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) {
         for attempt in 0..PROMPT_TRIES {
-            match self.writer.log.append(&events).await {
+            match self.writer.append(&events).await {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, attempt, "a closing event could not be stored")
@@ -260,15 +260,15 @@ impl Audit {
         let Ok(place) = Arc::clone(&self.late).try_acquire_owned() else {
             return self.writer.metrics.unrecorded();
         };
-        let (log, metrics) = (Arc::clone(&self.writer.log), Arc::clone(&self.writer.metrics));
+        let writer = Arc::clone(&self.writer);
         tokio::spawn(async move {
             for _ in 0..LATE_TRIES {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                if log.append(&events).await.is_ok() {
+                if writer.append(&events).await.is_ok() {
                     return;
                 }
             }
-            metrics.unrecorded();
+            writer.metrics.unrecorded();
             drop(place);
         });
     }
@@ -299,7 +299,7 @@ impl Audit {
         reason: Option<&str>,
     ) {
         let events = self.writer.refused(call, error, reason);
-        if let Err(error) = self.writer.log.append(&events).await {
+        if let Err(error) = self.writer.append(&events).await {
             self.writer.metrics.unrecorded();
             tracing::error!(%error, "a refused call could not be recorded");
         }
@@ -331,7 +331,7 @@ impl Audit {
         let references: BTreeSet<&str> = references.into_iter().collect();
         let rows: Vec<_> =
             references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
-        self.writer.log.append(&rows).await.map(|_| run)
+        self.writer.append(&rows).await.map(|_| run)
     }
 
     /// Records a denial without making its caller wait. The cost is the same for every tool and
@@ -480,6 +480,15 @@ impl Audit {
 }
 
 impl Writer {
+    /// Stores `events`, and measures how long that takes.
+    async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError> {
+        let began = self.clock.monotonic_nanos();
+        let stored = self.log.append(events).await;
+        let time = self.clock.monotonic_nanos().saturating_sub(began);
+        self.metrics.appended(Duration::from_nanos(time), stored.is_ok());
+        stored
+    }
+
     fn event(
         &self,
         tenant: TenantId,
@@ -636,7 +645,7 @@ impl Writer {
         let mut events: Vec<NewEvent> =
             refused.iter().flat_map(|refusal| self.events_of(refusal)).collect();
         events.extend(self.events_of_rows(&rows));
-        let Err(error) = self.log.append(&events).await else { return };
+        let Err(error) = self.append(&events).await else { return };
         tracing::error!(%error, "denials could not be recorded one by one; they are counted");
         let now = self.clock.monotonic_nanos();
         for refusal in refused {

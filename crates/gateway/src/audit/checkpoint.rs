@@ -206,6 +206,8 @@ impl Signing {
             }
         }
         readiness.set_refuses_calls(loss.is_some());
+        let unsigned = self.waiting.values().map(|waiting| waiting.events).sum();
+        self.context.metrics.signing(unsigned, loss.is_some());
         let reason = match (loss, self.trouble.unsigned()) {
             (Some(loss), _) => Some(format!("{loss}; calls are refused")),
             (None, Some(unsigned)) => {
@@ -547,7 +549,7 @@ impl Signing {
         let checkpoint = signer.checkpoint(kind, tenant.clone(), place, last.as_ref(), now)?;
         let added = self.context.store.add_checkpoint(checkpoint.clone()).await?;
         if added {
-            self.context.metrics.checkpoint();
+            self.context.metrics.checkpoint(now);
             if let Some(witness) = &mut self.witness {
                 witness.add(&checkpoint);
                 self.unsaved = true;

@@ -45,6 +45,7 @@ fn documented_defaults_are_the_real_ones() {
         ("ServerConfig", String::new(), "[server]\n".to_owned()),
         ("Store", String::new(), "[store]\n".to_owned()),
         ("Record", String::new(), "[record]\n".to_owned()),
+        ("Metrics", String::new(), "[metrics]\n".to_owned()),
         ("GateConfig", String::new(), "[gate]\n".to_owned()),
         ("Approvals", String::new(), "[approvals]\n".to_owned()),
         ("OpenWopConfig", String::new(), "[openwop]\n".to_owned()),

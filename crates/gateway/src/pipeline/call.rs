@@ -10,7 +10,14 @@
 //! Invariant (I-23): every step uses the snapshot of the request. Only a call that has waited for
 //! approval continues in the snapshot in which it was authorized again.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -40,7 +47,7 @@ use crate::{
     audit::{self, CallIdentity, MissedCall},
     config::DeniedCalls,
     ids::new_id,
-    metrics::Surface,
+    metrics::{FinishedCall, Surface},
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
     workflow::live::StepContext,
@@ -60,6 +67,10 @@ pub(super) struct Call {
     pub(super) guard: Option<InteractionGuard>,
     /// The step of a workflow that it is.
     pub(super) step: Option<StepContext>,
+    /// When it began, in monotonic nanoseconds.
+    began: u64,
+    /// How long it has waited for an approval, in nanoseconds.
+    waited: AtomicU64,
 }
 
 /// The tool that a call names.
@@ -100,10 +111,11 @@ impl Pipeline {
         request: CallRequest<'_>,
         step: Option<StepContext>,
     ) -> CallReport {
-        let (wanted, call) = Call::new(run, guard, request, step);
+        let began = self.services.clock.monotonic_nanos();
+        let (wanted, call) = Call::new(run, guard, request, step, began);
         match self.authorize(principal, wanted, &call).await {
             Ok(authorized) => self.proceed(principal, authorized, call).await,
-            Err(error) => self.refused(&call, error),
+            Err(error) => self.refused(principal, &call, error),
         }
     }
 
@@ -152,11 +164,23 @@ impl Pipeline {
         let AuthorizedCall { target, permit, mut identity } = authorized;
         let entry = Some(Arc::clone(&target.entry));
         let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
-        let execution = match self.admit(principal, target, &mut identity, &call).await {
-            Ok(admitted) => self.run(admitted, permit, identity, call).await,
-            Err(error) => Execution::not_started(self.refuse(identity, &call, None, error).await),
+        let began = call.began;
+        let (waited, execution) = match self.admit(principal, target, &mut identity, &call).await {
+            Ok(admitted) => {
+                let waited = call.waited.load(Ordering::Relaxed);
+                (waited, self.run(admitted, permit, identity, call).await)
+            }
+            Err(error) => {
+                let error = self.refuse(identity, &call, None, error).await;
+                (0, Execution::not_started(error))
+            }
         };
-        self.finished(run, id, surface, entry, execution)
+        if execution.duration.is_some() {
+            let took = self.services.clock.monotonic_nanos().saturating_sub(began);
+            let gate = Duration::from_nanos(took.saturating_sub(waited));
+            self.services.metrics.gate(gate.saturating_sub(execution.invoked));
+        }
+        self.finished(principal, run, id, surface, entry, execution)
     }
 
     /// Steps 3 to 5: limits, validation and approval. Adds the hash of the arguments and the event that
@@ -192,8 +216,15 @@ impl Pipeline {
             call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
         let parent = call.step.as_ref().map(|step| &step.parent);
         let input = CallInput { surface: call.surface.as_str(), arguments: &call.arguments };
+        let clock = &self.services.clock;
+        let asked = gate.requires_approval().then(|| clock.monotonic_nanos());
         let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
-        if let Some(snapshot) = approved.await? {
+        let approved = approved.await?;
+        if let Some(asked) = asked {
+            let waited = clock.monotonic_nanos().saturating_sub(asked);
+            call.waited.store(waited, Ordering::Relaxed);
+        }
+        if let Some(snapshot) = approved {
             target = target.reloaded(snapshot, principal);
         }
         let counted = match counted {
@@ -276,23 +307,36 @@ impl Pipeline {
     }
 
     /// The report of a call that was refused in steps 1 and 2.
-    pub(super) fn refused(&self, call: &Call, error: CallError) -> CallReport {
+    pub(super) fn refused(
+        &self,
+        principal: &Principal,
+        call: &Call,
+        error: CallError,
+    ) -> CallReport {
         let execution = Execution::not_started(error);
-        self.finished(call.run.clone(), call.id.clone(), call.surface, None, execution)
+        self.finished(principal, call.run.clone(), call.id.clone(), call.surface, None, execution)
     }
 
     /// Counts and logs a call that has ended.
     fn finished(
         &self,
+        principal: &Principal,
         run_id: RunId,
         call_id: CallId,
         surface: Surface,
         entry: Option<Arc<Entry>>,
         execution: Execution,
     ) -> CallReport {
-        let Execution { result, duration } = execution;
-        let counted = result.as_ref().map(|outcome| outcome.is_error);
-        self.services.metrics.call(surface, counted, duration);
+        let Execution { result, duration, .. } = execution;
+        self.services.metrics.call(&FinishedCall {
+            surface,
+            principal,
+            entry: entry.as_deref(),
+            result: result.as_ref().map(|outcome| outcome.is_error),
+            ran: duration,
+            run: &run_id,
+            now: self.services.clock.monotonic_nanos(),
+        });
         if let Err(CallError::Upstream(error)) = &result {
             let tool = entry.as_ref().map(|entry| entry.id.as_str());
             let code = error.kind.code();
@@ -356,6 +400,7 @@ impl Call {
         guard: Option<InteractionGuard>,
         request: CallRequest<'a>,
         step: Option<StepContext>,
+        began: u64,
     ) -> (NamedTool<'a>, Self) {
         let CallRequest {
             snapshot,
@@ -370,7 +415,20 @@ impl Call {
         } = request;
         let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
         let arguments = arguments.into();
-        let call = Self { run, id, surface, arguments, progress, meta, input, charge, guard, step };
+        let call = Self {
+            run,
+            id,
+            surface,
+            arguments,
+            progress,
+            meta,
+            input,
+            charge,
+            guard,
+            step,
+            began,
+            waited: AtomicU64::new(0),
+        };
         (NamedTool { snapshot, tool, scope }, call)
     }
 

@@ -21,12 +21,14 @@ pub(crate) struct Execution {
     pub(crate) result: Result<Outcome, CallError>,
     /// How long the tool ran; `None` when it never started.
     pub(crate) duration: Option<Duration>,
+    /// How long its source had it, which may be to no avail.
+    pub(crate) invoked: Duration,
 }
 
 impl Execution {
     /// The end of a call that never started.
     pub(super) fn not_started(error: CallError) -> Self {
-        Self { result: Err(error), duration: None }
+        Self { result: Err(error), duration: None, invoked: Duration::ZERO }
     }
 }
 
@@ -86,7 +88,7 @@ pub(crate) async fn run(
     }
     let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
     let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());
-    Execution { result, duration: (!never_started).then_some(ran) }
+    Execution { result, duration: (!never_started).then_some(ran), invoked: ran }
 }
 
 fn within(outcome: Outcome, max_bytes: usize) -> Result<Outcome, CallError> {

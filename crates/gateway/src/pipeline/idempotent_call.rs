@@ -46,11 +46,14 @@ impl Pipeline {
         if key.text.is_empty() || key.text.len() > MAX_KEY {
             return Err(IdempotencyError::Unusable);
         }
-        let (wanted, call) = Call::new(new_id(), None, request, None);
+        let began = self.services.clock.monotonic_nanos();
+        let (wanted, call) = Call::new(new_id(), None, request, None, began);
         let authorized = match self.authorize(principal, wanted, &call).await {
             Ok(authorized) => authorized,
             Err(error) => {
-                return Ok(IdempotentOutcome::Report(Arc::new(self.refused(&call, error))));
+                return Ok(IdempotentOutcome::Report(Arc::new(
+                    self.refused(principal, &call, error),
+                )));
             }
         };
         let Some(digest) = digest(&authorized.target.entry, &call) else {

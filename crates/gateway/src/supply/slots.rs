@@ -431,6 +431,12 @@ impl Slot {
         rules.all(|tenants| tenants.admits(tenant))
     }
 
+    /// Returns whether the source is connected and its tools could be listed.
+    pub(super) fn connection(&self) -> (SourceId, bool) {
+        let is_up = self.source.status().state.is_ready() && self.failure.is_none();
+        (self.config.spec.id.clone(), is_up)
+    }
+
     fn report(
         &self,
         tenant: Option<&TenantId>,

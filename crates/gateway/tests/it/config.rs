@@ -89,6 +89,13 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("[sever]\n", "toolcrib.toml:1: `sever`: unknown field `sever`, did you mean `server`?"),
         ("a = [", "toolcrib.toml:1:"),
         ("[store]\nurl = \"mysql://x\"", "`store.url`: expected \"sqlite:PATH\""),
+        (
+            "[metrics]\ntools = \"all\"",
+            "toolcrib.toml:2: `metrics.tools`: expected a number such as 100, or a list of names",
+        ),
+        ("[metrics]\ntools = -1", "`metrics.tools`: must be at least 0"),
+        ("[metrics]\ntools = [\"a b\"]", "`metrics.tools`: tool id"),
+        ("[metrics]\ntenants = 100000", "`metrics.tenants`: must be at most 1000"),
         ("[gate]\nburst = 0", "`gate.burst`: must be at least 1"),
         (
             "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\nbreaker = \"on\"",

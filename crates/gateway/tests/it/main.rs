@@ -8,6 +8,7 @@ mod background;
 mod breaker;
 mod config;
 mod idempotency;
+mod metrics;
 mod pins;
 mod pipeline;
 mod probe;

@@ -226,9 +226,11 @@ pub async fn one_principal_cannot_ask_without_end(storage: &dyn Storage) {
     );
     let other = Approval { principal: "bob".parse().unwrap(), ..approval("acme", "bobs", 2) };
     open_request(storage, other).await;
+    assert_eq!(storage.approvals().pending().await.unwrap(), MAX_PENDING as u64 + 1);
     let (first, _) = storage.approvals().find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();
     let over = Approval { state: ApprovalState::Rejected, ..first };
     assert!(storage.approvals().change(over, Vec::new()).await.unwrap());
+    assert_eq!(storage.approvals().pending().await.unwrap(), MAX_PENDING as u64);
     open_request(storage, approval("acme", "more", 2)).await;
 }
 

@@ -1,6 +1,12 @@
 //! The requirements of a [`Storage`] as a whole.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use toolcrib_core::store::Storage;
 
@@ -54,6 +60,25 @@ pub async fn the_living_are_left_alone(storage: &dyn Storage) {
     assert_eq!(storage.record().last_position().await.unwrap(), 1);
     assert_eq!(storage.damage().await.unwrap(), Vec::<String>::new());
     assert!(storage.free_space().unwrap().is_none_or(|free| free > 0));
+}
+
+/// The size, the queue and the transactions of the writer are measured.
+pub async fn it_is_measured(storage: &dyn Storage) {
+    let commits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&commits);
+    storage.observe_commits(Arc::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    }));
+    storage.events().append(&[called("t", "r", "e", "c")]).await.unwrap();
+    let measured = storage.measure().await.unwrap();
+    assert_eq!(measured.waiting, 0);
+    match measured.bytes {
+        Some(bytes) => {
+            assert!(bytes > 0);
+            assert_eq!(commits.load(Ordering::SeqCst), 1);
+        }
+        None => assert_eq!(commits.load(Ordering::SeqCst), 0, "there is no writer"),
+    }
 }
 
 /// A closed store has ended.

@@ -141,6 +141,12 @@ impl ApprovalStore for MemoryApprovals {
         Ok(found)
     }
 
+    async fn pending(&self) -> Result<u64, StoreError> {
+        let held = self.held.lock().await;
+        let pending = held.all.iter().filter(|(it, _)| it.state == ApprovalState::Pending);
+        Ok(pending.count() as u64)
+    }
+
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError> {
         let mut held = self.held.lock().await;
         let change = self.changes.now().approvals;

@@ -178,6 +178,14 @@ impl ApprovalStore for PostgresStore {
         .await
     }
 
+    async fn pending(&self) -> Result<u64, StoreError> {
+        within(async {
+            let sql = "SELECT count(*) FROM approvals WHERE state = 'pending'";
+            whole(one(&self.client().await?, sql, &[]).await?.try_get(0)?)
+        })
+        .await
+    }
+
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError> {
         within(async {
             let client = self.client().await?;

@@ -7,10 +7,10 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use deadpool_postgres::{Client, Pool};
@@ -18,7 +18,7 @@ use tokio::sync::{
     mpsc::{self, error::SendTimeoutError},
     oneshot, watch,
 };
-use toolcrib_core::store::StoreError;
+use toolcrib_core::store::{CommitObserver, StoreError};
 
 use super::{
     append::append,
@@ -39,9 +39,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Handle to the task.
 pub(super) struct Writer {
     queue: Stopper,
-    commits: Arc<AtomicU64>,
+    commits: Arc<Commits>,
     /// Closed when the task has ended.
     ended: watch::Receiver<()>,
+}
+
+/// The committed transactions.
+#[derive(Default)]
+struct Commits {
+    count: AtomicU64,
+    observer: OnceLock<CommitObserver>,
 }
 
 /// Ends the writer.
@@ -63,7 +70,7 @@ impl Writer {
     pub(super) fn start(pool: Pool, instance: Arc<str>) -> Self {
         let (queue, mut jobs) = mpsc::channel::<Job>(MAX_WAITING);
         let (ending, ended) = watch::channel(());
-        let commits = Arc::new(AtomicU64::new(0));
+        let commits = Arc::new(Commits::default());
         let count = Arc::clone(&commits);
         tokio::spawn(async move {
             let _ending = ending;
@@ -91,7 +98,18 @@ impl Writer {
 
     /// Returns the number of committed transactions.
     pub(super) fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+        self.commits.count.load(Ordering::Relaxed)
+    }
+
+    /// Calls `observer` after each transaction; only the first observer counts.
+    pub(super) fn observe(&self, observer: CommitObserver) {
+        self.commits.observer.get_or_init(|| observer);
+    }
+
+    /// Returns the number of appends that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        let queue = self.queue.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.as_ref().map_or(0, |queue| MAX_WAITING.saturating_sub(queue.capacity()) as u64)
     }
 
     /// Accepts no more work; accepted work is still stored.
@@ -111,6 +129,17 @@ impl Writer {
     }
 }
 
+// === impl Commits ===
+
+impl Commits {
+    fn add(&self, began: Instant) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(observer) = self.observer.get() {
+            observer(began.elapsed());
+        }
+    }
+}
+
 // === impl Stopper ===
 
 impl Stopper {
@@ -121,7 +150,7 @@ impl Stopper {
 }
 
 /// Stores the jobs that can be stored, and answers every one.
-async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &AtomicU64) {
+async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &Commits) {
     let (mut batch, mut replies) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
     for Job { records, reply } in jobs {
         batch.push(records);
@@ -129,9 +158,10 @@ async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &AtomicU64)
     }
     let all: Vec<&Record> = batch.iter().flatten().collect();
     let mut outcomes = Vec::with_capacity(batch.len());
+    let began = Instant::now();
     match transact(pool, instance, &all).await {
         Ok(Ok(positions)) => {
-            commits.fetch_add(1, Ordering::Relaxed);
+            commits.add(began);
             let mut positions = positions.into_iter();
             outcomes.extend(batch.iter().map(|it| Ok(positions.by_ref().take(it.len()).collect())));
         }
@@ -139,9 +169,10 @@ async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &AtomicU64)
         Ok(Err(failure)) if failure.is_refusal() && batch.len() > 1 => {
             for records in &batch {
                 let records: Vec<&Record> = records.iter().collect();
+                let began = Instant::now();
                 let outcome = transact(pool, instance, &records).await;
                 if matches!(outcome, Ok(Ok(_))) {
-                    commits.fetch_add(1, Ordering::Relaxed);
+                    commits.add(began);
                 }
                 outcomes.push(outcome.and_then(|it| it.map_err(append_failure)));
             }

@@ -154,6 +154,14 @@ impl ApprovalStore for SqliteStore {
         self.on_reader(move |connection| select(connection, &query)).await
     }
 
+    async fn pending(&self) -> Result<u64, StoreError> {
+        self.on_reader(|connection| {
+            let sql = "SELECT count(*) FROM approvals WHERE state = 'pending'";
+            whole(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+        })
+        .await
+    }
+
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError> {
         let reader = reader.to_owned();
         self.on_writer(move |connection| {

@@ -66,6 +66,13 @@ impl Place {
         &store.path
     }
 
+    /// Returns the size of the store and of its write-ahead log.
+    pub(super) fn size(&self) -> u64 {
+        let Self([store, log, _]) = self;
+        let size = |file: &OpenFile| fs::metadata(&file.path).map_or(0, |found| found.len());
+        size(store) + size(log)
+    }
+
     /// Returns the problem of the files; `None` when they are unchanged.
     pub(super) fn displaced(&self) -> Option<&'static str> {
         let Self(files) = self;

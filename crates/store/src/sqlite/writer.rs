@@ -10,16 +10,16 @@
 use std::{
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use toolcrib_core::store::StoreError;
+use toolcrib_core::store::{CommitObserver, StoreError};
 
 use super::{
     copier::{Copier, copy, start_thread},
@@ -58,6 +58,7 @@ pub(super) struct Writer {
     queue: Arc<Queue<Queued>>,
     room: Arc<Semaphore>,
     commits: Arc<AtomicU64>,
+    observer: Arc<OnceLock<CommitObserver>>,
     /// Closed when the thread has ended.
     ended: watch::Receiver<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -98,11 +99,19 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let queue = Arc::new(Queue::new());
         let commits = Arc::new(AtomicU64::new(0));
+        let observer = Arc::<OnceLock<CommitObserver>>::default();
         let (ending, ended) = watch::channel(());
         let log = LogState::new(instance.id().into());
         let copier = Copier::start(copying, place.path())?;
-        let engine =
-            Engine { connection, copier, log, place, commits: Arc::clone(&commits), schema };
+        let engine = Engine {
+            connection,
+            copier,
+            log,
+            place,
+            commits: Arc::clone(&commits),
+            observer: Arc::clone(&observer),
+            schema,
+        };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = start_thread("toolcrib-store", move || {
             // Dropped last, even when the thread panics.
@@ -113,6 +122,7 @@ impl Writer {
             queue,
             room: Arc::new(Semaphore::new(MAX_WAITING)),
             commits,
+            observer,
             ended,
             thread: Mutex::new(Some(thread)),
         })
@@ -135,6 +145,16 @@ impl Writer {
     /// Returns the number of committed transactions.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Calls `observer` after each transaction; only the first observer counts.
+    pub(super) fn observe(&self, observer: CommitObserver) {
+        self.observer.get_or_init(|| observer);
+    }
+
+    /// Returns the number of requests that wait or are being stored.
+    pub(super) fn waiting(&self) -> u64 {
+        MAX_WAITING.saturating_sub(self.room.available_permits()) as u64
     }
 
     /// Accepts no more work; accepted work is still stored.
@@ -221,6 +241,7 @@ struct Engine {
     log: LogState,
     place: Arc<Place>,
     commits: Arc<AtomicU64>,
+    observer: Arc<OnceLock<CommitObserver>>,
     schema: Arc<SchemaCheck>,
 }
 
@@ -334,6 +355,7 @@ impl Engine {
         batch: &mut [Queued],
         savepoints: Savepoints,
     ) -> Result<Vec<Result<(), Failure>>, BatchError> {
+        let began = Instant::now();
         let mut transaction =
             WriteTransaction::begin(&self.connection, &mut self.log, &self.schema)
                 .map_err(BatchError::Transaction)?;
@@ -345,6 +367,9 @@ impl Engine {
                     return Err(BatchError::Transaction(displaced_error(displaced)));
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                if let Some(observer) = self.observer.get() {
+                    observer(began.elapsed());
+                }
                 Ok(outcomes)
             }
             Err(error) => {

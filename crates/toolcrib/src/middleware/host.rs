@@ -1,6 +1,6 @@
 //! The server behind a guard: a gateway, or a standalone explorer in an embedding program.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use http::{HeaderMap, StatusCode, Uri};
 use toolcrib_gateway::{
@@ -72,10 +72,10 @@ impl HttpHost {
         }
     }
 
-    /// Counts a response.
-    pub(super) fn answered(&self, surface: Surface, status: StatusCode) {
+    /// Counts a response to a request that began at the time `began`.
+    pub(super) fn answered(&self, surface: Surface, status: StatusCode, began: Instant) {
         if let Some(gateway) = &self.gateway {
-            gateway.metrics().request(surface, status.as_u16());
+            gateway.metrics().request(surface, status.as_u16(), began.elapsed());
         }
     }
 }
