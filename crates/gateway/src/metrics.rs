@@ -3,6 +3,7 @@
 
 mod calls;
 mod handles;
+mod labels;
 mod table;
 mod times;
 
@@ -16,7 +17,7 @@ use std::{
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text},
+    encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge, info::Info},
     registry::Registry,
 };
@@ -31,45 +32,16 @@ pub(crate) use self::calls::FinishedCall;
 use self::{
     calls::CallMetrics,
     handles::Handles,
+    labels::SourceLabels,
     table::{add, meaning},
     times::Times,
 };
 pub use self::{
     calls::MAX_SERIES,
+    labels::Surface,
     table::{METRICS, MetricDescription, MetricKind},
 };
 use crate::{config::Config, pipeline::breaker::BreakerState};
-
-/// The surface that a request came in by. Its names are constants of the program, so the number of
-/// labels is bounded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Surface {
-    name: &'static str,
-    label: &'static str,
-}
-
-impl Surface {
-    /// The command line.
-    pub const CLI: Self = Self::new("cli", "Cli");
-    /// The steps of workflows.
-    pub const WORKFLOW: Self = Self::new("workflow", "Workflow");
-
-    /// Creates a surface with its name in policies and its label in metrics.
-    pub const fn new(name: &'static str, label: &'static str) -> Self {
-        Self { name, label }
-    }
-
-    /// Returns the name in policies.
-    pub fn as_str(self) -> &'static str {
-        self.name
-    }
-}
-
-impl EncodeLabelValue for Surface {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        self.label.encode(encoder)
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -85,11 +57,6 @@ struct SurfaceLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TaskLabels {
     task: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SourceLabels {
-    source: String,
 }
 
 /// What kept a call from its tool.
@@ -424,7 +391,7 @@ impl Metrics {
     }
 
     pub(crate) fn discovered(&self, source: &SourceId, tools: Result<usize, ()>) {
-        let labels = SourceLabels { source: source.to_string() };
+        let labels = SourceLabels::of(source);
         match tools {
             Ok(tools) => {
                 let tools = i64::try_from(tools).unwrap_or(i64::MAX);
@@ -439,7 +406,7 @@ impl Metrics {
 
     pub(crate) fn quarantined<'a>(&self, sources: impl Iterator<Item = (&'a SourceId, usize)>) {
         for (source, tools) in sources {
-            let labels = SourceLabels { source: source.to_string() };
+            let labels = SourceLabels::of(source);
             let tools = i64::try_from(tools).unwrap_or(i64::MAX);
             self.source_quarantined.get_or_create(&labels).set(tools);
             // There from the start, so that the first one can be seen as a rise.
@@ -485,7 +452,7 @@ impl Metrics {
     }
 
     pub(crate) fn drifted(&self, source: &SourceId, tools: usize) {
-        let labels = SourceLabels { source: source.to_string() };
+        let labels = SourceLabels::of(source);
         let tools = u64::try_from(tools).unwrap_or(u64::MAX);
         self.source_drifts.get_or_create(&labels).inc_by(tools);
     }
@@ -570,12 +537,6 @@ impl Metrics {
 
     pub(crate) fn generation(&self, generation: u64) {
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
-    }
-}
-
-impl SourceLabels {
-    fn of(source: &SourceId) -> Self {
-        Self { source: source.to_string() }
     }
 }
 

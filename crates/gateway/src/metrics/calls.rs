@@ -30,7 +30,11 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
 };
 
-use super::{SourceLabels, Surface, handles::Handles, table::add};
+use super::{
+    handles::Handles,
+    labels::{SourceLabels, Surface},
+    table::add,
+};
 use crate::config::{Config, Labelled, MetricsConfig};
 
 /// The most series of `calls` with the label of a tool or a tenant. Further combinations of the two are
