@@ -177,9 +177,7 @@ impl Guard {
 
     /// Checks the request, then runs its handler.
     async fn respond(&self, mount: &Mount, mut request: Request) -> Response {
-        if mount.hosts == Hosts::Known
-            && let Err(refusal) = self.host.check(request.uri(), request.headers())
-        {
+        if let Err(refusal) = self.host.check(mount.hosts, request.uri(), request.headers()) {
             return refusal.into_response();
         }
         // A foreign version has its answer with and without credentials.

@@ -56,7 +56,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
     // server under a foreign name learns nothing, because it has none.
     let (metrics, hosts) = match config.server.public_metrics {
         true => (Access::Open, Hosts::Known),
-        false => (Access::Keyed(MountAuth::Required), Hosts::Any),
+        false => (Access::Keyed(MountAuth::Required), Hosts::AnyHost),
     };
     vec![
         Mount { hosts: Hosts::Any, ..open(Paths::exactly(["/livez", "/readyz"])) },

@@ -14,7 +14,7 @@ use super::{
     authenticate::{self, Caller},
     challenge::Challenge,
     memory::Memory,
-    mount::Credentials,
+    mount::{Credentials, Hosts},
     origin,
     refusal::Refusal,
 };
@@ -37,11 +37,19 @@ pub(crate) struct HttpHost {
 
 impl HttpHost {
     /// Checks that a request with `uri` and `headers` is addressed to this server and was not sent
-    /// by a foreign page.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        match self.any_host {
-            true => origin::check_page(&self.server, uri, headers),
-            false => origin::check(&self.server, uri, headers),
+    /// by a foreign page, as far as a mount for `hosts` requires that.
+    pub(super) fn check(
+        &self,
+        hosts: Hosts,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        match (hosts, self.any_host) {
+            (Hosts::Any, _) => Ok(()),
+            (Hosts::AnyHost, _) | (Hosts::Known, true) => {
+                origin::check_page(&self.server, uri, headers)
+            }
+            (Hosts::Known, false) => origin::check(&self.server, uri, headers),
         }
     }
 

@@ -87,7 +87,9 @@ pub(crate) enum InvalidCredentialPolicy {
 pub(crate) enum Hosts {
     /// Those of [`origin::check`](super::origin::check).
     Known,
-    /// All: for probes and scrapers, which use unconfigured addresses.
+    /// Every `Host`, and the same origins: for scrapers, which use unconfigured addresses.
+    AnyHost,
+    /// All: for probes, which use unconfigured addresses and learn nothing.
     Any,
 }
 

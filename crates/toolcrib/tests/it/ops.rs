@@ -34,6 +34,7 @@ async fn a_probe_shows_what_fails_and_names_nothing() {
             { "name": "tasks", "state": "ok", "reason": null },
             { "name": "disk", "state": "ok", "reason": null },
             { "name": "record", "state": "ok", "reason": null },
+            { "name": "drain", "state": "ok", "reason": null },
         ] })
     );
     let stranger = gw.principal("stranger", ["*:none"]).await;
