@@ -32,6 +32,7 @@ use crate::{
     printer::Printer,
     seal,
     settings::{self, Settings},
+    spans::Spans,
     store,
 };
 
@@ -48,6 +49,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct Local {
     pub(crate) gateway: Gateway,
     store: Option<Arc<dyn Storage>>,
+    spans: Option<Spans>,
 }
 
 impl Local {
@@ -80,11 +82,15 @@ impl Local {
         let has_credentials = keys.is_some() && seal::is_needed(&settings.config);
         let credentials = has_credentials.then(|| store.credentials());
         let library = settings::library(&settings.data_dir);
+        let spans = Spans::start(&settings.config)?;
         let mut builder = builder(settings.config, library, Arc::clone(&store), credentials);
         if keys.is_none() {
             builder = builder.without_approvals();
         }
-        Ok(Self { gateway: builder.start().await?, store: Some(store) })
+        if let Some(spans) = &spans {
+            builder = builder.spans(spans.sink());
+        }
+        Ok(Self { gateway: builder.start().await?, store: Some(store), spans })
     }
 
     /// Starts a gateway on an empty store in memory, for commands that only inspect the sources.
@@ -111,7 +117,8 @@ impl Local {
         let sources = config.sources.iter().map(|source| &source.spec.id);
         let scratch = toolcrib_store::scratch(pins.as_deref(), sources).await?;
         let builder = builder(config, settings::library(data_dir), scratch, credentials);
-        Ok(Self { gateway: builder.without_approvals().start().await?, store })
+        let gateway = builder.without_approvals().start().await?;
+        Ok(Self { gateway, store, spans: None })
     }
 
     /// Runs `work`, then closes the gateway and the store, also after an error or an interrupt.
@@ -132,6 +139,9 @@ impl Local {
         self.gateway.close().await;
         if let Some(store) = self.store {
             store.close().await;
+        }
+        if let Some(spans) = self.spans {
+            spans.close().await;
         }
     }
 }

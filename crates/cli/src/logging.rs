@@ -1,8 +1,23 @@
 //! Logging to stderr, so that stdout contains only data.
 
-use std::io::{self, IsTerminal as _};
+mod json;
 
-use tracing_subscriber::EnvFilter;
+use std::{
+    fmt,
+    io::{self, IsTerminal as _},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use toolcrib_gateway::config::LogFormat;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{Format, Writer},
+    },
+    registry::LookupSpan,
+};
 
 use crate::{args::Global, env};
 
@@ -14,6 +29,12 @@ pub(crate) enum DefaultLevel {
     /// For other commands: `error`, because their output contains the rest.
     Command,
 }
+
+/// Whether lines are JSON. The configuration decides, which is read after the first lines.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Writes lines in the format in force.
+struct Lines(Format);
 
 /// Starts logging with the filter of `TOOLCRIB_LOG`. Without it, `-v`, `-q` and `default` set the level.
 pub(crate) fn start(global: &Global, default: DefaultLevel) {
@@ -35,7 +56,31 @@ pub(crate) fn start(global: &Global, default: DefaultLevel) {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal() && env::variable("NO_COLOR").is_none())
+        .event_format(Lines(Format::default()))
         .try_init()
         .ok();
     toolcrib_tasks::panics::install();
+}
+
+/// Writes further lines in `format`.
+pub(crate) fn use_format(format: LogFormat) {
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        match IS_JSON.load(Ordering::Relaxed) {
+            true => json::write(writer, event),
+            false => self.0.format_event(context, writer, event),
+        }
+    }
 }

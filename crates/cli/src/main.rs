@@ -24,6 +24,7 @@ mod printer;
 mod seal;
 mod settings;
 mod signing;
+mod spans;
 mod store;
 mod table;
 mod target;

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 pub use allow::{Allow, AllowList, InvalidAllow};
 
+use crate::trace::TraceContext;
+
 /// The most different decisions noted per call; further ones are dropped.
 const MAX_DECISIONS: usize = 64;
 
@@ -68,9 +70,13 @@ pub enum EgressReason {
     PolicyDenied,
 }
 
-/// The decisions of one call, in order. Clones share them.
+/// The requests of one call: the trace that they belong to, and the decisions about them, in order.
+/// Clones share the decisions.
 #[derive(Debug, Clone, Default)]
-pub struct EgressTrail(Arc<Mutex<Vec<EgressDecided>>>);
+pub struct EgressTrail {
+    decided: Arc<Mutex<Vec<EgressDecided>>>,
+    trace: Option<TraceContext>,
+}
 
 impl EgressDecided {
     /// Creates the decision that permits a request to `destination`.
@@ -91,9 +97,19 @@ impl EgressDecided {
 }
 
 impl EgressTrail {
+    /// Creates the trail of a call whose requests belong to `trace`.
+    pub fn within(trace: Option<TraceContext>) -> Self {
+        Self { trace, ..Self::default() }
+    }
+
+    /// Returns the trace that the requests belong to.
+    pub fn trace(&self) -> Option<&TraceContext> {
+        self.trace.as_ref()
+    }
+
     /// Records a decision once.
     pub fn note(&self, decided: EgressDecided) {
-        let mut trail = self.0.lock();
+        let mut trail = self.decided.lock();
         if trail.len() < MAX_DECISIONS && !trail.contains(&decided) {
             trail.push(decided);
         }
@@ -101,7 +117,7 @@ impl EgressTrail {
 
     /// Returns the decisions since the last call, and clears them.
     pub fn take(&self) -> Vec<EgressDecided> {
-        std::mem::take(&mut *self.0.lock())
+        std::mem::take(&mut *self.decided.lock())
     }
 }
 

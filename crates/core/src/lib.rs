@@ -44,3 +44,4 @@ pub mod suggest;
 mod tenants;
 pub mod text;
 mod text_types;
+pub mod trace;

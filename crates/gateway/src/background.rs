@@ -23,7 +23,7 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
-use crate::{config::Config, metrics::Metrics};
+use crate::{config::Config, metrics::Metrics, trace::Tracer};
 
 /// How long calls in flight may take to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a gateway does not wait for a store that does not answer.
@@ -38,6 +38,7 @@ pub(crate) struct Services {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) tracer: Tracer,
     pub(crate) background: Background,
     /// The configuration in force.
     pub(crate) config: Arc<ArcSwap<Config>>,

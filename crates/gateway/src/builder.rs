@@ -16,6 +16,7 @@ use toolcrib_core::{
     limit::RateLimiter,
     source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
     store::Storage,
+    trace::SpanSink,
 };
 use toolcrib_tasks::Tasks;
 
@@ -42,6 +43,7 @@ use crate::{
         Supply, SupplyParts,
         native::{NativeTools, Natives},
     },
+    trace::Tracer,
     workflow::{Workflows, live::LiveRuns},
 };
 
@@ -60,6 +62,7 @@ pub struct GatewayBuilder {
     shared_limiter: Option<Arc<dyn RateLimiter>>,
     key_sets: Option<Arc<dyn KeySetSource>>,
     natives: Vec<NativeTools>,
+    spans: Option<Arc<dyn SpanSink>>,
     tasks: Tasks,
 }
 
@@ -113,6 +116,7 @@ impl GatewayBuilder {
             shared_limiter: None,
             key_sets: None,
             natives: Vec::new(),
+            spans: None,
             tasks: Tasks::new(),
         }
     }
@@ -190,6 +194,13 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sets the receiver of spans. `[telemetry]` of the configuration says which traces it gets.
+    #[must_use]
+    pub fn spans(mut self, sink: Arc<dyn SpanSink>) -> Self {
+        self.spans = Some(sink);
+        self
+    }
+
     /// Starts the gateway: last good catalogs are loaded, sources connect in the background, and the
     /// tools of this program are available at once.
     ///
@@ -198,10 +209,13 @@ impl GatewayBuilder {
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let Self { config, storage, factory, clock, authorizer, limiter, natives, tasks, .. } =
             self;
+        let sampling = config.telemetry.as_ref().map(|it| it.sampling).unwrap_or_default();
+        let spans = self.spans;
         let services = Services {
             storage,
             clock: Arc::clone(&clock),
-            metrics: Arc::new(Metrics::new(tasks.clone(), clock.now())),
+            metrics: Arc::new(Metrics::new(tasks.clone(), clock.now(), spans.clone())),
+            tracer: spans.map_or_else(Tracer::default, |sink| Tracer::new(sink, sampling)),
             background: Background::new(tasks),
             config: Arc::new(ArcSwap::from_pointee(config.clone())),
         };

@@ -9,6 +9,7 @@ mod document;
 mod error;
 mod gate;
 mod limits;
+mod log;
 mod mcp;
 mod metrics;
 mod ordered;
@@ -23,6 +24,7 @@ mod server;
 mod source;
 mod store;
 mod strict;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -58,6 +60,7 @@ use self::{
     secret::Value,
     source::Source,
     store::Store,
+    telemetry::Telemetry,
     tokens::{Authentication, Otc},
     toolset::Toolset,
 };
@@ -67,6 +70,7 @@ pub use approvals::{ApprovalsConfig, WebhookConfig};
 pub use error::{ConfigError, Problem};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};
+pub use log::{LogConfig, LogFormat};
 pub use mcp::{McpConfig, ResourceConfig};
 pub use metrics::{Labelled, MetricsConfig};
 pub use protected::Protection;
@@ -82,6 +86,7 @@ pub use source::{
     pack_location, public_key,
 };
 pub use store::{Engine, StoreConfig, has_password};
+pub use telemetry::{Sampling, TelemetryConfig, TelemetryProtocol};
 pub(crate) use tokens::is_private_enough;
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 pub use toolcrib_core::source::pack::PackLocation;
@@ -106,6 +111,8 @@ struct File {
     policy: Policy,
     limits: Limits,
     metrics: Metrics,
+    telemetry: Telemetry,
+    log: LogConfig,
     sources: Sources,
     #[schemars(with = "Vec<Source>")]
     source: Vec<Spanned<Source>>,
@@ -146,6 +153,10 @@ pub struct Config {
     pub limits: Option<SharedLimits>,
     /// The labels of metrics.
     pub metrics: MetricsConfig,
+    /// The receiver of spans, if any.
+    pub telemetry: Option<TelemetryConfig>,
+    /// The form of log lines, and the access log.
+    pub log: LogConfig,
     /// Approval of calls.
     pub approvals: ApprovalsConfig,
     /// Policies that restrict calls further; `None` for no further restrictions.
@@ -296,6 +307,8 @@ impl Resolver<'_> {
             record: self.record(typed.record, store.is_shared()),
             limits: self.limits(typed.limits, &store),
             metrics: self.metrics(typed.metrics),
+            telemetry: self.telemetry(typed.telemetry),
+            log: typed.log,
             store,
             gate,
             approvals: self.approvals(typed.approvals),

@@ -29,6 +29,7 @@ use crate::{
     snapshot::{Snapshot, Snapshots},
     supply::Supply,
     tool_ref::{CatalogScope, ToolRef},
+    trace::Tracer,
     workflow::Workflows,
 };
 
@@ -147,6 +148,11 @@ impl Gateway {
     /// The counters for operators.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.services.metrics
+    }
+
+    /// Begins spans.
+    pub fn tracer(&self) -> &Tracer {
+        &self.inner.services.tracer
     }
 
     /// The clock.

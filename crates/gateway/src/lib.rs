@@ -5,6 +5,7 @@
 //! * [`approvals`] is the step that requires a human decision, and the answers of humans.
 //! * [`audit`] appends events, and signs, anchors, forwards, exports and prunes the record.
 //! * `workflow` runs workflows, whose steps pass the pipeline as calls of their caller.
+//! * [`trace`](mod@trace) has the spans of requests and calls.
 //! * [`config`] is the operator's file: read, validated and resolved.
 //! * [`authn`] identifies callers, [`policy`] restricts calls further, and [`explain`] gives the reasons
 //!   for a decision.
@@ -40,6 +41,7 @@ pub mod scopes;
 mod snapshot;
 mod supply;
 mod tool_ref;
+pub mod trace;
 mod workflow;
 
 pub use builder::GatewayBuilder;

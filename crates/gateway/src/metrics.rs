@@ -25,6 +25,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::{SourceId, ToolId},
     store::{CommitObserver, StoreMeasures},
+    trace::SpanSink,
 };
 use toolcrib_tasks::{TaskState, Tasks, panics};
 
@@ -154,6 +155,9 @@ pub struct Metrics {
     forwarded: Family<ForwardLabels, Counter>,
     forward_failures: Family<ForwardLabels, Counter>,
     forward_lag: Family<ForwardLabels, Gauge>,
+    spans_exported: Counter,
+    spans_dropped: Counter,
+    spans: Option<Arc<dyn SpanSink>>,
 }
 
 /// The labels of a metric that may have no value.
@@ -178,8 +182,8 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// Creates the metrics of a gateway that starts at `now` and whose background tasks are on the
-    /// board `tasks`.
-    pub(crate) fn new(tasks: Tasks, now: Timestamp) -> Self {
+    /// board `tasks`. `spans` receives its spans.
+    pub(crate) fn new(tasks: Tasks, now: Timestamp, spans: Option<Arc<dyn SpanSink>>) -> Self {
         let mut all = Registry::with_prefix("toolcrib");
         let build = Info::new([
             ("version", env!("CARGO_PKG_VERSION")),
@@ -243,6 +247,9 @@ impl Metrics {
             forwarded: add(&mut all, "record_forwarded", Family::default()),
             forward_failures: add(&mut all, "record_forward_failures", Family::default()),
             forward_lag: add(&mut all, "record_forward_lag", Family::default()),
+            spans_exported: add(&mut all, "spans_exported", Counter::default()),
+            spans_dropped: add(&mut all, "spans_dropped", Counter::default()),
+            spans,
             started: now,
             tasks,
             registry: all,
@@ -253,6 +260,7 @@ impl Metrics {
     /// measures some of them first.
     pub fn encode(&self) -> String {
         self.count_tasks();
+        self.count_spans();
         let mut out = String::new();
         match text::encode(&mut out, &self.registry) {
             Ok(()) => out,
@@ -275,6 +283,17 @@ impl Metrics {
             self.tasks_down.get_or_create(&labels).set(down);
         }
         self.panics.inc_by(panics::count().saturating_sub(self.panics.get()));
+    }
+
+    /// Copies the counts of the receiver of spans.
+    fn count_spans(&self) {
+        let Some(spans) = &self.spans else { return };
+        let counts = spans.counts();
+        for (counter, count) in
+            [(&self.spans_exported, counts.exported), (&self.spans_dropped, counts.dropped)]
+        {
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
     }
 
     /// Takes over the labels of `config`, which is applied at `now`, and removes the series of sources

@@ -172,6 +172,9 @@ impl Egress {
         for (name, value) in &request.bound {
             headers.entry(name).or_insert_with(|| value.clone());
         }
+        if let Some(trace) = trail.trace() {
+            outgoing::continue_trace(trace, &mut headers);
+        }
         let (decided, uri) = match &request.credential {
             None => (EgressDecided::allowed(destination.clone()), uri(request)?),
             Some(held) => {

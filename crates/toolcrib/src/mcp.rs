@@ -31,6 +31,7 @@ mod http;
 mod listen;
 mod meta;
 mod method;
+mod observe;
 mod outgoing;
 mod pages;
 mod param_headers;

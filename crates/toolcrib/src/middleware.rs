@@ -16,6 +16,7 @@ mod cors;
 mod host;
 pub(crate) mod memory;
 mod mount;
+mod observe;
 pub(crate) mod origin;
 mod path;
 mod refusal;
@@ -43,6 +44,7 @@ use http_body::Body as _;
 use toolcrib_gateway::{authn::AuthError, miss};
 use tower::Service;
 
+use self::observe::Observed;
 use crate::{respond, serve::connection};
 
 pub(crate) use self::{
@@ -73,7 +75,16 @@ struct Guard {
 }
 
 /// Returns `routes` with their state, and with a refusal for other methods and paths.
-pub(crate) fn complete<S: Clone + Send + Sync + 'static>(routes: Router<S>, state: S) -> Router {
+pub(crate) fn complete<S: Clone + Send + Sync + 'static>(
+    routes: Router<S>,
+    state: S,
+    host: &HttpHost,
+) -> Router {
+    let routes = match host.is_observed() {
+        true => routes.layer(axum::middleware::from_fn(observe::note_route)),
+        // It would cost each request some allocations.
+        false => routes,
+    };
     routes
         .method_not_allowed_fallback(|| async { Refusal::Method })
         .fallback(|| async { Refusal::NoRoute })
@@ -136,15 +147,21 @@ async fn answer(guard: &Guard, mut request: Request) -> Response {
         request.extensions_mut().insert(hold.clone());
     }
     let mount = guard.mount(&request);
-    let response = guard.respond(mount, request).await;
+    let observed = guard.host.observe(&request, &id, mount.surface);
+    let mut response = {
+        let answered = pin!(guard.respond(mount, request, &observed));
+        observed.run(answered).await
+    };
+    let route = observe::take_route(&mut response);
     let mut response = guard.leave(mount, response, id, began);
     if let Some(origin) = foreign {
         cors::readable(&mut response, origin);
     }
-    match hold {
+    let response = match hold {
         Some(hold) => hold.count(response),
         None => response,
-    }
+    };
+    observed.end(response, route, &mount.template)
 }
 
 /// Runs a handler. A panic must not end the connection.
@@ -176,7 +193,7 @@ impl Guard {
     }
 
     /// Checks the request, then runs its handler.
-    async fn respond(&self, mount: &Mount, mut request: Request) -> Response {
+    async fn respond(&self, mount: &Mount, mut request: Request, observed: &Observed) -> Response {
         if let Err(refusal) = self.host.check(mount.hosts, request.uri(), request.headers()) {
             return refusal.into_response();
         }
@@ -184,7 +201,7 @@ impl Guard {
         if let Some(response) = (mount.negotiate)(request.headers()) {
             return response;
         }
-        if let Err(refusal) = self.admit(mount, &mut request).await {
+        if let Err(refusal) = self.admit(mount, &mut request, observed).await {
             return refusal.into_response();
         }
         match self.routers.get(mount.router) {
@@ -194,7 +211,12 @@ impl Guard {
     }
 
     /// Authenticates the caller, if the mount requires one.
-    async fn admit(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
+    async fn admit(
+        &self,
+        mount: &Mount,
+        request: &mut Request,
+        observed: &Observed,
+    ) -> Result<(), Refusal> {
         let caller = match mount.access {
             // A later request with a credential changes this.
             Access::Open => {
@@ -208,6 +230,7 @@ impl Guard {
         connection::unauthenticated();
         match caller {
             Ok(caller) => {
+                observed.caller(&caller);
                 request.extensions_mut().insert(caller);
                 Ok(())
             }

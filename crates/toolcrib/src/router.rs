@@ -87,7 +87,7 @@ fn finished(
 ) -> Router {
     let (routes, collected) = routes.split_for_parts();
     let description = Arc::new(Body::new(document(&collected, included).to_string()));
-    middleware::complete(routes, AppState { description, ..state.clone() })
+    middleware::complete(routes, AppState { description, ..state.clone() }, &state.host)
 }
 
 /// Returns the routes of the dialects that share a router.

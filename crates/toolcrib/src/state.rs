@@ -29,6 +29,8 @@ impl AppState {
             challenge: Arc::new(Challenge::of(config.resource.as_ref())),
             server: Arc::new(server),
             any_host: false,
+            logs_access: config.log.access,
+            tracer: gateway.tracer().clone(),
         };
         let description = Arc::new(Body::new(String::new()));
         Self { gateway, config: Arc::new(config.clone()), host, description }

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib", &["toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
     ("toolcrib-client", &["toolcrib-core"]),
     ("toolcrib-conformance", &["toolcrib-core"]),
+    ("toolcrib-telemetry", &["toolcrib-core"]),
     (
         "toolcrib-cli",
         &[
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "toolcrib-sources",
             "toolcrib-store",
             "toolcrib-tasks",
+            "toolcrib-telemetry",
         ],
     ),
 ];
@@ -42,7 +44,13 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["toolcrib-store"], "I-2"),
     (
         "reqwest",
-        &["toolcrib-sources", "toolcrib-client", "toolcrib-conformance", "toolcrib-cli"],
+        &[
+            "toolcrib-sources",
+            "toolcrib-client",
+            "toolcrib-conformance",
+            "toolcrib-telemetry",
+            "toolcrib-cli",
+        ],
         "I-2",
     ),
     ("process-wrap", &["toolcrib-sources"], "I-2"),

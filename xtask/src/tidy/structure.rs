@@ -16,6 +16,7 @@ pub(crate) const PRODUCT: &[&str] = &[
     "toolcrib",
     "client",
     "conformance",
+    "telemetry",
     "cli",
 ];
 
@@ -48,6 +49,7 @@ const BOUNDARIES: &[Boundary] = &[
             "crates/sources/src/egress",
             "crates/client/",
             "crates/conformance/",
+            "crates/telemetry/",
             "crates/cli/src/client",
         ],
         why: "I-2: outgoing HTTP goes through sources::egress",

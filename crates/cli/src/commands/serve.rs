@@ -35,10 +35,13 @@ use crate::{
     failure::{Advise as _, Exit, advised},
     local,
     lock::Lock,
+    logging,
     preflight::{self, Obstacle, Ready, not_kept},
     printer::Printer,
     settings::{self, Settings},
-    signing, store,
+    signing,
+    spans::Spans,
+    store,
 };
 
 use certificate::Certificate;
@@ -67,6 +70,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     };
     let settings = configure(args, demo.as_ref(), cx)?;
     let config = &settings.config;
+    logging::use_format(config.log.format);
     let files = config.server.tls.clone().map(|files| (certificate::stamp(&files), files));
     let ready = preflight::check(config, &settings.data_dir).await;
     let mut ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
@@ -97,7 +101,8 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     if let Some(demo) = &demo {
         demo.write_workflows()?;
     }
-    let (gateway, audit) = start(&settings, ready, &store, printer).await?;
+    let spans = Spans::start(config)?;
+    let (gateway, audit) = start(&settings, ready, &store, spans.as_ref(), printer).await?;
 
     // The store cannot work without its writer thread, which only a restart replaces.
     let (closing, writer) = (CancellationToken::new(), Arc::clone(&store));
@@ -142,6 +147,9 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
         // Signs also the events that closing the gateway has recorded.
         audit.close().await;
         store.close().await;
+        if let Some(spans) = spans {
+            spans.close().await;
+        }
     };
     match end_in_time(ending, &cut, async || signals.end().await).await {
         true => served.map(|()| Exit::Done),
@@ -155,6 +163,7 @@ async fn start(
     settings: &Settings,
     ready: Ready,
     store: &Arc<dyn Storage>,
+    spans: Option<&Spans>,
     printer: Printer,
 ) -> anyhow::Result<(Gateway, AuditTasks)> {
     let config = &settings.config;
@@ -175,6 +184,9 @@ async fn start(
     let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials);
     if let Some(limiter) = store::limiter(config, &**store).await? {
         gateway = gateway.shared_limiter(limiter);
+    }
+    if let Some(spans) = spans {
+        gateway = gateway.spans(spans.sink());
     }
     let gateway = gateway.start().await?;
 
@@ -422,6 +434,7 @@ impl<'a> Reloader<'a> {
             Ok(fresh) => {
                 self.text = fresh.text;
                 let fresh = fresh.config;
+                logging::use_format(fresh.log.format);
                 for section in fixed_at_start(&self.started, &fresh) {
                     printer.warning(format_args!("[{section}] changed; that takes a restart"));
                 }
@@ -510,6 +523,8 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
         ("limits", old.limits != new.limits),
+        ("telemetry", old.telemetry != new.telemetry),
+        ("log] access of [log", old.log.access != new.log.access),
         ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),

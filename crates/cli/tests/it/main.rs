@@ -51,6 +51,7 @@ mod test_routes;
 mod tls;
 mod toolsets;
 mod top;
+mod traces;
 mod upstream;
 mod watch;
 mod witness;

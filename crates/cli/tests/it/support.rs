@@ -1,6 +1,7 @@
 //! Helpers that run the program, start servers and call them.
 
 mod http;
+mod receiver;
 pub(crate) mod recorder;
 mod server;
 
@@ -10,6 +11,7 @@ use std::{
 };
 
 pub(crate) use http::Caller;
+pub(crate) use receiver::{Receiver, attribute, hex};
 pub(crate) use recorder::Recorder;
 pub(crate) use server::{Process, Server, demo_key, eventually, facts, is_running, signal_pid};
 

@@ -209,6 +209,8 @@ pub const METRICS: &[MetricDescription] = &[
         &["forwarder"],
         "Events that a forwarder has not delivered yet",
     ),
+    metric("spans_exported", Counter, &[], "Spans that the receiver accepted"),
+    metric("spans_dropped", Counter, &[], "Spans that were lost"),
 ];
 
 // === impl MetricKind ===

@@ -9,6 +9,7 @@
 //! cancels it, and the closing event is still written.
 //! Invariant (I-23): every step uses the snapshot of the request. Only a call that has waited for
 //! approval continues in the snapshot in which it was authorized again.
+//! Invariant (I-94): spans observe the steps; no step waits for one.
 
 use std::{
     any::Any,
@@ -31,6 +32,7 @@ use toolcrib_core::{
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
     principal::Principal,
+    trace::TraceContext,
 };
 
 use super::{
@@ -50,6 +52,7 @@ use crate::{
     metrics::{FinishedCall, Surface},
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
+    trace::{self, CallSpan, TaskContext, Tracer},
     workflow::live::StepContext,
 };
 
@@ -71,6 +74,7 @@ pub(super) struct Call {
     began: u64,
     /// How long it has waited for an approval, in nanoseconds.
     waited: AtomicU64,
+    pub(super) span: CallSpan,
 }
 
 /// The tool that a call names.
@@ -112,7 +116,7 @@ impl Pipeline {
         step: Option<StepContext>,
     ) -> CallReport {
         let began = self.services.clock.monotonic_nanos();
-        let (wanted, call) = Call::new(run, guard, request, step, began);
+        let (wanted, call) = Call::new(&self.services.tracer, run, guard, request, step, began);
         match self.authorize(principal, wanted, &call).await {
             Ok(authorized) => self.proceed(principal, authorized, call).await,
             Err(error) => self.refused(principal, &call, error),
@@ -127,6 +131,7 @@ impl Pipeline {
         call: &Call,
     ) -> Result<AuthorizedCall, CallError> {
         let NamedTool { snapshot, tool, scope } = wanted;
+        let span = call.span.begin_step("toolcrib.authorize");
         // 1. resolve
         let target = match Target::resolve(snapshot, principal, tool, &scope) {
             Ok(target) => target,
@@ -139,7 +144,10 @@ impl Pipeline {
         let snapshot = &target.snapshot;
         let generation = snapshot.catalog.generation();
         match Permit::new(&snapshot.decider, principal, &target.entry, generation, context) {
-            Ok(permit) => Ok(AuthorizedCall { target, permit, identity }),
+            Ok(permit) => {
+                call.span.name(&target.entry);
+                Ok(AuthorizedCall { target, permit, identity })
+            }
             Err(denied) => {
                 let error = match denied {
                     // Lists show the tool, so a denial of the call reveals nothing.
@@ -149,6 +157,8 @@ impl Pipeline {
                     }
                     _ => CallError::NoSuchTool,
                 };
+                span.fail(error.code());
+                drop(span);
                 Err(self.refuse(identity, call, Some(denied.reason()), error).await)
             }
         }
@@ -164,6 +174,7 @@ impl Pipeline {
         let AuthorizedCall { target, permit, mut identity } = authorized;
         let entry = Some(Arc::clone(&target.entry));
         let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
+        let span = call.span.clone();
         let began = call.began;
         let (waited, execution) = match self.admit(principal, target, &mut identity, &call).await {
             Ok(admitted) => {
@@ -180,6 +191,7 @@ impl Pipeline {
             let gate = Duration::from_nanos(took.saturating_sub(waited));
             self.services.metrics.gate(gate.saturating_sub(execution.invoked));
         }
+        span.end(&execution.result);
         self.finished(principal, run, id, surface, entry, execution)
     }
 
@@ -195,12 +207,15 @@ impl Pipeline {
         // 3. limit, unless the call that requested the approval has taken the token
         let gate = self.approvals.gate(principal, &target.entry, &call.arguments).await?;
         if !gate.is_paid() {
-            self.limits.take(identity).await?;
+            call.span.step("toolcrib.limit", self.limits.take(identity)).await?;
         }
         // 4. validate
         identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
-        prepare_check(&target.entry).await;
-        validate(&target.entry, &call.arguments).map_err(CallError::InvalidArguments)?;
+        let checked = call.span.step("toolcrib.validate", async {
+            prepare_check(&target.entry).await;
+            validate(&target.entry, &call.arguments).map_err(CallError::InvalidArguments)
+        });
+        checked.await?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
             false => Some(self.quotas.count(&target.entry, &target.quotas, false).await?),
@@ -219,7 +234,10 @@ impl Pipeline {
         let clock = &self.services.clock;
         let asked = gate.requires_approval().then(|| clock.monotonic_nanos());
         let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
-        let approved = approved.await?;
+        let approved = match asked {
+            Some(_) => call.span.step("toolcrib.approve", approved).await?,
+            None => approved.await?,
+        };
         if let Some(asked) = asked {
             let waited = clock.monotonic_nanos().saturating_sub(asked);
             call.waited.store(waited, Ordering::Relaxed);
@@ -244,7 +262,9 @@ impl Pipeline {
         call: Call,
     ) -> Execution {
         let AdmittedCall { target, counted, hang_up } = admitted;
-        let Call { arguments, progress, meta, input, charge, guard, step, .. } = call;
+        let Call { arguments, progress, mut meta, input, charge, guard, step, span, .. } = call;
+        let attempt = span.attempt(&target.entry);
+        TraceContext::write_meta(attempt.context(), &mut meta);
         let invocation = Invocation {
             call_id: identity.call.clone(),
             run_id: identity.run.clone(),
@@ -253,7 +273,7 @@ impl Pipeline {
             max_result_bytes: target.snapshot.gate.max_result_bytes,
             progress,
             meta,
-            egress: EgressTrail::default(),
+            egress: EgressTrail::within(attempt.context().cloned()),
             input,
         };
         let egress = invocation.egress.clone();
@@ -270,7 +290,7 @@ impl Pipeline {
             let _until_the_end = (charge, guard);
             // 6. record that it starts, or do not start
             let id = identity.call.clone();
-            let started = audit.started(identity).await?;
+            let started = span.step("toolcrib.record", audit.started(identity)).await?;
 
             // 7. run; a workflow ends after its steps
             let parent = step.as_ref().map(|step| step.parent.clone());
@@ -280,7 +300,10 @@ impl Pipeline {
             });
             let _running = services.metrics.runs(&entry.source);
             let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
-            let execution = dispatch::run(source, breaker, &permit, invocation, stop).await;
+            let running = dispatch::run(source, breaker, &permit, invocation, stop);
+            let execution = attempt.run(running).await;
+            attempt.end(&execution.result);
+            drop(attempt);
             if execution.duration.is_some() {
                 counted.keep();
             }
@@ -293,7 +316,10 @@ impl Pipeline {
 
             // 8. record how it ended
             let result = execution.result.as_ref();
+            let recording = span.begin_step("toolcrib.record");
             audit.finished(started, result, execution.duration, egress.take()).await;
+            drop(recording);
+            span.end(&execution.result);
             Ok(execution)
         });
 
@@ -314,6 +340,7 @@ impl Pipeline {
         error: CallError,
     ) -> CallReport {
         let execution = Execution::not_started(error);
+        call.span.end(&execution.result);
         self.finished(principal, call.run.clone(), call.id.clone(), call.surface, None, execution)
     }
 
@@ -396,6 +423,7 @@ impl Pipeline {
 impl Call {
     /// Separates the name of the tool from the rest of a request.
     pub(super) fn new<'a>(
+        tracer: &Tracer,
         run: RunId,
         guard: Option<InteractionGuard>,
         request: CallRequest<'a>,
@@ -415,6 +443,12 @@ impl Call {
         } = request;
         let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
         let arguments = arguments.into();
+        trace::note_run(&run);
+        let parent = TaskContext::current_trace();
+        let parent = parent.or_else(|| Some(tracer.join(TraceContext::from_meta(&meta)?)));
+        let span = CallSpan::begin(tracer, parent, surface);
+        span.set("toolcrib.run", &run);
+        span.set("gen_ai.tool.call.id", &id);
         let call = Self {
             run,
             id,
@@ -428,11 +462,14 @@ impl Call {
             step,
             began,
             waited: AtomicU64::new(0),
+            span,
         };
         (NamedTool { snapshot, tool, scope }, call)
     }
 
     fn identity(&self, principal: &Principal, entry: &Arc<Entry>) -> CallIdentity {
+        self.span.set("toolcrib.tenant", &principal.tenant);
+        self.span.set("toolcrib.principal", &principal.id);
         CallIdentity {
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),

@@ -20,7 +20,7 @@ use super::{
         KeyState, MAX_KEY, Owner, StoredAnswer, Ticket,
     },
 };
-use crate::{clock::after, ids::new_id};
+use crate::{clock::after, ids::new_id, trace::TaskContext};
 
 /// A call that has taken its key in this process.
 struct Claim {
@@ -47,7 +47,7 @@ impl Pipeline {
             return Err(IdempotencyError::Unusable);
         }
         let began = self.services.clock.monotonic_nanos();
-        let (wanted, call) = Call::new(new_id(), None, request, None, began);
+        let (wanted, call) = Call::new(&self.services.tracer, new_id(), None, request, None, began);
         let authorized = match self.authorize(principal, wanted, &call).await {
             Ok(authorized) => authorized,
             Err(error) => {
@@ -75,14 +75,14 @@ impl Pipeline {
                 let ticket = Ticket::new(&self.idempotency, owner, text);
                 let claim = Claim { key, digest, ticket };
                 let (pipeline, principal) = (Arc::clone(self), Arc::clone(principal));
-                self.services.background.spawn(async move {
+                self.services.background.spawn(TaskContext::carry(async move {
                     let ended = tokio::select! {
                         ended = pipeline.run_claimed(&principal, authorized, call, claim, keep) => ended,
                         // The end of the gateway disconnects every caller.
                         () = pipeline.services.background.ended().cancelled() => return,
                     };
                     sender.send_replace(Some(ended));
-                });
+                }));
                 waiting
             }
         };

@@ -13,7 +13,13 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use serde_json::{Map, Value};
-use toolcrib_core::{call::Progress, canonical, descriptor::ReplayPolicy, id::CallId};
+use toolcrib_core::{
+    call::Progress,
+    canonical,
+    descriptor::ReplayPolicy,
+    id::CallId,
+    trace::{Name, SpanKind, SpanName},
+};
 
 use super::{
     failure::{self, Ended, Failure},
@@ -25,7 +31,7 @@ use super::{
     template::Scope,
     value::{Status, StepValue},
 };
-use crate::{ids::new_id, metrics::Surface, pipeline::CallRequest, tool_ref::ToolRef};
+use crate::{ids::new_id, metrics::Surface, pipeline::CallRequest, tool_ref::ToolRef, trace};
 
 /// Branches at once; further ones wait.
 const MAX_BRANCHES: usize = 16;
@@ -167,7 +173,20 @@ impl Run {
         Err(Failure::interrupted())
     }
 
+    /// One attempt of a step.
     async fn call(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
+        let parent = trace::TaskContext::current_trace();
+        let span = self.workflows.services.tracer.span(parent, SpanKind::Internal, || {
+            SpanName::of("toolcrib.step", Name::chosen_here(step.id.as_ref()))
+        });
+        let ended = span.run(self.call_within(step, id, arguments)).await;
+        if ended.is_err() {
+            span.fail("step_failed");
+        }
+        ended
+    }
+
+    async fn call_within(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
         let renewed = self.workflows.authenticator.renew(&self.principal);
         let principal =
             renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;

@@ -26,7 +26,7 @@ use super::{
     past::Past,
     plan::Plan,
 };
-use crate::pipeline::session::InteractionState;
+use crate::{pipeline::session::InteractionState, trace::TaskContext};
 
 /// A run under way.
 pub(super) struct Run {
@@ -132,7 +132,7 @@ pub(super) async fn run(
         meta: call.meta,
     };
     let (recorded, max_bytes) = (called.recorded, call.max_result_bytes);
-    let task = workflows.services.background.spawn(async move {
+    let task = workflows.services.background.spawn(TaskContext::carry(async move {
         let inputs = lasts.then(|| run.inputs.to_string());
         let end = match begin(&*store, record, inputs).await {
             Ok(()) => run.until(ends, max_bytes).await,
@@ -141,7 +141,7 @@ pub(super) async fn run(
         run.finish(&end).await;
         drop((listed, recorded));
         end
-    });
+    }));
     match task.await {
         Ok(End::Completed(outcome)) => Ok(outcome),
         Ok(End::Failed(failure)) => Ok(Outcome::text(&failure.message, true)),

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use toolcrib_core::source::{HttpSpec, SecretValue};
+use toolcrib_core::{
+    source::{HttpSpec, SecretValue},
+    trace::{TRACEPARENT, TRACESTATE, TraceContext},
+};
 use url::Url;
 
 use crate::credential::SendableCredential;
@@ -151,6 +154,19 @@ pub(crate) fn parse_headers(typed: &BTreeMap<String, SecretValue>) -> Result<Hea
         headers.insert(name, value);
     }
     Ok(headers)
+}
+
+/// Adds the headers of `trace`, unless arguments set them.
+pub(super) fn continue_trace(trace: &TraceContext, headers: &mut HeaderMap) {
+    let value = |text: &str| HeaderValue::from_str(text).ok();
+    let Some(parent) = value(&trace.traceparent()) else { return };
+    if headers.contains_key(TRACEPARENT) {
+        return;
+    }
+    headers.insert(TRACEPARENT, parent);
+    if let Some(state) = trace.state().and_then(value) {
+        headers.insert(TRACESTATE, state);
+    }
 }
 
 /// Returns only the host of a URL.

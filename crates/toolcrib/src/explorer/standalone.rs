@@ -57,14 +57,17 @@ where
         allowed_origins: config.allowed_origins,
         ..Config::empty(Path::new("")).server
     };
+    let tracer = gateway.as_ref().map(|gateway| gateway.tracer().clone()).unwrap_or_default();
     let host = HttpHost {
         gateway,
         memory: Memory::new(server.max_body_total_bytes.max(max_body), max_body),
         any_host: server.allowed_hosts.is_empty(),
         server: Arc::new(server),
         challenge: Arc::new(Challenge::of(None)),
+        logs_access: false,
+        tracer,
     };
-    let routes = middleware::complete(routes, ());
+    let routes = middleware::complete(routes, (), &host);
     let guarded = middleware::guarded(vec![routes], Vec::new(), mount(""), host).into_router();
     match prefix.as_str() {
         "" => guarded,

@@ -14,12 +14,15 @@ use toolcrib_core::{
     id::RunId,
     scope::Scope,
 };
-use toolcrib_gateway::{CallReport, CallRequest, Snapshot, ToolRef, metrics::Surface};
+use toolcrib_gateway::{
+    CallReport, CallRequest, Snapshot, ToolRef, metrics::Surface, trace::TaskContext,
+};
 use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
 
 use super::{
     answer, consent, era, error,
     host::Client,
+    observe,
     outgoing::Outgoing,
     progress::ProgressQueue,
     protocol::{Id, Request},
@@ -77,11 +80,6 @@ pub(super) struct CallAnswer {
     pub(super) lacks: Option<Vec<Scope>>,
 }
 
-/// Members of `_meta` that belong to a trace and are forwarded to the upstream.
-const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
-/// Longest value of such a member, in bytes; W3C requires 8 192 for baggage.
-const MAX_TRACE: usize = 8_192;
-
 // === impl ToolCall ===
 
 impl ToolCall {
@@ -96,7 +94,7 @@ impl ToolCall {
                 None => return Err(RpcError::invalid_params(BAD_TOKEN)),
             },
         };
-        let meta = trace(&params);
+        let meta = observe::members(&params);
         let input = match era {
             Era::Modern => Some(input(&mut params)?),
             Era::Legacy => None,
@@ -161,15 +159,18 @@ impl ToolCall {
                 input: self.input,
                 ..CallRequest::new(self.snapshot, SURFACE, tool, self.arguments)
             };
-            match self.turn {
+            let report = match self.turn {
                 Some(turn) => turn.call(&principal, request).await,
                 None => host.gateway.call(&principal, request).await,
-            }
+            };
+            observe::called(&report);
+            report
         };
         RunningCall {
             era: self.era,
             id: self.id,
-            called: Some(Box::pin(called)),
+            // A stream outlives the handler of its request.
+            called: Some(TaskContext::carry(called)),
             ended: None,
             progress,
             opens: self.opens,
@@ -265,16 +266,6 @@ fn input(params: &mut Map<String, Value>) -> Result<CallerInput, RpcError> {
     };
     consent::forget(&mut input);
     Ok(input)
-}
-
-fn trace(params: &Map<String, Value>) -> Map<String, Value> {
-    let Some(meta) = era::meta(params) else { return Map::new() };
-    TRACE
-        .into_iter()
-        .filter_map(|key| Some((key, meta.get(key)?)))
-        .filter(|(_, value)| value.as_str().is_some_and(|text| text.len() <= MAX_TRACE))
-        .map(|(key, value)| (key.to_owned(), value.clone()))
-        .collect()
 }
 
 const BAD_TOKEN: &str = "`progressToken` must be an integer or a string of at most 254 bytes";

@@ -40,6 +40,7 @@ use super::{
     consent, era, error,
     host::{Client, Host, RequestContext},
     method::{self, Step},
+    observe,
     outgoing::Outgoing,
     param_headers,
     protocol::{self, InvalidMessage, Message, Notification},
@@ -163,6 +164,7 @@ async fn answer(
     let id = message.id().cloned();
     let reject = |error| InvalidMessage { id: id.clone(), error };
     let version = headers::version(headers).map_err(reject)?;
+    observe::version(version);
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
@@ -182,7 +184,10 @@ async fn answer(
     let is_handshake = era == Era::Legacy && request.method == INITIALIZE;
     let hold = match era {
         Era::Legacy if !is_handshake => match sessions::named(client, headers).map_err(reject)? {
-            NamedSession::Own(hold) => Some(hold),
+            NamedSession::Own(hold) => {
+                observe::session(&hold.session().id);
+                Some(hold)
+            }
             NamedSession::None => None,
             NamedSession::Unknown => return Ok(no_session(id.as_ref())),
         },

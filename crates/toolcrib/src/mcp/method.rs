@@ -17,7 +17,7 @@ use super::{
     host::{Client, RequestContext},
     listen::Listen,
     meta::{self, MetaToolOutcome},
-    pages,
+    observe, pages,
     protocol::Request,
 };
 
@@ -42,6 +42,7 @@ pub(super) fn start(
     request: Request,
 ) -> Result<Step, RpcError> {
     let RequestContext { client, session, notifies_changes } = context;
+    observe::request(&request);
     let result = match (era, request.method.as_str()) {
         (_, CALL_TOOL) => {
             let call = ToolCall::read(client, era, request)?;

@@ -33,10 +33,13 @@ use toolcrib_mcp::{
 
 use super::{
     answer,
+    call::{RunningCall, SURFACE},
     changes::ListWatch,
     consent, era, error,
     host::{Client, Host, RequestContext},
+    listen::Listen,
     method::{self, Step},
+    observe,
     outgoing::Outgoing,
     protocol::{self, Id, InvalidMessage, Message, Notification, Request},
     session::Session,
@@ -124,6 +127,13 @@ struct StdioSession {
 /// The queue of messages to write.
 #[derive(Clone)]
 struct Outbox(mpsc::Sender<Bytes>);
+
+/// The first step of a request, whose call belongs to the request.
+enum Started {
+    Answer(Bytes),
+    Call(Box<RunningCall>),
+    Listen(Box<Listen>),
+}
 
 /// Fails when the output is closed.
 type SendResult = Result<(), mpsc::error::SendError<Bytes>>;
@@ -242,14 +252,23 @@ impl Peer {
             session: self.session.as_ref().map(|opened| &opened.session),
             notifies_changes: true,
         };
-        match method::start(context, era, request) {
-            Ok(Step::Answer(message)) => self.outbox.send(message).await,
-            Ok(Step::Call(call)) => {
-                let messages = call.run().messages();
+        let task = context.client.host.gateway.tracer().request(None, None);
+        let started = task.run(|| {
+            observe::pipe(SURFACE);
+            Ok::<_, RpcError>(match method::start(context, era, request)? {
+                Step::Answer(message) => Started::Answer(message),
+                Step::Call(call) => Started::Call(Box::new(call.run())),
+                Step::Listen(listen) => Started::Listen(listen),
+            })
+        });
+        match started {
+            Ok(Started::Answer(message)) => self.outbox.send(message).await,
+            Ok(Started::Call(running)) => {
+                let messages = running.messages();
                 self.run(id, bytes, messages.map(|message| message.map(|answer| answer.bytes)));
                 Ok(())
             }
-            Ok(Step::Listen(listen)) => {
+            Ok(Started::Listen(listen)) => {
                 self.run(id, bytes, listen.messages(self.stop.clone()));
                 Ok(())
             }

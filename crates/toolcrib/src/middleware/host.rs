@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use http::{HeaderMap, StatusCode, Uri};
+use axum::extract::Request;
+use http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use toolcrib_gateway::{
     Gateway,
     authn::AuthError,
     config::{MountAuth, ServerConfig},
     metrics::Surface,
+    trace::Tracer,
 };
 
 use super::{
@@ -15,6 +17,7 @@ use super::{
     challenge::Challenge,
     memory::Memory,
     mount::{Credentials, Hosts},
+    observe::Observed,
     origin,
     refusal::Refusal,
 };
@@ -33,6 +36,10 @@ pub(crate) struct HttpHost {
     /// Whether every `Host` is accepted: an embedding program owns the listener, and may not have
     /// configured its names.
     pub(crate) any_host: bool,
+    /// Whether each request has a line in the access log.
+    pub(crate) logs_access: bool,
+    /// Begins the spans of requests.
+    pub(crate) tracer: Tracer,
 }
 
 impl HttpHost {
@@ -51,6 +58,21 @@ impl HttpHost {
             }
             (Hosts::Known, false) => origin::check(&self.server, uri, headers),
         }
+    }
+
+    /// Returns whether the routes of requests are of interest.
+    pub(super) fn is_observed(&self) -> bool {
+        self.logs_access || self.tracer.is_on()
+    }
+
+    /// Begins the observation of `request`.
+    pub(super) fn observe(
+        &self,
+        request: &Request,
+        id: &HeaderValue,
+        surface: Surface,
+    ) -> Observed {
+        Observed::begin(&self.tracer, self.logs_access, request, id, surface)
     }
 
     /// Authenticates the sender of `headers` to a mount that requires `auth`.

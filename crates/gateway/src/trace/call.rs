@@ -1,0 +1,85 @@
+//! The span of a call, and those of its steps.
+
+use std::{future::Future, sync::Arc};
+
+use toolcrib_core::{
+    call::{CallError, Outcome},
+    catalog::Entry,
+    descriptor::SourceKind,
+    trace::{AttributeValue, SpanKind, SpanName, TraceContext},
+};
+
+use super::{span::ActiveSpan, tracer::Tracer};
+use crate::metrics::Surface;
+
+/// The span of a call, and of its steps.
+#[derive(Clone)]
+pub(crate) struct CallSpan(Arc<ActiveSpan>);
+
+// === impl CallSpan ===
+
+impl CallSpan {
+    /// Begins the span of a call that came in by `surface`, in the trace of the current request.
+    pub(crate) fn begin(tracer: &Tracer, parent: Option<TraceContext>, surface: Surface) -> Self {
+        let span = tracer.span(parent, SpanKind::Internal, || "execute_tool".into());
+        span.set("gen_ai.operation.name", "execute_tool");
+        span.set("toolcrib.surface", surface.as_str());
+        Self(Arc::new(span))
+    }
+
+    /// Names the tool, which its caller may know.
+    pub(crate) fn name(&self, entry: &Entry) {
+        self.0.rename(|| SpanName::of("execute_tool", &entry.id));
+        self.set("gen_ai.tool.name", &entry.id);
+        self.set("toolcrib.source", &entry.source);
+    }
+
+    /// Adds an attribute.
+    pub(crate) fn set(&self, key: &'static str, value: impl Into<AttributeValue>) {
+        self.0.set(key, value);
+    }
+
+    /// Begins the span of a step.
+    pub(crate) fn begin_step(&self, name: &'static str) -> ActiveSpan {
+        self.0.child(SpanKind::Internal, || name.into())
+    }
+
+    /// Runs one step of the gate in a span of its own.
+    pub(crate) async fn step<T>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let span = self.begin_step(name);
+        let result = work.await;
+        if let Err(error) = &result {
+            span.fail(error.code());
+        }
+        result
+    }
+
+    /// Begins the span of an attempt at the tool's source.
+    pub(crate) fn attempt(&self, entry: &Entry) -> ActiveSpan {
+        let tool = &entry.id;
+        let span = match entry.tool.source {
+            SourceKind::Workflow => {
+                self.0.child(SpanKind::Internal, || SpanName::of("toolcrib.workflow", tool))
+            }
+            SourceKind::Mcp => {
+                let span = self.0.child(SpanKind::Client, || SpanName::of("tools/call", tool));
+                span.set("mcp.method.name", "tools/call");
+                span
+            }
+            _ => self.0.child(SpanKind::Client, || SpanName::of("toolcrib.upstream", tool)),
+        };
+        span.set("gen_ai.operation.name", "execute_tool");
+        span.set("gen_ai.tool.name", tool);
+        span.set("toolcrib.source", &entry.source);
+        span
+    }
+
+    /// Notes the result of the call.
+    pub(crate) fn end(&self, result: &Result<Outcome, CallError>) {
+        self.0.end(result);
+    }
+}
