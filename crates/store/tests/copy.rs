@@ -73,6 +73,7 @@ async fn check(storage: &dyn Storage, events: u64) {
     assert_eq!((report.events, report.findings), (events, Vec::new()));
 }
 
+// I-96
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_survives_the_way_to_postgres_and_back() {
     let Some(database) = postgres::database() else { return };

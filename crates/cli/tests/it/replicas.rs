@@ -134,6 +134,7 @@ async fn an_approval_granted_on_one_server_releases_the_call_that_waits_on_the_o
     two.server.stop();
 }
 
+// I-97
 /// One server reads the list of an upstream; when it is gone, another one does.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_server_discovers_a_source_and_the_others_offer_the_same() {
