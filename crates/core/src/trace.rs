@@ -206,7 +206,9 @@ impl TraceContext {
             (1..=MAX_STATE).contains(&state.len())
                 && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
         };
-        let state = tracestate.map(str::trim).filter(is_valid).map(Arc::from);
+        // Optional white space of a header; nothing else is cut off.
+        let trimmed = tracestate.map(|state| state.trim_matches([' ', '\t']));
+        let state = trimmed.filter(is_valid).map(Arc::from);
         Some(Self { trace, span, flags, state })
     }
 

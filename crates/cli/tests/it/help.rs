@@ -57,12 +57,14 @@ fn the_help_lists_all_commands() {
       call         Call a tool and print its result
       explain      Explain why a principal can or cannot call a tool, or why its list is empty
       sources      List and check the sources, and print their logs
+      top          Show the calls, sources and pending approvals of a running server
       keys         Create, list, rotate and revoke API keys
       credentials  Manage the credentials of sources: tokens, passwords, OAuth clients
       packs        Install, list, check and remove packs of tools
       runs         List, show and cancel workflow runs
       approvals    List and answer approvals
       audit        Read, export and verify the record
+      store        Copy, migrate or check the store
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
       health       Check whether a running server is ready, for probes and scripts
