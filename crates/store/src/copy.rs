@@ -306,6 +306,13 @@ pub async fn copy(
     to: Place,
     mut report: impl FnMut(Step),
 ) -> Result<Copied, StoreError> {
+    // Opening it would create it.
+    if let Some(path) = path_of(&from.url).filter(|path| !path.is_file()) {
+        return Err(StoreError::Unavailable(format!(
+            "{} is not a file; check the path of the store to copy",
+            path.display()
+        )));
+    }
     let source = open(&from.url, from.options).await?;
     let copied = copy_from(&*source, to, &mut report).await;
     source.storage().close().await;
@@ -318,13 +325,22 @@ async fn copy_from(
     report: &mut impl FnMut(Step),
 ) -> Result<Copied, StoreError> {
     alone(source, "the store to copy").await?;
+    if is_empty(source).await? {
+        return Err(StoreError::Conflict(
+            "the store to copy, which is empty; check its URL".to_owned(),
+        ));
+    }
     // Closes calls of servers that have died, so that none is open.
     source.storage().recover(chrono::Utc::now()).await?;
     let target = Target::of(&to.url)?;
     let destination = open(&target.url(), to.options).await?;
     let filled = async {
         alone(&*destination, "the store to fill").await?;
-        empty(&*destination).await?;
+        if !is_empty(&*destination).await? {
+            return Err(StoreError::Conflict(
+                "the store to fill, which is not empty; name a new one".to_owned(),
+            ));
+        }
         fill(source, &*destination, report).await
     };
     let filled = filled.await;
@@ -349,17 +365,12 @@ async fn alone(engine: &dyn Engine, which: &str) -> Result<(), StoreError> {
     }
 }
 
-async fn empty(engine: &dyn Engine) -> Result<(), StoreError> {
+async fn is_empty(engine: &dyn Engine) -> Result<bool, StoreError> {
     let mut is_empty = engine.record().last_position().await? == 0;
     for table in TABLES {
         is_empty &= engine.rows(table, 0, 1).await?.is_empty();
     }
-    match is_empty {
-        true => Ok(()),
-        false => Err(StoreError::Conflict(
-            "the store to fill, which is not empty; name a new one".to_owned(),
-        )),
-    }
+    Ok(is_empty)
 }
 
 async fn fill(

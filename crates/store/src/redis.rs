@@ -3,11 +3,15 @@
 //! One script decides about a call, so that servers which decide at once cannot both take the last one.
 //! The keys of a principal have one hash tag, so that a cluster keeps them on one node.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::Write as _,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use redis::{
-    Client, IntoConnectionInfo as _, RedisError, Script,
+    Client, ErrorKind, IntoConnectionInfo as _, RedisError, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use toolcrib_core::{
@@ -42,7 +46,10 @@ return 0
 
 /// Rate limits that several servers share through one Valkey or Redis.
 pub struct RedisLimiter {
-    connection: ConnectionManager,
+    client: Client,
+    config: ConnectionManagerConfig,
+    /// Replaced after a refused login, because a manager does not log in again by itself.
+    connection: Mutex<ConnectionManager>,
     take: Script,
 }
 
@@ -73,19 +80,35 @@ impl RedisLimiter {
             .set_max_delay(MAX_PAUSE)
             .set_number_of_retries(1);
         let client = Client::open(place).map_err(invalid)?;
-        let connection =
-            ConnectionManager::new_lazy_with_config(client, config).map_err(invalid)?;
-        Ok(Self { connection, take: Script::new(TAKE) })
+        let connection = ConnectionManager::new_lazy_with_config(client.clone(), config.clone())
+            .map_err(invalid)?;
+        let connection = Mutex::new(connection);
+        Ok(Self { client, config, connection, take: Script::new(TAKE) })
+    }
+
+    fn connection(&self) -> ConnectionManager {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the error for the caller, and logs in again next time if the login was refused.
+    fn failed(&self, error: &RedisError) -> StoreError {
+        if error.kind() == ErrorKind::AuthenticationFailed
+            && let Ok(fresh) =
+                ConnectionManager::new_lazy_with_config(self.client.clone(), self.config.clone())
+        {
+            *self.connection.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        }
+        unavailable(error)
     }
 }
 
 #[async_trait]
 impl RateLimiter for RedisLimiter {
     async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.connection();
         let mut take = self.take.key(name(&key));
         take.arg(micros(rate.interval())).arg(micros(rate.refill()));
-        let wait: u64 = take.invoke_async(&mut connection).await.map_err(|it| unavailable(&it))?;
+        let wait: u64 = take.invoke_async(&mut connection).await.map_err(|it| self.failed(&it))?;
         match wait {
             0 => Ok(()),
             wait => Err(LimitError::Exceeded { retry_after: Duration::from_micros(wait) }),
@@ -93,14 +116,14 @@ impl RateLimiter for RedisLimiter {
     }
 
     async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.connection();
         let pattern = format!("{}*", prefix(tenant));
         let mut cursor = 0_u64;
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(PAGE);
             let (next, keys): (u64, Vec<String>) =
-                scan.query_async(&mut connection).await.map_err(|it| unavailable(&it))?;
+                scan.query_async(&mut connection).await.map_err(|it| self.failed(&it))?;
             for key in keys {
                 let delete = redis::cmd("DEL").arg(key).query_async(&mut connection).await;
                 let () = delete.map_err(|it| unavailable(&it))?;

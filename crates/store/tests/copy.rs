@@ -1,8 +1,11 @@
 //! Copies of whole stores, from one engine to another and back.
+//!
+//! `TOOLCRIB_COPY_EVENTS` is the length of the long log.
 #![cfg(test)]
 #![cfg(feature = "postgres")]
+#![expect(clippy::disallowed_methods, reason = "the switch of the number of events")]
 
-use std::path::Path;
+use std::{path::Path, time::Instant};
 
 use tempfile::TempDir;
 use toolcrib_core::{
@@ -13,7 +16,7 @@ use toolcrib_core::{
     store::{Storage, StoreError},
 };
 use toolcrib_store::{
-    Copied, CopyPlace, Options, PostgresStore, SealKey, SealKeys, SqliteStore,
+    Copied, CopyPlace, Durability, Options, PostgresStore, SealKey, SealKeys, SqliteStore,
     conformance::{
         approval_store, catalog_store, credential_store,
         event_log::{called, decided, opened, returned},
@@ -122,6 +125,38 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
     assert_eq!(others.count(), 0);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_log_is_copied_there_and_back() {
+    let Some(database) = postgres::database() else { return };
+    let events = std::env::var("TOOLCRIB_COPY_EVENTS").map_or(10_000, |it| it.parse().unwrap());
+    let dir = TempDir::new().unwrap();
+    let (first, last) = (dir.path().join("first.db"), dir.path().join("last.db"));
+    let durability = Durability::Relaxed;
+    let store = SqliteStore::open(&first, Options { durability, ..options() }).unwrap();
+    for page in 0..events / 1_000 {
+        let mut batch = Vec::with_capacity(1_000);
+        for number in 0..500 {
+            let (tenant, id) = (format!("t{}", number % 4), format!("{page}-{number}"));
+            let call = called(&tenant, &format!("r{id}"), &format!("e{id}"), &format!("c{id}"));
+            let end = returned(&call, &format!("e{id}-end"));
+            batch.extend([call, end]);
+        }
+        store.append(&batch).await.unwrap();
+    }
+    store.close().await;
+    for (from, to) in [(url(&first), database.clone()), (database, url(&last))] {
+        let begun = Instant::now();
+        let copied = copy(place(&from), place(&to), |_| ()).await.unwrap();
+        assert_eq!(copied.events, events);
+        let seconds = begun.elapsed().as_secs_f64();
+        eprintln!("{events} events copied and compared in {seconds:.1} s");
+    }
+    let store = SqliteStore::open(&last, options()).unwrap();
+    let whole = verify::Scope::default();
+    let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (events, Vec::new()));
+}
+
 #[tokio::test]
 async fn a_copy_leaves_what_is_there_unchanged() {
     let Some(database) = postgres::database() else { return };
@@ -138,6 +173,10 @@ async fn a_copy_leaves_what_is_there_unchanged() {
     assert!(error.contains("which a server uses"), "{error}");
     store.close().await;
     drop(store);
+    let missing = url(&dir.path().join("missing.db"));
+    let error = copy(place(&missing), place(&database), |_| ()).await.unwrap_err();
+    assert!(error.to_string().contains("is not a file"), "{error}");
+    assert!(!dir.path().join("missing.db").exists());
     let error = refused(&url(&path), &url(&path)).await;
     assert!(error.contains("exists"), "{error}");
     let other = PostgresStore::open(&database, options()).await.unwrap();

@@ -61,6 +61,26 @@ async fn a_server_that_is_gone_is_used_again_when_it_is_back() {
     panic!("not used again");
 }
 
+/// While a password is changed in two places, one of them is behind.
+#[tokio::test]
+async fn a_refused_login_is_tried_again() {
+    let Some(server) = RedisServer::start() else { return };
+    let limiter = on_redis(&server);
+    take(&*limiter).await.unwrap();
+    server.command(PASSWORD, "CONFIG SET requirepass other");
+    server.command("other", "CLIENT KILL TYPE normal SKIPME yes");
+    take(&*limiter).await.unwrap_err();
+    take(&*limiter).await.unwrap_err();
+    server.command("other", &format!("CONFIG SET requirepass \"{PASSWORD}\""));
+    for _ in 0..200 {
+        if take(&*limiter).await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("never used again");
+}
+
 #[tokio::test]
 async fn a_wrong_password_and_a_wrong_url_are_errors_without_either() {
     let Some(server) = RedisServer::start() else { return };

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails without its server")]
 
 use std::{
+    io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -75,6 +76,18 @@ impl RedisServer {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    /// Sends a command with `password`.
+    ///
+    /// # Panics
+    /// When the server refuses it.
+    pub fn command(&self, password: &str, command: &str) {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap();
+        write!(stream, "AUTH \"{password}\"\r\n{command}\r\nQUIT\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(!answer.contains('-'), "{command}: {answer}");
     }
 
     /// Returns its URL.

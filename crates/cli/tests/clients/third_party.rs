@@ -89,6 +89,17 @@ async fn the_typescript_sdk_hears_of_changes_in_both_eras() {
         assert!(heard.contains("changed") && heard.contains("clock__get_current_time"), "{heard}");
         assert!(client.wait().unwrap().success());
         server.reconfigure("");
+        // The next client lists at once, and must see the tool again.
+        let is_offered = async || {
+            let tools = server.get("/v1/tools").await;
+            tools.as_array().unwrap().iter().any(|it| it["toolId"] == "mcp:clock.convert_time")
+        };
+        for _ in 0..600 {
+            if is_offered().await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 }
 

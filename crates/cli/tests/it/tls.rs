@@ -168,7 +168,9 @@ async fn clients_of_both_versions_of_http_and_the_command_line_use_https() {
         let args = ["--url", &server.url, "--key-file", "key.txt", "tools", "list"];
         run(dir.path(), &[&args, more].concat())
     };
-    assert!(listed(&["--ca-file", "ca.pem"]).ok().stdout.contains("demo__echo"));
+    eventually("the tools are listed", || {
+        listed(&["--ca-file", "ca.pem"]).ok().stdout.contains("demo__echo")
+    });
     for untrusted in [&[][..], &["--ca-file", "other.pem"]] {
         let refused = listed(untrusted);
         assert_eq!(refused.code, 1, "{refused:?}");

@@ -1,6 +1,10 @@
 //! `[server]`, `[oxp]`, `[openwop]` and `[explorer]`: the listener and its mounts.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,6 +198,12 @@ impl Default for ExplorerConfig {
     }
 }
 
+/// Whether a path is the content of a PEM file.
+fn is_pem(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    text.contains("-----BEGIN") || text.contains('\n')
+}
+
 impl Resolver<'_> {
     pub(super) fn server(&mut self, mut server: ServerConfig) -> ServerConfig {
         let one = server.max_body_bytes;
@@ -208,7 +218,20 @@ impl Resolver<'_> {
     }
 
     /// Resolves the paths. Confined programs must not read the private key.
-    fn tls(&mut self, typed: TlsConfig) -> TlsConfig {
+    fn tls(&mut self, mut typed: TlsConfig) -> TlsConfig {
+        for (name, path) in [("cert", Some(&mut typed.cert)), ("key", Some(&mut typed.key))]
+            .into_iter()
+            .chain([("client_ca", typed.client_ca.as_mut())])
+        {
+            // An error about the file would repeat a pasted key.
+            if let Some(path) = path.filter(|path| is_pem(path)) {
+                self.complain(
+                    &format!("server.tls.{name}"),
+                    "expected the path of a PEM file, not its content",
+                );
+                *path = PathBuf::new();
+            }
+        }
         let key = self.base.join(typed.key);
         self.protection.keys.insert(key.clone());
         TlsConfig {

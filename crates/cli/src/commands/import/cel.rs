@@ -60,6 +60,12 @@ pub(super) fn rules(
                     scope: Some(format!("tools:{id}")),
                     ..Rule::default()
                 })),
+                // Granting a scope to a caller cannot express which tools the condition leaves out.
+                ("allow", false) if clause.conditions.iter().any(|it| it.contains("mcp.tool")) => {
+                    return Err(format!(
+                        "{place} has a condition on the tool that is not understood"
+                    ));
+                }
                 ("allow", false) => {
                     let scope = format!("tools:{id}:rule-{}", index + 1);
                     let conditions = clause.conditions.join(" && ");
