@@ -304,11 +304,6 @@ mod tests {
                 json!([r#"(jwt.a || jwt.b) && mcp.tool.name == "a""#]),
                 vec!["-*", "a tools:s:rule-1"],
             ),
-            (json!([r#"!(mcp.tool.name == "a")"#]), vec!["-*", "* tools:s:rule-1"]),
-            (
-                json!([r#"jwt.x == "a || b" ? true : mcp.tool.name == "c""#]),
-                vec!["-*", "* tools:s:rule-1"],
-            ),
             (json!([r#"mcp.tool.name == "a" && mcp.tool.name == "b""#]), vec!["-*"]),
             (json!([r#"mcp.prompt.name == "p""#]), vec!["-*"]),
             (json!(["true"]), vec!["-*", "* tools:s:rule-1"]),
@@ -323,6 +318,17 @@ mod tests {
         ];
         for (rules, expected) in table {
             assert_eq!(read(rules.clone()).unwrap(), expected, "{rules}");
+        }
+        // No scope of a caller says which tools these leave out.
+        for expression in [
+            r#"!(mcp.tool.name == "a")"#,
+            r#"jwt.x == "a || b" ? true : mcp.tool.name == "c""#,
+            r#"mcp.tool.name != "delete""#,
+            r#"mcp.tool.name == "a" == false"#,
+            r#"mcp.tool.name.matches("^get_.*$")"#,
+        ] {
+            let error = read(json!([expression])).unwrap_err();
+            assert!(error.contains("a condition on the tool"), "{error}");
         }
         assert!(read(json!([{ "require": "jwt.sub != ''" }])).is_err());
         assert!(read(json!([{ "allow": "a", "deny": "b" }])).is_err());
