@@ -5,14 +5,15 @@
 //!   cursors of readers stay true;
 //! - a copy that fails leaves no store behind: a file gets its name, and a database its rows, at the
 //!   end (`begin` and `finish` of [`Engine`]);
-//! - the copy is compared with the original, event by event, before it counts.
+//! - the copy is compared with the original, row by row and event by event. Only a database that
+//!   fails this has rows, because it is read by other connections; the error says to delete it.
 
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
-    record::{RecordStore, StoredEvent, StoredQuery},
+    record::{StoredEvent, StoredQuery},
     store::{Storage, StoreError},
 };
 
@@ -247,6 +248,15 @@ pub(crate) const TABLES: &[Table] = {
     ]
 };
 
+/// The names of the epochs, in the order of [`Single::epochs`].
+pub(crate) const EPOCHS: [&str; 3] = ["keys_epoch", "pins_epoch", "cancellations"];
+
+/// Reads the single values, in the order of the fields of [`Single`].
+pub(crate) const SINGLE: &str = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
+                                 (SELECT value FROM meta WHERE name = 'pins_epoch'), \
+                                 (SELECT value FROM meta WHERE name = 'cancellations'), \
+                                 key, change FROM approval_state WHERE id = 1";
+
 /// The single values of a store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Single {
@@ -260,8 +270,6 @@ pub(crate) struct Single {
 #[async_trait]
 pub(crate) trait Engine: Send + Sync {
     fn storage(&self) -> &dyn Storage;
-
-    fn record(&self) -> &dyn RecordStore;
 
     /// Returns up to `limit` rows of `table` after the first `skip`, in its order.
     async fn rows(
@@ -366,7 +374,7 @@ async fn alone(engine: &dyn Engine, which: &str) -> Result<(), StoreError> {
 }
 
 async fn is_empty(engine: &dyn Engine) -> Result<bool, StoreError> {
-    let mut is_empty = engine.record().last_position().await? == 0;
+    let mut is_empty = engine.storage().record().last_position().await? == 0;
     for table in TABLES {
         is_empty &= engine.rows(table, 0, 1).await?.is_empty();
     }
@@ -378,7 +386,7 @@ async fn fill(
     destination: &dyn Engine,
     report: &mut impl FnMut(Step),
 ) -> Result<Copied, StoreError> {
-    let last = source.record().last_position().await?;
+    let last = source.storage().record().last_position().await?;
     destination.begin().await?;
     report(Step::Rows);
     let mut copied = Copied::default();
@@ -399,7 +407,7 @@ async fn fill(
     }
     let mut after = 0;
     loop {
-        let events = source.record().stored(page(after)).await?;
+        let events = source.storage().record().stored(page(after)).await?;
         let Some(end) = events.last() else { break };
         after = end.position;
         copied.events += u64::try_from(events.len()).unwrap_or(u64::MAX);
@@ -421,7 +429,7 @@ async fn compare(
     let differs = |what: &str| {
         StoreError::Corrupt(format!("the copy differs in {what}; delete it and copy again"))
     };
-    if destination.record().last_position().await? != last {
+    if destination.storage().record().last_position().await? != last {
         return Err(differs("the position of the log"));
     }
     if source.single().await? != destination.single().await? {
@@ -442,8 +450,8 @@ async fn compare(
     }
     let mut after = 0;
     loop {
-        let events = source.record().stored(page(after)).await?;
-        if events != destination.record().stored(page(after)).await? {
+        let events = source.storage().record().stored(page(after)).await?;
+        if events != destination.storage().record().stored(page(after)).await? {
             return Err(differs(&format!("the events after position {after}")));
         }
         let Some(end) = events.last() else { return Ok(()) };

@@ -2,9 +2,10 @@
 //! nothing.
 
 use aws_lc_rs::hmac;
-use toolcrib_core::approval::Fingerprint;
+use toolcrib_core::{approval::Fingerprint, store::StoreError};
+use zeroize::Zeroizing;
 
-use crate::key_text;
+use crate::{key_text, seal::SealKeys, seal_places};
 
 /// The key for fingerprints.
 #[derive(Clone)]
@@ -14,6 +15,23 @@ impl FingerprintKey {
     /// Parses a key in the text form of 32-byte keys.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         key_text::read(text).map(|bytes| Self(hmac::Key::new(hmac::HMAC_SHA256, &*bytes)))
+    }
+
+    /// Opens the stored key, and returns it with its text.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] when none of `keys` opens it.
+    pub(crate) fn open(
+        keys: &SealKeys,
+        stored: &[u8],
+    ) -> Result<(Self, Zeroizing<String>), StoreError> {
+        let text = keys.unpack(&seal_places::FINGERPRINT_KEY, stored).map(Zeroizing::new);
+        let opened = text.and_then(|text| Some((Self::parse(&text)?, text)));
+        opened.ok_or_else(|| {
+            StoreError::Corrupt(
+                "the key of the approvals cannot be opened with this seal key".to_owned(),
+            )
+        })
     }
 
     /// Hashes each part with its length, so that different parts have different fingerprints.

@@ -15,6 +15,7 @@ pub mod benchmarks;
 pub mod conformance;
 mod copy;
 mod directory;
+mod event_text;
 mod fingerprint;
 mod key_text;
 mod memory;
@@ -27,6 +28,7 @@ mod queue;
 #[cfg(feature = "redis")]
 mod redis;
 mod seal;
+mod seal_places;
 mod sign;
 mod sqlite;
 pub mod verify;

@@ -10,3 +10,13 @@ pub(crate) fn capped(limit: usize) -> usize {
         limit => limit.min(MAX_READ),
     }
 }
+
+/// Returns a number as SQL stores it.
+pub(crate) fn bound(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Returns the SQL `LIMIT` of a query for `limit` rows.
+pub(crate) fn limit(limit: usize) -> i64 {
+    i64::try_from(capped(limit)).unwrap_or(i64::MAX)
+}

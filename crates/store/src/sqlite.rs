@@ -19,7 +19,7 @@ mod handle;
 mod idempotency;
 mod instance;
 mod keys;
-pub(crate) mod log;
+mod log;
 mod log_state;
 mod open;
 mod open_calls;

@@ -294,43 +294,26 @@ impl Signing {
     async fn join(&mut self) -> Result<Option<&'static str>, StoreError> {
         let (store, signer) = (Arc::clone(&self.context.store), Arc::clone(&self.context.signer));
         let mut witness = Witness::new(signer.public_key());
-        let mut after = None;
-        loop {
-            let tenants = store.tenants(after.as_ref()).await?;
-            for tenant in &tenants {
-                let base = continuity::base(&*store, &*signer, tenant, None).await.map(drop);
-                if let Some(found) = break_of(base)? {
-                    tracing::error!(%tenant, problem = %found, "the record of a tenant cannot be joined");
-                    return Ok(Some("the stored record was not signed with this key"));
-                }
-                continuity::checkpoints(&*store, tenant, 0)
-                    .await?
-                    .iter()
-                    .for_each(|checkpoint| witness.add(checkpoint));
+        for tenant in continuity::tenants(&*store).await? {
+            let base = continuity::base(&*store, &*signer, &tenant, None).await.map(drop);
+            if let Some(found) = break_of(base)? {
+                tracing::error!(%tenant, problem = %found, "the record of a tenant cannot be joined");
+                return Ok(Some("the stored record was not signed with this key"));
             }
-            after = tenants.last().cloned();
-            if after.is_none() {
-                break;
-            }
+            let signed = continuity::checkpoints(&*store, &tenant, 0).await?;
+            signed.iter().for_each(|checkpoint| witness.add(checkpoint));
         }
         self.begin_witness(witness).await?;
         Ok(None)
     }
 
     async fn has_checkpoints(&self) -> Result<bool, StoreError> {
-        let mut after = None;
-        loop {
-            let tenants = self.context.store.tenants(after.as_ref()).await?;
-            for tenant in &tenants {
-                if self.context.store.last_checkpoint(tenant).await?.is_some() {
-                    return Ok(true);
-                }
-            }
-            after = tenants.last().cloned();
-            if after.is_none() {
-                return Ok(false);
+        for tenant in continuity::tenants(&*self.context.store).await? {
+            if self.context.store.last_checkpoint(&tenant).await?.is_some() {
+                return Ok(true);
             }
         }
+        Ok(false)
     }
 
     /// Checks the signed parts of the next `count` tenants.
@@ -443,24 +426,17 @@ impl Signing {
 
     /// Finds events that an earlier process, or a command, has left unsigned.
     async fn begin(&mut self, now: u64) -> Result<(), StoreError> {
-        let mut after = None;
-        loop {
-            let tenants = self.context.store.tenants(after.as_ref()).await?;
-            for tenant in &tenants {
-                let Some(head) = self.context.store.head(tenant).await? else { continue };
-                let news = News {
-                    tenant: tenant.clone(),
-                    position: head.position,
-                    hash: Some(head.hash),
-                    checkpointed: self.signed_position(tenant),
-                };
-                self.note(news, now);
-            }
-            after = tenants.last().cloned();
-            if after.is_none() {
-                return Ok(());
-            }
+        for tenant in continuity::tenants(&*self.context.store).await? {
+            let Some(head) = self.context.store.head(&tenant).await? else { continue };
+            let news = News {
+                position: head.position,
+                hash: Some(head.hash),
+                checkpointed: self.signed_position(&tenant),
+                tenant,
+            };
+            self.note(news, now);
         }
+        Ok(())
     }
 
     fn note(&mut self, news: News, now: u64) {
@@ -578,51 +554,38 @@ impl Signing {
         let delivered = self.delivered(config).await?;
         let store = Arc::clone(&self.context.store);
         // All marks come first: an engine may drop whole parts that the marks of all tenants cover.
-        let mut after = None;
-        loop {
-            let tenants = store.tenants(after.as_ref()).await?;
-            for tenant in &tenants {
-                if self.trouble.concerns(tenant) {
-                    continue;
-                }
-                if let Some(found) = store.prunable(tenant, before, delivered).await?
-                    && let Some(last) = self.signed_last(tenant).await?
-                {
-                    let place = (found.position, found.hash);
-                    self.add(CheckpointKind::Pruned, tenant, place, Some(last)).await?;
-                    self.save_witness().await?;
-                }
-                if end.is_cancelled() {
-                    return Ok(());
-                }
+        let tenants = continuity::tenants(&*store).await?;
+        for tenant in &tenants {
+            if self.trouble.concerns(tenant) {
+                continue;
             }
-            after = tenants.last().cloned();
-            if after.is_none() {
-                break;
+            if let Some(found) = store.prunable(tenant, before, delivered).await?
+                && let Some(last) = self.signed_last(tenant).await?
+            {
+                let place = (found.position, found.hash);
+                self.add(CheckpointKind::Pruned, tenant, place, Some(last)).await?;
+                self.save_witness().await?;
+            }
+            if end.is_cancelled() {
+                return Ok(());
             }
         }
         if self.trouble.is_none() {
             self.context.metrics.pruned(store.drop_pruned().await?);
         }
-        loop {
-            let tenants = store.tenants(after.as_ref()).await?;
-            for tenant in tenants.iter().filter(|it| !self.trouble.concerns(it)) {
-                loop {
-                    let removed = store.prune(tenant, CHUNK).await?;
-                    self.context.metrics.pruned(removed);
-                    if end.is_cancelled() {
-                        return Ok(());
-                    }
-                    if removed < CHUNK {
-                        break;
-                    }
+        for tenant in tenants.iter().filter(|it| !self.trouble.concerns(it)) {
+            loop {
+                let removed = store.prune(tenant, CHUNK).await?;
+                self.context.metrics.pruned(removed);
+                if end.is_cancelled() {
+                    return Ok(());
+                }
+                if removed < CHUNK {
+                    break;
                 }
             }
-            after = tenants.last().cloned();
-            if after.is_none() {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     /// The last checkpoint of `tenant`, if its signed part is unchanged.

@@ -166,6 +166,18 @@ pub(super) async fn base(
     Ok(base)
 }
 
+/// Every tenant that has an event or a checkpoint.
+pub(super) async fn tenants(store: &dyn RecordStore) -> Result<Vec<TenantId>, StoreError> {
+    let mut all: Vec<TenantId> = Vec::new();
+    loop {
+        let page = store.tenants(all.last()).await?;
+        if page.is_empty() {
+            return Ok(all);
+        }
+        all.extend(page);
+    }
+}
+
 /// The stored checkpoints of `tenant` after number `after`.
 pub(super) async fn checkpoints(
     store: &dyn RecordStore,

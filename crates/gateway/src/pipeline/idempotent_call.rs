@@ -148,10 +148,9 @@ impl Pipeline {
                     tracing::error!(%error, "a call was refused because its key could not be taken");
                     // The store may have taken it all the same.
                     let reservation = self.idempotency.storing.reservation();
-                    let run_id = run.clone();
                     unsettled.settle_later(EndedCall {
                         key,
-                        run: run_id,
+                        run: run.clone(),
                         body: None,
                         until: now,
                         reservation,

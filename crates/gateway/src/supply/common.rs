@@ -13,7 +13,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::{Supply, pins::PinUpdate};
+use super::Supply;
 use crate::config::SourceConfig;
 
 /// Why a source has no tools here before the leading server has stored some.
@@ -25,19 +25,21 @@ impl Supply {
     /// Returns whether this server discovers `source` itself: it is alone, leads the source, or the
     /// source is of its own machine.
     pub(super) async fn leads(&self, source: &SourceConfig) -> Result<bool, StoreError> {
-        let storage = &self.services.storage;
-        if !storage.is_shared() || !is_common(source) {
-            return Ok(true);
+        match self.has_leader(source) {
+            true => self.services.storage.leads(&duty(source)).await,
+            false => Ok(true),
         }
-        storage.leads(&duty(source)).await
+    }
+
+    /// Returns whether one of several servers discovers `source` for all.
+    fn has_leader(&self, source: &SourceConfig) -> bool {
+        self.services.storage.is_shared() && is_common(source)
     }
 
     /// Leaves the discovery of `source` to another server, which may reach its upstream.
     pub(super) async fn resign(&self, source: &SourceConfig) {
-        let storage = &self.services.storage;
-        if storage.is_shared()
-            && is_common(source)
-            && let Err(error) = storage.resign(&duty(source)).await
+        if self.has_leader(source)
+            && let Err(error) = self.services.storage.resign(&duty(source)).await
         {
             tracing::debug!(source = %source.spec.id, %error, "the discovery was not left to another server");
         }
@@ -50,7 +52,7 @@ impl Supply {
         config: &SourceConfig,
         source: &Arc<dyn Source>,
     ) {
-        if self.services.storage.is_shared() && is_common(config) {
+        if self.has_leader(config) {
             self.follow(&config.spec.id, source).await;
         }
     }
@@ -59,7 +61,8 @@ impl Supply {
     pub(super) fn follow_catalogs(self: &Arc<Self>) {
         let followed: Vec<_> = {
             let slots = self.slots.lock();
-            let followed = slots.slots.iter().filter(|slot| !slot.leads && is_common(&slot.config));
+            let followed =
+                slots.slots.iter().filter(|slot| !slot.leads && self.has_leader(&slot.config));
             followed.map(|slot| slot.config.spec.id.clone()).collect()
         };
         for id in followed {
@@ -91,12 +94,8 @@ impl Supply {
             return;
         };
         if before.is_none_or(|before| !before.is_same(&listed)) {
-            let PinUpdate { book, unfinished, .. } = self.update_pins(&config, None).await;
-            if let Some(slot) = self.slots.lock().find(id) {
-                slot.pin(book, unfinished);
-            }
             let tools = listed.tools.len();
-            if self.take_over_and_publish(id, listed).await {
+            if self.pin_and_publish(&config, listed, None).await {
                 tracing::info!(source = %id, tools, "catalog taken over from another server");
             }
         }

@@ -214,12 +214,7 @@ impl Supply {
             }
         };
         if is_new {
-            // Pins come first: no form of a tool is shown before it was compared (I-52).
-            let PinUpdate { book, unfinished, .. } = self.update_pins(&config, Some(&listed)).await;
-            if let Some(slot) = self.slots.lock().find(id) {
-                slot.pin(book, unfinished);
-            }
-            if !self.take_over_and_publish(id, Arc::clone(&listed)).await {
+            if !self.pin_and_publish(&config, Arc::clone(&listed), Some(&listed)).await {
                 return;
             }
             tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
@@ -237,12 +232,20 @@ impl Supply {
         }
     }
 
-    /// Publishes the tools of a source. Returns `false` when that fails, which leaves the old ones.
-    pub(super) async fn take_over_and_publish(
+    /// Publishes the tools of `source`, after a comparison of `judged` with their pins. Returns `false`
+    /// when that fails, which leaves the old ones.
+    pub(super) async fn pin_and_publish(
         self: &Arc<Self>,
-        id: &SourceId,
+        source: &SourceConfig,
         listed: Arc<Listed>,
+        judged: Option<&Arc<Listed>>,
     ) -> bool {
+        let id = &source.spec.id;
+        // Pins come first: no form of a tool is shown before it was compared (I-52).
+        let PinUpdate { book, unfinished, .. } = self.update_pins(source, judged).await;
+        if let Some(slot) = self.slots.lock().find(id) {
+            slot.pin(book, unfinished);
+        }
         // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
         let (supply, id) = (Arc::clone(self), id.clone());
         let built = tokio::task::spawn_blocking(move || {

@@ -18,7 +18,6 @@ use toolcrib_core::{
     id::{ApprovalId, TenantId},
     store::StoreError,
 };
-use zeroize::Zeroizing;
 
 use super::{
     append::append,
@@ -27,30 +26,21 @@ use super::{
     handle::PostgresStore,
     row::{Param, bound, execute, first, limit, one, rows, stored_time, whole},
 };
-use crate::{fingerprint::FingerprintKey, key_text};
-
-/// The associated data of the sealed fingerprint key.
-const KEY_PLACE: [&str; 1] = ["toolcrib approvals key 1"];
+use crate::{fingerprint::FingerprintKey, key_text, seal_places};
 
 /// Returns the fingerprint key, the same in every process. Creates it at the first use.
 async fn fingerprint_key(store: &PostgresStore) -> Result<FingerprintKey, StoreError> {
     let keys = &store.options().seal_keys;
-    let mine = keys.pack(&KEY_PLACE, key_text::generate()?.expose())?;
+    let mine = keys.pack(&seal_places::FINGERPRINT_KEY, key_text::generate()?.expose())?;
     let stored: Vec<u8> = within(async {
         let sql = "UPDATE approval_state SET key = coalesce(key, $1) WHERE id = 1 RETURNING key";
         Ok(one(&store.client().await?, sql, &[&mine]).await?.try_get(0)?)
     })
     .await?;
-    let text = keys.unpack(&KEY_PLACE, &stored).map(Zeroizing::new);
-    let opened = text.and_then(|text| Some((FingerprintKey::parse(&text)?, text)));
-    let (key, text) = opened.ok_or_else(|| {
-        StoreError::Corrupt(
-            "the key of the approvals cannot be opened with this seal key".to_owned(),
-        )
-    })?;
+    let (key, text) = FingerprintKey::open(keys, &stored)?;
     // Stored when there was no seal key, or sealed with an old one.
     if keys.can_seal() && !keys.is_current(&stored) {
-        let sealed = keys.pack(&KEY_PLACE, &text)?;
+        let sealed = keys.pack(&seal_places::FINGERPRINT_KEY, &text)?;
         within(async {
             let sql = "UPDATE approval_state SET key = $1 WHERE id = 1 AND key = $2";
             execute(&store.client().await?, sql, &[&sealed, &stored]).await
@@ -58,11 +48,6 @@ async fn fingerprint_key(store: &PostgresStore) -> Result<FingerprintKey, StoreE
         .await?;
     }
     Ok(key)
-}
-
-/// Returns the associated data of the sealed arguments of a call.
-fn place<'a>(tenant: &'a TenantId, id: &'a ApprovalId) -> [&'a str; 3] {
-    ["toolcrib approval 1", tenant.as_str(), id.as_str()]
 }
 
 #[async_trait]
@@ -86,7 +71,8 @@ impl ApprovalStore for PostgresStore {
         arguments: Option<String>,
         event: NewEvent,
     ) -> Result<OpenOutcome, StoreError> {
-        let (keys, place) = (&self.options().seal_keys, place(&approval.tenant, &approval.id));
+        let (keys, place) =
+            (&self.options().seal_keys, seal_places::approval(&approval.tenant, &approval.id));
         let shown = arguments.filter(|_| keys.can_seal());
         let shown = shown.map(|text| keys.seal_text(&place, &text)).transpose()?;
         let record = Record::new(&event)?;
@@ -147,7 +133,10 @@ impl ApprovalStore for PostgresStore {
         });
         let Some((approval, shown)) = found.await? else { return Ok(None) };
         let keys = &self.options().seal_keys;
-        Ok(Some((approval, shown.and_then(|it| keys.open_text(&place(tenant, id), &it)))))
+        Ok(Some((
+            approval,
+            shown.and_then(|it| keys.open_text(&seal_places::approval(tenant, id), &it)),
+        )))
     }
 
     async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError> {

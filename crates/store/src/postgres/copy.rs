@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::types::ToSql;
 use toolcrib_core::{
     clock::Timestamp,
-    record::{RecordStore, StoredEvent},
+    record::StoredEvent,
     store::{Storage, StoreError},
 };
 
@@ -16,7 +16,10 @@ use super::{
     partitions::MONTH,
     row::{Param, bound, execute, one, rows, stored_time},
 };
-use crate::copy::{Engine, Kind, Single, Table, Value};
+use crate::{
+    copy::{EPOCHS, Engine, Kind, SINGLE, Single, Table, Value},
+    event_text::time,
+};
 
 /// A database that is copied or filled.
 pub(crate) struct PostgresCopy {
@@ -34,10 +37,6 @@ impl PostgresStore {
 #[async_trait]
 impl Engine for PostgresCopy {
     fn storage(&self) -> &dyn Storage {
-        &self.store
-    }
-
-    fn record(&self) -> &dyn RecordStore {
         &self.store
     }
 
@@ -69,11 +68,7 @@ impl Engine for PostgresCopy {
     async fn single(&self) -> Result<Single, StoreError> {
         within(async {
             let client = self.store.client().await?;
-            let sql = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
-                       (SELECT value FROM meta WHERE name = 'pins_epoch'), \
-                       (SELECT value FROM meta WHERE name = 'cancellations'), key, change \
-                       FROM approval_state WHERE id = 1";
-            let row = one(&client, sql, &[]).await?;
+            let row = one(&client, SINGLE, &[]).await?;
             Ok(Single {
                 epochs: [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?],
                 approvals: (row.try_get(3)?, row.try_get(4)?),
@@ -122,7 +117,9 @@ impl Engine for PostgresCopy {
     async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError> {
         let filling = self.filling.lock().await;
         let client = filling.as_ref().ok_or_else(not_begun)?;
-        let times = events.iter().map(|event| time(&event.timestamp));
+        let times = events
+            .iter()
+            .map(|event| time(&event.timestamp).ok_or_else(|| corrupt("the time of an event")));
         let times = times.collect::<Result<Vec<Timestamp>, _>>()?;
         let hashes = events.iter().map(|event| {
             event.hash.map(|hash| hash.0.to_vec()).ok_or_else(|| corrupt("the hash of an event"))
@@ -172,8 +169,7 @@ impl Engine for PostgresCopy {
             execute(client, holders, &[]).await?;
             let sql = "UPDATE log_position SET value = $1 WHERE id = 1";
             execute(client, sql, &[&bound(last)]).await?;
-            let names = ["keys_epoch", "pins_epoch", "cancellations"];
-            for (name, epoch) in names.iter().zip(single.epochs) {
+            for (name, epoch) in EPOCHS.iter().zip(single.epochs) {
                 let sql = "UPDATE meta SET value = $2 WHERE name = $1";
                 execute(client, sql, &[name, &epoch]).await?;
             }
@@ -265,11 +261,6 @@ fn columns(table: &Table, rows: Vec<Vec<Value>>) -> Vec<Box<dyn ToSql + Sync + S
 
 fn all<T>(values: Vec<Value>, of: impl FnMut(Value) -> Option<T>) -> Vec<Option<T>> {
     values.into_iter().map(of).collect()
-}
-
-fn time(text: &str) -> Result<Timestamp, StoreError> {
-    let time = chrono::DateTime::parse_from_rfc3339(text);
-    time.map(|time| time.with_timezone(&chrono::Utc)).map_err(|_| corrupt("the time of an event"))
 }
 
 fn corrupt(what: &str) -> StoreError {

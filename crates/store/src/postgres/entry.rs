@@ -6,7 +6,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use crate::sqlite::compact;
+use crate::event_text::event_time;
 
 /// An event as its row.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Record {
         let payload = event.body.payload_text().map_err(|_| {
             StoreError::Unavailable("an event's payload has no JSON form".to_owned())
         })?;
-        Ok(Self { timestamp: compact::time(event.timestamp), payload, event: event.clone() })
+        Ok(Self { timestamp: event_time(event.timestamp), payload, event: event.clone() })
     }
 
     pub(super) fn tenant(&self) -> &str {

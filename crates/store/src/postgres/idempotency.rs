@@ -19,7 +19,11 @@ use super::{
     handle::PostgresStore,
     row::{Param, execute, first, one, parse, rows, stored_time},
 };
-use crate::{IdempotencyBounds, seal::SealKeys};
+use crate::{
+    IdempotencyBounds,
+    seal::SealKeys,
+    seal_places::{answer_part, open_idempotent, seal_idempotent},
+};
 
 /// The approximate bytes of a call without its answer.
 const OVERHEAD: usize = 512;
@@ -50,28 +54,6 @@ async fn delete(
     super::row::whole(count)
 }
 
-fn part_of<'a>(key: &'a IdempotencyKey, name: &'a str, part: &'a str) -> [&'a str; 5] {
-    ["toolcrib once 1", key.tenant.as_str(), key.principal.as_str(), name, part]
-}
-
-fn seal(
-    keys: &SealKeys,
-    key: &IdempotencyKey,
-    part: &str,
-    text: &str,
-) -> Result<Vec<u8>, StoreError> {
-    keys.seal_text(&part_of(key, &key.key.to_string(), part), text)
-}
-
-fn open(keys: &SealKeys, key: &IdempotencyKey, part: &str, sealed: &[u8]) -> Option<String> {
-    keys.open_text(&part_of(key, &key.key.to_string(), part), sealed)
-}
-
-/// Returns the part name of an answer, which is bound to one run.
-fn answer_part(run: &str) -> String {
-    format!("answer of {run}")
-}
-
 #[async_trait]
 impl IdempotencyStore for PostgresStore {
     fn seals(&self) -> bool {
@@ -85,7 +67,7 @@ impl IdempotencyStore for PostgresStore {
                 "idempotent answers require `[store] seal_key`".to_owned(),
             ));
         }
-        let call = seal(keys, &claim.key, "call", &claim.call.to_string())?;
+        let call = seal_idempotent(keys, &claim.key, "call", &claim.call.to_string())?;
         within(async {
             let mut client = self.client().await?;
             let transaction = client.transaction().await?;
@@ -113,7 +95,7 @@ impl IdempotencyStore for PostgresStore {
         let largest = usize::try_from(bounds.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
         let body = body.filter(|body| OVERHEAD + body.len() <= largest);
         let part = answer_part(run.as_str());
-        let sealed = body.map(|body| seal(&self.options().call_keys, key, &part, &body));
+        let sealed = body.map(|body| seal_idempotent(&self.options().call_keys, key, &part, &body));
         let sealed = sealed.transpose()?;
         let bytes = OVERHEAD + sealed.as_ref().map_or(0, Vec::len);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -228,7 +210,7 @@ async fn look(
         return Ok(None);
     }
     // A call that cannot be opened cannot be compared, and its answer is lost.
-    let Some(call) = open(keys, key, "call", row.try_get(5)?) else {
+    let Some(call) = open_idempotent(keys, key, "call", row.try_get(5)?) else {
         return Ok(Some(ClaimOutcome::Spent));
     };
     if call != claim.call.to_string() {
@@ -249,7 +231,7 @@ async fn look(
         },
         "ended" => {
             let answer: Option<&[u8]> = row.try_get(6)?;
-            match answer.and_then(|it| open(keys, key, &answer_part(&run), it)) {
+            match answer.and_then(|it| open_idempotent(keys, key, &answer_part(&run), it)) {
                 Some(body) => {
                     ClaimOutcome::Ended(AnswerRecord { run: parse(run, unreadable)?, body, until })
                 }

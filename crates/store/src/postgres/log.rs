@@ -16,7 +16,7 @@ use super::{
     handle::PostgresStore,
     row::{bound, digest, limit, rows, whole},
 };
-use crate::sqlite::{compact, log::logged};
+use crate::event_text::{event_time, logged};
 
 /// The columns of a [`StoredEvent`], in the order of [`stored`]; its `prev` is the next one.
 pub(super) const COLUMNS: &str = "e.position, e.tenant, e.tenant_position, e.event_id, e.run_id, \
@@ -89,7 +89,7 @@ pub(super) fn stored(row: &Row) -> Result<StoredEvent, Failure> {
         run_id: row.try_get(4)?,
         sequence: whole(row.try_get(5)?)?,
         kind: row.try_get(6)?,
-        timestamp: compact::time(at),
+        timestamp: event_time(at),
         causation_id: row.try_get(8)?,
         payload: row.try_get(9)?,
         hash: digest(row, 10)?,

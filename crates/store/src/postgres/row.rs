@@ -6,6 +6,7 @@ use tokio_postgres::{Row, types::ToSql};
 use toolcrib_core::{canonical::Digest, clock::Timestamp};
 
 use super::failure::Failure;
+pub(super) use crate::page::{bound, limit};
 
 /// A parameter of a statement.
 pub(super) type Param<'a> = &'a (dyn ToSql + Sync);
@@ -64,16 +65,6 @@ pub(super) fn stored_time(at: Timestamp) -> Timestamp {
 /// Returns a stored number that is never negative.
 pub(super) fn whole(number: i64) -> Result<u64, Failure> {
     u64::try_from(number).map_err(|_| Failure::corrupt("a negative number"))
-}
-
-/// Returns a number as stored.
-pub(super) fn bound(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Returns the SQL `LIMIT` of a query for `limit` rows.
-pub(super) fn limit(limit: usize) -> i64 {
-    i64::try_from(crate::capped(limit)).unwrap_or(i64::MAX)
 }
 
 /// Returns a stored digest; `None` when it is missing or malformed.

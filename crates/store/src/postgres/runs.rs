@@ -16,15 +16,10 @@ use super::{
     handle::PostgresStore,
     row::{Param, execute, limit, parse, rows, stored_time},
 };
-use crate::seal::SealKeys;
+use crate::{seal::SealKeys, seal_places};
 
 const COLUMNS: &str = "tenant, call_id, run_id, tool_id, digest, principal, key_id, parent, state, \
                        code, durable, started_at, ended_at";
-
-/// Returns the associated data of a sealed text.
-fn place<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> [&'a str; 4] {
-    ["toolcrib run 1", tenant.as_str(), call.as_str(), step]
-}
 
 #[async_trait]
 impl RunStore for PostgresStore {
@@ -34,7 +29,8 @@ impl RunStore for PostgresStore {
 
     async fn begin(&self, run: RunRecord, inputs: Option<String>) -> Result<(), StoreError> {
         let keys = &self.options().call_keys;
-        let inputs = inputs.map(|inputs| keys.pack(&place(&run.tenant, &run.call_id, ""), &inputs));
+        let inputs = inputs
+            .map(|inputs| keys.pack(&seal_places::run(&run.tenant, &run.call_id, ""), &inputs));
         let inputs = inputs.transpose()?;
         within(async {
             let sql = format!(
@@ -73,7 +69,10 @@ impl RunStore for PostgresStore {
         step: &CallId,
         result: String,
     ) -> Result<(), StoreError> {
-        let result = self.options().call_keys.pack(&place(tenant, call, step.as_str()), &result)?;
+        let result = self
+            .options()
+            .call_keys
+            .pack(&seal_places::run(tenant, call, step.as_str()), &result)?;
         within(async {
             let sql = "INSERT INTO run_results (tenant, call_id, step, result) \
                        VALUES ($1, $2, $3, $4) \
@@ -236,7 +235,7 @@ struct Stored {
 fn kept(keys: &SealKeys, stored: Stored) -> KeptRun {
     let Stored { record, inputs, results, cancelled } = stored;
     let unpack = |step: &str, stored: &[u8]| {
-        keys.unpack(&place(&record.tenant, &record.call_id, step), stored)
+        keys.unpack(&seal_places::run(&record.tenant, &record.call_id, step), stored)
     };
     let opened = inputs.and_then(|inputs| unpack("", &inputs)).and_then(|inputs| {
         let open = |(step, stored): (CallId, Vec<u8>)| {

@@ -18,7 +18,6 @@ use toolcrib_core::{
     id::{ApprovalId, TenantId},
     store::StoreError,
 };
-use zeroize::Zeroizing;
 
 use super::{
     failure::Failure,
@@ -26,15 +25,12 @@ use super::{
     log::Record,
     row::{all, bound, execute, first, limit, time_text, whole},
 };
-use crate::{fingerprint::FingerprintKey, key_text};
-
-/// The associated data of the sealed fingerprint key.
-const KEY_PLACE: [&str; 1] = ["toolcrib approvals key 1"];
+use crate::{fingerprint::FingerprintKey, key_text, seal_places};
 
 /// Returns the fingerprint key, the same in every process. Creates it at the first use.
 async fn fingerprint_key(store: &SqliteStore) -> Result<FingerprintKey, StoreError> {
     let keys = &store.options().seal_keys;
-    let mine = keys.pack(&KEY_PLACE, key_text::generate()?.expose())?;
+    let mine = keys.pack(&seal_places::FINGERPRINT_KEY, key_text::generate()?.expose())?;
     let stored = store.on_writer(move |connection| {
         let sql = "SELECT key FROM approval_state WHERE id = 1";
         let kept: Option<Vec<u8>> = connection.query_row(sql, [], |row| row.get(0))?;
@@ -46,16 +42,10 @@ async fn fingerprint_key(store: &SqliteStore) -> Result<FingerprintKey, StoreErr
         Ok(mine.clone())
     });
     let stored = stored.await?;
-    let text = keys.unpack(&KEY_PLACE, &stored).map(Zeroizing::new);
-    let opened = text.and_then(|text| Some((FingerprintKey::parse(&text)?, text)));
-    let (key, text) = opened.ok_or_else(|| {
-        StoreError::Corrupt(
-            "the key of the approvals cannot be opened with this seal key".to_owned(),
-        )
-    })?;
+    let (key, text) = FingerprintKey::open(keys, &stored)?;
     // Stored when there was no seal key, or sealed with an old one.
     if keys.can_seal() && !keys.is_current(&stored) {
-        let sealed = keys.pack(&KEY_PLACE, &text)?;
+        let sealed = keys.pack(&seal_places::FINGERPRINT_KEY, &text)?;
         let again = store.on_writer(move |connection| {
             let sql = "UPDATE approval_state SET key = ?1 WHERE id = 1 AND key = ?2";
             execute(connection, sql, [&sealed, &stored])?;
@@ -64,11 +54,6 @@ async fn fingerprint_key(store: &SqliteStore) -> Result<FingerprintKey, StoreErr
         again.await?;
     }
     Ok(key)
-}
-
-/// Returns the associated data of the sealed arguments of a call.
-fn place<'a>(tenant: &'a TenantId, id: &'a ApprovalId) -> [&'a str; 3] {
-    ["toolcrib approval 1", tenant.as_str(), id.as_str()]
 }
 
 #[async_trait]
@@ -94,7 +79,8 @@ impl ApprovalStore for SqliteStore {
         arguments: Option<String>,
         event: NewEvent,
     ) -> Result<OpenOutcome, StoreError> {
-        let (keys, place) = (&self.options().seal_keys, place(&approval.tenant, &approval.id));
+        let (keys, place) =
+            (&self.options().seal_keys, seal_places::approval(&approval.tenant, &approval.id));
         let shown = arguments.filter(|_| keys.can_seal());
         let shown = shown.map(|text| keys.seal_text(&place, &text)).transpose()?;
         let mut record = Record::new(&event)?;
@@ -145,8 +131,9 @@ impl ApprovalStore for SqliteStore {
             })
         });
         let Some((approval, shown)) = found.await? else { return Ok(None) };
-        let shown =
-            shown.and_then(|shown| self.options().seal_keys.open_text(&place(tenant, id), &shown));
+        let shown = shown.and_then(|shown| {
+            self.options().seal_keys.open_text(&seal_places::approval(tenant, id), &shown)
+        });
         Ok(Some((approval, shown)))
     }
 

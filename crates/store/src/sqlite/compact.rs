@@ -160,11 +160,6 @@ pub(super) fn kind_value(kind: &str) -> ValueRef<'_> {
     }
 }
 
-/// Returns the text of a time, as it is read back.
-pub(crate) fn time(at: Timestamp) -> String {
-    time_text(Timestamp::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at))
-}
-
 /// Appends a type to `out`.
 pub(super) fn push_kind(row: &Row<'_>, column: usize, out: &mut String) {
     match row.get_ref(column) {

@@ -6,7 +6,7 @@ use rusqlite::{
     types::{ToSqlOutput, Value as SqlValue, ValueRef},
 };
 use toolcrib_core::{
-    record::{RecordStore, StoredEvent},
+    record::StoredEvent,
     store::{Storage, StoreError},
 };
 
@@ -17,7 +17,10 @@ use super::{
     row::{all, bound, execute, time, time_text},
     transaction::WriteTransaction,
 };
-use crate::copy::{Engine, Kind, Single, Table, Value};
+use crate::{
+    copy::{EPOCHS, Engine, Kind, SINGLE, Single, Table, Value},
+    event_text::event_time,
+};
 
 /// The writer of copied events. No process has this number, so none looks for open calls among them.
 const COPIED: i64 = 0;
@@ -29,10 +32,6 @@ const INSERT: &str = "INSERT INTO events (position, event_id, tenant, tenant_pos
 #[async_trait]
 impl Engine for SqliteStore {
     fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn record(&self) -> &dyn RecordStore {
         self
     }
 
@@ -62,11 +61,7 @@ impl Engine for SqliteStore {
 
     async fn single(&self) -> Result<Single, StoreError> {
         self.on_reader(|connection| {
-            let sql = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
-                       (SELECT value FROM meta WHERE name = 'pins_epoch'), \
-                       (SELECT value FROM meta WHERE name = 'cancellations'), key, change \
-                       FROM approval_state WHERE id = 1";
-            Ok(connection.query_row(sql, [], |row| {
+            Ok(connection.query_row(SINGLE, [], |row| {
                 Ok(Single {
                     epochs: [row.get(0)?, row.get(1)?, row.get(2)?],
                     approvals: (row.get(3)?, row.get(4)?),
@@ -113,8 +108,7 @@ impl Engine for SqliteStore {
 
     async fn finish(&self, single: Single, _last: u64) -> Result<(), StoreError> {
         self.on_writer(move |transaction| {
-            let names = ["keys_epoch", "pins_epoch", "cancellations"];
-            for (name, epoch) in names.iter().zip(single.epochs) {
+            for (name, epoch) in EPOCHS.iter().zip(single.epochs) {
                 let sql = "UPDATE meta SET value = ?2 WHERE name = ?1";
                 execute(transaction, sql, params![name, epoch])?;
             }
@@ -134,7 +128,7 @@ fn insert_event(
     let malformed = || Failure::corrupt(format!("the event at position {}", event.position));
     let hash = event.hash.ok_or_else(malformed)?;
     // Only a time that is read again as the same text has the small form.
-    let at = time(&event.timestamp).filter(|at| compact::time(*at) == event.timestamp);
+    let at = time(&event.timestamp).filter(|at| event_time(*at) == event.timestamp);
     let at = match at {
         Some(at) => ToSqlOutput::Owned(SqlValue::Integer(at.timestamp_millis())),
         None => ToSqlOutput::Borrowed(ValueRef::Text(event.timestamp.as_bytes())),

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
-    id::{PrincipalId, RunId, TenantId},
+    id::RunId,
     idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
@@ -21,7 +21,11 @@ use super::{
     handle::SqliteStore,
     row::{execute, first, limit, parse},
 };
-use crate::{IdempotencyBounds, seal::SealKeys};
+use crate::{
+    IdempotencyBounds,
+    seal::SealKeys,
+    seal_places::{answer_part, open_idempotent, seal_idempotent},
+};
 
 /// The approximate bytes of a call without its answer.
 const OVERHEAD: usize = 512;
@@ -52,36 +56,6 @@ enum Seen {
     Answer(String, Vec<u8>, i64),
 }
 
-/// Seals `part` of a call, bound to its key and part.
-fn seal(
-    keys: &SealKeys,
-    key: &IdempotencyKey,
-    part: &str,
-    text: &str,
-) -> Result<Vec<u8>, StoreError> {
-    let name = key.key.to_string();
-    keys.seal_text(&place(&key.tenant, &key.principal, &name, part), text)
-}
-
-fn open(keys: &SealKeys, key: &IdempotencyKey, part: &str, sealed: &[u8]) -> Option<String> {
-    let name = key.key.to_string();
-    keys.open_text(&place(&key.tenant, &key.principal, &name, part), sealed)
-}
-
-fn place<'a>(
-    tenant: &'a TenantId,
-    principal: &'a PrincipalId,
-    key: &'a str,
-    part: &'a str,
-) -> [&'a str; 5] {
-    ["toolcrib once 1", tenant.as_str(), principal.as_str(), key, part]
-}
-
-/// Returns the part name of an answer, which is bound to one run.
-fn answer_part(run: &str) -> String {
-    format!("answer of {run}")
-}
-
 #[async_trait]
 impl IdempotencyStore for SqliteStore {
     fn seals(&self) -> bool {
@@ -92,7 +66,12 @@ impl IdempotencyStore for SqliteStore {
         if !self.options().call_keys.can_seal() {
             return Err(no_key());
         }
-        let call = seal(&self.options().call_keys, &claim.key, "call", &claim.call.to_string())?;
+        let call = seal_idempotent(
+            &self.options().call_keys,
+            &claim.key,
+            "call",
+            &claim.call.to_string(),
+        )?;
         let key = claim.key.clone();
         let instance = self.instance();
         let (keys, bounds) = (self.options().call_keys.clone(), self.options().idempotency);
@@ -109,7 +88,8 @@ impl IdempotencyStore for SqliteStore {
             Seen::Nothing => ClaimOutcome::Taken,
             Seen::Decided(claimed) => claimed,
             Seen::Answer(run, sealed, until) => {
-                let body = open(&self.options().call_keys, &key, &answer_part(&run), &sealed);
+                let body =
+                    open_idempotent(&self.options().call_keys, &key, &answer_part(&run), &sealed);
                 let until = Timestamp::from_timestamp_millis(until);
                 match (body, until) {
                     (Some(body), Some(until)) => {
@@ -134,9 +114,12 @@ impl IdempotencyStore for SqliteStore {
             usize::try_from(self.options().idempotency.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
         let body = body.filter(|body| OVERHEAD + body.len() <= largest);
         let sealed = match body {
-            Some(body) => {
-                Some(seal(&self.options().call_keys, key, &answer_part(run.as_str()), &body)?)
-            }
+            Some(body) => Some(seal_idempotent(
+                &self.options().call_keys,
+                key,
+                &answer_part(run.as_str()),
+                &body,
+            )?),
             None => None,
         };
         let (key, run, bounds) = (key.clone(), run.clone(), self.options().idempotency);
@@ -202,7 +185,7 @@ fn look(
         return Ok(Seen::Nothing);
     }
     // A call that cannot be opened cannot be compared, and its answer is lost.
-    let Some(call) = open(keys, &claim.key, "call", &stored.call) else {
+    let Some(call) = open_idempotent(keys, &claim.key, "call", &stored.call) else {
         return Ok(Seen::Decided(ClaimOutcome::Spent));
     };
     if call != claim.call.to_string() {

@@ -8,9 +8,9 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 use toolcrib_core::{
-    event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
-    id::{CallId, EventId, RunId, SessionId, TenantId, ToolId},
-    record::{HashedParts, Link, StoredEvent, genesis},
+    event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent},
+    id::{CallId, EventId, SessionId, TenantId, ToolId},
+    record::HashedParts,
     store::StoreError,
 };
 
@@ -21,9 +21,10 @@ use super::{
     handle::SqliteStore,
     log_state::RunKey,
     open_calls::{CallName, Opening},
-    row::{all, bound, execute, limit, time},
+    row::{all, bound, execute, limit},
     transaction::WriteTransaction,
 };
+use crate::event_text::{self, logged};
 
 /// An event as its row, prepared before it reaches the writer thread.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl Record {
             event_id: event.event_id.clone(),
             kind: event.body.kind(),
             at: event.timestamp.timestamp_millis(),
-            timestamp: compact::time(event.timestamp),
+            timestamp: event_text::event_time(event.timestamp),
             causation_id: event.causation_id.clone(),
             small: Payload::split(&payload),
             payload,
@@ -222,28 +223,6 @@ impl Record {
     }
 }
 
-fn body(kind: &str, payload: &str) -> Option<EventBody> {
-    let body = match kind {
-        "agent.toolCalled" => serde_json::from_str(payload).map(EventBody::ToolCalled),
-        "agent.toolReturned" => serde_json::from_str(payload).map(EventBody::ToolReturned),
-        "authorization.decided" => {
-            serde_json::from_str(payload).map(EventBody::AuthorizationDecided)
-        }
-        "egress.decided" => serde_json::from_str(payload).map(EventBody::EgressDecided),
-        "tool.session.opened" => serde_json::from_str(payload).map(EventBody::ToolSessionOpened),
-        "tool.session.closed" => serde_json::from_str(payload).map(EventBody::ToolSessionClosed),
-        "tool.pin.drifted" => serde_json::from_str(payload).map(EventBody::ToolPinDrifted),
-        "tool.pin.approved" => serde_json::from_str(payload).map(EventBody::ToolPinApproved),
-        "interrupt.requested" => serde_json::from_str(payload).map(EventBody::InterruptRequested),
-        "approval.granted" => serde_json::from_str(payload).map(EventBody::ApprovalGranted),
-        "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
-        "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
-        "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),
-        _ => return None,
-    };
-    body.ok()
-}
-
 fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent>, Failure> {
     let params = params![
         query.tenant.as_ref().map(TenantId::as_str),
@@ -287,26 +266,4 @@ pub(super) fn select_sql(query: &EventQuery) -> String {
         columns = chain::COLUMNS,
         prev = chain::PREV
     )
-}
-
-/// Returns the event of a row, if it is one that this program writes.
-pub(crate) fn logged(stored: StoredEvent, position: u64) -> Option<LoggedEvent> {
-    let causation_id = stored.causation_id.map(EventId::parse).transpose().ok()?;
-    Some(LoggedEvent {
-        position,
-        tenant: TenantId::parse(stored.tenant).ok()?,
-        link: Link {
-            position: stored.tenant_position,
-            hash: stored.hash?,
-            prev: stored.prev.unwrap_or_else(genesis),
-        },
-        event: RunEvent {
-            event_id: EventId::parse(stored.event_id).ok()?,
-            run_id: RunId::parse(stored.run_id).ok()?,
-            body: body(&stored.kind, &stored.payload)?,
-            timestamp: time(&stored.timestamp)?,
-            sequence: stored.sequence,
-            causation_id,
-        },
-    })
 }

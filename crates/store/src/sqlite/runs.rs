@@ -15,15 +15,10 @@ use super::{
     handle::SqliteStore,
     row::{all, execute, limit, moment, parse, time, time_text},
 };
-use crate::seal::SealKeys;
+use crate::{seal::SealKeys, seal_places};
 
 const COLUMNS: &str = "tenant, call_id, run_id, tool_id, digest, principal, key_id, parent, state, \
                        code, durable, started_at, ended_at";
-
-/// Returns the associated data of a sealed text.
-fn place<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> [&'a str; 4] {
-    ["toolcrib run 1", tenant.as_str(), call.as_str(), step]
-}
 
 #[async_trait]
 impl RunStore for SqliteStore {
@@ -34,7 +29,8 @@ impl RunStore for SqliteStore {
     async fn begin(&self, run: RunRecord, inputs: Option<String>) -> Result<(), StoreError> {
         let instance = self.instance();
         let keys = &self.options().call_keys;
-        let inputs = inputs.map(|inputs| keys.pack(&place(&run.tenant, &run.call_id, ""), &inputs));
+        let inputs = inputs
+            .map(|inputs| keys.pack(&seal_places::run(&run.tenant, &run.call_id, ""), &inputs));
         let inputs = inputs.transpose()?;
         self.on_writer(move |connection| {
             let sql = "INSERT INTO runs (tenant, call_id, run_id, tool_id, digest, principal, \
@@ -75,7 +71,7 @@ impl RunStore for SqliteStore {
         step: &CallId,
         result: String,
     ) -> Result<(), StoreError> {
-        let place = place(tenant, call, step.as_str());
+        let place = seal_places::run(tenant, call, step.as_str());
         let result = self.options().call_keys.pack(&place, &result)?;
         let (tenant, call, step) = (tenant.clone(), call.clone(), step.clone());
         self.on_writer(move |connection| {
@@ -197,7 +193,7 @@ struct Stored {
 fn kept(keys: &SealKeys, stored: Stored) -> KeptRun {
     let Stored { record, inputs, results, cancelled } = stored;
     let unpack = |step: &str, stored: &[u8]| {
-        keys.unpack(&place(&record.tenant, &record.call_id, step), stored)
+        keys.unpack(&seal_places::run(&record.tenant, &record.call_id, step), stored)
     };
     let opened = unpack("", &inputs).and_then(|inputs| {
         let open = |(step, stored): (CallId, Vec<u8>)| {

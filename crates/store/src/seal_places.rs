@@ -1,0 +1,52 @@
+//! The places that sealed texts are bound to (their associated data). Every engine uses the same ones,
+//! so that a copied store opens with the same keys.
+
+use toolcrib_core::{
+    id::{ApprovalId, CallId, TenantId},
+    idempotency::IdempotencyKey,
+    store::StoreError,
+};
+
+use crate::seal::SealKeys;
+
+/// The place of the fingerprint key.
+pub(crate) const FINGERPRINT_KEY: [&str; 1] = ["toolcrib approvals key 1"];
+
+/// Returns the place of the displayable arguments of a call.
+pub(crate) fn approval<'a>(tenant: &'a TenantId, id: &'a ApprovalId) -> [&'a str; 3] {
+    ["toolcrib approval 1", tenant.as_str(), id.as_str()]
+}
+
+/// Returns the place of the result of a `step`, or of the inputs of a run with `""`.
+pub(crate) fn run<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> [&'a str; 4] {
+    ["toolcrib run 1", tenant.as_str(), call.as_str(), step]
+}
+
+/// Seals `part` of an idempotent call, bound to its key and part.
+pub(crate) fn seal_idempotent(
+    keys: &SealKeys,
+    key: &IdempotencyKey,
+    part: &str,
+    text: &str,
+) -> Result<Vec<u8>, StoreError> {
+    keys.seal_text(&idempotent(key, &key.key.to_string(), part), text)
+}
+
+/// Opens `part` of an idempotent call.
+pub(crate) fn open_idempotent(
+    keys: &SealKeys,
+    key: &IdempotencyKey,
+    part: &str,
+    sealed: &[u8],
+) -> Option<String> {
+    keys.open_text(&idempotent(key, &key.key.to_string(), part), sealed)
+}
+
+/// Returns the part name of an answer, which is bound to one run.
+pub(crate) fn answer_part(run: &str) -> String {
+    format!("answer of {run}")
+}
+
+fn idempotent<'a>(key: &'a IdempotencyKey, name: &'a str, part: &'a str) -> [&'a str; 5] {
+    ["toolcrib once 1", key.tenant.as_str(), key.principal.as_str(), name, part]
+}
