@@ -7,9 +7,7 @@ use std::{fs, path::Path, process::Command};
 use serde_json::json;
 use toolcrib_testkit::postgres::PostgresServer;
 
-use crate::support::{Server, config, dir, finish, key, run, write_config};
-
-const SIGNING_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+use crate::support::{SIGNING_KEY, Server, config, dir, finish, key, run, write_config};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_running_sqlite_store_is_restored() {

@@ -6,8 +6,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -25,9 +23,9 @@ use toolcrib_testkit::{
     upstream::{Answers, FaultyHttp},
 };
 
-use crate::{
-    replicas::SIGNING_KEY,
-    support::{Server, dir, key, run, write_config},
+use crate::support::{
+    SIGNING_KEY, Server, dir, eventually_async as eventually, key, run, write_config,
+    write_private, write_seal_key,
 };
 
 /// Seconds under load without `TOOLCRIB_CLUSTER_SECONDS`.
@@ -82,15 +80,9 @@ enum Attempt {
 impl Replica {
     fn prepare(database: &str, redis: &str, upstream: &FaultyHttp) -> TempDir {
         let dir = dir();
-        for (file, text) in [
-            ("seal.key", "0f".repeat(32)),
-            ("signing.key", SIGNING_KEY.to_owned()),
-            ("redis.password", redis::PASSWORD.to_owned()),
-        ] {
-            let file = dir.path().join(file);
-            fs::write(&file, text).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-        }
+        write_seal_key(dir.path());
+        write_private(&dir.path().join("signing.key"), SIGNING_KEY);
+        write_private(&dir.path().join("redis.password"), redis::PASSWORD);
         write_config(
             dir.path(),
             &format!(
@@ -205,16 +197,6 @@ async fn attempt(client: &reqwest::Client, server: &str, key: &str, request: Val
 async fn is_ready(client: &reqwest::Client, server: &str) -> bool {
     let probe = client.get(format!("{server}/readyz")).timeout(Duration::from_secs(2)).send();
     probe.await.is_ok_and(|answer| answer.status().is_success())
-}
-
-async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    for _ in 0..900 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(PROBE).await;
-    }
-    panic!("not within 90 seconds: {what}");
 }
 
 fn events(dir: &Path) -> Vec<Value> {

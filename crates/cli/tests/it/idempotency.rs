@@ -1,19 +1,17 @@
 //! Idempotent calls across `kill -9` of the server, with a real child process that records its calls.
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use toolcrib_testkit::upstream::faulty_program;
 
-use crate::support::{Server, dir, key, run, write_config};
+use crate::support::{Server, dir, key, run, write_config, write_seal_key};
 
 const SEALED: &str = "[store]\nseal_key = { file = \"seal.key\" }\n";
 
 /// A server over a child that records its calls in `calls.jsonl`.
 fn configure(dir: &Path, head: &str, rules: &str) {
-    let seal = dir.join("seal.key");
-    std::fs::write(&seal, "0f".repeat(32)).unwrap();
-    std::fs::set_permissions(&seal, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write_seal_key(dir);
     let program = faulty_program();
     write_config(
         dir,

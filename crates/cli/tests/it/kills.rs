@@ -6,7 +6,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -19,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
-use crate::support::{Caller, Server, dir, key, run, write_config};
+use crate::support::{Caller, Server, dir, key, run, write_config, write_seal_key};
 
 /// Kills without `TOOLCRIB_KILLS`.
 const KILLS: usize = 5;
@@ -58,9 +57,7 @@ struct Callers {
 }
 
 fn configure(dir: &Path, upstream: &FaultyHttp) {
-    let seal = dir.join("seal.key");
-    std::fs::write(&seal, "0f".repeat(32)).unwrap();
-    std::fs::set_permissions(&seal, std::fs::Permissions::from_mode(0o600)).unwrap();
+    write_seal_key(dir);
     write_config(
         dir,
         &format!(

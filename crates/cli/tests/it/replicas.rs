@@ -1,6 +1,6 @@
 //! Several servers over one PostgreSQL database, as real processes.
 
-use std::{cell::Cell, fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{cell::Cell, fs};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -10,7 +10,10 @@ use toolcrib_testkit::{
     upstream::{Answers, FaultyHttp},
 };
 
-use crate::support::{Caller, CommandOutput, Server, dir, key, run, write_config};
+use crate::support::{
+    Caller, CommandOutput, SIGNING_KEY, Server, dir, eventually_async as eventually, key, run,
+    write_config, write_private, write_seal_key,
+};
 
 /// A server with its own data directory.
 struct Replica {
@@ -21,11 +24,8 @@ struct Replica {
 /// The directory of a server over `database`, whose tools are those of `upstream`.
 fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
     let dir = dir();
-    for (file, key) in [("seal.key", "0f".repeat(32)), ("signing.key", SIGNING_KEY.to_owned())] {
-        let file = dir.path().join(file);
-        fs::write(&file, key).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    }
+    write_seal_key(dir.path());
+    write_private(&dir.path().join("signing.key"), SIGNING_KEY);
     write_config(
         dir.path(),
         &format!(
@@ -40,8 +40,6 @@ fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
     );
     dir
 }
-
-pub(crate) const SIGNING_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 impl Replica {
     fn start(database: &str, upstream: &FaultyHttp, tools: &str) -> Self {
@@ -68,16 +66,6 @@ impl Replica {
     fn local(&self, args: &[&str]) -> CommandOutput {
         run(self.dir.path(), args)
     }
-}
-
-async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    for _ in 0..1_200 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("not within a minute: {what}");
 }
 
 async fn has_tool(caller: &Caller, tool: &str) -> bool {

@@ -6,6 +6,8 @@ pub(crate) mod recorder;
 mod server;
 
 use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
@@ -13,7 +15,12 @@ use std::{
 pub(crate) use http::Caller;
 pub(crate) use receiver::{Receiver, attribute, hex};
 pub(crate) use recorder::Recorder;
-pub(crate) use server::{Process, Server, demo_key, eventually, facts, is_running, signal_pid};
+pub(crate) use server::{
+    Process, Server, demo_key, eventually, eventually_async, facts, is_running, signal_pid,
+};
+
+/// A key that signs the record.
+pub(crate) const SIGNING_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolcrib");
@@ -65,6 +72,17 @@ pub(crate) fn finish(command: &mut Command) -> CommandOutput {
         stdout: String::from_utf8(stdout).unwrap(),
         stderr: String::from_utf8(stderr).unwrap(),
     }
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_private(file: &Path, text: &str) {
+    fs::write(file, text).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Writes the key that seals what a server in `dir` stores.
+pub(crate) fn write_seal_key(dir: &Path) {
+    write_private(&dir.join("seal.key"), &"0f".repeat(32));
 }
 
 /// Creates a temporary directory for a test.

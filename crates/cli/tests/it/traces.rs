@@ -1,13 +1,12 @@
 //! Traces and logs of a server, at a receiver that decodes them.
 
-use std::time::Duration;
-
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 use serde_json::{Value, json};
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
 use crate::support::{
-    Caller, Receiver, Recorder, Server, attribute, dir, hex, key, recorder, toolcrib, write_config,
+    Caller, Receiver, Recorder, Server, attribute, dir, eventually_async as eventually, hex, key,
+    recorder, toolcrib, write_config,
 };
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -97,16 +96,6 @@ impl Site {
         let prefix = format!("{name}: ");
         last.lines().find_map(|line| line.strip_prefix(&prefix)).map(str::to_owned)
     }
-}
-
-async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    for _ in 0..1_200 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("not within a minute: {what}");
 }
 
 fn telemetry(receiver: &Receiver, more: &str) -> String {

@@ -1,7 +1,8 @@
 //! The authorization rules of agentgateway, which are CEL expressions, as rules for tools.
 //!
-//! Only names of tools and targets are understood. Every other condition narrows a rule, so a tool that
-//! depends on one gets a scope that no caller has until the operator grants it.
+//! Only names of tools and targets are understood. Every other condition about the caller narrows a
+//! rule, so a tool that depends on one gets a scope that no caller has until the operator grants it. A
+//! condition about the tool that is not understood leaves the source unusable.
 //!
 //! Invariant: the result permits no call that the expressions forbid.
 
@@ -200,24 +201,19 @@ pub(super) fn literal(name: &str) -> String {
 
 /// Splits `text` at `separator`, where it is in no text, parenthesis or bracket.
 fn split<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
-    let (mut parts, mut start) = (Vec::new(), 0);
-    let (mut depth, mut quote, mut escaped) = (0_usize, None, false);
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            (Some(_), _) if escaped => escaped = false,
-            (Some(_), '\\') => escaped = true,
-            (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
-            (None, _) if depth == 0 && at >= start => {
-                if text.get(at..).is_some_and(|rest| rest.starts_with(separator)) {
-                    parts.push(text.get(start..at).unwrap_or_default());
-                    start = at + separator.len();
-                }
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    for (at, c) in unquoted(text).0 {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ if depth == 0
+                && at >= start
+                && text.get(at..).is_some_and(|rest| rest.starts_with(separator)) =>
+            {
+                parts.push(text.get(start..at).unwrap_or_default());
+                start = at + separator.len();
             }
-            (None, _) => {}
+            _ => {}
         }
     }
     parts.push(text.get(start..).unwrap_or_default());
@@ -236,23 +232,35 @@ fn unwrapped(text: &str) -> &str {
 }
 
 fn is_balanced(text: &str) -> bool {
-    let (mut depth, mut quote, mut escaped) = (0_i32, None, false);
-    for c in text.chars() {
+    let (mut depth, (characters, is_closed)) = (0_i32, unquoted(text));
+    for (_, c) in characters {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    depth == 0 && is_closed
+}
+
+/// Returns the characters outside of quoted texts with their places, and whether every quoted text
+/// ends.
+fn unquoted(text: &str) -> (Vec<(usize, char)>, bool) {
+    let (mut outside, mut quote, mut escaped) = (Vec::new(), None, false);
+    for (at, c) in text.char_indices() {
         match (quote, c) {
             (Some(_), _) if escaped => escaped = false,
             (Some(_), '\\') => escaped = true,
             (Some(open), c) if c == open => quote = None,
             (Some(_), _) => {}
             (None, '"' | '\'') => quote = Some(c),
-            (None, '(') => depth += 1,
-            (None, ')') => depth -= 1,
-            (None, _) => {}
-        }
-        if depth < 0 {
-            return false;
+            (None, c) => outside.push((at, c)),
         }
     }
-    depth == 0 && quote.is_none()
+    (outside, quote.is_none())
 }
 
 #[cfg(test)]

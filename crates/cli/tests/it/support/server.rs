@@ -172,6 +172,17 @@ pub(crate) fn eventually(what: &str, done: impl Fn() -> bool) {
     }
 }
 
+/// As [`eventually`], for at most a minute.
+pub(crate) async fn eventually_async(what: &str, is_so: impl AsyncFn() -> bool) {
+    for _ in 0..1_200 {
+        if is_so().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not within a minute: {what}");
+}
+
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     fields(&stat).get(1)?.parse().ok()
