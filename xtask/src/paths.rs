@@ -6,10 +6,12 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Returns the root of the work tree.
+/// Returns the root of the work tree. Cargo names it at run time: checkouts share their builds, so this
+/// program may have been built in another one.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
+    let here = set("CARGO_MANIFEST_DIR");
+    let here = here.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_path_buf());
+    here.parent().map_or(here.clone(), Path::to_path_buf)
 }
 
 /// Returns `TOOLCRIB_CACHE`, or `toolcrib` in the user's cache directory.
