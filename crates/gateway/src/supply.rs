@@ -6,8 +6,8 @@
 
 pub(crate) mod assemble;
 pub(crate) mod classify;
-mod common;
 mod configure;
+mod leader;
 pub(crate) mod listed;
 pub(crate) mod native;
 pub mod pins;
