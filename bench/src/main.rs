@@ -2,6 +2,7 @@
 //! `toolcrib-bench log`: measures the event log alone against plain SQLite.
 //! `toolcrib-bench soak`: keeps a server busy for a long time and samples what must not grow.
 //! `toolcrib-bench catalog`: measures large catalogs and many keys.
+//! `toolcrib-bench cluster`: measures several servers over one database against one.
 //!
 //! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
 //! figures depend on the state of the machine. The servers to compare with are this program too,
@@ -9,6 +10,7 @@
 //! The limit for a call is a reverse proxy in front of an MCP server with prepared responses.
 
 mod catalog;
+mod cluster;
 mod earlier;
 mod endpoint;
 mod histogram;
@@ -48,6 +50,8 @@ enum Role {
     Soak(soak::SoakOptions),
     /// Measure large catalogs and many keys
     Catalog(catalog::CatalogOptions),
+    /// Measure several servers over one PostgreSQL database against one server
+    Cluster(cluster::ClusterOptions),
     /// Serve bytes from memory: `GET /N` is the N-th file
     #[command(hide = true)]
     Static {
@@ -128,6 +132,7 @@ async fn play(role: Role) -> Result<()> {
         Role::Log(options) => log::run(&options).await,
         Role::Soak(options) => soak::run(&options).await,
         Role::Catalog(options) => catalog::run(&options).await,
+        Role::Cluster(options) => cluster::run(&options).await,
         Role::Static { body } => servers::fixed::serve(&body).await,
         Role::Proxy { to } => servers::proxy::serve(&to).await,
         Role::Upstream { .. } => servers::upstream::serve().await,

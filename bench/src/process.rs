@@ -22,9 +22,12 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 /// Fields of `/proc/PID/stat`, counted from the one after the name.
 const STATE: usize = 0;
+pub(crate) const PARENT: usize = 1;
 const GROUP: usize = 2;
 const USER_TIME: usize = 11;
 const SYSTEM_TIME: usize = 12;
+pub(crate) const CHILDREN_USER_TIME: usize = 13;
+pub(crate) const CHILDREN_SYSTEM_TIME: usize = 14;
 const ANNOUNCED: &str = "listening on http://";
 
 /// A server with everything that it starts in its process group. It is stopped when this is dropped,
@@ -232,14 +235,19 @@ pub(crate) fn own_processor_time() -> Result<Duration> {
     processor_time("self")
 }
 
-fn processor_time(process: &str) -> Result<Duration> {
-    let ticks =
+pub(crate) fn processor_time(process: &str) -> Result<Duration> {
+    let used =
         stat(process, USER_TIME)?.parse::<u64>()? + stat(process, SYSTEM_TIME)?.parse::<u64>()?;
-    Ok(Duration::from_secs(ticks) / *TICKS_PER_SECOND)
+    Ok(ticks(used))
+}
+
+/// Returns the time of a number of the kernel's ticks.
+pub(crate) fn ticks(count: u64) -> Duration {
+    Duration::from_secs(count) / *TICKS_PER_SECOND
 }
 
 /// Returns a field of `/proc/PROCESS/stat`.
-fn stat(process: &str, field: usize) -> Result<String> {
+pub(crate) fn stat(process: &str, field: usize) -> Result<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the name in parentheses and may hold spaces.
     let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;

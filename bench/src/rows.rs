@@ -276,7 +276,7 @@ async fn own(name: &str, arguments: &[String], folder: &Path) -> Result<Server> 
     Server::start(name, command.args(arguments), folder).await
 }
 
-async fn upstream(folder: &Path) -> Result<Server> {
+pub(crate) async fn upstream(folder: &Path) -> Result<Server> {
     own("upstream", &["upstream".into()], folder).await
 }
 

@@ -20,7 +20,7 @@ use crate::rows::Bench;
 /// How often each server of a pair is measured, in turns, so that a change of the machine's load
 /// affects both.
 const ROUNDS: u32 = 2;
-const WARM_UP: Duration = Duration::from_millis(300);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -1,6 +1,8 @@
 //! The requests of a running toolcrib in front of the bench upstream, in every dialect.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,6 +20,7 @@ use crate::process::Server;
 use crate::servers::upstream::{ECHO, ECHO_PATH, TOOLS};
 
 const SAID: &str = "the quick brown fox";
+const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("accept", "application/json")];
 /// How long discovery of an upstream on loopback may take.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
 /// The sources: an MCP server over HTTP, the same over stdio, a connector and a workflow.
@@ -34,6 +37,10 @@ const PACK_TOOL: &str = "pack__json-diff";
 /// The callers of a large organisation, and the number of their roles.
 const KEYS: usize = 10_000;
 const ROLES: usize = 500;
+/// A key that seals and signs the stores of several servers: these bytes protect nothing.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+/// A rate that no measurement reaches.
+const NEVER_REACHED: u32 = 1_000_000_000;
 /// Connections that create the keys.
 const MAKERS: usize = 64;
 
@@ -54,6 +61,17 @@ struct Settings {
     /// The number of tools of the sources.
     tools: usize,
     roles: usize,
+    /// What it shares with other servers.
+    shared: Option<Shared>,
+}
+
+/// What several servers share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    /// The URL of a PostgreSQL database.
+    pub(crate) database: String,
+    /// The URL of the server that counts rates, and its password.
+    pub(crate) limits: Option<(String, &'static str)>,
 }
 
 /// The lists that the limit servers return too.
@@ -72,7 +90,7 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0 };
+        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared: None };
         Self::start_with(program, durability, durability, &settings, folder).await
     }
 
@@ -82,7 +100,7 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: ROLES };
+        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: ROLES, shared: None };
         let mut subject = Self::start_with(program, "crowd", "strict", &settings, folder).await?;
         let mut makers = JoinSet::new();
         for maker in 0..MAKERS {
@@ -95,10 +113,29 @@ impl Subject {
         Ok(subject)
     }
 
+    /// Starts `program` with the upstream as its only source and the strict log, as one of several
+    /// servers, with a key for each of `tenants` tenants. All of them may use the same tools.
+    pub(crate) async fn with_tenants(
+        program: &Path,
+        name: &str,
+        shared: Option<Shared>,
+        tenants: usize,
+        (upstream, folder): (SocketAddr, &Path),
+    ) -> Result<Self> {
+        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared };
+        let mut subject = Self::start_with(program, name, "strict", &settings, folder).await?;
+        let config = folder.join(format!("{name}.toml"));
+        for tenant in 0..tenants {
+            let tenant = format!("tenant-{tenant}");
+            subject.crowd.push(key(program, &config, &subject.data, &tenant)?);
+        }
+        Ok(subject)
+    }
+
     /// Starts `program` with its bundled pack as its only source.
     pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
         let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
-        let settings = Settings { sources: vec![source], tools: PACK_TOOLS, roles: 0 };
+        let settings = Settings { sources: vec![source], tools: PACK_TOOLS, roles: 0, shared: None };
         Self::start_with(program, "pack", "relaxed", &settings, folder).await
     }
 
@@ -112,7 +149,7 @@ impl Subject {
     ) -> Result<Self> {
         let (source, tools) = kind.write(upstream, folder)?;
         let sources = vec![source_at(upstream), source];
-        let settings = Settings { sources, tools: TOOLS + tools, roles: 0 };
+        let settings = Settings { sources, tools: TOOLS + tools, roles: 0, shared: None };
         let name = format!("{}-{durability}", kind.id());
         Self::start_with(program, &name, durability, &settings, folder).await
     }
@@ -128,7 +165,10 @@ impl Subject {
         fs::create_dir_all(&data)?;
         let config = folder.join(format!("{name}.toml"));
         fs::write(&config, configuration(durability, settings, &data))?;
-        let key = key(program, &config, &data)?;
+        if let Some(shared) = &settings.shared {
+            shared.write_secrets(folder)?;
+        }
+        let key = key(program, &config, &data, "bench")?;
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
         command.arg("--data-dir").arg(&data).current_dir(folder);
@@ -201,6 +241,23 @@ impl Subject {
 
     /// Returns a shot at an Open Tool Calling call; takes the tool's id from the list.
     pub(crate) fn otc_call(&self, list: &[u8]) -> Result<Shot> {
+        Ok(self.post("/tools/call", &Self::otc_body(list)?))
+    }
+
+    /// Returns a shot at an Open Tool Calling call, sent with the other keys in turns.
+    pub(crate) fn otc_call_of_the_crowd(&self, list: &[u8]) -> Result<Shot> {
+        let body = Self::otc_body(list)?;
+        let request_of = |key: &String| {
+            let bearer = format!("Bearer {key}");
+            let headers = [JSON, &[("authorization", &bearer)]].concat();
+            request("POST", self.server.address, "/tools/call", &headers, &body)
+        };
+        let requests = self.crowd.iter().map(request_of).collect();
+        let expect = Expect::Text(SAID.into());
+        Ok(Shot { address: self.server.address, requests, status: 200, expect })
+    }
+
+    fn otc_body(list: &[u8]) -> Result<String> {
         let list: Value = serde_json::from_slice(list)?;
         let tools = list.get("tools").and_then(Value::as_array).context("no tools in /tools")?;
         let name = echo().tool;
@@ -208,8 +265,7 @@ impl Subject {
         let echo = tools.iter().find(is_echo).context("the tool is not in /tools")?;
         let id = echo.get("id").context("a tool without an id")?;
         let call = json!({ "tool_id": id, "input": { "text": SAID } });
-        let body = json!({ "$schema": "otc://1.0", "request": call }).to_string();
-        Ok(self.post("/tools/call", &body))
+        Ok(json!({ "$schema": "otc://1.0", "request": call }).to_string())
     }
 
     pub(crate) fn explorer_call(&self) -> Shot {
@@ -224,8 +280,7 @@ impl Subject {
     }
 
     fn post(&self, path: &str, body: &str) -> Shot {
-        let headers = [("content-type", "application/json"), ("accept", "application/json")];
-        let request = self.request("POST", path, &headers, body);
+        let request = self.request("POST", path, JSON, body);
         self.shot(request, 200, Expect::Text(SAID.into()))
     }
 
@@ -386,9 +441,8 @@ pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
 
 /// Returns a shot at the HTTP service of the bench upstream.
 pub(crate) fn direct_service(address: SocketAddr) -> Shot {
-    let headers = [("content-type", "application/json"), ("accept", "application/json")];
     let body = json!({ "text": SAID }).to_string();
-    let request = request("POST", address, ECHO_PATH, &headers, &body);
+    let request = request("POST", address, ECHO_PATH, JSON, &body);
     Shot { address, requests: [request].into(), status: 200, expect: Expect::Text(SAID.into()) }
 }
 
@@ -422,7 +476,6 @@ fn role(number: usize) -> String {
 }
 
 fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
-    let store = data.join("toolcrib.db");
     // Each role has a scope of its own, so that no two keys share a view.
     let roles: String = (0..settings.roles)
         .map(|number| {
@@ -431,19 +484,54 @@ fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
         })
         .collect();
     let sources: String = settings.sources.iter().map(|source| sourced(source)).collect();
-    format!(
-        r#"[store]
-url = "sqlite:{}"
+    let place = match &settings.shared {
+        Some(shared) => shared.configuration(durability),
+        None => format!(
+            "[store]\nurl = \"sqlite:{}\"\n\n[record]\ndurability = \"{durability}\"\n\n\
+             [gate]\nrate = \"off\"\n",
+            data.join("toolcrib.db").display()
+        ),
+    };
+    format!("{place}\n{roles}{sources}")
+}
 
-[record]
-durability = "{durability}"
+impl Shared {
+    /// Returns the sections of the configuration that several servers have in common.
+    fn configuration(&self, durability: &str) -> String {
+        let limits = match &self.limits {
+            // Never reached, but counted with every call.
+            Some((url, _)) => format!(
+                "[gate]\nrate = \"{NEVER_REACHED}/m\"\n\n[limits]\nshared = \"{url}\"\n\
+                 password = {{ file = \"limits.password\" }}\n"
+            ),
+            None => "[gate]\nrate = \"off\"\n".to_owned(),
+        };
+        format!(
+            "[store]\nurl = \"{}\"\nseal_key = {{ file = \"seal.key\" }}\n\n[record]\n\
+             durability = \"{durability}\"\nsigning_key = {{ file = \"signing.key\" }}\n\n{limits}",
+            self.database
+        )
+    }
 
-[gate]
-rate = "off"
+    /// Writes the files that [`Shared::configuration`] names.
+    fn write_secrets(&self, folder: &Path) -> Result<()> {
+        write_private(&folder.join("seal.key"), KEY)?;
+        write_private(&folder.join("signing.key"), KEY)?;
+        match &self.limits {
+            Some((_, password)) => write_private(&folder.join("limits.password"), password),
+            None => Ok(()),
+        }
+    }
+}
 
-{roles}{sources}"#,
-        store.display()
-    )
+/// Writes a file that only its owner can read, unless it exists.
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
 }
 
 fn sourced(source: &str) -> String {
@@ -460,9 +548,10 @@ approval = "never"
     )
 }
 
-fn key(program: &Path, config: &Path, data: &Path) -> Result<String> {
+/// Creates a key of the principal `bench` in `tenant`.
+fn key(program: &Path, config: &Path, data: &Path, tenant: &str) -> Result<String> {
     let output = Command::new(program)
-        .args(["keys", "create", "--name", "bench", "--principal", "bench", "--tenant", "bench"])
+        .args(["keys", "create", "--name", "bench", "--principal", "bench", "--tenant", tenant])
         .args(["--scope", "*", "--json", "--config"])
         .arg(config)
         .arg("--data-dir")

@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{cargo, dist_program};
+use crate::install::apt;
 use crate::{paths, shell};
 
 /// The packages with benchmarks of pure code, each in `benches/pure.rs`.
@@ -34,6 +35,10 @@ pub(crate) struct BenchOptions {
     /// A directory with other gateways to measure in turns with the limit; see CONTRIBUTING.md
     #[arg(long)]
     peers: Option<PathBuf>,
+    /// Only several servers over one PostgreSQL database against one server; writes their section of
+    /// the page
+    #[arg(long, conflicts_with_all = ["limits_only", "peers", "pure", "only", "connections"])]
+    cluster: bool,
     /// Only the benchmarks of pure code, without servers; `--only` selects among them
     #[arg(long, conflicts_with_all = ["limits_only", "peers"])]
     pure: bool,
@@ -42,6 +47,9 @@ pub(crate) struct BenchOptions {
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if options.pure {
         return pure(options);
+    }
+    if options.cluster {
+        return cluster(options);
     }
     shell::step("build");
     let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
@@ -54,20 +62,39 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
         command.args(["--only", text]);
     }
     if !options.limits_only {
-        let program = match &options.program {
-            Some(program) => std::path::absolute(program)?,
-            None => dist_program("toolcrib-cli", "toolcrib")?,
-        };
-        command.arg("--toolcrib").arg(program);
+        command.arg("--toolcrib").arg(program(options)?);
     }
     if let Some(directory) = &options.peers {
         command.arg("--peers").arg(std::path::absolute(directory)?);
     }
     if !options.limits_only && options.only.is_empty() {
-        command
-            .arg("--write")
-            .arg(paths::root().join("docs").join("reference").join("benchmarks.md"));
+        command.arg("--write").arg(page());
     }
+    shell::step("measure");
+    shell::run(&mut command)
+}
+
+/// Returns the program to measure, which is built unless it is given.
+fn program(options: &BenchOptions) -> Result<PathBuf> {
+    match &options.program {
+        Some(program) => Ok(std::path::absolute(program)?),
+        None => dist_program("toolcrib-cli", "toolcrib"),
+    }
+}
+
+/// Returns the page with the results.
+fn page() -> PathBuf {
+    paths::root().join("docs").join("reference").join("benchmarks.md")
+}
+
+/// Measures several servers over one database.
+fn cluster(options: &BenchOptions) -> Result<()> {
+    apt::postgres()?;
+    apt::redis()?;
+    shell::step("build");
+    let mut command = Command::new(dist_program("toolcrib-bench", "toolcrib-bench")?);
+    command.args(["cluster", "--seconds", &options.seconds.to_string(), "--toolcrib"]);
+    command.arg(program(options)?).arg("--write").arg(page()).current_dir(paths::root());
     shell::step("measure");
     shell::run(&mut command)
 }

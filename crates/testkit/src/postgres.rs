@@ -29,6 +29,8 @@ const UNPRIVILEGED: u32 = 65_534;
 pub struct PostgresServer {
     programs: PathBuf,
     folder: PathBuf,
+    /// Whether commits reach the disk, as in production.
+    synced: bool,
 }
 
 /// Returns the URL of a new database; `None` when PostgreSQL is not installed.
@@ -48,7 +50,7 @@ impl PostgresServer {
     pub fn shared() -> Option<Self> {
         let runner = parent_id();
         let folder = std::env::temp_dir().join(format!("toolcrib-postgres-{runner}"));
-        let server = Self { programs: programs()?, folder };
+        let server = Self { programs: programs()?, folder, synced: false };
         server.make_folder();
         let lock = server.folder.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(lock).unwrap();
@@ -68,9 +70,22 @@ impl PostgresServer {
     /// # Panics
     /// As [`database`].
     pub fn own() -> Option<Self> {
+        Self::start_own(false)
+    }
+
+    /// Starts a server as [`PostgresServer::own`], whose commits reach the disk: for measurements.
+    ///
+    /// # Panics
+    /// As [`database`].
+    pub fn own_synced() -> Option<Self> {
+        Self::start_own(true)
+    }
+
+    fn start_own(synced: bool) -> Option<Self> {
         let number = DATABASES.fetch_add(1, Ordering::Relaxed);
         let name = format!("toolcrib-postgres-own-{}-{number}", std::process::id());
-        let server = Self { programs: programs()?, folder: std::env::temp_dir().join(name) };
+        let folder = std::env::temp_dir().join(name);
+        let server = Self { programs: programs()?, folder, synced };
         server.make_folder();
         server.create();
         server.start();
@@ -89,14 +104,24 @@ impl PostgresServer {
         format!("postgres://postgres@{}/{name}", self.shown().replace('/', "%2F"))
     }
 
+    /// Returns the id of its first process, the parent of all others.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn id(&self) -> u32 {
+        let file = fs::read_to_string(format!("{}/postmaster.pid", self.data())).unwrap();
+        file.lines().next().unwrap().trim().parse().unwrap()
+    }
+
     /// Starts a stopped server.
     ///
     /// # Panics
     /// When it does not start.
     pub fn start(&self) {
         let settings = format!(
-            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c max_connections=800",
-            self.shown()
+            "-c listen_addresses= -c unix_socket_directories={} -c fsync={} -c max_connections=800",
+            self.shown(),
+            if self.synced { "on" } else { "off" },
         );
         let log = self.folder.join("log");
         let (data, log) = (self.data(), log.to_str().unwrap());

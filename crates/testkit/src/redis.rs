@@ -90,6 +90,11 @@ impl RedisServer {
         assert!(!answer.contains('-'), "{command}: {answer}");
     }
 
+    /// Returns the id of its process; `None` while it is stopped.
+    pub fn id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// Returns its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
