@@ -207,15 +207,15 @@ impl Pipeline {
         // 3. limit, unless the call that requested the approval has taken the token
         let gate = self.approvals.gate(principal, &target.entry, &call.arguments).await?;
         if !gate.is_paid() {
-            call.span.step("toolcrib.limit", self.limits.take(identity)).await?;
+            let step = call.span.begin_step("toolcrib.limit");
+            step.close(self.limits.take(identity).await)?;
         }
         // 4. validate
         identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
-        let checked = call.span.step("toolcrib.validate", async {
-            prepare_check(&target.entry).await;
-            validate(&target.entry, &call.arguments).map_err(CallError::InvalidArguments)
-        });
-        checked.await?;
+        let step = call.span.begin_step("toolcrib.validate");
+        prepare_check(&target.entry).await;
+        let checked = validate(&target.entry, &call.arguments);
+        step.close(checked.map_err(CallError::InvalidArguments))?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
             false => Some(self.quotas.count(&target.entry, &target.quotas, false).await?),
@@ -235,7 +235,10 @@ impl Pipeline {
         let asked = gate.requires_approval().then(|| clock.monotonic_nanos());
         let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
         let approved = match asked {
-            Some(_) => call.span.step("toolcrib.approve", approved).await?,
+            Some(_) => {
+                let step = call.span.begin_step("toolcrib.approve");
+                step.close(Box::pin(approved).await)?
+            }
             None => approved.await?,
         };
         if let Some(asked) = asked {
@@ -290,7 +293,8 @@ impl Pipeline {
             let _until_the_end = (charge, guard);
             // 6. record that it starts, or do not start
             let id = identity.call.clone();
-            let started = span.step("toolcrib.record", audit.started(identity)).await?;
+            let recording = span.begin_step("toolcrib.record");
+            let started = recording.close(audit.started(identity).await)?;
 
             // 7. run; a workflow ends after its steps
             let parent = step.as_ref().map(|step| step.parent.clone());
@@ -301,7 +305,10 @@ impl Pipeline {
             let _running = services.metrics.runs(&entry.source);
             let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
             let running = dispatch::run(source, breaker, &permit, invocation, stop);
-            let execution = attempt.run(running).await;
+            let execution = match attempt.leads_elsewhere() {
+                true => attempt.run(Box::pin(running)).await,
+                false => running.await,
+            };
             attempt.end(&execution.result);
             drop(attempt);
             if execution.duration.is_some() {

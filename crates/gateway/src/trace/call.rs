@@ -1,6 +1,6 @@
 //! The span of a call, and those of its steps.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use toolcrib_core::{
     call::{CallError, Outcome},
@@ -39,23 +39,10 @@ impl CallSpan {
         self.0.set(key, value);
     }
 
-    /// Begins the span of a step.
+    /// Begins the span of a step. Steps do not run inside of a future of their span: it would be moved
+    /// with theirs.
     pub(crate) fn begin_step(&self, name: &'static str) -> ActiveSpan {
         self.0.child(SpanKind::Internal, || name.into())
-    }
-
-    /// Runs one step of the gate in a span of its own.
-    pub(crate) async fn step<T>(
-        &self,
-        name: &'static str,
-        work: impl Future<Output = Result<T, CallError>>,
-    ) -> Result<T, CallError> {
-        let span = self.begin_step(name);
-        let result = work.await;
-        if let Err(error) = &result {
-            span.fail(error.code());
-        }
-        result
     }
 
     /// Begins the span of an attempt at the tool's source.

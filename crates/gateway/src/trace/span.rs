@@ -21,8 +21,9 @@ use super::{
 /// A span that has not ended. Dropping it ends it.
 pub struct ActiveSpan {
     context: Option<TraceContext>,
-    /// `None` for a span that is not recorded.
-    open: Option<Mutex<OpenSpan>>,
+    /// `None` for a span that is not recorded. In a box, because spans are part of the futures of
+    /// every call.
+    open: Option<Box<Mutex<OpenSpan>>>,
 }
 
 /// The code of a result of a tool that reports a failure.
@@ -56,7 +57,7 @@ impl ActiveSpan {
         };
         let began = (SystemTime::now(), Instant::now());
         let open = OpenSpan::new(recorder, context.clone(), parent, kind, name(), began);
-        Self { context: Some(context), open: Some(Mutex::new(open)) }
+        Self { context: Some(context), open: Some(Box::new(Mutex::new(open))) }
     }
 
     /// Begins a span that is a part of this one.
@@ -96,6 +97,20 @@ impl ActiveSpan {
         if let Some(open) = &self.open {
             open.lock().fail(code);
         }
+    }
+
+    /// Returns whether work within it has another place in a trace than the current task. Other work
+    /// need not [`run`](Self::run) within it.
+    pub(crate) fn leads_elsewhere(&self) -> bool {
+        self.open.is_some() || self.context != TaskContext::current_trace()
+    }
+
+    /// Ends it with the result of its work.
+    pub(crate) fn close<T>(self, result: Result<T, CallError>) -> Result<T, CallError> {
+        if let Err(error) = &result {
+            self.fail(error.code());
+        }
+        result
     }
 
     /// Runs `work` within it, so that spans of `work` are its parts.
