@@ -290,9 +290,10 @@ The format is detected: `mcpServers` of Claude Desktop, Cursor and other clients
 the configuration of agentgateway, an export of ContextForge, and `mcp_servers` of LiteLLM; as JSON or
 YAML.
 
-Values recognised as secrets become `{ env = \"NAME\" }`, and stderr lists the variables to set. Others
-are copied. A server that cannot be converted becomes a comment with the reason. So does one whose
-restrictions have no equivalent. stderr and the comments name every part that was not translated.")]
+Only headers and variables that cannot be secrets are copied. The others become `{ env = \"NAME\" }`,
+and stderr lists the variables to set. A server with an argument or address that may contain a secret
+becomes a comment without it. So does one that cannot be converted, or whose restrictions have no
+equivalent, with the reason. stderr and the comments name every part that was not translated.")]
     Import(ImportArgs),
 
     /// Hash JSON as the record does: redacted, RFC 8785, SHA-256

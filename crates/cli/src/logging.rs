@@ -4,12 +4,13 @@ mod json;
 
 use std::{
     fmt,
-    io::{self, IsTerminal as _},
+    io::{self, IsTerminal as _, Write as _},
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use serde_json::Value;
 use toolcrib_gateway::config::LogFormat;
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     EnvFilter,
     fmt::{
@@ -65,6 +66,21 @@ pub(crate) fn start(global: &Global, default: DefaultLevel) {
 /// Writes further lines in `format`.
 pub(crate) fn use_format(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// Writes `message` as a log line if lines are JSON, and returns whether they are. The filter of
+/// `TOOLCRIB_LOG` does not apply.
+pub(crate) fn message(
+    level: Level,
+    message: &str,
+    more: impl IntoIterator<Item = (&'static str, Value)>,
+) -> bool {
+    let is_json = IS_JSON.load(Ordering::Relaxed);
+    if is_json {
+        let line = json::message(level, message, more);
+        writeln!(io::stderr().lock(), "{line}").ok();
+    }
+    is_json
 }
 
 impl<S, N> FormatEvent<S, N> for Lines

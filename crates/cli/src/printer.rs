@@ -1,4 +1,5 @@
-//! All output of the program: data goes to stdout, messages go to stderr.
+//! All output of the program: data goes to stdout, messages go to stderr. Messages are log lines where
+//! those are JSON.
 //!
 //! Invariant: a closed stdout ends the program without an error message ([`OutputClosed`]).
 //! Invariant: colours are printed only where they are supported. Control characters and characters
@@ -14,10 +15,11 @@ use anstream::AutoStream;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::json;
+use tracing::Level;
 
 use crate::{
     args::{Global, OutputFormat},
-    failure,
+    failure, logging,
     table::{Column, Layout},
     text::harmless,
 };
@@ -144,7 +146,7 @@ impl Printer {
     /// Prints a message to stderr, unless `--quiet` is set.
     pub(crate) fn note(self, text: impl Display) {
         if !self.quiet {
-            say(format_args!("{}", harmless(&text.to_string())));
+            say(Level::INFO, &text.to_string());
         }
     }
 
@@ -156,14 +158,13 @@ impl Printer {
     /// Prints a message to stderr if `--verbose` is set.
     pub(crate) fn detail(self, text: impl Display) {
         if self.verbose && !self.quiet {
-            say(format_args!("{}", harmless(&text.to_string())));
+            say(Level::DEBUG, &text.to_string());
         }
     }
 
     /// Prints a warning to stderr.
     pub(crate) fn warning(self, text: impl Display) {
-        let text = harmless(&text.to_string());
-        say(format_args!("{} {text}", "warning:".yellow().bold()));
+        say(Level::WARN, &text.to_string());
     }
 
     /// Prints the error of a command to stderr and, with `--json`, as an object to stdout. The object
@@ -178,18 +179,36 @@ impl Printer {
 
     /// Prints an error with its causes and hints to stderr.
     pub(crate) fn error(self, error: &anyhow::Error) {
-        say(format_args!("{} {}", "error:".red().bold(), harmless(&error.to_string())));
+        let described = failure::to_json(error);
+        let more = ["causes", "hint"].map(|key| Some((key, described.get(key)?.clone())));
+        let more = more.into_iter().flatten().filter(|(_, value)| !value.is_null());
+        if logging::message(Level::ERROR, &harmless(&error.to_string()), more) {
+            return;
+        }
+        write(format_args!("{} {}", "error:".red().bold(), harmless(&error.to_string())));
         for cause in error.chain().skip(1) {
-            say(format_args!("{} {}", "caused by:".red(), harmless(&cause.to_string())));
+            write(format_args!("{} {}", "caused by:".red(), harmless(&cause.to_string())));
         }
         for hint in failure::hints(error) {
-            say(format_args!("{} {}", "hint:".cyan().bold(), harmless(hint)));
+            write(format_args!("{} {}", "hint:".cyan().bold(), harmless(hint)));
         }
     }
 }
 
+/// Prints a message to stderr, as a log line where those are JSON.
+fn say(level: Level, text: &str) {
+    let text = harmless(text);
+    if logging::message(level, &text, []) {
+        return;
+    }
+    match level {
+        Level::WARN => write(format_args!("{} {text}", "warning:".yellow().bold())),
+        _ => write(format_args!("{text}")),
+    }
+}
+
 /// Writes to stderr, ignoring failures.
-fn say(text: fmt::Arguments<'_>) {
+fn write(text: fmt::Arguments<'_>) {
     writeln!(AutoStream::auto(io::stderr().lock()), "{text}").ok();
 }
 

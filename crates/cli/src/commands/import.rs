@@ -6,11 +6,13 @@
 //! Invariant: the output permits nothing that the input forbids. What cannot be translated is named.
 
 mod agentgateway;
+mod arguments;
 mod cel;
 mod contextforge;
 mod jsonc;
 mod litellm;
 mod reference;
+mod secrets;
 mod servers;
 mod write;
 

@@ -7,7 +7,7 @@ use chrono::{SecondsFormat, Utc};
 use serde_json::{Map, Value};
 use toolcrib_gateway::trace::{LogIds, log_ids};
 use tracing::{
-    Event,
+    Event, Level,
     field::{Field, Visit},
 };
 use tracing_subscriber::fmt::format::Writer;
@@ -18,10 +18,7 @@ struct Members(Map<String, Value>);
 /// Writes `event` as a line.
 pub(super) fn write(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     let metadata = event.metadata();
-    let mut members = Members(Map::new());
-    members.put("timestamp", Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true));
-    members.put("level", metadata.level().as_str());
-    members.put("target", metadata.target());
+    let mut members = Members::new(*metadata.level(), metadata.target());
     event.record(&mut members);
     let LogIds { request, run, trace } = log_ids();
     // The line of the access log has its own.
@@ -38,9 +35,31 @@ pub(super) fn write(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
     writeln!(writer, "{}", Value::Object(members.0))
 }
 
+/// Returns the line of a message of the program itself.
+pub(super) fn message(
+    level: Level,
+    message: &str,
+    more: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Value {
+    let mut members = Members::new(level, "toolcrib");
+    members.put("message", message);
+    for (key, value) in more {
+        members.put(key, value);
+    }
+    Value::Object(members.0)
+}
+
 // === impl Members ===
 
 impl Members {
+    fn new(level: Level, target: &str) -> Self {
+        let mut members = Self(Map::new());
+        members.put("timestamp", Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true));
+        members.put("level", level.as_str());
+        members.put("target", target);
+        members
+    }
+
     fn put(&mut self, key: &str, value: impl Into<Value>) {
         self.0.insert(key.to_owned(), value.into());
     }

@@ -1,6 +1,7 @@
 //! `import`: three clients' files.
 
 mod gateways;
+mod secrets;
 
 use std::fs;
 

@@ -56,6 +56,37 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn messages_are_json_lines_like_the_rest_of_the_log() {
+    let dir = dir();
+    let json = config("[log]\nformat = \"json\"\n");
+    write_config(dir.path(), &json);
+    let mut server = Server::start(dir.path());
+    let line = |it: &Process, message: &str| -> Option<Value> {
+        let stderr = it.stderr();
+        let mut lines = stderr.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+        lines.find(|line| line["message"].as_str().is_some_and(|it| it.contains(message)))
+    };
+    write_config(dir.path(), &(json.clone() + "[gate]\nrate = \"many\"\n"));
+    server.process.signal(Signal::HUP);
+    let refused =
+        server.process.until("the refusal", |it| line(it, "the configuration was not applied"));
+    assert_eq!(refused["level"], "ERROR");
+    assert!(refused["causes"].to_string().contains("`gate.rate`"), "{refused}");
+    write_config(dir.path(), &(json + "[oxp]\nenabled = false\n"));
+    server.process.signal(Signal::HUP);
+    let applied = server.process.until("the reload", |it| line(it, "read again and is in force"));
+    assert_eq!((&applied["level"], &applied["target"]), (&"INFO".into(), &"toolcrib".into()));
+    assert!(applied["timestamp"].as_str().unwrap().ends_with('Z'), "{applied}");
+    let warning = line(&server.process, "that takes a restart").unwrap();
+    assert_eq!(warning["level"], "WARN");
+    // From the configuration on, every line is JSON.
+    let stderr = server.process.stderr();
+    let first = stderr.lines().position(|line| line.starts_with('{')).unwrap();
+    assert!(stderr.lines().skip(first).all(|line| line.starts_with('{')), "{stderr}");
+    server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_has_become_empty_changes_nothing_unless_it_may() {
     let roles = "[[role]]\nname = \"reader\"\nscopes = [\"demo:read\"]\n";
     for allowed in [false, true] {

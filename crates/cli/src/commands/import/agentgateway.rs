@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cel,
+    secrets::{is_issuer_address, is_public_address, may_be_key},
     servers::{Imported, Issuer, Obstacle, Reader, Rule, SSE, Upstream, words},
 };
 
@@ -165,6 +166,8 @@ impl Import<'_> {
             let reason =
                 format!("`{host}` is a wildcard; list the names in `[server] allowed_hosts`");
             self.reader.part(format!("{place}.hostname"), reason);
+        } else if host.contains(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '-' | ':')) {
+            self.reader.part(format!("{place}.hostname"), "it is not the name of a host");
         } else if !hosts.iter().any(|it| it == host) {
             hosts.push(host.to_owned());
         }
@@ -470,6 +473,8 @@ impl Import<'_> {
                 let reason = "list each origin in `[server] allowed_origins`; wildcards are not \
                               accepted";
                 self.reader.part(format!("{place}.allowOrigins"), reason);
+            } else if !is_public_address(origin) {
+                self.reader.part(format!("{place}.allowOrigins"), "it is not an origin");
             } else if !self.reader.imported.origins.iter().any(|it| it == origin) {
                 self.reader.imported.origins.push(origin.to_owned());
             }
@@ -538,6 +543,12 @@ impl Import<'_> {
             ];
             let unknown = self.unknown(provider, &known);
             match (text("issuer"), keys) {
+                (Some(issuer), Some(keys))
+                    if ![issuer, keys].iter().all(|it| is_issuer_address(it)) =>
+                {
+                    let reason = "its addresses may contain a secret; write `[[auth.jwt]]`";
+                    self.reader.part(place, reason);
+                }
                 (Some(issuer), Some(keys)) if !audiences.is_empty() => {
                     let obstacle = unknown.first().map(|key| format!("`{key}` is not translated"));
                     let (issuer, keys) = (issuer.to_owned(), keys.to_owned());
@@ -574,6 +585,13 @@ impl Import<'_> {
     }
 }
 
+/// Returns whether `name` is written like the name of a variable.
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        && !may_be_key(name)
+}
+
 fn items(value: &Value) -> impl Iterator<Item = (usize, &Value)> {
     value.as_array().into_iter().flatten().enumerate()
 }
@@ -585,7 +603,8 @@ fn variables(value: Option<&Value>) -> Map<String, Value> {
 /// Returns `values` with references to the environment in the form of desktop clients.
 fn variables_of(values: &Map<String, Value>) -> Map<String, Value> {
     let plain = |value: &Value| match value.as_str().and_then(|text| text.strip_prefix('$')) {
-        Some(name) if !name.is_empty() && !name.starts_with('{') => {
+        // A secret can begin with `$` too.
+        Some(name) if is_variable(name) => {
             json!(format!("${{env:{name}}}"))
         }
         _ => value.clone(),

@@ -6,11 +6,15 @@
 //!
 //! Invariant: the result permits no call that the expressions forbid.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use serde_json::Value;
+use toolcrib_core::redact::{self, PLACEHOLDER};
 
-use super::servers::{Reader, Rule, without_secret};
+use super::{
+    secrets::{is_public_address, may_be_key},
+    servers::{Reader, Rule},
+};
 
 /// The alternatives of an expression: one is enough.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -138,7 +142,7 @@ impl Clause {
                 }
             } else {
                 clause.is_foreign |= part.contains("mcp.prompt") || part.contains("mcp.resource");
-                clause.conditions.push(without_secret(part));
+                clause.conditions.push(shown(part));
             }
         }
         clause
@@ -149,9 +153,76 @@ fn clauses(text: &str) -> Vec<Clause> {
     let text = unwrapped(text);
     // `a ? b : c` binds less than `||`.
     if split(text, "?").len() > 1 {
-        return vec![Clause { conditions: vec![without_secret(text)], ..Clause::default() }];
+        return vec![Clause { conditions: vec![shown(text)], ..Clause::default() }];
     }
     split(text, "||").into_iter().map(Clause::read).collect()
+}
+
+/// Returns a condition without texts that may be secrets. Only names and claims of a token are compared
+/// with texts that are none.
+fn shown(condition: &str) -> String {
+    const NAMES: &[&str] = &[
+        "all",
+        "exists",
+        "exists_one",
+        "false",
+        "filter",
+        "has",
+        "in",
+        "int",
+        "jwt",
+        "map",
+        "mcp",
+        "null",
+        "size",
+        "string",
+        "true",
+    ];
+    let (outside, is_closed) = unquoted(condition);
+    if !is_closed {
+        return PLACEHOLDER.to_owned();
+    }
+    let (mut names, mut texts, mut end) = (vec![String::new()], Vec::new(), 0);
+    for (at, c) in outside {
+        if at > end {
+            texts.push(end..at);
+        }
+        end = at + c.len_utf8();
+        match names.last_mut() {
+            Some(name) if c.is_alphanumeric() || matches!(c, '_' | '.') => name.push(c),
+            _ => names.push(String::new()),
+        }
+    }
+    if end < condition.len() {
+        texts.push(end..condition.len());
+    }
+    let is_public = |name: &String| {
+        let root = name.split('.').next().unwrap_or_default();
+        let is_text_or_number = root.bytes().all(|byte| byte.is_ascii_digit());
+        (is_text_or_number || NAMES.contains(&root)) && !name.split('.').any(redact::is_secret_key)
+    };
+    let content = |text: &Range<usize>| {
+        condition.get(text.clone()).unwrap_or_default().trim_matches(['"', '\''])
+    };
+    let is_plain = |text: &str| {
+        is_public_address(text) || (text.len() <= 100 && !text.contains("://") && !may_be_key(text))
+    };
+    let names_secret = texts.iter().any(|text| redact::is_secret_key(content(text)));
+    let keeps = names.iter().all(is_public) && !names_secret;
+    let (mut out, mut start) = (String::new(), 0);
+    for text in texts {
+        out.push_str(condition.get(start..text.start).unwrap_or_default());
+        match keeps && is_plain(content(&text)) {
+            true => out.push_str(condition.get(text.clone()).unwrap_or_default()),
+            false => out.push_str(&format!("\"{PLACEHOLDER}\"")),
+        }
+        start = text.end;
+    }
+    out.push_str(condition.get(start..).unwrap_or_default());
+    match may_be_key(&out.replace(PLACEHOLDER, "")) {
+        true => PLACEHOLDER.to_owned(),
+        false => out,
+    }
 }
 
 /// Returns the globs of a condition on the name of the tool.
@@ -278,6 +349,26 @@ mod tests {
             (_, scope) => format!("{} {}", rule.glob, scope.unwrap_or_default()),
         };
         Ok(rules.into_iter().map(shown).collect())
+    }
+
+    #[test]
+    fn conditions_are_shown_without_secrets() {
+        for (condition, expected) in [
+            (r#"jwt.sub == "ada""#, r#"jwt.sub == "ada""#),
+            (r#"'admins' in jwt.groups"#, r#"'admins' in jwt.groups"#),
+            (r#"jwt.sub == "9aB8cD7eF6""#, r#"jwt.sub == "[redacted]""#),
+            (r#"jwt.password == "x""#, r#"jwt.password == "[redacted]""#),
+            (
+                r#"request.headers["x-key"] == "ada""#,
+                r#"request.headers["[redacted]"] == "[redacted]""#,
+            ),
+            (r#"apiKey.key == 'ada' && jwt.x"#, r#"apiKey.key == "[redacted]" && jwt.x"#),
+            (r#"jwt["password"] == "x""#, r#"jwt["[redacted]"] == "[redacted]""#),
+            (r#"jwt.x == "ada"#, "[redacted]"),
+            ("jwt.x == aB3dE5fG7", "[redacted]"),
+        ] {
+            assert_eq!(shown(condition), expected);
+        }
     }
 
     #[test]

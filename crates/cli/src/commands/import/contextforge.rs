@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::servers::{Imported, Obstacle, Reader, SSE, Upstream, without_secret};
+use super::{
+    secrets::shown,
+    servers::{Imported, Obstacle, Reader, SSE, Upstream},
+};
 
 /// The value of an unknown credential, which distinguishes it from others. It is never written.
 const SEALED: &str = "?sealed";
@@ -101,6 +104,7 @@ fn add(gateway: &Value, reader: &mut Reader) {
         "STREAMABLEHTTP" | "STREAMABLE_HTTP" | "HTTP" => {}
         "SSE" => obstacle.add(SSE),
         _ => {
+            let transport = shown(&transport);
             obstacle.add(format!("its transport is `{transport}`; use its streamable HTTP address"))
         }
     }
@@ -111,7 +115,7 @@ fn add(gateway: &Value, reader: &mut Reader) {
         "bearer" => Some(("Authorization", "`Bearer ` and the token that ContextForge uses")),
         "basic" => Some(("Authorization", "`Basic ` and Base64 of `USER:PASSWORD`")),
         other => {
-            let other = without_secret(other);
+            let other = shown(other);
             obstacle.add(format!(
                 "its `auth_type` is `{other}`, and the values are encrypted; write `headers`, or store \
                  a credential with `toolcrib credentials set`"
@@ -136,7 +140,7 @@ fn note_tool(tool: &Value, reader: &mut Reader) {
                 .to_owned()
         }
         "MCP" => "it belongs to a gateway, whose source lists it".to_owned(),
-        other => format!("tools of type `{other}` have no equivalent"),
+        other => format!("tools of type `{}` have no equivalent", shown(other)),
     };
     reader.part(format!("entities.tools.{name}"), reason);
 }

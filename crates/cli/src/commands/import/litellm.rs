@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cel::literal,
+    secrets::shown,
     servers::{Imported, Obstacle, Reader, Rule, SSE, Upstream, words},
 };
 
@@ -128,6 +129,7 @@ fn authenticate(server: &Value, headers: &mut Map<String, Value>, obstacle: &mut
         "basic" => ("Authorization", format!("Basic {value}")),
         "token" => ("Authorization", format!("token {value}")),
         _ => {
+            let kind = shown(kind);
             obstacle.add(format!(
                 "its `auth_type` is `{kind}`; store a credential with `toolcrib credentials set`, and \
                  name it in `credential`"

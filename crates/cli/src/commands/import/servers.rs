@@ -5,9 +5,16 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use toolcrib_core::redact::{self, Redactor};
+use toolcrib_core::redact::PLACEHOLDER;
 
-use super::reference::Reference;
+use super::{
+    arguments,
+    reference::{self, Reference},
+    secrets::{
+        has_only_references, hidden_address, is_name, is_path, is_public_address, is_public_header,
+        is_public_variable, without_secret,
+    },
+};
 
 /// The reason why a server over HTTP+SSE is not usable.
 pub(super) const SSE: &str =
@@ -199,14 +206,22 @@ impl Reader {
         cwd: Option<String>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let (command, secret) = without_secrets(words.into_iter());
-        if secret {
-            obstacle.add("an argument looks like a secret; give it to the server by `env`");
+        let (command, hidden) = arguments::without_secrets(&words);
+        for at in hidden {
+            let place = match at {
+                0 => format!("{id}.command"),
+                at => format!("{id}.args[{}]", at - 1),
+            };
+            self.part(place, "it may be a secret; arguments cannot be read from the environment");
+            obstacle.add(
+                "an argument may be a secret; write its value, or give it to the server by `env`",
+            );
         }
+        let cwd = cwd.map(|cwd| self.file(&format!("{id}.cwd"), &cwd, obstacle));
         if command.iter().chain(&cwd).any(|it| Reference::of(it) != Reference::None) {
             obstacle.add("an argument uses a variable of the client; write its value");
         }
-        let env = self.settings(id, env, "");
+        let env = self.settings(id, env, "", is_public_variable);
         Upstream::Command { command, env, cwd }
     }
 
@@ -218,8 +233,8 @@ impl Reader {
         headers: &Map<String, Value>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let url = clean_url(url, obstacle);
-        let headers = self.settings(id, headers, id);
+        let url = self.address(&format!("{id}.url"), url, obstacle);
+        let headers = self.settings(id, headers, id, is_public_header);
         Upstream::Url { url, headers }
     }
 
@@ -232,10 +247,40 @@ impl Reader {
         headers: &Map<String, Value>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let document = clean_url(document, obstacle);
-        let url = url.map(|url| clean_url(url, obstacle));
-        let headers = self.settings(id, headers, id);
+        let place = format!("{id}.document");
+        let document = match document.contains("://") {
+            true => self.address(&place, document, obstacle),
+            false => self.file(&place, document, obstacle),
+        };
+        let url = url.map(|url| self.address(&format!("{id}.base_url"), url, obstacle));
+        let headers = self.settings(id, headers, id, is_public_header);
         Upstream::Document { document, url, headers }
+    }
+
+    /// Returns `url`, or the part of it that is no secret.
+    fn address(&mut self, place: &str, url: &str, obstacle: &mut Obstacle) -> String {
+        let plain = reference::plain(url);
+        let is_variable = plain != url && is_path(&plain);
+        let has_secret = !is_variable && !is_public_address(&plain);
+        if has_secret {
+            self.part(place, "it may contain a secret");
+            obstacle.add("its address may contain a secret; write it, or send it in `headers`");
+        }
+        if Reference::of(url) != Reference::None {
+            obstacle.add("its address uses a variable of the client; write its value");
+        }
+        if has_secret { hidden_address(url) } else { url.to_owned() }
+    }
+
+    /// Returns `path`, or the placeholder if it may be a secret.
+    fn file(&mut self, place: &str, path: &str, obstacle: &mut Obstacle) -> String {
+        let plain = reference::plain(path);
+        if is_path(&plain) || is_name(&plain) {
+            return path.to_owned();
+        }
+        self.part(place, "it may contain a secret");
+        obstacle.add("a path may contain a secret; write it");
+        PLACEHOLDER.to_owned()
     }
 
     /// Returns the setting of a secret that the document has, but that is not written, or whose value
@@ -273,16 +318,20 @@ impl Reader {
         id
     }
 
-    /// Returns the settings of a table; secrets and references become variables. The names of these
-    /// variables start with `prefix`, because many servers have the same headers.
+    /// Returns the settings of a table. Values that are not `is_public`, and references, become
+    /// variables. The names of these variables start with `prefix`, because many servers have the same
+    /// headers.
     fn settings(
         &mut self,
         id: &str,
         table: &Map<String, Value>,
         prefix: &str,
+        is_public: fn(&str, &str) -> bool,
     ) -> Vec<(String, Setting)> {
         let settings = table.iter().map(|(name, value)| {
             let text = word(value);
+            // The value of the server's own variable would be another one.
+            let prefix = if is_own_variable(name) { id } else { prefix };
             let own_name = || variable_name(prefix, name);
             let (wanted, about, value) = match Reference::of(&text) {
                 Reference::Env(variable) => {
@@ -292,14 +341,15 @@ impl Reader {
                     let about = format!(" (the client requests `{input}` from the user)");
                     (own_name(), about, format!("?{input}"))
                 }
-                Reference::Other => {
-                    let shown = without_secret(&text);
-                    (own_name(), format!(": the whole value, in the client `{shown}`"), text)
+                Reference::Other if has_only_references(&text) => {
+                    (own_name(), format!(": the whole value, in the client `{text}`"), text)
                 }
-                Reference::None if is_secret(name, &text) => {
+                Reference::None if is_public(name, &text) => {
+                    return (name.clone(), Setting::Plain(text));
+                }
+                Reference::Other | Reference::None => {
                     (own_name(), ": the value it has in the client".to_owned(), text)
                 }
-                Reference::None => return (name.clone(), Setting::Plain(text)),
             };
             let about = format!("for `{name}` of source `{id}`{about}");
             let setting = Setting::Env(self.variable(wanted, id, about, value));
@@ -323,37 +373,36 @@ impl Reader {
     }
 }
 
-/// Returns `url` without a secret.
-fn clean_url(url: &str, obstacle: &mut Obstacle) -> String {
-    let clean = without_secret(url);
-    if clean != url {
-        obstacle.add("its address contains a secret; send it in `headers`");
-    }
-    if Reference::of(&clean) != Reference::None {
-        obstacle.add("its address uses a variable of the client; write its value");
-    }
-    clean
-}
-
 /// Returns a program and its arguments.
 pub(super) fn words(program: &str, args: Option<&Vec<Value>>) -> Vec<String> {
     let args = args.into_iter().flatten().map(word);
     std::iter::once(program.to_owned()).chain(args).collect()
 }
 
-fn is_secret(name: &str, text: &str) -> bool {
-    redact::is_secret_key(name) || without_secret(text) != text
-}
-
-/// Removes likely secrets from `text`, according to their form or their place in a URL.
-pub(super) fn without_secret(text: &str) -> String {
-    let shaped = Redactor::default().text(text);
-    let Ok(address) = url::Url::parse(&shaped) else { return shaped };
-    let in_query = address.query_pairs().any(|(name, _)| redact::is_secret_key(&name));
-    match address.password().is_some() || in_query {
-        true => format!("{}://{}", address.scheme(), redact::PLACEHOLDER),
-        false => shaped,
-    }
+/// Returns whether toolcrib itself, or the programs that it starts, use the variable `name`.
+fn is_own_variable(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "ALL_PROXY",
+        "COLUMNS",
+        "HOME",
+        "HTTPS_PROXY",
+        "HTTP_PROXY",
+        "LANG",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "NO_COLOR",
+        "NO_PROXY",
+        "PATH",
+        "PWD",
+        "SHELL",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+        "TMPDIR",
+        "TZ",
+        "USER",
+    ];
+    let name = name.to_ascii_uppercase();
+    NAMES.contains(&name.as_str()) || name.starts_with("TOOLCRIB_") || name.starts_with("LC_")
 }
 
 /// Returns `PREFIX_NAME` in the characters of environment variables.
@@ -368,32 +417,6 @@ fn variable_name(prefix: &str, name: &str) -> String {
         true => format!("_{name}"),
         false => name,
     }
-}
-
-/// Removes likely secrets from the words, and returns whether there was one.
-fn without_secrets(words: impl Iterator<Item = String>) -> (Vec<String>, bool) {
-    let mut found = false;
-    let mut after_secret_flag = false;
-    let words = words
-        .map(|word| {
-            let flag = word.trim_start_matches('-');
-            let is_flag = flag.len() < word.len();
-            let assigned = flag.split_once('=').filter(|(name, _)| redact::is_secret_key(name));
-            let clean = match assigned {
-                // `--token=value`, and `TOKEN=value` as `docker run -e` takes it.
-                Some((name, value)) if !value.is_empty() => {
-                    let dashes = word.len() - flag.len();
-                    format!("{}{name}={}", "-".repeat(dashes), redact::PLACEHOLDER)
-                }
-                _ if after_secret_flag && !is_flag => redact::PLACEHOLDER.to_owned(),
-                _ => without_secret(&word),
-            };
-            after_secret_flag = is_flag && redact::is_secret_key(flag);
-            found |= clean != word;
-            clean
-        })
-        .collect();
-    (words, found)
 }
 
 /// Returns a JSON value as a word.
@@ -426,39 +449,6 @@ mod tests {
         assert_eq!(ids[2], "server");
         assert_eq!(ids[3], "server-2");
         assert_eq!(ids[4], "a_b");
-    }
-
-    #[test]
-    fn secrets_in_arguments_are_taken_out() {
-        let words = [
-            "run",
-            "--api-key",
-            "hunter2hunter2",
-            "--token=abc",
-            "-e",
-            "MY_TOKEN=x",
-            "-e",
-            "MY_TOKEN",
-        ];
-        let (clean, found) = without_secrets(words.into_iter().map(str::to_owned));
-        assert!(found);
-        let expected = [
-            "run",
-            "--api-key",
-            "[redacted]",
-            "--token=[redacted]",
-            "-e",
-            "MY_TOKEN=[redacted]",
-            "-e",
-            "MY_TOKEN",
-        ];
-        assert_eq!(clean, expected);
-        let words = ["postgresql://me:hunter2@db/x", "https://a.example/mcp?api_key=hunter2"];
-        let (clean, found) = without_secrets(words.into_iter().map(str::to_owned));
-        assert!(found && !clean.join(" ").contains("hunter2"), "{clean:?}");
-        let (_, found) =
-            without_secrets(["npx", "-y", "server", "--port", "80"].into_iter().map(str::to_owned));
-        assert!(!found);
     }
 
     #[test]

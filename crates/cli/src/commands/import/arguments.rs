@@ -1,0 +1,639 @@
+//! Arguments of programs, without those that may be secrets.
+//!
+//! Invariant: an argument is copied only if it is a flag, a path, a plain address, a value from a small
+//! set, the value of a flag that takes no secret, or a word that names a program, package or command.
+
+use toolcrib_core::redact::PLACEHOLDER;
+
+use super::{
+    reference,
+    secrets::{
+        has_only_references, hidden_address, is_known, is_name, is_path, is_public_address,
+        is_public_variable, is_secret_name, is_words, may_be_key,
+    },
+};
+
+/// Programs whose arguments name the program to run.
+const RUNNERS: &[&str] = &[
+    "bash",
+    "bun",
+    "bunx",
+    "cargo",
+    "cmd",
+    "deno",
+    "docker",
+    "dotnet",
+    "env",
+    "go",
+    "java",
+    "nerdctl",
+    "node",
+    "npm",
+    "npx",
+    "php",
+    "pip",
+    "pipx",
+    "pnpm",
+    "podman",
+    "powershell",
+    "pwsh",
+    "python",
+    "python3",
+    "ruby",
+    "sh",
+    "sudo",
+    "uv",
+    "uvx",
+    "wsl",
+    "yarn",
+    "zsh",
+];
+
+/// Words between a runner and the program.
+const RUNNER_WORDS: &[&str] =
+    &["/C", "/c", "create", "dlx", "exec", "install", "run", "start", "tool", "x"];
+
+/// Programs that run containers.
+const CONTAINER_RUNNERS: &[&str] = &["docker", "nerdctl", "podman"];
+
+/// Flags that take no value.
+const SWITCHES: &[&str] = &[
+    "debug",
+    "headless",
+    "help",
+    "init",
+    "interactive",
+    "isolated",
+    "offline",
+    "prerelease",
+    "quiet",
+    "read-only",
+    "readonly",
+    "rm",
+    "silent",
+    "stdio",
+    "tty",
+    "verbose",
+    "version",
+    "watch",
+    "y",
+    "yes",
+];
+
+/// Flags whose values are names of things, and no secrets.
+const NAMING: &[&str] = &[
+    "access-mode",
+    "add-host",
+    "branch",
+    "browser",
+    "capabilities",
+    "caps",
+    "channel",
+    "cwd",
+    "device",
+    "directory",
+    "encoding",
+    "entrypoint",
+    "environment",
+    "extra",
+    "features",
+    "file",
+    "format",
+    "from",
+    "index-strategy",
+    "lang",
+    "language",
+    "level",
+    "locale",
+    "log-level",
+    "mode",
+    "model",
+    "module",
+    "name",
+    "network",
+    "output",
+    "package",
+    "platform",
+    "profile",
+    "project",
+    "pull",
+    "python",
+    "region",
+    "repo",
+    "repository",
+    "root",
+    "runtime",
+    "script",
+    "toolset",
+    "toolsets",
+    "tools",
+    "transport",
+    "type",
+    "with",
+    "with-editable",
+    "with-requirements",
+    "workdir",
+    "workspace",
+];
+
+/// Flags of one dash with several letters.
+const LONG_SHORT: &[&str] = &[
+    "classpath",
+    "config",
+    "cp",
+    "debug",
+    "help",
+    "host",
+    "it",
+    "jar",
+    "log",
+    "mode",
+    "path",
+    "port",
+    "rm",
+    "server",
+    "stdio",
+    "ti",
+    "transport",
+    "url",
+    "verbose",
+    "version",
+];
+
+/// Secret flags that some programs write with one dash.
+const LONG_SHORT_SECRET: &[&str] = &[
+    "api-key", "apikey", "auth", "bearer", "header", "key", "pass", "password", "pat", "secret",
+    "token", "user",
+];
+
+/// Signs between the commands of a shell.
+const SIGNS: &[&str] = &["&&", "||", "|", ";", "-", "--"];
+
+/// Returns the words without those that may be secrets, and the places of these.
+pub(super) fn without_secrets(words: &[String]) -> (Vec<String>, Vec<usize>) {
+    let mut hidden = Vec::new();
+    let mut line = Line::default();
+    let clean = words.iter().enumerate().map(|(at, word)| match line.check(at, word) {
+        Ok(()) => word.clone(),
+        Err(clean) => {
+            hidden.push(at);
+            clean
+        }
+    });
+    (clean.collect(), hidden)
+}
+
+/// The state after some words of a command.
+#[derive(Default)]
+struct Line {
+    is_container: bool,
+    is_python: bool,
+    is_shell: bool,
+    /// Whether the program that runs was named already.
+    has_program: bool,
+    next: Next,
+}
+
+/// The meaning of the next word.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// No value of a flag.
+    #[default]
+    Word,
+    /// A secret.
+    Secret,
+    /// A user of a container, or a secret.
+    User,
+    /// The ports of a container.
+    Ports,
+    /// A variable with or without its value.
+    Variable,
+    /// The name of a thing.
+    Name,
+    /// The value of an unknown flag.
+    Value,
+}
+
+impl Line {
+    /// Fails with the text to show if the word may be a secret.
+    fn check(&mut self, at: usize, word: &str) -> Result<(), String> {
+        let plain = reference::plain(word);
+        if at == 0 {
+            return self.program(word, &plain);
+        }
+        let next = std::mem::take(&mut self.next);
+        let is_flag = word.starts_with('-') && !SIGNS.contains(&word) && !is_known(word);
+        // A secret can begin with a dash.
+        if is_flag && (!matches!(next, Next::Secret | Next::User) || is_plain_flag(word)) {
+            return self.flag(word);
+        }
+        match next {
+            Next::Word => self.positional(word, &plain),
+            next => accept(self.is_value(next, word, &plain), || match next {
+                Next::Variable => hidden_variable(word),
+                Next::Value | Next::Name if word.contains("://") => hidden_address(word),
+                _ => PLACEHOLDER.to_owned(),
+            }),
+        }
+    }
+
+    /// Reads the first word.
+    fn program(&mut self, word: &str, plain: &str) -> Result<(), String> {
+        let name = word.rsplit(['/', '\\']).next().unwrap_or_default();
+        let name = name.trim_end_matches(".exe").trim_end_matches(".cmd");
+        self.is_container = CONTAINER_RUNNERS.contains(&name);
+        self.is_python = name.starts_with("python");
+        self.is_shell =
+            matches!(name, "bash" | "cmd" | "powershell" | "pwsh" | "sh" | "wsl" | "zsh");
+        self.has_program = !RUNNERS.contains(&name) && !self.is_python;
+        if word.contains(char::is_whitespace) && !is_path(plain) {
+            return accept(is_line(word, true), placeholder);
+        }
+        accept(word.is_empty() || is_path(plain) || is_name(plain), placeholder)
+    }
+
+    /// Reads a word that begins with a dash.
+    fn flag(&mut self, word: &str) -> Result<(), String> {
+        let body = word.strip_prefix("--").or(word.strip_prefix('-')).unwrap_or_default();
+        let is_short = !word.starts_with("--");
+        let (name, value) = match body.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (body, None),
+        };
+        let is_known_name = match is_short && name.chars().count() > 1 {
+            true => LONG_SHORT.contains(&name) || LONG_SHORT_SECRET.contains(&name),
+            false => is_flag_name(name),
+        };
+        if is_short && !is_known_name {
+            return self.joined(body);
+        }
+        if !is_known_name {
+            return Err(placeholder());
+        }
+        let kind = self.kind(name);
+        match value {
+            None => {
+                self.next = kind;
+                Ok(())
+            }
+            Some(value) => {
+                // A switch has no value.
+                let kind = if kind == Next::Word { Next::Value } else { kind };
+                let is_list = name.starts_with("allow-") && is_words(value);
+                let is_plain = is_list || self.is_value(kind, value, &reference::plain(value));
+                let dashes = if is_short { "-" } else { "--" };
+                accept(is_plain, || format!("{dashes}{name}={PLACEHOLDER}"))
+            }
+        }
+    }
+
+    /// Reads a flag of one letter with its value, such as `-p8080`, `-uada:secret` or `-eNAME=value`.
+    fn joined(&mut self, body: &str) -> Result<(), String> {
+        let mut chars = body.chars();
+        let letter: String = chars.by_ref().take(1).collect();
+        let value = chars.as_str();
+        let is_plain = match letter.as_str() {
+            "e" if self.is_container => is_variable(value),
+            "D" => value
+                .split_once('=')
+                .is_some_and(|(name, value)| is_flag_name(name) && is_public_variable(name, value)),
+            _ => self.kind(&letter) != Next::Secret && is_known(value),
+        };
+        accept(is_plain, || match is_flag_name(&letter) {
+            true => format!("-{letter}{PLACEHOLDER}"),
+            false => placeholder(),
+        })
+    }
+
+    /// Returns the meaning of the word after the flag `name`.
+    fn kind(&self, name: &str) -> Next {
+        let is_off = |prefix: &&str| name.starts_with(prefix);
+        let is_file = ["file", "path", "dir", "directory"]
+            .iter()
+            .any(|end| name.strip_suffix(end).is_some_and(|rest| rest.ends_with(['-', '_'])));
+        match name {
+            "u" if self.is_python => Next::Word,
+            "u" | "user" if self.is_container => Next::User,
+            "H" | "P" | "a" | "b" | "u" => Next::Secret,
+            "e" | "env" => Next::Variable,
+            "i" | "t" | "d" if self.is_container => Next::Word,
+            "p" | "publish" if self.is_container => Next::Ports,
+            "v" | "w" | "volume" | "mount" if self.is_container => Next::Name,
+            "c" if self.is_shell => Next::Word,
+            "m" if self.is_python => Next::Name,
+            "i" | "q" | "v" | "k" => Next::Word,
+            _ if ["no-", "disable-", "skip-", "without-", "allow-"].iter().any(is_off) => {
+                Next::Word
+            }
+            _ if SWITCHES.contains(&name) || (LONG_SHORT.contains(&name) && name.len() == 2) => {
+                Next::Word
+            }
+            _ if is_file => Next::Value,
+            _ if is_secret_name(name) => Next::Secret,
+            _ if NAMING.contains(&name) => Next::Name,
+            _ => Next::Value,
+        }
+    }
+
+    /// Returns whether the value of a flag is no secret.
+    fn is_value(&self, next: Next, word: &str, plain: &str) -> bool {
+        let is_plain = is_known(plain) || is_path(plain) || is_public_address(plain);
+        match next {
+            Next::Secret => word.is_empty() || has_only_references(word),
+            Next::User => {
+                let is_id = |id: &str| id.len() <= 5 && id.bytes().all(|b| b.is_ascii_digit());
+                word.split(':').all(is_id)
+            }
+            Next::Ports => word.split(':').all(is_known),
+            Next::Variable => is_variable(word),
+            Next::Name if self.is_container => {
+                is_plain || (plain.split([':', '=']).all(is_thing) && !has_secret_name(plain))
+            }
+            Next::Name => is_plain || is_thing(plain),
+            Next::Value | Next::Word => is_plain,
+        }
+    }
+
+    /// Reads a word that is no flag and no value of one.
+    fn positional(&mut self, word: &str, plain: &str) -> Result<(), String> {
+        if word.contains(char::is_whitespace) {
+            let is_plain = is_path(plain) || is_line(word, self.is_shell);
+            return accept(is_plain, placeholder);
+        }
+        let (name, _) = word.split_once("://").unwrap_or((word, ""));
+        if name.contains('=') {
+            return accept(is_variable(word), || hidden_variable(word));
+        }
+        if word.contains("://") {
+            return accept(is_public_address(plain), || hidden_address(word));
+        }
+        let is_runner = RUNNERS.contains(&word) || RUNNER_WORDS.contains(&word);
+        if !self.has_program && (is_runner || SIGNS.contains(&word)) {
+            return Ok(());
+        }
+        // Names of packages and images have digits, and images have tags.
+        let image = plain.strip_prefix("npm:").or(plain.strip_prefix("jsr:")).unwrap_or(plain);
+        let is_image = self.is_container && image.split(':').all(is_name);
+        let is_program = !self.has_program && (is_image || is_name(image));
+        self.has_program = true;
+        let is_package = plain.starts_with('@') && plain.contains('/') && is_name(plain);
+        let is_plain = is_known(plain) || is_path(plain) || is_words(plain);
+        accept(is_program || is_package || is_plain || SIGNS.contains(&word), placeholder)
+    }
+}
+
+fn accept(is_plain: bool, shown: impl FnOnce() -> String) -> Result<(), String> {
+    if is_plain { Ok(()) } else { Err(shown()) }
+}
+
+fn placeholder() -> String {
+    PLACEHOLDER.to_owned()
+}
+
+/// Returns whether all words of a line for a shell, or of a text with blanks, can be copied.
+fn is_line(text: &str, is_command: bool) -> bool {
+    let mut line = Line { has_program: true, ..Line::default() };
+    let words = text.split_whitespace().map(|word| word.trim_matches(['"', '\'', '(', ')', ';']));
+    let mut checked = words.enumerate().map(|(at, word)| {
+        let at = if is_command { at } else { at + 1 };
+        // A word such as `Authorization:` begins a header.
+        word.is_empty() || (!word.ends_with(':') && line.check(at, word).is_ok())
+    });
+    checked.all(|is_plain| is_plain)
+}
+
+/// Returns whether `text` is the name of a flag without its dashes.
+fn is_flag_name(text: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.len() <= 48
+        && text.chars().all(legal)
+        && text.split(['-', '_', '.']).all(is_one_kind)
+        && !may_be_key(text)
+}
+
+/// Returns whether `word` has only letters, or only digits.
+fn is_one_kind(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphabetic())
+        || word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns whether `word` is a flag in its usual form, and no secret that begins with a dash.
+fn is_plain_flag(word: &str) -> bool {
+    let (name, _) = word.split_once('=').unwrap_or((word, ""));
+    match name.strip_prefix("--") {
+        Some(name) => is_flag_name(name),
+        None => word.len() == 2 || LONG_SHORT.contains(&name.trim_start_matches('-')),
+    }
+}
+
+/// Returns whether `text` is `NAME`, or `NAME=value` with a value that can be copied.
+fn is_variable(text: &str) -> bool {
+    match text.split_once('=') {
+        Some((name, value)) => {
+            let is_plain = is_public_variable(name, &reference::plain(value));
+            // The text can also be a key in Base64, which ends in `=`.
+            let is_empty = value.is_empty() && !has_lower(name);
+            is_variable_name(name)
+                && (is_empty || (!value.is_empty() && (is_plain || has_only_references(value))))
+        }
+        None => is_variable_name(text) && !has_lower(text),
+    }
+}
+
+fn has_lower(text: &str) -> bool {
+    text.contains(|c: char| c.is_ascii_lowercase())
+}
+
+fn is_variable_name(text: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(legal)
+        && (!has_lower(text) || is_words(text))
+        && !may_be_key(text)
+}
+
+/// Returns the name of a variable whose value is not shown.
+fn hidden_variable(text: &str) -> String {
+    match text.split_once('=') {
+        Some((name, _)) if is_variable_name(name) => format!("{name}={PLACEHOLDER}"),
+        _ => placeholder(),
+    }
+}
+
+/// Returns whether `text` names a thing, such as a package, a model or a directory.
+fn is_thing(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+/// Returns whether one of the settings `name=value`, with commas between, has the name of a secret.
+fn has_secret_name(text: &str) -> bool {
+    text.split(',').filter_map(|it| it.split_once('=')).any(|(name, _)| is_secret_name(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clean(words: &[&str]) -> Vec<String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        without_secrets(&words).0
+    }
+
+    #[test]
+    fn usual_commands_are_copied() {
+        for words in [
+            &["npx", "-y", "@modelcontextprotocol/server-filesystem", "/Users/ana/My \"Docs\""][..],
+            &["npx", "-y", "@upstash/context7-mcp@latest"],
+            &[
+                "npx",
+                "-y",
+                "mcp-remote",
+                "https://mcp.example.com/sse",
+                "3334",
+                "--transport",
+                "http-only",
+            ],
+            &[
+                "npx",
+                "@playwright/mcp@latest",
+                "--headless",
+                "--browser",
+                "firefox",
+                "--user-data-dir",
+                "/d",
+            ],
+            &["npx", "-y", "@modelcontextprotocol/server-postgres", "postgresql://localhost/db"],
+            &["uvx", "mcp-server-git", "--repository", "path/to/git/repo"],
+            &["uvx", "--from", "git+https://github.com/a/b", "serena", "start-mcp-server"],
+            &["uv", "--directory", "/srv/x", "run", "server.py"],
+            &["uv", "run", "--with", "mcp[cli]", "mcp", "run", "server.py"],
+            &["python3", "-u", "server.py"],
+            &["python", "-m", "mcp_server_fetch", "--port=8080"],
+            &[
+                "docker",
+                "run",
+                "-i",
+                "--rm",
+                "-e",
+                "API_TOKEN",
+                "-e",
+                "MODE=debug",
+                "ghcr.io/a/b:v1.2",
+            ],
+            &["docker", "run", "-it", "--user", "1000:1000", "-v", "/a:/b:ro", "mcp/x", "stdio"],
+            &["docker", "run", "--mount", "type=bind,src=/a,dst=/b", "mcp/x"],
+            &["node", "build/index.js", "--log-level", "debug", "-p8080"],
+            &["java", "-Dlog.level=debug", "-jar", "/srv/x.jar"],
+            &["cmd", "/c", "npx", "-y", "n8n-mcp"],
+            &["bash", "-c", "cd /srv && exec node server.js"],
+            &["server", "--no-auth", "-", "--", "read-only"],
+            &["server", "--directory", "${workspaceFolder}/src", "--token", "${env:TOKEN}"],
+            &["server", "--header", "Authorization: Bearer ${env:TOKEN}"],
+        ] {
+            assert_eq!(clean(words), words);
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_copied_in_any_form() {
+        const CANARY: &str = "hunter2";
+        let flags = [
+            "header",
+            "H",
+            "u",
+            "user",
+            "username",
+            "bearer",
+            "pat",
+            "key",
+            "api-key",
+            "apikey",
+            "apiKey",
+            "token",
+            "access_token",
+            "secret",
+            "client-secret",
+            "password",
+            "passwd",
+            "pass",
+            "pw",
+            "pwd",
+            "auth",
+            "auth-header",
+            "credential",
+            "credentials",
+            "connection-string",
+            "connectionString",
+            "dsn",
+            "cookie",
+            "session",
+            "jwt",
+            "unknown",
+            "x",
+            "p",
+            "name-of-it",
+        ];
+        let values = [
+            CANARY.to_owned(),
+            format!("ada:{CANARY}"),
+            format!("Authorization: Bearer {CANARY}"),
+            format!("X-Foo: {CANARY}"),
+            format!("X-Foo:{CANARY}"),
+            format!("Server=db;Password={CANARY}"),
+            format!("postgresql://ada:{CANARY}@db/x"),
+            format!("https://{CANARY}@example.com/"),
+            format!("https://example.com/?key={CANARY}"),
+            format!("https://example.com/?q={CANARY}"),
+            format!("{{\"apiKey\":\"{CANARY}\"}}"),
+            format!("${{TOKEN:-{CANARY}}}"),
+            format!("-{CANARY}"),
+            format!("--{CANARY}="),
+        ];
+        for program in ["npx", "server", "docker", "bash"] {
+            for value in &values {
+                let mut lines = vec![
+                    vec![value.clone()],
+                    vec!["-e".to_owned(), format!("FOO={value}")],
+                    vec![format!("-eFOO={value}")],
+                    vec![format!("FOO={value}")],
+                    vec!["-c".to_owned(), format!("curl -H '{value}' https://example.com")],
+                    vec!["-c".to_owned(), format!("TOKEN={value} node server.js")],
+                ];
+                for flag in flags {
+                    let dashes = if flag.len() == 1 { "-" } else { "--" };
+                    lines.push(vec![format!("{dashes}{flag}"), value.clone()]);
+                    lines.push(vec![format!("{dashes}{flag}={value}")]);
+                    lines.push(vec![format!("-{flag}"), value.clone()]);
+                    lines.push(vec![format!("-{flag}{value}")]);
+                    lines.push(vec![format!("-{flag}={value}")]);
+                    lines.push(vec![format!("{dashes}{flag} {value}")]);
+                }
+                for line in lines {
+                    let mut words = vec![program.to_owned(), "package".to_owned()];
+                    words.extend(line);
+                    let (clean, hidden) = without_secrets(&words);
+                    assert!(!clean.join(" ").contains(CANARY), "{words:?} became {clean:?}");
+                    assert!(!hidden.is_empty(), "{words:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_value_of_a_flag_is_replaced() {
+        for (words, expected) in [
+            (&["s", "--token=abc"][..], &["s", "--token=[redacted]"][..]),
+            (
+                &["s", "--api-key", "abc", "--port", "80"],
+                &["s", "--api-key", "[redacted]", "--port", "80"],
+            ),
+            (&["s", "-uada:pw"], &["s", "-u[redacted]"]),
+            (&["s", "-e", "A_B=pw"], &["s", "-e", "A_B=[redacted]"]),
+            (&["s", "postgresql://me:pw@db/x"], &["s", "postgresql://[redacted]"]),
+            (&["s", "--oauth", "--debug"], &["s", "--oauth", "--debug"]),
+        ] {
+            assert_eq!(clean(words), expected);
+        }
+    }
+}
