@@ -23,6 +23,7 @@
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
 //! | `TOOLCRIB_SQLITE` | the program `sqlite3` |
 //! | `TOOLCRIB_PROMETHEUS`, `TOOLCRIB_PROMTOOL` | the programs `prometheus` and `promtool` |
+//! | `TOOLCRIB_FAKETIME` | the library of `faketime`, which changes the clock of a program |
 //! | `TOOLCRIB_STRACE` | the program `strace`, which records the store for simulated power cuts |
 //!
 //! A variable that is set already is left as it is.
@@ -80,6 +81,8 @@ impl Tools {
         if needs.rust {
             let found = apt::strace(&mut tools);
             tools.keep("tests of the store with simulated power cuts", found);
+            let found = apt::faketime(&mut tools);
+            tools.keep("tests of servers with wrong clocks", found);
             let found = apt::sqlite(&mut tools);
             tools.keep("tests of backups with SQLite", found);
             tools.keep("tests with PostgreSQL", apt::postgres());

@@ -273,8 +273,9 @@ Examples:
   toolcrib health --config /etc/toolcrib/toolcrib.toml
   toolcrib --url https://tools.example.com health --live
 
-Without --url the server is that of `[server] listen` on this machine. The command sends no key. The
-exit code is 0 if the server is ready, and 1 if it is not ready or does not answer in time.")]
+Without --url the server is that of `[server] listen` on this machine, and has to present the
+certificate of `[server] tls`. The command sends no key. The exit code is 0 if the server is ready, and
+1 if it is not ready or does not answer in time.")]
     Health(HealthArgs),
 
     /// Convert the servers of a desktop client or another gateway to a toolcrib.toml

@@ -23,7 +23,6 @@ pub(crate) use mcp::{CallEnd, Listed};
 pub(crate) use tls::ClientTls;
 
 use crate::{
-    args::Global,
     context::Context,
     failure::{Advise as _, advised, advised_by, usage},
     settings,
@@ -52,11 +51,11 @@ impl Client {
         if key.is_some() && base.scheme() == "http" && !is_loopback(&base) {
             printer.warning("the API key is sent unencrypted; use https");
         }
-        Self::of(base, key, global).map(Some)
+        Self::of(base, key, ClientTls::read(global)?).map(Some)
     }
 
-    /// Creates a client of the server at `base`, with the TLS options of `global`.
-    pub(crate) fn of(base: Url, key: Option<Secret>, global: &Global) -> anyhow::Result<Self> {
+    /// Creates a client of the server at `base`.
+    pub(crate) fn of(base: Url, key: Option<Secret>, tls: ClientTls) -> anyhow::Result<Self> {
         #[expect(
             clippy::disallowed_methods,
             reason = "a client of a running server, not of an upstream"
@@ -68,7 +67,7 @@ impl Client {
         if is_loopback(&base) {
             builder = builder.no_proxy();
         }
-        builder = ClientTls::read(global)?.apply(builder);
+        builder = tls.apply(builder);
         let http = builder.build().advise(
             "the client cannot be set up",
             "do --client-cert and --client-key belong together?",

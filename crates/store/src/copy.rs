@@ -3,10 +3,9 @@
 //! Invariants:
 //! - an event is copied with its position and its hash, so that the chain, the checkpoints and the
 //!   cursors of readers stay true;
-//! - a copy that fails leaves no store behind: a file gets its name, and a database its rows, at the
-//!   end (`begin` and `finish` of [`Engine`]);
-//! - the copy is compared with the original, row by row and event by event. Only a database that
-//!   fails this has rows, because it is read by other connections; the error says to delete it.
+//! - a copy that fails or is killed leaves no store behind: a file gets its name, and a database its
+//!   rows, at the end (`begin` and `commit` of [`Engine`]);
+//! - before that, the copy is compared with the original, row by row and event by event.
 
 use std::path::{Path, PathBuf};
 
@@ -281,7 +280,17 @@ pub(crate) trait Engine: Send + Sync {
 
     async fn single(&self) -> Result<Single, StoreError>;
 
-    /// Begins to fill this store. Nothing of it counts before [`finish`](Self::finish).
+    /// Returns the next events after position `after`.
+    async fn events(&self, after: u64) -> Result<Vec<StoredEvent>, StoreError> {
+        self.storage().record().stored(page(after)).await
+    }
+
+    /// Returns the last position of the log.
+    async fn last_position(&self) -> Result<u64, StoreError> {
+        self.storage().record().last_position().await
+    }
+
+    /// Begins to fill this store. Nothing of it counts before [`commit`](Self::commit).
     async fn begin(&self) -> Result<(), StoreError>;
 
     async fn insert(&self, table: &'static Table, rows: Vec<Vec<Value>>) -> Result<(), StoreError>;
@@ -290,8 +299,11 @@ pub(crate) trait Engine: Send + Sync {
     async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError>;
 
     /// Stores the single values and everything that follows from the events. `last` is the last position
-    /// of the whole log.
+    /// of the whole log. Only this engine can read them.
     async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError>;
+
+    /// Makes everything that was stored since [`begin`](Self::begin) count.
+    async fn commit(&self) -> Result<(), StoreError>;
 }
 
 /// A store by its URL.
@@ -374,7 +386,7 @@ async fn alone(engine: &dyn Engine, which: &str) -> Result<(), StoreError> {
 }
 
 async fn is_empty(engine: &dyn Engine) -> Result<bool, StoreError> {
-    let mut is_empty = engine.storage().record().last_position().await? == 0;
+    let mut is_empty = engine.last_position().await? == 0;
     for table in TABLES {
         is_empty &= engine.rows(table, 0, 1).await?.is_empty();
     }
@@ -386,7 +398,7 @@ async fn fill(
     destination: &dyn Engine,
     report: &mut impl FnMut(Step),
 ) -> Result<Copied, StoreError> {
-    let last = source.storage().record().last_position().await?;
+    let last = source.last_position().await?;
     destination.begin().await?;
     report(Step::Rows);
     let mut copied = Copied::default();
@@ -407,7 +419,7 @@ async fn fill(
     }
     let mut after = 0;
     loop {
-        let events = source.storage().record().stored(page(after)).await?;
+        let events = source.events(after).await?;
         let Some(end) = events.last() else { break };
         after = end.position;
         copied.events += u64::try_from(events.len()).unwrap_or(u64::MAX);
@@ -416,6 +428,7 @@ async fn fill(
     }
     destination.finish(source.single().await?, last).await?;
     compare(source, destination, last, report).await?;
+    destination.commit().await?;
     Ok(copied)
 }
 
@@ -426,10 +439,8 @@ async fn compare(
     last: u64,
     report: &mut impl FnMut(Step),
 ) -> Result<(), StoreError> {
-    let differs = |what: &str| {
-        StoreError::Corrupt(format!("the copy differs in {what}; delete it and copy again"))
-    };
-    if destination.storage().record().last_position().await? != last {
+    let differs = |what: &str| StoreError::Corrupt(format!("the copy differs in {what}"));
+    if destination.last_position().await? != last {
         return Err(differs("the position of the log"));
     }
     if source.single().await? != destination.single().await? {
@@ -450,8 +461,8 @@ async fn compare(
     }
     let mut after = 0;
     loop {
-        let events = source.storage().record().stored(page(after)).await?;
-        if events != destination.storage().record().stored(page(after)).await? {
+        let events = source.events(after).await?;
+        if events != destination.events(after).await? {
             return Err(differs(&format!("the events after position {after}")));
         }
         let Some(end) = events.last() else { return Ok(()) };
@@ -469,7 +480,7 @@ fn same_rows(table: &Table, one: &[Vec<Value>], other: &[Vec<Value>]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
-fn page(after: u64) -> StoredQuery {
+pub(crate) fn page(after: u64) -> StoredQuery {
     StoredQuery { after, limit: PAGE, ..StoredQuery::default() }
 }
 
@@ -538,8 +549,10 @@ impl Target {
             ))
         })?;
         self.discard();
-        crate::directory::sync_name(path)
-            .map_err(|error| StoreError::Unavailable(format!("the copy was not synced ({error})")))
+        crate::directory::sync_name(path).map_err(|error| {
+            std::fs::remove_file(path).ok();
+            StoreError::Unavailable(format!("the copy was not synced ({error})"))
+        })
     }
 
     /// Removes the unfinished file and those beside it.

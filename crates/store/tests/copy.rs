@@ -214,3 +214,41 @@ async fn a_copy_that_fails_keeps_nothing() {
     assert!(empty.keys().list().await.unwrap().is_empty());
     empty.append(&[decided("t", "r", "e1")]).await.unwrap();
 }
+
+/// A database that stores something else than it is given is found out, and has no rows afterwards.
+#[tokio::test]
+async fn a_copy_that_differs_keeps_nothing() {
+    let Some(database) = postgres::database() else { return };
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("store.db");
+    full(&path).await;
+    PostgresStore::open(&database, options()).await.unwrap().close().await;
+    let (client, connection) =
+        tokio_postgres::connect(&database, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for (table, change, wanted) in [
+        ("keys", "NEW.name = 'other'", "differs in keys"),
+        ("quotas", "NEW.calls = NEW.calls + 1", "differs in quotas"),
+        ("events", "NEW.payload = '{}'", "differs in the events"),
+    ] {
+        let sql = format!(
+            "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS \
+               $$ BEGIN {change}; RETURN NEW; END $$; \
+             CREATE TRIGGER spoil BEFORE INSERT ON {table} \
+               FOR EACH ROW EXECUTE FUNCTION spoil()"
+        );
+        client.batch_execute(&sql).await.unwrap();
+        let error = copy(place(&url(&path)), place(&database), |_| ()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+        assert!(error.to_string().contains(wanted), "{error}");
+        client.batch_execute("DROP FUNCTION spoil CASCADE").await.unwrap();
+        let empty = PostgresStore::open(&database, options()).await.unwrap();
+        assert_eq!(empty.last_position().await.unwrap(), 0, "{table}");
+        assert!(empty.keys().list().await.unwrap().is_empty(), "{table}");
+        empty.close().await;
+    }
+    let copied = copy(place(&url(&path)), place(&database), |_| ()).await.unwrap();
+    let store = PostgresStore::open(&database, options()).await.unwrap();
+    check(&store, copied.events).await;
+    store.close().await;
+}

@@ -1,6 +1,7 @@
 //! Test fixtures of toolcrib. Never a dependency of a product crate.
 
 pub mod certificates;
+pub mod faketime;
 #[cfg(feature = "gateway")]
 pub mod gateway;
 mod left_out;

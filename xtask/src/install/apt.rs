@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::install::{Tools, permitted, retried};
 use crate::shell;
@@ -34,6 +34,24 @@ pub(crate) fn chromium(tools: &mut Tools) -> Result<()> {
 /// Finds or installs strace.
 pub(crate) fn strace(tools: &mut Tools) -> Result<()> {
     program(tools, "TOOLCRIB_STRACE", &["strace"], "strace")
+}
+
+/// Finds or installs the library that changes the clock of a program.
+pub(crate) fn faketime(tools: &mut Tools) -> Result<()> {
+    let library = || {
+        let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let mut places = folders.map(|folder| folder.path().join("faketime/libfaketime.so.1"));
+        places.find(|place| place.is_file())
+    };
+    let found = match library() {
+        Some(found) => found,
+        None => {
+            install(&["faketime"])?;
+            library().context("the package faketime brought no library of that name")?
+        }
+    };
+    tools.set("TOOLCRIB_FAKETIME", found);
+    Ok(())
 }
 
 /// Finds or installs the program of SQLite, which copies a store in use.

@@ -1,8 +1,15 @@
-//! The TLS options of the client: `--ca-file`, `--client-cert` and `--client-key`.
+//! The TLS options of the client: `--ca-file`, `--client-cert` and `--client-key`. Without `--url`, the
+//! certificate of `[server] tls` is the only one that is accepted.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
+};
 
 use crate::{
     args::Global,
@@ -15,7 +22,20 @@ use crate::{
 pub(crate) struct ClientTls {
     authorities: Vec<reqwest::Certificate>,
     identity: Option<reqwest::Identity>,
+    /// Replaces both.
+    pinned: Option<ClientConfig>,
 }
+
+/// Accepts one certificate, whatever its names, its authority and its dates are. The server has to
+/// prove that it has the key.
+#[derive(Debug)]
+struct Pin {
+    certificate: CertificateDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// The server has another certificate than [`Pin`].
+const OTHER_CERTIFICATE: &str = "the server does not present the certificate of `[server] tls`";
 
 impl ClientTls {
     /// Reads the files of `global`.
@@ -26,11 +46,44 @@ impl ClientTls {
             (None, Some(_)) => return Err(usage("--client-key requires --client-cert")),
             (None, None) => None,
         };
-        Ok(Self { authorities: authorities.unwrap_or_default(), identity })
+        Ok(Self { authorities: authorities.unwrap_or_default(), identity, pinned: None })
+    }
+
+    /// Accepts only the first certificate in the file `cert`, and presents that of `global`.
+    pub(crate) fn pinned(global: &Global, cert: &Path) -> anyhow::Result<Self> {
+        let pem = bytes("`[server] tls`", cert)?;
+        let certificate = CertificateDer::from_pem_slice(&pem).map_err(|_| {
+            advised(
+                format!("`[server] tls`: {} contains no PEM certificate", cert.display()),
+                "`toolcrib config check` reads the files of the certificate",
+            )
+        })?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .context("TLS cannot be set up")?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Pin { certificate, algorithms }));
+        let config = match &global.client_cert {
+            None => builder.with_no_client_auth(),
+            Some(cert) => {
+                let pem = identity_pem(cert, global.client_key.as_deref())?;
+                let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
+                PrivateKeyDer::from_pem_slice(&pem)
+                    .ok()
+                    .and_then(|key| builder.with_client_auth_cert(chain, key).ok())
+                    .ok_or_else(no_identity)?
+            }
+        };
+        Ok(Self { pinned: Some(config), ..Self::default() })
     }
 
     /// Sets the options of a client.
     pub(crate) fn apply(self, builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+        if let Some(config) = self.pinned {
+            return builder.tls_backend_preconfigured(config);
+        }
         let builder = match self.authorities.is_empty() {
             true => builder,
             false => builder.tls_certs_merge(self.authorities),
@@ -55,21 +108,68 @@ fn authorities(file: &Path) -> anyhow::Result<Vec<reqwest::Certificate>> {
 }
 
 fn identity(cert: &Path, key: Option<&Path>) -> anyhow::Result<reqwest::Identity> {
+    reqwest::Identity::from_pem(&identity_pem(cert, key)?).map_err(|_| no_identity())
+}
+
+fn identity_pem(cert: &Path, key: Option<&Path>) -> anyhow::Result<Vec<u8>> {
     let mut pem = bytes("--client-cert", cert)?;
     if let Some(key) = key {
         pem.push(b'\n');
         pem.extend(bytes("--client-key", key)?);
     }
-    reqwest::Identity::from_pem(&pem).map_err(|_| {
-        advised(
-            "--client-cert: a PEM certificate and its private key are required",
-            "name the file of the key with --client-key; a key with a passphrase is not supported",
-        )
-    })
+    Ok(pem)
+}
+
+fn no_identity() -> anyhow::Error {
+    advised(
+        "--client-cert: a PEM certificate and its private key are required",
+        "name the file of the key with --client-key; a key with a passphrase is not supported",
+    )
 }
 
 fn bytes(option: &str, file: &Path) -> anyhow::Result<Vec<u8>> {
     settings::read_bytes(file, Pipe::Wait)
         .advise(format!("{} cannot be read", file.display()), "check the path and the permissions")
         .context(option.to_owned())
+}
+
+// === impl Pin ===
+
+impl ServerCertVerifier for Pin {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match *end_entity == self.certificate {
+            true => Ok(ServerCertVerified::assertion()),
+            // Only the texts of general errors are shown.
+            false => Err(rustls::Error::General(OTHER_CERTIFICATE.to_owned())),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
 }

@@ -9,25 +9,28 @@ use std::{
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use toolcrib_gateway::config::ServerConfig;
+use toolcrib_gateway::config::{ServerConfig, TlsConfig};
 use url::Url;
 
 use crate::{
-    args::HealthArgs,
-    client::{self, Client},
+    args::{Global, HealthArgs},
+    client::{self, Client, ClientTls},
     context::Context,
-    failure::{Exit, usage},
+    failure::{Exit, advised, usage},
     settings::Settings,
     text::member,
 };
 
 pub(crate) async fn run(args: &HealthArgs, cx: &Context) -> anyhow::Result<Exit> {
-    let base = match &cx.global.url {
-        Some(typed) => client::address(typed)?,
-        None => local(&Settings::load(&cx.global)?.config.server)?,
+    let (base, tls) = match &cx.global.url {
+        Some(typed) => (client::address(typed)?, ClientTls::read(&cx.global)?),
+        None => {
+            let server = Settings::load(&cx.global)?.config.server;
+            (local(&server)?, own_tls(server.tls.as_ref(), &cx.global)?)
+        }
     };
     let path = if args.live { "livez" } else { "readyz" };
-    let server = Client::of(base, None, &cx.global)?;
+    let server = Client::of(base, None, tls)?;
     let (code, body) = server.probe(&[path], Duration::from_secs(args.timeout)).await?;
     let (is_success, printer) = ((200..300).contains(&code), cx.printer);
     if printer.wants_json() {
@@ -55,6 +58,20 @@ fn local(server: &ServerConfig) -> anyhow::Result<Url> {
     let address = SocketAddr::new(ip, listen.port());
     let scheme = if server.tls.is_some() { "https" } else { "http" };
     Url::parse(&format!("{scheme}://{address}")).context("`[server] listen` is not an address")
+}
+
+/// Returns the TLS options for a server with the certificate `tls`. The server is on this machine, so
+/// its certificate need not have the name of this machine.
+fn own_tls(tls: Option<&TlsConfig>, global: &Global) -> anyhow::Result<ClientTls> {
+    match tls {
+        None => ClientTls::read(global),
+        Some(tls) if tls.client_ca.is_some() && global.client_cert.is_none() => Err(advised(
+            "the server requires a client certificate (`client_ca` in `[server] tls`), without \
+             which its state cannot be requested",
+            "set --client-cert and --client-key, or TOOLCRIB_CLIENT_CERT and TOOLCRIB_CLIENT_KEY",
+        )),
+        Some(tls) => ClientTls::pinned(global, &tls.cert),
+    }
 }
 
 /// Returns the line for people: the server's own word, and its reason or warning.

@@ -138,6 +138,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     if served.is_ok() {
         drain(&gateway, drain_time, &mut signals).await;
     }
+    gateway.begin_end();
     stop.send_replace(true);
     closing.cancel();
     let cut = CancellationToken::new();

@@ -59,6 +59,9 @@ fn claude_desktop() {
     # [source.tools."read_*"]
     # scopes = ["files:read"]
     # safety_tier = "read"
+    #
+    # Not translated:
+    # - postgres.args[2]: it may be a secret; arguments cannot be read from the environment
 
     [[source]]
     id = "filesystem"
@@ -73,7 +76,7 @@ fn claude_desktop() {
     GITHUB_PERSONAL_ACCESS_TOKEN = { env = "GITHUB_PERSONAL_ACCESS_TOKEN" }
     LOG_LEVEL = "debug"
 
-    # Not in force: an argument looks like a secret; give it to the server by `env`.
+    # Not in force: an argument may be a secret; write its value, or give it to the server by `env`.
     # [[source]]
     # id = "postgres"
     # kind = "mcp"
@@ -85,13 +88,14 @@ fn claude_desktop() {
     # kind = "mcp"
     # command = ["node", "off.js"]
     "#);
-    insta::assert_snapshot!(ran.stderr, @r#"
-    `postgres` stays a comment: an argument looks like a secret; give it to the server by `env`
+    insta::assert_snapshot!(ran.stderr, @r"
+    not translated: postgres.args[2]: it may be a secret; arguments cannot be read from the environment
+    `postgres` stays a comment: an argument may be a secret; write its value, or give it to the server by `env`
     `off` stays a comment: it is disabled in the client
     set these variables where `toolcrib serve` runs:
       GITHUB_PERSONAL_ACCESS_TOKEN  for `GITHUB_PERSONAL_ACCESS_TOKEN` of source `github`: the value it has in the client
     2 sources imported
-    "#);
+    ");
 }
 
 #[test]
@@ -119,7 +123,7 @@ fn cursor() {
     url = "https://mcp.linear.app/mcp"
     [source.headers]
     Authorization = { env = "LINEAR_AUTHORIZATION" }
-    X-Team = "crib"
+    X-Team = { env = "LINEAR_X_TEAM" }
 
     [[source]]
     id = "search"
@@ -134,13 +138,14 @@ fn cursor() {
     # kind = "mcp"
     # command = ["node", "${workspaceFolder}/server.js"]
     "#);
-    insta::assert_snapshot!(ran.stderr, @r#"
+    insta::assert_snapshot!(ran.stderr, @r"
     `here` stays a comment: an argument uses a variable of the client; write its value
     set these variables where `toolcrib serve` runs:
       LINEAR_AUTHORIZATION  for `Authorization` of source `linear`: the whole value, in the client `Bearer ${env:LINEAR_TOKEN}`
+      LINEAR_X_TEAM  for `X-Team` of source `linear`: the value it has in the client
       SEARCH_KEY  for `SEARCH_API_KEY` of source `search`
     2 sources imported
-    "#);
+    ");
 }
 
 #[test]

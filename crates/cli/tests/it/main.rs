@@ -46,6 +46,7 @@ mod sources;
 mod space;
 mod stall;
 mod stdio;
+mod store;
 mod tables;
 mod test_routes;
 mod tls;

@@ -1,10 +1,17 @@
 //! Several servers over one PostgreSQL database, as real processes.
 
-use std::{cell::Cell, fs};
+use std::{
+    cell::Cell,
+    fs, thread,
+    time::{Duration, Instant},
+};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 use toolcrib_testkit::{
+    faketime,
     postgres::{self, PostgresServer},
     redis::{self, RedisServer},
     upstream::{Answers, FaultyHttp},
@@ -12,8 +19,19 @@ use toolcrib_testkit::{
 
 use crate::support::{
     Caller, CommandOutput, SIGNING_KEY, Server, dir, eventually_async as eventually, key, run,
-    write_config, write_private, write_seal_key,
+    toolcrib, write_config, write_private, write_seal_key,
 };
+
+/// A durable workflow, whose long step takes longer than a server that ends waits for it.
+const FLOW: &str = "
+id: report
+inputs: { type: object }
+steps:
+  - { id: first, tool: 'mcp:up.echo', arguments: { step: first } }
+  - { id: long, tool: 'mcp:up.slow', after: [first], arguments: { ms: 12000 } }
+  - { id: last, tool: 'mcp:up.echo', after: [long], arguments: { step: last } }
+outputs: { last: { $ref: /steps/last/result } }
+";
 
 /// A server with its own data directory.
 struct Replica {
@@ -41,6 +59,12 @@ fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
     dir
 }
 
+/// Puts `text` before the configuration of `dir`.
+fn prepend(dir: &TempDir, text: &str) {
+    let file = dir.path().join("toolcrib.toml");
+    fs::write(&file, format!("{text}{}", fs::read_to_string(&file).unwrap())).unwrap();
+}
+
 impl Replica {
     fn start(database: &str, upstream: &FaultyHttp, tools: &str) -> Self {
         Self::over(prepare(database, upstream, tools))
@@ -51,8 +75,58 @@ impl Replica {
         Self { dir, server }
     }
 
+    /// A server that shares the rates of its tools at `place`.
+    fn limited(database: &str, upstream: &FaultyHttp, place: &str, tools: &str) -> Self {
+        let dir = prepare(database, upstream, tools);
+        fs::write(dir.path().join("redis.password"), redis::PASSWORD).unwrap();
+        let password = match place.starts_with("redis") {
+            true => "password = { file = \"redis.password\" }\n",
+            false => "",
+        };
+        prepend(&dir, &format!("[limits]\nshared = \"{place}\"\n{password}"));
+        Self::over(dir)
+    }
+
+    /// A server whose clock differs from that of the machine by `offset`.
+    fn with_clock(dir: TempDir, library: &str, offset: &str) -> Self {
+        let server = Server::of(
+            toolcrib(dir.path())
+                .arg("serve")
+                .env("LD_PRELOAD", library)
+                .env("FAKETIME", offset)
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        );
+        Self { dir, server }
+    }
+
     fn caller(&self, key: &str) -> Caller {
         self.server.caller(Some(key))
+    }
+
+    /// Waits until a call of `up__TOOL` with `key` is possible.
+    async fn offers(&self, key: &str, tool: &str) {
+        let (caller, id) = (self.caller(key), format!("mcp:up.{tool}"));
+        eventually("it is offered", async || has_tool(&caller, &id).await).await;
+    }
+
+    /// Waits for a pending approval of `principal`, and returns its id.
+    async fn pending(&self, key: &str, principal: &str) -> String {
+        let list = ["approvals", "list", "--state", "pending"];
+        let found = || {
+            let pending = self.remote(key, &list).ok().json();
+            let pending = pending.as_array().unwrap();
+            let of = pending.iter().find(|it| it["principal"] == principal);
+            of.map(|it| it["approvalId"].as_str().unwrap().to_owned())
+        };
+        eventually("it asks", async || found().is_some()).await;
+        found().unwrap()
+    }
+
+    /// Ends the server as a service manager does, and waits for its end.
+    fn end(mut self) {
+        self.server.process.signal(Signal::TERM);
+        let status = self.server.process.ended();
+        assert_eq!(status.code(), Some(0), "{}", self.server.process.stderr());
     }
 
     /// Runs a command on this server with `key`.
@@ -75,6 +149,14 @@ async fn has_tool(caller: &Caller, tool: &str) -> bool {
 
 async fn echo(caller: &Caller, text: &str) -> (u16, Value) {
     caller.otc("up__echo", json!({ "text": text })).await
+}
+
+/// Returns how often `upstream` was called with arguments that contain `text`.
+fn runs(upstream: &FaultyHttp, tool: &str, text: &str) -> usize {
+    let calls = upstream.received_method("tools/call");
+    // A stream that its client closed is listed too.
+    let params = calls.iter().filter(|it| it.verb == "POST").map(|it| &it.body["params"]);
+    params.filter(|it| it["name"] == tool && it["arguments"].to_string().contains(text)).count()
 }
 
 fn is_success(answer: &(u16, Value)) -> bool {
@@ -286,18 +368,7 @@ async fn servers_share_a_rate() {
     let Some(mut redis) = RedisServer::start() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
     for place in ["store".to_owned(), redis.url()] {
-        let start = || {
-            let dir = prepare(&database, &upstream, "rate = \"3/h\"\n");
-            let file = dir.path().join("toolcrib.toml");
-            let password = match place.starts_with("redis") {
-                true => "password = { file = \"redis.password\" }\n",
-                false => "",
-            };
-            fs::write(dir.path().join("redis.password"), redis::PASSWORD).unwrap();
-            let limits = format!("[limits]\nshared = \"{place}\"\n{password}");
-            fs::write(&file, format!("{limits}{}", fs::read_to_string(&file).unwrap())).unwrap();
-            Replica::over(dir)
-        };
+        let start = || Replica::limited(&database, &upstream, &place, "rate = \"3/h\"\n");
         let (one, two) = (start(), start());
         let principal = if place == "store" { "first" } else { "second" };
         let (_, text) = key(one.dir.path(), &["--scope", "up:use", "--principal", principal]);
@@ -320,6 +391,358 @@ async fn servers_share_a_rate() {
         one.server.stop();
         two.server.stop();
     }
+}
+
+/// Exactly the rate runs, however many calls come to however many servers at once; later at most what
+/// was refilled.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_at_once_to_several_servers_get_exactly_the_rate() {
+    let Some(database) = postgres::database() else { return };
+    let Some(redis) = RedisServer::start() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    // A call of a day comes back after more than an hour.
+    let tools = "rate = \"20/d\"\n[source.tools.add]\nrate = \"10/s\"\n";
+    for place in ["store".to_owned(), redis.url()] {
+        let replicas: Vec<Replica> =
+            (0..3).map(|_| Replica::limited(&database, &upstream, &place, tools)).collect();
+        let principal = if place == "store" { "first" } else { "second" };
+        let (_, text) =
+            key(replicas[0].dir.path(), &["--scope", "up:use", "--principal", principal]);
+        for replica in &replicas {
+            replica.offers(&text, "echo").await;
+        }
+        let mut calls = JoinSet::new();
+        for number in 0..60 {
+            let caller = replicas[number % replicas.len()].caller(&text);
+            calls.spawn(async move { echo(&caller, "x").await.0 });
+        }
+        let answers = calls.join_all().await;
+        let count = |status: u16| answers.iter().filter(|it| **it == status).count();
+        assert_eq!((count(200), count(429)), (20, 40), "{place}: {answers:?}");
+
+        let begun = Instant::now();
+        let mut calls = JoinSet::new();
+        for number in 0..18 {
+            let caller = replicas[number % replicas.len()].caller(&text);
+            calls.spawn(async move {
+                let mut ran = 0;
+                while begun.elapsed() < Duration::from_secs(3) {
+                    let answer = caller.otc("up__add", json!({ "a": 1, "b": 2 })).await;
+                    assert!([200, 429].contains(&answer.0), "{answer:?}");
+                    ran += u32::from(answer.0 == 200);
+                }
+                ran
+            });
+        }
+        let ran: u32 = calls.join_all().await.into_iter().sum();
+        let bound = 10.0 * begun.elapsed().as_secs_f64() + 11.0;
+        assert!(f64::from(ran) <= bound, "{place}: {ran} calls ran of at most {bound}");
+        assert!(ran > 10, "{place}: the bucket was refilled, but only {ran} calls ran");
+        replicas.into_iter().for_each(Replica::end);
+    }
+    assert_eq!(runs(&upstream, "echo", ""), 40);
+}
+
+/// Clocks of servers may be wrong by a minute, in both directions.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_whose_clocks_are_two_minutes_apart_work_as_one() {
+    let Some(library) = faketime::library() else { return };
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let start = |offset: &str| {
+        let tools = "[source.tools.add]\nrate = \"4/h\"\n\
+                     [source.tools.region]\napproval = \"always\"\n";
+        let dir = prepare(&database, &upstream, tools);
+        prepend(&dir, "[limits]\nshared = \"store\"\n");
+        Replica::with_clock(dir, &library, offset)
+    };
+    let (slow, fast) = (start("-60s"), start("+60s"));
+    let dir = slow.dir.path();
+    let (_, admin) = key(dir, &["--scope", "*"]);
+    let (_, ann) = key(dir, &["--principal", "ann", "--scope", "up:use"]);
+    let (_, bob) = key(dir, &["--principal", "bob", "--scope", "approvals:respond"]);
+    let pairs = [(&slow, &fast), (&fast, &slow)];
+
+    // Calls for which a server looks for dead ones several times; it begins after 15 seconds.
+    let mut long = JoinSet::new();
+    for (one, _) in pairs {
+        one.offers(&ann, "slow").await;
+        let caller = one.caller(&ann);
+        long.spawn(async move { caller.otc("up__slow", json!({ "ms": 27_000 })).await });
+    }
+
+    // Keys, also those with an end.
+    let mut created = Vec::new();
+    for (one, other) in pairs {
+        let make = ["keys", "create", "--name", "n", "--principal", "eve", "--scope", "up:use"];
+        for more in [&[][..], &["--expires", "10m"]] {
+            let made = one.remote(&admin, &[&make, more].concat()).ok().json();
+            let text = made["key"].as_str().unwrap();
+            for replica in [other, one] {
+                replica.offers(text, "echo").await;
+                let answer = echo(&replica.caller(text), "x").await;
+                assert!(is_success(&answer), "{answer:?}");
+            }
+            let keys = one.remote(&admin, &["keys", "list"]).ok().json();
+            let key = keys.as_array().unwrap().iter().find(|it| it["id"] == made["id"]).unwrap();
+            created.push(chrono::DateTime::parse_from_rfc3339(key["createdAt"].as_str().unwrap()));
+        }
+    }
+    let apart = created[2].unwrap() - created[1].unwrap();
+    assert!(apart.num_seconds() >= 110, "the clocks do not differ: {apart}");
+
+    // A grant on one releases the call on the other.
+    for (one, other) in pairs {
+        let caller = one.caller(&ann);
+        let waiting =
+            tokio::spawn(async move { caller.otc("up__region", json!({ "region": "x" })).await });
+        let id = other.pending(&bob, "ann").await;
+        other.remote(&bob, &["approvals", "grant", &id]).ok();
+        let answer = waiting.await.unwrap();
+        assert!(is_success(&answer), "{answer:?}");
+    }
+
+    // One run of an idempotent call that both get at once, and the same answer later. The server that
+    // comes second refuses it (409) as long as the other one runs it.
+    for round in 0..4 {
+        let call = |replica: &Replica| {
+            let (caller, id) = (replica.caller(&ann), format!("id-{round}"));
+            let input = json!({ "ms": 300, "round": format!("round-{round}") });
+            async move {
+                for _ in 0..100 {
+                    match caller.recorded_as(Some(&id), "up__slow", input.clone()).await {
+                        Some(recorded) => return recorded,
+                        None => tokio::time::sleep(Duration::from_millis(100)).await,
+                    }
+                }
+                panic!("{id} is not answered");
+            }
+        };
+        let (first, second) = tokio::join!(call(&slow), call(&fast));
+        assert_eq!((first.0, &first), (200, &second));
+        for (one, _) in pairs {
+            assert_eq!(call(one).await, first);
+        }
+        assert_eq!(runs(&upstream, "slow", &format!("round-{round}")), 1);
+    }
+
+    // One rate.
+    let mut answers = Vec::new();
+    for replica in [&slow, &fast, &slow, &fast, &fast, &slow] {
+        let answer = replica.caller(&ann).otc("up__add", json!({ "a": 1, "b": 2 })).await;
+        answers.push(answer.0);
+    }
+    assert_eq!(answers, [200, 200, 200, 200, 429, 429]);
+
+    for answer in long.join_all().await {
+        assert!(is_success(&answer), "a server was regarded as dead: {answer:?}");
+    }
+    for (one, _) in pairs {
+        let answer = echo(&one.caller(&ann), "x").await;
+        assert!(is_success(&answer), "{answer:?}");
+        let (status, body) = one.caller(&admin).get("/readyz?verbose").await;
+        assert_eq!(status, 200, "{body}");
+    }
+    let events = slow.local(&["audit", "export"]).ok().stdout;
+    assert!(!events.contains("interrupted"), "{events}");
+    let directories = [slow, fast].map(|Replica { dir, server }| {
+        server.stop();
+        dir
+    });
+    for dir in directories {
+        let report = run(dir.path(), &["--json", "audit", "verify"]).ok().json();
+        assert_eq!(report["findings"], json!([]), "{report}");
+    }
+}
+
+/// A session of the handshake revisions belongs to one server; requests of 2026-07-28 to none.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_does_not_know_a_session_and_begins_a_new_one() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let (one, two) =
+        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (_, text) = key(one.dir.path(), &["--scope", "up:use"]);
+    for (here, there) in [(&one, &two), (&two, &one)] {
+        let (caller, other) = (here.caller(&text), there.caller(&text));
+        for replica in [here, there] {
+            replica.offers(&text, "echo").await;
+        }
+        let input = || json!({ "text": "x" });
+        let is_ok = |answer: &(u16, Value)| answer.0 == 200 && answer.1["result"].is_object();
+        let session = caller.open_mcp_session().await;
+        let answer = caller.call_in_session(&session, "up__echo", input()).await;
+        assert!(is_ok(&answer), "{answer:?}");
+        let before = runs(&upstream, "echo", "");
+        let unknown = other.call_in_session(&session, "up__echo", input()).await;
+        assert_eq!(unknown.0, 404, "{unknown:?}");
+        assert_eq!(runs(&upstream, "echo", ""), before, "it did not run");
+        let fresh = other.open_mcp_session().await;
+        assert_ne!(fresh, session);
+        let answer = other.call_in_session(&fresh, "up__echo", input()).await;
+        assert!(is_ok(&answer), "{answer:?}");
+        let answer = caller.call_in_session(&session, "up__echo", input()).await;
+        assert!(is_ok(&answer), "the old one still works: {answer:?}");
+        for caller in [&caller, &other] {
+            let params = json!({ "name": "up__echo", "arguments": input() });
+            let answer = caller.mcp("tools/call", params).await;
+            assert!(is_ok(&answer), "{answer:?}");
+        }
+    }
+    one.end();
+    two.end();
+}
+
+/// A server that ends sends "approval required" to the call that waits, and another one runs it once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_an_approval_moves_to_another_server() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let asks = "approval = \"always\"\n";
+    let two = Replica::start(&database, &upstream, asks);
+    let (_, ann) = key(two.dir.path(), &["--principal", "ann", "--scope", "up:use"]);
+    let (_, bob) = key(two.dir.path(), &["--principal", "bob", "--scope", "approvals:respond"]);
+    for call_id in [None, Some("id-1")] {
+        let one = Replica::start(&database, &upstream, asks);
+        for replica in [&one, &two] {
+            replica.offers(&ann, "echo").await;
+        }
+        let request = {
+            let mut request = json!({ "tool_id": "up__echo", "input": { "call": call_id } });
+            if let Some(call_id) = call_id {
+                request["call_id"] = json!(call_id);
+            }
+            json!({ "request": request })
+        };
+        let (caller, body) = (one.caller(&ann), request.clone());
+        let waiting = tokio::spawn(async move { caller.post("/tools/call", &body).await });
+        let id = two.pending(&bob, "ann").await;
+        one.end();
+        let (status, answer) = waiting.await.unwrap();
+        let error = &answer["result"]["error"];
+        assert_eq!((status, &error["developer_message"]), (200, &json!("approval_required")));
+        assert!(error.to_string().contains(&id), "{error}");
+        assert_eq!(two.pending(&bob, "ann").await, id, "the request stays");
+        let text = json!(call_id).to_string();
+        assert_eq!(runs(&upstream, "echo", &text), 0);
+
+        two.remote(&bob, &["approvals", "grant", &id]).ok();
+        let caller = two.caller(&ann);
+        let answer = caller.post("/tools/call", &request).await;
+        assert!(is_success(&answer), "{answer:?}");
+        if call_id.is_some() {
+            let again = caller.post("/tools/call", &request).await;
+            assert_eq!(again, answer, "the stored answer");
+        }
+        assert_eq!(runs(&upstream, "echo", &text), 1);
+    }
+    two.end();
+}
+
+/// A server that ends lets a call go on, and passes its progress and its result on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_with_progress_ends_well_on_a_server_that_ends() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    for drain in ["", "drain = \"2s\"\n"] {
+        let dir = prepare(&database, &upstream, "");
+        let file = dir.path().join("toolcrib.toml");
+        let text =
+            fs::read_to_string(&file).unwrap().replace("listen =", &format!("{drain}listen ="));
+        fs::write(&file, text).unwrap();
+        let one = Replica::over(dir);
+        let (_, text) = key(one.dir.path(), &["--scope", "up:use"]);
+        one.offers(&text, "progress").await;
+        let caller = one.caller(&text);
+        let before = runs(&upstream, "progress", "");
+        let call = tokio::spawn(async move {
+            let params = json!({
+                "name": "up__progress",
+                "arguments": { "n": 8, "ms": 500 },
+                "_meta": { "progressToken": "token" },
+            });
+            caller.mcp_messages("tools/call", params).await
+        });
+        eventually("it runs", async || runs(&upstream, "progress", "") > before).await;
+        one.end();
+        let messages = call.await.unwrap();
+        let (result, reports) = messages.split_last().unwrap();
+        assert_eq!(result["result"]["content"][0]["text"], "done", "{messages:?}");
+        let steps: Vec<_> = reports
+            .iter()
+            .map(|it| {
+                assert_eq!(it["method"], "notifications/progress", "{it}");
+                assert_eq!(it["params"]["progressToken"], "token", "{it}");
+                it["params"]["progress"].as_f64().unwrap()
+            })
+            .collect();
+        assert_eq!(steps, [0., 1., 2., 3., 4., 5., 6., 7.]);
+    }
+}
+
+/// A durable run whose server ends goes on on another one, and only its interrupted step is repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_run_of_a_server_that_ends_is_continued_by_another() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let start = || {
+        let dir = prepare(
+            &database,
+            &upstream,
+            "[source.tools.slow]\nreplay_policy = \"idempotent\"\n\
+             [[source]]\nid = \"flows\"\nkind = \"workflow\"\nfiles = [\"flows/*.yaml\"]\n\
+             durable = true\n",
+        );
+        fs::create_dir(dir.path().join("flows")).unwrap();
+        fs::write(dir.path().join("flows/report.yaml"), FLOW).unwrap();
+        Replica::over(dir)
+    };
+    let (one, two) = (start(), start());
+    let (_, text) = key(two.dir.path(), &["--scope", "*"]);
+    for replica in [&one, &two] {
+        let caller = replica.caller(&text);
+        let path = "/v1/tools/openwop:workflow.report";
+        eventually("it is offered", async || caller.get(path).await.0 == 200).await;
+    }
+    let caller = one.caller(&text);
+    let call = tokio::spawn(async move { caller.recorded("flows__report", json!({})).await });
+    eventually("the long step runs", async || runs(&upstream, "slow", "") == 1).await;
+    one.end();
+    drop(call.await);
+    let list = || two.local(&["runs", "list", "--json"]).ok().json()[0].clone();
+    eventually("the run ends", async || list()["state"] != "running").await;
+    let run = list();
+    assert_eq!((&run["state"], &run["durable"]), (&json!("completed"), &json!(true)), "{run}");
+    let steps = ["first", "last"].map(|step| runs(&upstream, "echo", step));
+    assert_eq!((steps, runs(&upstream, "slow", "")), ([1, 1], 2));
+    two.end();
+}
+
+/// The first server creates the tables, and the others wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_start_at_once_share_an_empty_database() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let replicas: Vec<Replica> = thread::scope(|scope| {
+        let start = || Replica::start(&database, &upstream, "");
+        let starting: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+        starting.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let (_, text) = key(replicas[0].dir.path(), &["--scope", "*"]);
+    for replica in &replicas {
+        replica.offers(&text, "echo").await;
+        let answer = echo(&replica.caller(&text), "x").await;
+        assert!(is_success(&answer), "{answer:?}");
+    }
+    let directories: Vec<TempDir> = replicas
+        .into_iter()
+        .map(|Replica { dir, server }| {
+            server.stop();
+            dir
+        })
+        .collect();
+    let report = run(directories[0].path(), &["--json", "audit", "verify"]).ok().json();
+    assert_eq!(report["findings"], json!([]), "{report}");
 }
 
 #[test]

@@ -401,3 +401,57 @@ fn a_confined_program_cannot_be_given_the_private_key() {
     assert_eq!(refused.code, 1);
     assert!(refused.stdout.contains("the data directory or a key of the server"), "{refused:?}");
 }
+
+/// The probe of the container needs no options: it accepts exactly the certificate of the configuration,
+/// which names another machine or has expired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_asked_for_its_health_with_its_own_certificate() {
+    let authority = Authority::new("ours");
+    // Without a name, and one that has expired.
+    for certificate in [authority.client("none"), authority.expired_server()] {
+        let dir = dir();
+        let path = dir.path();
+        certificate.write(path, "server");
+        authority.server().write(path, "other");
+        let write = |file: &str, listen: &str, name: &str| {
+            let tls = format!("{{ cert = \"{name}.pem\", key = \"{name}.key\" }}");
+            let text = format!("[server]\nlisten = \"{listen}\"\ntls = {tls}\n");
+            fs::write(path.join(file), text).unwrap();
+        };
+        write("toolcrib.toml", "127.0.0.1:0", "server");
+        let server = Server::start(path);
+        let listen = address(&server).to_string();
+        let health = |name: &str| {
+            write("own.toml", &listen, name);
+            run(path, &["--config", "own.toml", "health"])
+        };
+        assert_eq!(health("server").ok().stdout, "ready\n");
+        let other = health("other");
+        assert_eq!(other.code, 1, "{other:?}");
+        assert!(other.stderr.contains("does not present the certificate"), "{other:?}");
+        let url = run(path, &["--url", &server.url, "health"]);
+        assert_eq!(url.code, 1, "an authority that is not trusted: {url:?}");
+        server.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_of_a_server_with_client_certificates_needs_one() {
+    let dir = dir();
+    let path = dir.path();
+    let (authority, clients) = (Authority::new("ours"), Authority::new("clients"));
+    fs::write(path.join("clients.pem"), clients.pem()).unwrap();
+    clients.client("ada").write(path, "ada");
+    let (server, _) = start(path, &authority, ", client_ca = \"clients.pem\"");
+    let text = fs::read_to_string(path.join("toolcrib.toml")).unwrap();
+    let own = text.replace("127.0.0.1:0", &address(&server).to_string());
+    fs::write(path.join("own.toml"), own).unwrap();
+    let health = |more: &[&str]| run(path, &[&["--config", "own.toml", "health"], more].concat());
+    let without = health(&[]);
+    assert_eq!(without.code, 1, "{without:?}");
+    assert!(without.stderr.contains("requires a client certificate"), "{without:?}");
+    assert!(without.stderr.contains("TOOLCRIB_CLIENT_CERT"), "{without:?}");
+    let with = health(&["--client-cert", "ada.pem", "--client-key", "ada.key"]);
+    assert_eq!(with.ok().stdout, "ready\n");
+    server.stop();
+}

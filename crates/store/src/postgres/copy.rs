@@ -1,8 +1,9 @@
-//! Copies of whole stores. A database is filled in one transaction.
+//! Copies of whole stores. A database is filled, and what was stored is read for the comparison, in one
+//! transaction.
 
 use async_trait::async_trait;
 use deadpool_postgres::{Client, GenericClient};
-use tokio::sync::Mutex;
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio_postgres::types::ToSql;
 use toolcrib_core::{
     clock::Timestamp,
@@ -14,23 +15,39 @@ use super::{
     failure::{Failure, within},
     handle::PostgresStore,
     partitions::MONTH,
+    record,
     row::{Param, bound, execute, one, rows, stored_time},
 };
 use crate::{
-    copy::{EPOCHS, Engine, Kind, SINGLE, Single, Table, Value},
+    copy::{EPOCHS, Engine, Kind, SINGLE, Single, Table, Value, page},
     event_text::time,
 };
 
 /// A database that is copied or filled.
 pub(crate) struct PostgresCopy {
     store: PostgresStore,
-    /// The connection of the transaction that fills it.
-    filling: Mutex<Option<Client>>,
+    /// The only connection that is used, because only the transaction that fills the store sees its
+    /// rows.
+    client: Mutex<Option<Client>>,
 }
 
 impl PostgresStore {
     pub(crate) fn filling(self) -> PostgresCopy {
-        PostgresCopy { store: self, filling: Mutex::new(None) }
+        PostgresCopy { store: self, client: Mutex::new(None) }
+    }
+}
+
+// === impl PostgresCopy ===
+
+impl PostgresCopy {
+    async fn client(&self) -> Result<MappedMutexGuard<'_, Client>, Failure> {
+        match MutexGuard::try_map(self.client.lock().await, Option::as_mut) {
+            Ok(client) => Ok(client),
+            Err(none) => {
+                let client = self.store.client().await?;
+                Ok(MutexGuard::map(none, |it| it.insert(client)))
+            }
+        }
     }
 }
 
@@ -55,7 +72,7 @@ impl Engine for PostgresCopy {
         );
         let (skip, limit) = (bound(skip as u64), bound(limit as u64));
         within(async {
-            let found = rows(&self.store.client().await?, &sql, &[&skip, &limit]).await?;
+            let found = rows(&*self.client().await?, &sql, &[&skip, &limit]).await?;
             let read = |row: &tokio_postgres::Row| {
                 let columns = table.columns.iter().enumerate();
                 columns.map(|(index, (_, kind))| value(row, index, *kind)).collect()
@@ -67,8 +84,7 @@ impl Engine for PostgresCopy {
 
     async fn single(&self) -> Result<Single, StoreError> {
         within(async {
-            let client = self.store.client().await?;
-            let row = one(&client, SINGLE, &[]).await?;
+            let row = one(&*self.client().await?, SINGLE, &[]).await?;
             Ok(Single {
                 epochs: [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?],
                 approvals: (row.try_get(3)?, row.try_get(4)?),
@@ -77,26 +93,25 @@ impl Engine for PostgresCopy {
         .await
     }
 
+    async fn events(&self, after: u64) -> Result<Vec<StoredEvent>, StoreError> {
+        within(async { record::read(&*self.client().await?, &page(after)).await }).await
+    }
+
+    async fn last_position(&self) -> Result<u64, StoreError> {
+        within(async { record::last_position(&*self.client().await?).await }).await
+    }
+
     async fn begin(&self) -> Result<(), StoreError> {
-        let client = within(async {
-            let client = self.store.client().await?;
+        within(async {
             // The copy itself limits each of its steps.
-            client
-                .batch_execute(
-                    "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; \
-                     SET LOCAL synchronous_commit = on",
-                )
-                .await?;
-            Ok(client)
+            let sql = "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; \
+                       SET LOCAL synchronous_commit = on";
+            Ok(self.client().await?.batch_execute(sql).await?)
         })
-        .await?;
-        *self.filling.lock().await = Some(client);
-        Ok(())
+        .await
     }
 
     async fn insert(&self, table: &'static Table, rows: Vec<Vec<Value>>) -> Result<(), StoreError> {
-        let filling = self.filling.lock().await;
-        let client = filling.as_ref().ok_or_else(not_begun)?;
         let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
         let places: Vec<String> = (1..)
             .zip(table.columns)
@@ -111,12 +126,10 @@ impl Engine for PostgresCopy {
         let columns = columns(table, rows);
         let params: Vec<Param<'_>> =
             columns.iter().map(|column| &**column as &(dyn ToSql + Sync)).collect();
-        within(async { execute(client, &sql, &params).await }).await.map(drop)
+        within(async { execute(&*self.client().await?, &sql, &params).await }).await.map(drop)
     }
 
     async fn insert_events(&self, events: Vec<StoredEvent>) -> Result<(), StoreError> {
-        let filling = self.filling.lock().await;
-        let client = filling.as_ref().ok_or_else(not_begun)?;
         let times = events
             .iter()
             .map(|event| time(&event.timestamp).ok_or_else(|| corrupt("the time of an event")));
@@ -151,13 +164,13 @@ impl Engine for PostgresCopy {
             &text(|it| &it.payload),
             &hashes,
         ];
-        within(async { execute(client, &sql, &params).await }).await.map(drop)
+        within(async { execute(&*self.client().await?, &sql, &params).await }).await.map(drop)
     }
 
     async fn finish(&self, single: Single, last: u64) -> Result<(), StoreError> {
-        let mut filling = self.filling.lock().await;
-        let client = filling.as_ref().ok_or_else(not_begun)?;
         within(async {
+            let client = self.client().await?;
+            let client = &*client;
             let ends = "INSERT INTO tenants (tenant, position, hash) \
                         SELECT DISTINCT ON (tenant) tenant, tenant_position, hash FROM events \
                         ORDER BY tenant, tenant_position DESC";
@@ -176,19 +189,21 @@ impl Engine for PostgresCopy {
             let (key, change) = single.approvals;
             let sql = "UPDATE approval_state SET key = $1, change = $2 WHERE id = 1";
             execute(client, sql, &[&key, &change]).await?;
-            client.batch_execute("COMMIT; ANALYZE").await?;
-            Ok(())
+            // For the comparison, too.
+            Ok(client.batch_execute("ANALYZE").await?)
         })
-        .await?;
-        *filling = None;
-        Ok(())
+        .await
+    }
+
+    async fn commit(&self) -> Result<(), StoreError> {
+        within(async { Ok(self.client().await?.batch_execute("COMMIT").await?) }).await
     }
 }
 
 impl Drop for PostgresCopy {
     fn drop(&mut self) {
         // Its connection ends, and with it the transaction, instead of going back to the pool.
-        if let Some(client) = self.filling.get_mut().take() {
+        if let Some(client) = self.client.get_mut().take() {
             drop(deadpool_postgres::Object::take(client));
         }
     }
@@ -265,8 +280,4 @@ fn all<T>(values: Vec<Value>, of: impl FnMut(Value) -> Option<T>) -> Vec<Option<
 
 fn corrupt(what: &str) -> StoreError {
     StoreError::Corrupt(format!("{what} is malformed; `toolcrib audit verify` names the event"))
-}
-
-fn not_begun() -> StoreError {
-    StoreError::Unavailable("the copy has not begun".to_owned())
 }

@@ -46,13 +46,18 @@ pub(super) async fn ensure(client: &mut Client) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Reads the table of tables, not `to_regclass`: its cache does not see what another process has
+/// created while this one waited for the advisory lock.
 async fn missing(client: &impl GenericClient) -> Result<Vec<Missing>, Failure> {
     let sql = format!(
         "SELECT 'events_' || to_char(start, 'YYYY_MM'), start::date::text, \
                 (start + interval '1 month')::date::text \
          FROM (SELECT {MONTH} + number * interval '1 month' AS start \
                FROM generate_series(0, 1) AS number) AS months \
-         WHERE to_regclass('events_' || to_char(start, 'YYYY_MM')) IS NULL ORDER BY start"
+         WHERE NOT EXISTS (SELECT 1 FROM pg_class \
+               WHERE relname = 'events_' || to_char(start, 'YYYY_MM') \
+                 AND relnamespace = current_schema()::regnamespace) \
+         ORDER BY start"
     );
     let missing = rows(client, &sql, &[]).await?;
     let read = |row: &tokio_postgres::Row| {

@@ -27,26 +27,11 @@ const CHECKPOINT: &str =
 #[async_trait]
 impl RecordStore for PostgresStore {
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
-        let prev = if query.with_prev { PREV } else { "NULL::bytea" };
-        let from = match query.tenant {
-            Some(_) => "e.tenant = $1 AND e.tenant_position > $2 ORDER BY e.tenant_position",
-            None => "$1::text IS NULL AND e.position > $2 ORDER BY e.position",
-        };
-        let sql = format!("SELECT {COLUMNS}, {prev} FROM events e WHERE {from} LIMIT $3");
-        within(async {
-            let tenant = query.tenant.as_ref().map(|tenant| tenant.as_str());
-            let params: [Param<'_>; 3] = [&tenant, &bound(query.after), &limit(query.limit)];
-            rows(&self.client().await?, &sql, &params).await?.iter().map(stored).collect()
-        })
-        .await
+        within(async { read(&self.client().await?, &query).await }).await
     }
 
     async fn last_position(&self) -> Result<u64, StoreError> {
-        within(async {
-            let sql = "SELECT value FROM log_position WHERE id = 1";
-            whole(one(&self.client().await?, sql, &[]).await?.try_get(0)?)
-        })
-        .await
+        within(async { last_position(&self.client().await?).await }).await
     }
 
     async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError> {
@@ -271,6 +256,27 @@ impl RecordStore for PostgresStore {
         })
         .await
     }
+}
+
+/// Reads events as they are stored.
+pub(super) async fn read(
+    client: &impl GenericClient,
+    query: &StoredQuery,
+) -> Result<Vec<StoredEvent>, Failure> {
+    let prev = if query.with_prev { PREV } else { "NULL::bytea" };
+    let from = match query.tenant {
+        Some(_) => "e.tenant = $1 AND e.tenant_position > $2 ORDER BY e.tenant_position",
+        None => "$1::text IS NULL AND e.position > $2 ORDER BY e.position",
+    };
+    let sql = format!("SELECT {COLUMNS}, {prev} FROM events e WHERE {from} LIMIT $3");
+    let tenant = query.tenant.as_ref().map(|tenant| tenant.as_str());
+    let params: [Param<'_>; 3] = [&tenant, &bound(query.after), &limit(query.limit)];
+    rows(client, &sql, &params).await?.iter().map(stored).collect()
+}
+
+/// Returns the last position of the whole log.
+pub(super) async fn last_position(client: &impl GenericClient) -> Result<u64, Failure> {
+    whole(one(client, "SELECT value FROM log_position WHERE id = 1", &[]).await?.try_get(0)?)
 }
 
 async fn last_of(client: &impl GenericClient, tenant: &str) -> Result<Option<Checkpoint>, Failure> {

@@ -119,6 +119,11 @@ impl Engine for SqliteStore {
         })
         .await
     }
+
+    /// The file gets its name at the end.
+    async fn commit(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 fn insert_event(

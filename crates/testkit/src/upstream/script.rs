@@ -289,10 +289,10 @@ impl Script {
 }
 
 /// Returns the steps of a call of one of the good tools: `echo {text}`, `add {a,b}` (structured),
-/// `fail` (isError), `refuse` (JSON-RPC error), `die`, `hang`, `slow {ms}`, `progress {n}` (as fast
-/// as possible, then the result at once), `env`, `big {bytes}`, `oversized {bytes}` (one message,
-/// its id last), `noise`, `block {kind}`, `grow` (adds the tool `late`), `ask` (sends requests to
-/// the client), `grandchild`, `malformed`, `region`, `question {kind, …}` (see there).
+/// `fail` (isError), `refuse` (JSON-RPC error), `die`, `hang`, `slow {ms}`, `progress {n, ms}` (with
+/// `ms` before each report, then the result at once), `env`, `big {bytes}`, `oversized {bytes}` (one
+/// message, its id last), `noise`, `block {kind}`, `grow` (adds the tool `late`), `ask` (sends requests
+/// to the client), `grandchild`, `malformed`, `region`, `question {kind, …}` (see there).
 fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     let arguments = &request["params"]["arguments"];
     let bytes = || usize::try_from(arguments["bytes"].as_u64().unwrap_or_default()).unwrap();
@@ -356,7 +356,9 @@ fn steps_before_result(script: &Script, request: &Value) -> Option<(Vec<Step>, &
                     "params": { "progressToken": token, "progress": n, "total": number("n"),
                         "message": format!("step {n}") } }))
             };
-            ((0..number("n")).map(report).collect(), "done")
+            let pause = Duration::from_millis(number("ms"));
+            let wait = || (!pause.is_zero()).then_some(Step::Wait(pause));
+            ((0..number("n")).flat_map(|n| wait().into_iter().chain([report(n)])).collect(), "done")
         }
         "noise" => {
             let lines =

@@ -499,7 +499,7 @@ fn is_flag_list(name: &str, value: &str) -> bool {
 pub(super) fn is_issuer_address(text: &str) -> bool {
     let shaped = Redactor::default().text(text);
     plain_url(text).is_some_and(|(url, _)| WEB.contains(&url.scheme()) && url.query().is_none())
-        && !text.contains('#')
+        && !text.contains(['#', '$', '{'])
         && shaped == text
 }
 
@@ -543,9 +543,12 @@ pub(super) fn hidden_address(text: &str) -> String {
     }
 }
 
+/// Kinds of tools and of authentication that have digits.
+const KINDS: &[&str] = &["A2A", "oauth2", "oauth2_token_exchange"];
+
 /// Returns a word that a message may repeat, such as a kind of authentication.
 pub(super) fn shown(word: &str) -> &str {
-    match word.len() <= 32 && is_words(word) {
+    match KINDS.contains(&word) || (word.len() <= 32 && is_words(word)) {
         true => word,
         false => PLACEHOLDER,
     }

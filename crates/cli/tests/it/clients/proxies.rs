@@ -15,6 +15,7 @@ use rcgen::{
 use reqwest::{Certificate, Identity, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::program;
 use crate::support::{Process, Server, config, dir, is_running, key, write_config};
 
 /// The name in the files, under which clients reach the proxy.
@@ -329,16 +330,6 @@ fn without_comments(text: &str) -> String {
         _ => format!("{line}\n"),
     };
     text.lines().map(line).collect()
-}
-
-/// Returns the program that a variable names, or says why the test is left out.
-fn program(variable: &str) -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "cargo xtask test says where things are")]
-    let found = std::env::var(variable).ok().map(PathBuf::from);
-    if found.is_none() {
-        toolcrib_testkit::left_out(&format!("{variable} is not set; run `cargo xtask test`"));
-    }
-    found
 }
 
 fn command(program: &Path) -> Command {

@@ -495,7 +495,7 @@ mcp_servers:
     kind = "mcp"
     url = "https://keyed.example.com/mcp"
     [source.headers]
-    X-Team = "crib"
+    X-Team = { env = "KEYED_X_TEAM" }
     X-Api-Key = { env = "KEYED_X_API_KEY" }
     Authorization = { env = "KEYED" }
     [source.tools."delete_all"]
@@ -507,7 +507,7 @@ mcp_servers:
     command = ["npx", "-y", "server"]
     [source.env]
     SERVICE_TOKEN = { env = "SERVICE_TOKEN" }
-    MODE = "fast"
+    MODE = { env = "MODE" }
 
     [[source]]
     id = "service"
@@ -535,7 +535,7 @@ mcp_servers:
     # kind = "mcp"
     # url = "https://narrow.example.com/mcp"
     "#);
-    insta::assert_snapshot!(ran.stderr, @r#"
+    insta::assert_snapshot!(ran.stderr, @r"
     not translated: model_list: only `mcp_servers` is about tools
     not translated: general_settings: only `mcp_servers` is about tools
     not translated: mcp_servers.zapier.access_groups: grant the scope `tools:SOURCE` to the callers of the group
@@ -545,12 +545,14 @@ mcp_servers:
     `narrow` stays a comment: its setting `allowed_params` is not translated
     set these variables where `toolcrib serve` runs:
       ZAPIER_AUTHORIZATION  for `Authorization` of source `zapier`: the whole value, in the client `Bearer ${env:ZAPIER_TOKEN}`
+      KEYED_X_TEAM  for `X-Team` of source `keyed`: the value it has in the client
       KEYED_X_API_KEY  for `X-Api-Key` of source `keyed`: the value it has in the client
       KEYED  for `Authorization` of source `keyed`
       SERVICE_TOKEN  for `SERVICE_TOKEN` of source `local`
+      MODE  for `MODE` of source `local`: the value it has in the client
       SERVICE_X_API_KEY  for `X-API-Key` of source `service`: the value it has in the client
     4 sources imported
-    "#);
+    ");
 }
 
 #[test]

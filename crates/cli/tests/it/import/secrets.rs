@@ -241,8 +241,40 @@ fn a_secret_argument_makes_its_source_a_comment_with_the_reason() {
     let ran = run(dir.path(), &["--json", "import", "a.json"]).ok();
     let (listed, stderr) = (ran.json(), ran.stderr);
     let toml = listed["toml"].as_str().unwrap();
-    insta::assert_snapshot!(toml.split_once("# Not translated").unwrap().1, @"");
-    insta::assert_snapshot!(stderr, @"");
+    insta::assert_snapshot!(toml.split_once("# Not translated").unwrap().1, @r#"
+    :
+    # - jira.args[4]: it may be a secret; arguments cannot be read from the environment
+    # - logs.url: it may contain a secret
+
+    # Not in force: an argument may be a secret; write its value, or give it to the server by `env`.
+    # [[source]]
+    # id = "jira"
+    # kind = "mcp"
+    # command = ["npx", "-y", "mcp-remote", "https://jira.example.com/mcp", "--header", "[redacted]"]
+
+    # Not in force: its address may contain a secret; write it, or send it in `headers`.
+    # [[source]]
+    # id = "logs"
+    # kind = "mcp"
+    # url = "https://logs.example.com/[redacted]"
+
+    [[source]]
+    id = "kept"
+    kind = "mcp"
+    command = ["npx", "-y", "server"]
+    [source.env]
+    FOO = { env = "FOO" }
+    DEBUG = "true"
+    "#);
+    insta::assert_snapshot!(stderr, @r"
+    not translated: jira.args[4]: it may be a secret; arguments cannot be read from the environment
+    not translated: logs.url: it may contain a secret
+    `jira` stays a comment: an argument may be a secret; write its value, or give it to the server by `env`
+    `logs` stays a comment: its address may contain a secret; write it, or send it in `headers`
+    set these variables where `toolcrib serve` runs:
+      FOO  for `FOO` of source `kept`: the value it has in the client
+    1 sources imported
+    ");
     assert_eq!(listed["sources"], 1);
     assert_eq!(
         listed["notTranslated"],
