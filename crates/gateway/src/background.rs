@@ -48,6 +48,7 @@ pub(crate) struct Services {
 #[derive(Clone)]
 pub(crate) struct Background {
     tasks: Tasks,
+    ending: CancellationToken,
     ended: CancellationToken,
     tracker: TaskTracker,
 }
@@ -78,12 +79,19 @@ impl Services {
 
 impl Background {
     pub(crate) fn new(tasks: Tasks) -> Self {
-        Self { tasks, ended: CancellationToken::new(), tracker: TaskTracker::new() }
+        let (ending, ended) = (CancellationToken::new(), CancellationToken::new());
+        Self { tasks, ending, ended, tracker: TaskTracker::new() }
     }
 
     /// The board of named tasks.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    /// Cancelled when no new requests come and those in flight are about to be cut off, before
+    /// [`ended`](Self::ended).
+    pub(crate) fn ending(&self) -> &CancellationToken {
+        &self.ending
     }
 
     /// Cancelled when the gateway closes or is dropped.

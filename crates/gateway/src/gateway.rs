@@ -185,6 +185,13 @@ impl Gateway {
         Ok(())
     }
 
+    /// Prepares for the end of the requests in flight: calls that wait for an approval end with
+    /// "approval required", and durable runs of workflows that are cut off from now on continue in
+    /// another process.
+    pub fn begin_end(&self) {
+        self.inner.services.background.ending().cancel();
+    }
+
     /// Returns once [`close`](Self::close) has begun.
     pub async fn until_closed(&self) {
         self.inner.services.background.ended().cancelled().await;
@@ -194,6 +201,7 @@ impl Gateway {
     /// returns, the end of every tool session included; new calls are refused.
     pub async fn close(&self) {
         let Inner { services, authenticator, supply, pipeline, audit, .. } = &*self.inner;
+        services.background.ending().cancel();
         services.background.ended().cancel();
         authenticator.stop().await;
         supply.close().await;

@@ -115,17 +115,19 @@ impl WaitingCall<'_> {
                     return Err(CallError::ApprovalRejected { tool, approval: approval.id });
                 }
                 ApprovalState::Pending => {
-                    let ended = self.approvals.services.background.ended();
+                    let background = &self.approvals.services.background;
                     let pauses = &self.approvals.pauses;
                     let _others = self.parent.map(|parent| pauses.enter(parent));
                     waited = true;
                     let woken = tokio::select! {
                         biased;
                         () = hang_up.cancelled() => return Err(CallError::Cancelled),
-                        () = ended.cancelled() => return Err(CallError::Cancelled),
-                        woken = tokio::time::timeout_at(until, changes.changed()) => woken,
+                        // The caller can repeat a call, at another server too; a step cannot.
+                        () = background.ending().cancelled(), if self.parent.is_none() => None,
+                        () = background.ended().cancelled() => return Err(CallError::Cancelled),
+                        woken = tokio::time::timeout_at(until, changes.changed()) => woken.ok(),
                     };
-                    if woken.is_err() {
+                    if woken.is_none() {
                         call.cause.get_or_insert_with(|| approval.event_id.clone());
                         return Err(required(call, &approval, &config.approvals));
                     }

@@ -53,7 +53,7 @@ use crate::{
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
     trace::{self, CallSpan, TaskContext, Tracer},
-    workflow::live::StepContext,
+    workflow::live::{CallEnd, StepContext},
 };
 
 /// A call on its way through the pipeline, without the name of its tool.
@@ -314,8 +314,12 @@ impl Pipeline {
             if execution.duration.is_some() {
                 counted.keep();
             }
-            if let Some(steps) = steps {
-                steps.recorded().await;
+            let end = match steps {
+                Some(steps) => steps.recorded().await,
+                None => CallEnd::Ended,
+            };
+            if end == CallEnd::Continues {
+                return Ok(execution);
             }
             if let Some(keep) = step.and_then(|step| step.keep) {
                 keep.keep(&id, execution.result.as_ref()).await;

@@ -33,8 +33,8 @@ pub(super) struct WorkflowCall {
     pub(super) parent: Option<CallId>,
     /// Cancelled when the call is to end.
     pub(super) end: CancellationToken,
-    /// Dropped when everything of the steps has been recorded.
-    pub(super) recorded: oneshot::Sender<()>,
+    /// Used when everything of the steps has been recorded.
+    pub(super) recorded: oneshot::Sender<CallEnd>,
 }
 
 struct Running {
@@ -47,7 +47,16 @@ struct Running {
 pub(crate) struct Steps {
     runs: Arc<LiveRuns>,
     call: CallId,
-    recorded: oneshot::Receiver<()>,
+    recorded: oneshot::Receiver<CallEnd>,
+}
+
+/// What becomes of the call of a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    /// It has ended.
+    Ended,
+    /// Another process continues its run, and records its end.
+    Continues,
 }
 
 /// A run that can be cancelled as long as this lives.
@@ -133,11 +142,15 @@ impl LiveRuns {
 
 impl Steps {
     /// Waits until everything of the steps has been recorded, for seconds at most.
-    pub(crate) async fn recorded(self) {
+    pub(crate) async fn recorded(self) -> CallEnd {
         // A workflow that has not begun will not.
         self.runs.called.lock().remove(&self.call);
-        if tokio::time::timeout(CLOSING_TIME, self.recorded).await.is_err() {
-            tracing::warn!(call = %self.call, "a workflow ended before the last of its steps");
+        match tokio::time::timeout(CLOSING_TIME, self.recorded).await {
+            Ok(end) => end.unwrap_or(CallEnd::Ended),
+            Err(_late) => {
+                tracing::warn!(call = %self.call, "a workflow ended before the last of its steps");
+                CallEnd::Ended
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ use toolcrib_core::{
 use super::{
     Workflows,
     failure::{self, Failure, Kept},
-    live::{Keep, WorkflowCall},
+    live::{CallEnd, Keep, WorkflowCall},
     past::Past,
     plan::Plan,
 };
@@ -138,8 +138,20 @@ pub(super) async fn run(
             Ok(()) => run.until(ends, max_bytes).await,
             Err(failure) => End::Failed(failure),
         };
-        run.finish(&end).await;
-        drop((listed, recorded));
+        let is_cut_off = run.workflows.services.background.ending().is_cancelled();
+        let how = match &end {
+            End::Completed(_) => CallEnd::Ended,
+            // As after a crash, the next process resumes it.
+            _ if lasts && is_cut_off => CallEnd::Continues,
+            _ => CallEnd::Ended,
+        };
+        match how {
+            CallEnd::Ended => run.finish(&end).await,
+            CallEnd::Continues => run.interaction.close(SessionOutcome::Failed).await,
+        }
+        drop(listed);
+        // A call that was dropped does not wait.
+        recorded.send(how).ok();
         end
     }));
     match task.await {
