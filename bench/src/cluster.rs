@@ -236,8 +236,7 @@ impl Measured {
     /// Returns the row of the table. `one` is the throughput of one server over PostgreSQL.
     fn row(&self, requests: Requests, tenants: u16, one: f64) -> String {
         let milliseconds = |share| self.latencies.quantile(share).as_secs_f64() * 1e3;
-        let cost =
-            |time: Duration| time.as_secs_f64() * 1e6 / self.latencies.total().max(1) as f64;
+        let cost = |time: Duration| time.as_secs_f64() * 1e6 / self.latencies.total().max(1) as f64;
         let busy = self.busy.share();
         let limit = if busy >= SATURATED { "processors" } else { "waiting" };
         format!(

@@ -20,7 +20,8 @@ use crate::process::Server;
 use crate::servers::upstream::{ECHO, ECHO_PATH, TOOLS};
 
 const SAID: &str = "the quick brown fox";
-const JSON: &[(&str, &str)] = &[("content-type", "application/json"), ("accept", "application/json")];
+const JSON: &[(&str, &str)] =
+    &[("content-type", "application/json"), ("accept", "application/json")];
 /// How long discovery of an upstream on loopback may take.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
 /// The sources: an MCP server over HTTP, the same over stdio, a connector and a workflow.
@@ -90,7 +91,8 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared: None };
+        let settings =
+            Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared: None };
         Self::start_with(program, durability, durability, &settings, folder).await
     }
 
@@ -100,7 +102,12 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: ROLES, shared: None };
+        let settings = Settings {
+            sources: vec![source_at(upstream)],
+            tools: TOOLS,
+            roles: ROLES,
+            shared: None,
+        };
         let mut subject = Self::start_with(program, "crowd", "strict", &settings, folder).await?;
         let mut makers = JoinSet::new();
         for maker in 0..MAKERS {
@@ -122,7 +129,8 @@ impl Subject {
         tenants: usize,
         (upstream, folder): (SocketAddr, &Path),
     ) -> Result<Self> {
-        let settings = Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared };
+        let settings =
+            Settings { sources: vec![source_at(upstream)], tools: TOOLS, roles: 0, shared };
         let mut subject = Self::start_with(program, name, "strict", &settings, folder).await?;
         let config = folder.join(format!("{name}.toml"));
         for tenant in 0..tenants {
@@ -135,7 +143,8 @@ impl Subject {
     /// Starts `program` with its bundled pack as its only source.
     pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
         let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
-        let settings = Settings { sources: vec![source], tools: PACK_TOOLS, roles: 0, shared: None };
+        let settings =
+            Settings { sources: vec![source], tools: PACK_TOOLS, roles: 0, shared: None };
         Self::start_with(program, "pack", "relaxed", &settings, folder).await
     }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::process::{CHILDREN_SYSTEM_TIME, CHILDREN_USER_TIME, PARENT, processor_time, stat, ticks};
+use crate::process::{
+    CHILDREN_SYSTEM_TIME, CHILDREN_USER_TIME, PARENT, processor_time, stat, ticks,
+};
 
 /// Processor time by part.
 #[derive(Debug, Clone, Copy, Default)]
