@@ -1,6 +1,6 @@
 //! `toolcrib-bench cluster`: one server against several over one PostgreSQL database.
 //!
-//! The kinds of clusters are measured in turns. Besides the throughput it reports which process used
+//! The kinds of clusters are measured in turns. It also reports which process used
 //! the processors, because servers, database, upstream and load share this machine: a second machine
 //! would give its servers processors of their own.
 

@@ -62,11 +62,11 @@ struct Settings {
     /// The number of tools of the sources.
     tools: usize,
     roles: usize,
-    /// What it shares with other servers.
+    /// The parts that it shares with other servers.
     shared: Option<Shared>,
 }
 
-/// What several servers share.
+/// The parts that several servers share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     /// The URL of a PostgreSQL database.

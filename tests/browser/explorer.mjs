@@ -20,6 +20,7 @@ for (const name of [
 }
 const explorer = `${TOOLCRIB_URL.replace(/\/$/, '')}/explorer`;
 
+const started = Date.now();
 const browser = await launch();
 const { page, complaints } = await openPage(browser);
 
@@ -29,7 +30,9 @@ const signIn = async (target, key) => {
   await target.waitForSelector('button.item');
 };
 const names = (target) =>
-  target.locator('button.item').evaluateAll((rows) => rows.map((row) => row.dataset.name));
+  target
+    .locator('button.item:not([data-from="server"])')
+    .evaluateAll((rows) => rows.map((row) => row.dataset.name));
 const open = async (name) => {
   await page.click(`button.item[data-name="${name}"]`);
   await page.waitForFunction(
@@ -139,6 +142,8 @@ await check('opening a tool shows its schema and a deep link', async () => {
     'aria-expanded',
   );
   await page.click('.tool [data-tab="schema"]');
+  truthy(/a.*number.*required/.test(await page.textContent('.schema-tree')), 'the tree has no a');
+  await page.click('[data-schema="input-json"]');
   const schema = await page.locator('.tool pre.code').first().textContent();
   truthy(JSON.parse(schema).properties.a !== undefined, 'the schema has no property a');
   await page.click('.tool [data-tab="try"]');
@@ -156,7 +161,11 @@ await check('validating wrong input marks the field', async () => {
   await input('/b').fill('3');
   await page.click('[data-action="validate"]');
   await page.waitForSelector('.output .verdict.bad');
-  truthy(/\/a/.test(await page.textContent('.violations')), 'the violation does not name /a');
+  equal(
+    await page.textContent('.violations'),
+    'a: Enter a number, such as 2.5.',
+    'the violation in plain words',
+  );
   equal(await input('/a').getAttribute('aria-invalid'), 'true', 'aria-invalid of a');
   equal(await input('/b').getAttribute('aria-invalid'), null, 'aria-invalid of b');
 });
@@ -213,10 +222,29 @@ await check('structured content is shown', async () => {
 });
 
 await check('the result survives a visit to another tool and is in the history', async () => {
+  const event = (type, payload, second) => ({
+    event: {
+      type,
+      runId: 'run-1',
+      timestamp: `2026-11-25T10:00:0${second}Z`,
+      payload: { callId: 'c1', toolName: 'mcp:demo.add', ...payload },
+    },
+  });
+  const events = [
+    event('agent.toolReturned', { status: 'ok', durationMs: 12 }, 1),
+    event('agent.toolCalled', { principal: 'ada' }, 0),
+  ];
+  await page.route('**/v1/events?**', (route) => route.fulfill({ json: { events } }));
+  await page.route('**/v1/events/summary?**', (route) => route.fulfill({ status: 404, json: {} }));
   await open('demo__add');
   truthy(await page.locator('.outcome').isVisible(), 'the result is gone');
   await page.click('.tool [data-tab="history"]');
-  equal(await page.locator('.history li').count(), 1, 'history entries');
+  equal(await page.locator('ol.history li').count(), 1, 'history entries');
+  const recent = page.locator('[aria-label="Recent calls"]').first();
+  await recent.locator('td').first().waitFor();
+  const told = await recent.innerText();
+  for (const part of ['ada', 'ok', '12 ms', '0 %'])
+    truthy(told.includes(part), `the recent calls have no "${part}": ${told}`);
 });
 
 await check('the page explains step by step why a tool can be used', async () => {
@@ -252,9 +280,12 @@ await check('the key is in no storage and not in the address', async () => {
   truthy(!kept.includes(TOOLCRIB_KEY_ADMIN), 'the key was stored');
 });
 
-await check('a new key drops the tools and results of the previous one', async () => {
-  await page.fill('#token', TOOLCRIB_KEY_READER);
+await check('signing out drops the tools and results of the key', async () => {
+  await page.click('#account-button');
+  await page.click('#sign-out');
+  await page.waitForSelector('#signin');
   equal(await page.locator('button.item, .outcome').count(), 0, 'left over elements');
+  equal(await page.inputValue('#token'), '', 'the key field');
 });
 
 await check('the reader sees fewer tools than the admin', async () => {
@@ -280,7 +311,8 @@ await check('an approver sees pending approvals and decides them', async () => {
       headers: { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}` },
       data: body,
     });
-  const target = (number) => ({ target: `<img src=x onerror=alert(${number})>` });
+  const target = (number) => ({ target: `<img src=x onerror=alert(${number})> ${started}` });
+  // Requests of an earlier run against the same server may still be decided or pending.
   const asked = [];
   for (const number of [1, 2]) {
     const refused = await call(target(number));
@@ -295,36 +327,31 @@ await check('an approver sees pending approvals and decides them', async () => {
     const shown = { ...(await response.json()), redactedArguments: { depth: { of: 2 } } };
     return route.fulfill({ response, json: shown });
   });
-  await desk.goto(`${explorer}#approval=${asked[1]}`);
+  await desk.goto(`${explorer}#/approvals/${asked[1]}`);
   await desk.fill('#token', TOOLCRIB_KEY_APPROVER);
   await desk.click('#use-key');
-  const card = (id) => desk.locator(`[data-approval="${id}"]`);
+  const card = (id) => desk.locator(`article[data-approval="${id}"]`);
   await card(asked[1]).waitFor();
-  equal(await desk.locator('.approval').count(), 2, 'cards');
-  truthy((await desk.textContent('#approvals h2')).startsWith('2 calls'), 'the heading');
   equal(await desk.locator('.approval.marked').getAttribute('data-approval'), asked[1], 'marked');
+  await card(asked[0]).locator('text="depth"').waitFor();
   const text = await card(asked[0]).textContent();
-  for (const part of ['admin', 'mcp:demo.wipe', 'target', 'string'])
+  for (const part of ['admin', 'mcp:demo.wipe', 'depth'])
     truthy(text.includes(part), `the card has no ${part}: ${text}`);
   truthy(!text.includes('onerror'), 'the card shows an argument');
-  const shown = card(asked[0]).locator('pre code');
-  await shown.waitFor();
-  const border = await shown.evaluate((code) => getComputedStyle(code).borderTopWidth);
-  equal(border, '0px', 'border around the lines of JSON');
-  equal(await card(asked[0]).locator('[data-verdict="override"]').isVisible(), false, 'override');
+  equal(await card(asked[0]).locator('[data-verdict="override"]').count(), 0, 'overrides');
   await card(asked[0]).locator('input').fill('fine');
   await card(asked[0]).locator('[data-verdict="grant"]').click();
-  await card(asked[0]).waitFor({ state: 'detached' });
+  await card(asked[0]).locator('text=You approved it').waitFor();
   await card(asked[1]).locator('[data-verdict="reject"]').click();
-  await desk.waitForFunction(() => document.querySelector('#approvals').hidden);
+  await card(asked[1]).locator('text=You rejected it').waitFor();
   equal((await call(target(1))).status(), 200, 'status of the granted call');
   equal((await call(target(1))).status(), 403, 'status of the call after that');
   const rejected = (await (await call(target(2))).json()).details;
   equal([rejected.approval, rejected.approvalId], ['rejected', asked[1]], 'the rejected call');
-  // A new key starts from an empty state.
-  await card((await (await call(target(1))).json()).details.approvalId).waitFor();
-  await desk.fill('#token', TOOLCRIB_KEY_READER);
-  equal(await desk.locator('.approval').count(), 0, 'cards of the key before');
+  // Another caller starts from an empty state.
+  await desk.click('#account-button');
+  await desk.click('#sign-out');
+  await desk.waitForFunction(() => document.querySelector('.approval') === null);
   complaints.push(...said);
   await close();
 });
@@ -333,24 +360,59 @@ await check('the requester gets no approval buttons', async () => {
   const { page: own, complaints: said, close } = await openPage(browser);
   await own.goto(explorer);
   await signIn(own, TOOLCRIB_KEY_ADMIN);
-  const looked = own.waitForResponse((reply) => reply.url().includes('/v1/approvals?'));
-  equal((await looked).status(), 200, 'status of the list');
-  equal(await own.locator('#approvals').isHidden(), true, 'the strip');
+  await own.evaluate(() => {
+    location.hash = '#/approvals';
+  });
+  await own.waitForSelector('article.approval');
+  equal(await own.locator('[data-verdict="grant"]').count(), 0, 'buttons to approve');
   complaints.push(...said);
   await close();
 });
 
-await check('a call that waits for approval shows its requester and its approvers', async () => {
+await check('a call that waits for approval is calm, links its request, and runs when granted', async () => {
   const { page: own, complaints: said, close } = await openPage(browser);
   await own.goto(`${explorer}#tool=demo__wipe`);
   await signIn(own, TOOLCRIB_KEY_ADMIN);
+  await own.click('[data-add="target"]');
+  await own.fill('[data-path="/target"] textarea', `waits ${started}`);
   await own.click('[data-action="execute"]');
   await own.click('[data-confirm="run"]');
-  const note = own.locator('.outcome .approval-note');
-  await note.filter({ hasText: 'approvals grant' }).waitFor();
-  const told = await own.locator('.outcome').innerText();
-  for (const part of ['Waiting for approval', 'made as admin', 'approvals:respond'])
+  const waiting = own.locator('.outcome.waiting');
+  await waiting.locator('text=approvals:respond').waitFor();
+  const told = await waiting.innerText();
+  for (const part of ['Waiting for approval', 'Asked as admin', 'expires'])
     truthy(told.includes(part), `the outcome has no "${part}": ${told}`);
+  equal(await own.locator('.outcome[data-tone="bad"]').count(), 0, 'failures shown');
+  const id = await waiting.locator('a[data-approval]').getAttribute('data-approval');
+  equal(await waiting.locator('a[data-approval]').getAttribute('href'), `#/approvals/${id}`, 'link');
+  const granted = await own.request.post(`${TOOLCRIB_URL}/v1/approvals/${id}`, {
+    headers: { Authorization: `Bearer ${TOOLCRIB_KEY_APPROVER}` },
+    data: { verdict: 'grant' },
+  });
+  equal(granted.status(), 200, 'status of the grant');
+  const outcome = own.locator('.outcome[data-tone="good"]');
+  await outcome.waitFor({ timeout: 5000 });
+  truthy(/nothing was deleted/.test(await outcome.innerText()), 'the result is not shown');
+  complaints.push(...said);
+  await close();
+});
+
+await check('a rejected call says who rejected it and why', async () => {
+  const { page: own, complaints: said, close } = await openPage(browser);
+  await own.goto(`${explorer}#tool=demo__wipe`);
+  await signIn(own, TOOLCRIB_KEY_ADMIN);
+  await own.click('[data-add="target"]');
+  await own.fill('[data-path="/target"] textarea', `rejected ${started}`);
+  await own.click('[data-action="execute"]');
+  await own.click('[data-confirm="run"]');
+  const waiting = own.locator('.outcome.waiting');
+  const id = await waiting.locator('a[data-approval]').getAttribute('data-approval');
+  await own.request.post(`${TOOLCRIB_URL}/v1/approvals/${id}`, {
+    headers: { Authorization: `Bearer ${TOOLCRIB_KEY_APPROVER}` },
+    data: { verdict: 'reject', comment: 'not today' },
+  });
+  await waiting.locator('text=approver rejected it: “not today”').waitFor({ timeout: 5000 });
+  equal(await waiting.getAttribute('data-tone'), 'bad', 'tone');
   complaints.push(...said);
   await close();
 });
@@ -361,10 +423,10 @@ await check('a phone has its landmarks, with the list and with a tool', async ()
   await phone.page.goto(explorer);
   equal(await visible('main'), 1, 'main landmarks without a key');
   await signIn(phone.page, TOOLCRIB_KEY_ADMIN);
-  equal([await visible('main'), await visible('nav')], [1, 1], 'main and nav with the list');
+  equal([await visible('main'), await visible('nav')], [1, 2], 'main and nav with the list');
   await phone.page.click('button.item[data-name="demo__add"]');
   await phone.page.waitForSelector('.tool h2');
-  equal([await visible('main'), await visible('nav')], [1, 0], 'main and nav with a tool');
+  equal([await visible('main'), await visible('nav')], [1, 1], 'main and nav with a tool');
   complaints.push(...phone.complaints);
   await phone.close();
 });
@@ -378,7 +440,7 @@ await check('nothing overflows at 390 px', async () => {
   const wide = await phone.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   truthy(wide <= 0, `the page is ${wide} px too wide`);
   await phone.page.click('.back');
-  truthy(await phone.page.locator('button.item').first().isVisible(), 'the way back shows no list');
+  await phone.page.locator('button.item').first().waitFor();
   complaints.push(...phone.complaints);
   await phone.close();
 });

@@ -1,7 +1,7 @@
 // A server that hands the real page to a browser, under the policy the product sends, with a catalog
 // and results no honest upstream would give. Every name, text and type tries to become code.
 import { createHash } from 'node:crypto';
-import { readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname } from 'node:path';
 
@@ -100,7 +100,7 @@ export async function startHostile({ execute = true } = {}) {
         .writeHead(status, { 'content-type': 'application/json' })
         .end(exact(JSON.stringify(body)));
     if (path === '/explorer') return sendPage(response, execute);
-    if (path.startsWith('/explorer/assets/')) return sendAsset(response, path.split('/').at(-1));
+    if (path.startsWith('/explorer/assets/')) return sendAsset(response, path.slice('/explorer/assets/'.length));
     if (path === '/explorer/tools')
       return json(
         200,
@@ -164,6 +164,7 @@ function sendPage(response, execute) {
     ALLOW_EXECUTE: String(execute),
     PROJECT_LINK: '',
     BASE: '/explorer/',
+    GATEWAY: 'false',
   };
   const html = readFileSync(new URL('index.html', UI), 'utf8').replace(
     /\{\{([A-Z_]+)\}\}/g,
@@ -179,7 +180,8 @@ function sendPage(response, execute) {
 }
 
 function sendAsset(response, file) {
-  if (!readdirSync(UI).includes(file)) return response.writeHead(404).end();
+  const known = /^(?:[a-z0-9-]+\/)?[a-z0-9.-]+$/.test(file) && existsSync(new URL(file, UI));
+  if (!known) return response.writeHead(404).end();
   return response
     .writeHead(200, { 'content-type': TYPES[extname(file)], 'x-content-type-options': 'nosniff' })
     .end(readFileSync(new URL(file, UI)));

@@ -21,13 +21,15 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The page's modules against hostile input; no server needed.
 const RENDER: &str = "render.mjs";
-/// The explorer against a running demo.
+/// Scripts against a running demo: the explorer, its Tools screen, and the other screens.
 const EXPLORER: &str = "explorer.mjs";
+const TOOLS: &str = "tools.mjs";
+const CONSOLE: &str = "console.mjs";
 
 /// Takes the picture of the README.
 const PICTURE: &str = "picture.mjs";
 
-/// Adds both scripts to the report; a script that cannot run is reported as skipped.
+/// Adds the scripts to the report; a script that cannot run is reported as skipped.
 pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     let source = paths::root().join("tests/browser");
     let stage = match Stage::new(tools, &source) {
@@ -37,7 +39,12 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
             return;
         }
     };
-    for (name, script) in [("page in a browser", RENDER), ("explorer in a browser", EXPLORER)] {
+    for (name, script) in [
+        ("page in a browser", RENDER),
+        ("explorer in a browser", EXPLORER),
+        ("tools in a browser", TOOLS),
+        ("screens in a browser", CONSOLE),
+    ] {
         if !source.join(script).exists() {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
             continue;

@@ -34,8 +34,8 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolcrib_core::{
-    clock::Clock,
-    id::PrincipalId,
+    clock::{Clock, Timestamp},
+    id::{KeyId, PrincipalId},
     key_set::KeySetSource,
     principal::{AuthMethod, Principal},
     scope::Grant,
@@ -227,6 +227,15 @@ impl Authenticator {
         self.inner.changes.subscribe()
     }
 
+    /// Returns when the credentials of `principal` expire; `None` when they do not.
+    pub fn expiry(&self, principal: &Principal) -> Option<Timestamp> {
+        match &principal.auth {
+            AuthMethod::ApiKey(id) => self.inner.table.load().by_id(id)?.expires_at,
+            AuthMethod::Jwt(token) => Some(token.expires_at),
+            AuthMethod::Anonymous | AuthMethod::Operator => None,
+        }
+    }
+
     /// The caller without credentials, if the configuration knows one. Only for mounts that say so.
     pub fn anonymous(&self) -> Option<Arc<Principal>> {
         self.inner.policy.load().anonymous.clone()
@@ -273,6 +282,15 @@ impl Inner {
         let known =
             self.holder(|table| table.by_digest(&digest(text))).map_err(Unproven::Refused)?;
         Ok(known)
+    }
+
+    /// Returns when this process saw the key last.
+    fn last_use(&self, id: &KeyId) -> Option<Timestamp> {
+        let known = self.table.load().by_id(id)?;
+        match known.used.seen.load(Ordering::Relaxed) {
+            0 => None,
+            seen => DateTime::from_timestamp_millis(seen),
+        }
     }
 
     /// Writes down when keys were used, if that was not done for `pause`.

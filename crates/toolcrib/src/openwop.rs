@@ -1,6 +1,7 @@
 //! OpenWOP: discovery, the tool catalog (RFC 0078) and the record (RFC 0064).
 
 mod approvals;
+mod changes;
 mod discovery;
 mod error;
 mod events;
@@ -16,6 +17,7 @@ mod sources;
 mod test_routes;
 mod tools;
 mod values;
+mod whoami;
 mod workflows;
 
 use axum::{
@@ -117,6 +119,8 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(tools::list))
         .routes(routes!(tools::by_id))
         .routes(routes!(explain::explain))
+        .routes(routes!(whoami::whoami))
+        .routes(routes!(changes::watch))
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::cancel))
         .routes(routes!(runs::events))

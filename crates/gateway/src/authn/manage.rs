@@ -117,7 +117,7 @@ pub fn moment(at: Timestamp) -> String {
 }
 
 impl Authenticator {
-    /// The keys of the caller's tenant, by creation.
+    /// The keys of the caller's tenant, by creation, with the uses that are not stored yet.
     ///
     /// # Errors
     /// [`KeyError::Forbidden`], [`KeyError::Store`].
@@ -125,6 +125,9 @@ impl Authenticator {
         may_manage(caller)?;
         let mut keys = self.inner.keys.list().await?;
         keys.retain(|key| key.tenant == caller.tenant);
+        for key in &mut keys {
+            key.last_used_at = key.last_used_at.max(self.inner.last_use(&key.id));
+        }
         Ok(keys)
     }
 

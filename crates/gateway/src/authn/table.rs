@@ -43,7 +43,7 @@ pub(super) struct Known {
     digest: [u8; 32],
     /// Scopes in addition to those of its roles.
     scopes: Box<[Grant]>,
-    expires_at: Option<Timestamp>,
+    pub(super) expires_at: Option<Timestamp>,
     revoked: bool,
     pub(super) used: Arc<Used>,
 }

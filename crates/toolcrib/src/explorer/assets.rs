@@ -1,6 +1,9 @@
 //! The files of the page, embedded into the program.
 
-use axum::response::Response;
+use axum::{
+    extract::{Path, rejection::PathRejection},
+    response::Response,
+};
 use http::HeaderMap;
 use rust_embed::RustEmbed;
 use toolcrib_core::catalog::Body;
@@ -30,7 +33,7 @@ pub(super) fn text(name: &str) -> String {
     }
 }
 
-/// Returns a file of the page.
+/// Returns a file of the page that every screen needs.
 #[utoipa::path(
     get,
     path = "/assets/{file}",
@@ -44,19 +47,51 @@ pub(super) fn text(name: &str) -> String {
     )
 )]
 pub(super) async fn asset(file: Segment, headers: HeaderMap) -> Result<Response, Refusal> {
-    let name = file.as_str();
+    serve(file.as_str(), &headers)
+}
+
+/// Returns a file of one screen.
+#[utoipa::path(
+    get,
+    path = "/assets/{folder}/{file}",
+    operation_id = "explorerScreenAsset",
+    security(()),
+    params(
+        ("folder" = String, Path, description = "The name of the screen"),
+        ("file" = String, Path, description = "The name of the file"),
+    ),
+    responses(
+        (status = 200, description = "The file", body = String, content_type = "text/plain"),
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "No such file", body = Problem),
+    )
+)]
+pub(super) async fn screen_asset(
+    path: Result<Path<(String, String)>, PathRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let Path((folder, file)) = path.map_err(|_| Refusal::NoRoute)?;
+    serve(&format!("{folder}/{file}"), &headers)
+}
+
+fn serve(name: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
+    // A debug build reads the folder instead of embedded files, so names that lead outside it are
+    // refused here.
+    let is_plain = |part: &str| {
+        let allowed =
+            |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it);
+        part.bytes().all(allowed) && !part.starts_with('.')
+    };
+    if !name.split('/').all(is_plain) {
+        return Err(Refusal::NoRoute);
+    }
     let content_type = match name.rsplit_once('.') {
         Some((_, "css")) => "text/css; charset=utf-8",
         Some((_, "js")) => "text/javascript; charset=utf-8",
         Some((_, "svg")) => "image/svg+xml",
         _ => return Err(Refusal::NoRoute),
     };
-    // A debug build reads the folder instead of embedded files, so names that lead outside it are
-    // refused here.
-    if name.contains(['/', '\\']) {
-        return Err(Refusal::NoRoute);
-    }
     let file = Files::get(name).ok_or(Refusal::NoRoute)?;
     let body = Body::once(file.data.into_owned());
-    Ok(respond::tagged(&headers, &body, content_type, CACHING))
+    Ok(respond::tagged(headers, &body, content_type, CACHING))
 }

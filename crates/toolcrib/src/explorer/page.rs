@@ -15,8 +15,8 @@ use crate::respond;
 /// The page and its settings.
 pub(super) struct Page {
     pub(super) config: ExplorerConfig,
-    /// Whether the page's own server has `/v1/approvals`.
-    approvals: bool,
+    /// Whether the page's own server is a gateway, with `/v1`.
+    gateway: bool,
     /// The page at its expected path.
     rendered: Rendered,
 }
@@ -31,9 +31,9 @@ struct Rendered {
 
 impl Page {
     /// Renders the page of an explorer.
-    pub(super) fn new(config: ExplorerConfig, approvals: bool) -> Self {
-        let rendered = Rendered::new(&config, approvals, &format!("{}/", config.prefix));
-        Self { config, approvals, rendered }
+    pub(super) fn new(config: ExplorerConfig, gateway: bool) -> Self {
+        let rendered = Rendered::new(&config, gateway, &format!("{}/", config.prefix));
+        Self { config, gateway, rendered }
     }
 
     /// Returns the page for a request of `path`.
@@ -44,7 +44,7 @@ impl Page {
             // Nested into another router, the page has another path than expected.
             false => {
                 let base = format!("{path}/");
-                Rendered::new(&self.config, self.approvals, &base).answer(headers)
+                Rendered::new(&self.config, self.gateway, &base).answer(headers)
             }
         }
     }
@@ -52,12 +52,12 @@ impl Page {
 
 impl Rendered {
     /// Fills in the template. `base` is the path of the page, with a slash at the end.
-    fn new(config: &ExplorerConfig, approvals: bool, base: &str) -> Self {
+    fn new(config: &ExplorerConfig, gateway: bool, base: &str) -> Self {
         let template = assets::text("index.html");
         let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());
         let html = fill(&template, |name| match name {
             "TITLE" => Some(escape(&config.title)),
-            "APPROVALS" => Some(approvals.to_string()),
+            "GATEWAY" => Some(gateway.to_string()),
             "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),
             "BASE" => Some(escape(base)),

@@ -8,7 +8,8 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{ApprovalQuery, Verdict, VoteRefused},
+    approval::{Approval, ApprovalQuery, Verdict, VoteRefused},
+    clock::Timestamp,
     id::ApprovalId,
 };
 use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, to_json};
@@ -72,8 +73,38 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let mut found = context.gateway.approvals().list(&context.caller, query).await?;
     found.truncate(limit);
     let now = context.gateway.clock().now();
-    let approvals = found.iter().map(|it| to_json(it, None, &context.caller, now)).collect();
+    let approvals = found.iter().map(|it| described(&context, it, None, now)).collect();
     Ok(respond::json(StatusCode::OK, &Approvals { approvals }))
+}
+
+/// Returns an approval with the description of its tool, for callers that can vote on it: consent
+/// requires it. The text comes from the upstream.
+fn described(
+    context: &Context,
+    approval: &Approval,
+    arguments: Option<&str>,
+    now: Timestamp,
+) -> Value {
+    let mut shown = to_json(approval, arguments, &context.caller, now);
+    let may = |member: &str| shown.get(member) == Some(&Value::Bool(true));
+    if !may("mayRespond") && !may("mayOverride") {
+        return shown;
+    }
+    let snapshot = context.gateway.snapshot();
+    let tool = snapshot.catalog.by_id(&approval.tenant, approval.tool_id.as_str());
+    if let (Some(entry), Some(members)) = (tool, shown.as_object_mut()) {
+        let tool = &entry.tool;
+        members.insert(
+            "tool".to_owned(),
+            json!({
+                "name": entry.names.wire,
+                "title": tool.title,
+                "description": tool.description,
+                "safetyTier": tool.safety_tier,
+            }),
+        );
+    }
+    shown
 }
 
 /// Returns one approval, with the redacted arguments if the configuration shows them.
@@ -92,7 +123,7 @@ pub(super) async fn by_id(context: Context, id: Segment) -> Result<Response, Fai
     let id = ApprovalId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
     let shown = context.gateway.approvals().find(&context.caller, &id).await?;
     let (arguments, now) = (shown.arguments.as_deref(), context.gateway.clock().now());
-    Ok(respond::json(StatusCode::OK, &to_json(&shown.approval, arguments, &context.caller, now)))
+    Ok(respond::json(StatusCode::OK, &described(&context, &shown.approval, arguments, now)))
 }
 
 /// Votes on a request for approval. A caller cannot vote on its own requests.
@@ -125,7 +156,7 @@ pub(super) async fn answer(
     let Vote { verdict, comment } = vote?;
     let approval = approvals.respond(caller, &id, verdict, comment).await?;
     let now = context.gateway.clock().now();
-    Ok(respond::json(StatusCode::OK, &to_json(&approval, None, caller, now)))
+    Ok(respond::json(StatusCode::OK, &described(&context, &approval, None, now)))
 }
 
 /// Streams new and changed approvals that are visible to the caller, as server-sent events of type

@@ -13,8 +13,9 @@ use http::{HeaderMap, Uri};
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     compact::CompactToolDescriptor,
+    principal::Principal,
 };
-use toolcrib_gateway::{CatalogScope, ToolRef, config::ListBody};
+use toolcrib_gateway::{CatalogScope, Gateway, ToolRef, config::ListBody};
 
 use super::{
     error::{ErrorEnvelope, Failure},
@@ -48,6 +49,11 @@ fn descriptor(entry: &Entry, out: &mut Vec<u8>) {
 
 fn compact(entry: &Entry, out: &mut Vec<u8>) {
     respond::write(entry, &CompactToolDescriptor::of(&entry.tool), out);
+}
+
+/// Returns the list that `caller` sees now.
+pub(super) fn list_of(gateway: &Gateway, caller: &Principal) -> Arc<Body> {
+    gateway.list(caller, &ARRAY, None)
 }
 
 /// Lists the tools that the caller may use, sorted by `toolId`.

@@ -24,15 +24,8 @@ export const validate = (name, body, signal) =>
 export const call = (name, body, signal) =>
   request('POST', `${toolPath(name)}/call`, { body, signal });
 
-// Approvals belong to the gateway's API, not to the explorer's.
-export const approvals = () => request('GET', '/v1/approvals?state=pending', {});
-export const approval = (id) => request('GET', approvalPath(id), {});
-export const answerApproval = (id, body) =>
-  request('POST', approvalPath(id), { body: JSON.stringify(body) });
-
-function approvalPath(id) {
-  return `/v1/approvals/${encodeURIComponent(id)}`;
-}
+/** One request for approval, which belongs to the gateway's API and not to the explorer's. */
+export const approval = (id) => request('GET', `/v1/approvals/${encodeURIComponent(id)}`);
 
 /** The server's explanation for this key, of one tool or of the list. Not an explorer endpoint. */
 export const explain = (name, signal) =>
@@ -59,7 +52,8 @@ export async function otcToolId(name) {
   return typeof id === 'string' ? id : undefined;
 }
 
-async function request(method, path, { body, signal }) {
+/** Sends a request with the key of the page. */
+export async function request(method, path, { body, signal } = {}) {
   const headers = { Accept: 'application/json' };
   const auth = authorization();
   if (auth) headers.Authorization = auth;

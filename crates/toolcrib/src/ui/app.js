@@ -5,9 +5,9 @@ import { listTools, problemText } from './api.js';
 import { isObject } from './json.js';
 import { startTheme } from './theme.js';
 import { startAuth } from './auth.js';
-import { startList } from './list.js';
-import { startDetail } from './detail.js';
-import { startApprovals } from './approvals.js';
+import { startList } from './tools/list.js';
+import { startDetail } from './tools/detail.js';
+import { restoredKey, startShell } from './shell/shell.js';
 
 let loading;
 
@@ -21,7 +21,7 @@ async function reload() {
     reply = await listTools(controller.signal);
   } catch (error) {
     if (controller.signal.aborted) return; // superseded by a newer load
-    setStatus('error', `The server could not be reached (${error.message}).`);
+    fail(`The server could not be reached (${error.message}).`);
     return;
   }
   if (controller.signal.aborted) return;
@@ -38,6 +38,7 @@ function accept(reply) {
     );
   } else if (reply.status === 200 && Array.isArray(reply.data)) {
     const readable = reply.data.filter((tool) => isObject(tool) && typeof tool.name === 'string');
+    state.stale = undefined;
     state.skipped = reply.data.length - readable.length;
     state.tools = readable.map((tool) => ({
       ...tool,
@@ -48,8 +49,19 @@ function accept(reply) {
   } else {
     const wait =
       reply.retryAfter === undefined ? '' : ` Try again in ${plural(reply.retryAfter, 'second')}.`;
-    setStatus('error', `${problemText(reply)}${wait}`);
+    fail(`${problemText(reply)}${wait}`);
   }
+}
+
+/** A list that cannot be refreshed stays, and says that it is not current. */
+function fail(problem) {
+  if (state.tools.length === 0) {
+    setStatus('error', problem);
+    return;
+  }
+  state.stale = problem;
+  setStatus('ready');
+  announce(`The list is not current. ${problem}`);
 }
 
 function setStatus(status, problem = '') {
@@ -95,12 +107,14 @@ function startKeys() {
   }
 }
 
+state.token = restoredKey();
 startTheme();
 startAuth({ reload });
 startList({ reload });
 startDetail();
-startApprovals();
+startShell();
 startKeys();
+on('reload', reload);
 on('token', () => {
   loading?.abort();
   setStatus('idle');

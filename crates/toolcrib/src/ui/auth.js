@@ -1,5 +1,5 @@
-// The key field. The key is kept only in a variable of this page, never in storage, in the address
-// or in the markup.
+// The key field. The key is kept in a variable of this page, never in the address or in the markup;
+// `shell/session.js` keeps it for the tab where the user asks for it.
 import { byId, announce } from './dom.js';
 import { state, on, emit } from './state.js';
 

@@ -12,6 +12,12 @@ const ICONS = {
   plus: 'M12 5v14M5 12h14',
   check: 'M5 12.5l4.5 4.5L19 7.5',
   alert: 'M12 4l9 16H3L12 4ZM12 10v4M12 17v.1',
+  // How dangerous a tool is has a shape of its own, so that it does not depend on colour.
+  read: 'M12 6a6 6 0 1 0 0 12 6 6 0 0 0 0-12',
+  write: 'M12 5l8 14H4Z',
+  destructive: 'M8.5 3.5h7l5 5v7l-5 5h-7l-5-5v-7ZM9 9l6 6M15 9l-6 6',
+  exec: 'M4 5h16v14H4ZM8 10l2.5 2L8 14M13 15h3',
+  clock: 'M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 8v4.5l3 2',
   key: 'M8 11.5a4.2 4.2 0 1 0 0 8.4 4.2 4.2 0 0 0 0-8.4M11 12.5L20 3.5M15.5 8l3.5 3.5',
 };
 

@@ -1,4 +1,4 @@
-// The state of the page. All of it is in memory and lost with the page. A new key starts from an
+// The state of the page. All of it is in memory and lost with the page, unless the user keeps the key. A new key starts from an
 // empty state, because another principal's tools and results must not be visible to it.
 
 export const state = {
@@ -7,7 +7,15 @@ export const state = {
   /** loading | ready | signin | error | idle (a new key that has not been used yet) */
   status: 'loading',
   problem: '',
+  /** The caller, as `/v1/whoami` describes it; undefined until the gateway has accepted the key. */
+  who: undefined,
+  /** The number of approvals that the caller can answer. */
+  pending: 0,
   tools: [],
+  /** Why the list could not be refreshed; undefined while it is current. */
+  stale: undefined,
+  /** The tool that the user has just opened; the focus goes into its form. */
+  opened: undefined,
   skipped: 0,
   selected: undefined,
   query: '',
@@ -16,14 +24,19 @@ export const state = {
 
 const listeners = new Map();
 
-/** Events: `tools` (list or its status), `filter`, `select`, `token`, `execute`. */
+/**
+ * Calls `listener` at each event, until the returned function is called. Events: `tools` (list or its
+ * status), `filter`, `facts`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `who`, `pending`, `palette` and, from
+ * the stream of changes, `live:…`.
+ */
 export function on(event, listener) {
-  if (!listeners.has(event)) listeners.set(event, []);
-  listeners.get(event).push(listener);
+  if (!listeners.has(event)) listeners.set(event, new Set());
+  listeners.get(event).add(listener);
+  return () => listeners.get(event).delete(listener);
 }
 
 export function emit(event, value) {
-  for (const listener of listeners.get(event) ?? []) listener(value);
+  for (const listener of [...(listeners.get(event) ?? [])]) listener(value);
 }
 
 export function disableExecution() {

@@ -124,12 +124,13 @@ async fn the_page_is_complete() {
         let file = caller.get(&format!("/explorer/assets/{name}")).await;
         assert_eq!(file.status, 200, "{name}");
         let modules = file.text();
-        wanted.extend(
-            modules
-                .split("from './")
-                .skip(1)
-                .map(|rest| rest.split('\'').next().unwrap().to_owned()),
-        );
+        let folder =
+            name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        for (start, within) in [("from './", folder), ("from '../", String::new())] {
+            let named = modules.split(start).skip(1);
+            wanted
+                .extend(named.map(|rest| format!("{within}{}", rest.split('\'').next().unwrap())));
+        }
         seen.push(name);
     }
     assert!(seen.len() > 20, "{seen:?}");
@@ -139,7 +140,7 @@ async fn the_page_is_complete() {
 #[tokio::test]
 async fn the_form_starts_from_the_required_keys() {
     let served = serve_f(config()).await;
-    let script = served.anonymous().get("/explorer/assets/schema.js").await.text();
+    let script = served.anonymous().get("/explorer/assets/tools/schema.js").await.text();
     assert!(script.contains("const required = own(schema, 'required');"));
     for made_up in ["''", "0", "false", "[]", "{}"] {
         assert!(!script.contains(&format!("result[key] = {made_up};")), "{made_up}");

@@ -1,0 +1,60 @@
+//! `GET /v1/whoami`: the caller, and the routes that it may use.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde::Serialize;
+use toolcrib_core::principal::AuthMethod;
+use toolcrib_gateway::{authn::manage::moment, scopes::RouteScope};
+use utoipa::ToSchema;
+
+use super::{error::Failure, request::Context};
+use crate::respond;
+
+/// A caller.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Whoami {
+    principal: String,
+    tenant: String,
+    roles: Vec<String>,
+    /// The scopes of its credentials and roles.
+    scopes: Vec<String>,
+    /// `key`, `token`, `anonymous` or `operator`.
+    auth: &'static str,
+    /// The id of the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_id: Option<String>,
+    /// When the credentials expire; absent when they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    /// The scopes of routes that the caller has, such as `audit:read`.
+    may: Vec<&'static str>,
+}
+
+/// Returns the caller: its principal, tenant, roles and scopes, and the expiry of its credentials.
+#[utoipa::path(
+    get,
+    path = "/v1/whoami",
+    operation_id = "whoami",
+    responses((status = 200, description = "The caller", body = Whoami))
+)]
+pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
+    let caller = &context.caller;
+    let held = RouteScope::ALL.iter().filter(|scope| scope.is_held_by(caller));
+    let whoami = Whoami {
+        principal: caller.id.to_string(),
+        tenant: caller.tenant.to_string(),
+        roles: caller.roles.clone(),
+        scopes: caller.scopes.iter().map(ToString::to_string).collect(),
+        auth: match &caller.auth {
+            AuthMethod::ApiKey(_) => "key",
+            AuthMethod::Jwt(_) => "token",
+            AuthMethod::Anonymous => "anonymous",
+            AuthMethod::Operator => "operator",
+        },
+        key_id: caller.auth.key().map(ToString::to_string),
+        expires_at: context.gateway.authenticator().expiry(caller).map(moment),
+        may: held.map(|scope| scope.as_str()).collect(),
+    };
+    Ok(respond::json(StatusCode::OK, &whoami))
+}

@@ -1,0 +1,168 @@
+// Access: who may do what.
+import {
+  html,
+  useState,
+  ago,
+  plural,
+  send,
+  useData,
+  useTick,
+  Badge,
+  Button,
+  Dialog,
+  Empty,
+  Loaded,
+  Problem,
+  Time,
+} from '../lib/ui.js';
+import { NewKey, Secret } from './new-key.js';
+
+export default function Access({ who }) {
+  const found = useData('/v1/keys');
+  const [making, setMaking] = useState(false);
+  const [all, setAll] = useState(false);
+  useTick();
+  return html`<div>
+    <div class="screen-head">
+      <div>
+        <h2>Access</h2>
+        <p>The keys of <bdi>${who.tenant}</bdi>. A key is shown once, when it is created.</p>
+      </div>
+      <${Button} kind="primary" id="new-key" onClick=${() => setMaking(true)}>Create a key<//>
+    </div>
+    ${making &&
+    html`<${NewKey} who=${who} onClose=${() => setMaking(false)} onCreated=${found.reload} />`}
+    <${Loaded} of=${found}>
+      ${({ keys }) => {
+        const usable = keys.filter((key) => stateOf(key) === 'active');
+        const shown = all ? keys : usable;
+        if (keys.length === 0)
+          return html`<${Empty} title="There is no key"><p class="muted">Create the first one.</p><//>`;
+        return html`<div class="bar">
+            <span class="muted">${plural(usable.length, 'active key')}</span>
+            <label class="check">
+              <input type="checkbox" checked=${all} onChange=${(event) => setAll(event.target.checked)} />
+              Show revoked and expired keys
+            </label>
+          </div>
+          <div class="table-box" tabindex="0" role="region" aria-label="Keys">
+            <table class="table">
+              <thead>
+                <tr>
+                  <th>Name</th><th>Principal</th><th>State</th><th>Roles and scopes</th><th>Last used</th>
+                  <th>Created</th><th>Expires</th><th>Actions</th>
+                </tr>
+              </thead>
+              <tbody>
+                ${shown.map(
+                  (key) => html`<${Row} key=${key.id} it=${key} own=${key.id === who.keyId}
+                    onChanged=${found.reload} />`,
+                )}
+              </tbody>
+            </table>
+          </div>`;
+      }}
+    <//>
+  </div>`;
+}
+
+function stateOf(key) {
+  if (key.revokedAt) return 'revoked';
+  if (key.expiresAt && new Date(key.expiresAt) <= new Date()) return 'expired';
+  return 'active';
+}
+
+function Row({ it, own, onChanged }) {
+  const [asking, setAsking] = useState();
+  const state = stateOf(it);
+  const tone = { active: 'green', revoked: 'red', expired: 'grey' }[state];
+  return html`<tr data-key=${it.id}>
+    <td><bdi class="strong">${it.name}</bdi>${own && html` <${Badge} tone="blue">yours<//>`}</td>
+    <td><bdi>${it.principal}</bdi></td>
+    <td><${Badge} tone=${tone}>${state}<//></td>
+    <td class="wrap">
+      ${it.roles.map((role) => html`<${Badge} key=${role}>${role}<//> `)}
+      ${it.scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}
+    </td>
+    <td><${Time} at=${it.lastUsedAt} /></td>
+    <td><${Time} at=${it.createdAt} /></td>
+    <td>${it.expiresAt ? html`<${Time} at=${it.expiresAt} />` : html`<span class="muted">never</span>`}</td>
+    <td class="nowrap">
+      ${state === 'active' &&
+      html`<button type="button" class="quiet" onClick=${() => setAsking('rotate')}>Rotate</button>
+        <button type="button" class="quiet" onClick=${() => setAsking('revoke')}>Revoke</button>`}
+      ${asking === 'rotate' &&
+      html`<${Rotate} it=${it} onClose=${() => setAsking()} onChanged=${onChanged} />`}
+      ${asking === 'revoke' &&
+      html`<${Revoke} it=${it} own=${own} onClose=${() => setAsking()} onChanged=${onChanged} />`}
+    </td>
+  </tr>`;
+}
+
+function Rotate({ it, onClose, onChanged }) {
+  const [overlap, setOverlap] = useState('3600');
+  const [made, setMade] = useState();
+  const [problem, setProblem] = useState();
+  const [busy, setBusy] = useState(false);
+  const rotate = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    const reply = await send('POST', `/v1/keys/${encodeURIComponent(it.id)}/rotate`, {
+      overlapSeconds: Number(overlap),
+    });
+    setBusy(false);
+    setProblem(reply.problem);
+    if (reply.problem !== undefined) return;
+    setMade(reply.data);
+    onChanged();
+  };
+  return html`<${Dialog} title=${`Rotate ${it.name}`} onClose=${onClose}>
+    ${made
+      ? html`<${Secret} text=${made.key}
+          note=${`The old key works ${made.oldKeyEndsAt ? `until ${ago(new Date(made.oldKeyEndsAt))}` : 'no longer'}.`} />`
+      : html`<form class="form" onSubmit=${rotate}>
+          <p class="note">
+            You get a new key with the same principal, roles and scopes. Both keys work for a while,
+            so that you can replace the old one without an outage.
+          </p>
+          <label>
+            <span class="label">The old key works for another</span>
+            <select class="input" value=${overlap} onChange=${(event) => setOverlap(event.target.value)}>
+              <option value="0">moment: it ends at once</option>
+              <option value="3600">hour</option>
+              <option value="86400">day</option>
+              <option value="604800">week</option>
+            </select>
+          </label>
+          ${problem && html`<${Problem} text=${problem} />`}
+          <div class="row end"><button class="button primary" disabled=${busy}>Rotate the key</button></div>
+        </form>`}
+  <//>`;
+}
+
+function Revoke({ it, own, onClose, onChanged }) {
+  const [problem, setProblem] = useState();
+  const [busy, setBusy] = useState(false);
+  const revoke = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    const reply = await send('DELETE', `/v1/keys/${encodeURIComponent(it.id)}`);
+    setBusy(false);
+    setProblem(reply.problem);
+    if (reply.problem !== undefined) return;
+    onChanged();
+    onClose();
+  };
+  return html`<${Dialog} title=${`Revoke ${it.name}`} onClose=${onClose}>
+    <form class="form" onSubmit=${revoke}>
+      <p>
+        Requests with this key are refused from now on, on every server. This cannot be undone.
+        ${own && html` <strong>It is the key that you are signed in with.</strong>`}
+      </p>
+      ${problem && html`<${Problem} text=${problem} />`}
+      <div class="row end">
+        <button class="button danger" disabled=${busy} data-confirm="revoke">Revoke the key</button>
+      </div>
+    </form>
+  <//>`;
+}

@@ -1,0 +1,283 @@
+// Approvals: what waits for me, and what was decided.
+import {
+  html,
+  useEffect,
+  useRef,
+  useState,
+  announce,
+
+  plural,
+  send,
+  useData,
+  useEvents,
+  useTick,
+  Badge,
+  Button,
+  Empty,
+  Loaded,
+  Tier,
+  Time,
+} from '../lib/ui.js';
+import { pretty } from '../json.js';
+import { go, href } from '../shell/routes.js';
+import { may } from '../shell/session.js';
+import { Reminders } from './reminders.js';
+
+const STATES = {
+  pending: ['amber', 'pending'],
+  granted: ['green', 'granted'],
+  consumed: ['green', 'granted and used'],
+  rejected: ['red', 'rejected'],
+  expired: ['grey', 'expired'],
+  overridden: ['violet', 'overridden'],
+};
+
+export default function Approvals({ route, who }) {
+  const tab = route.path[0] === 'history' ? 'history' : 'pending';
+  const [change, setChange] = useState(0);
+  useEvents(['live:approval', 'live:open'], () => setChange((it) => it + 1));
+  useTick(15_000);
+  return html`<div class="approvals-screen">
+    <div class="screen-head">
+      <div>
+        <h2>Approvals</h2>
+        <p>Calls that run only after someone has agreed.</p>
+      </div>
+      <${Reminders} />
+    </div>
+    <div class="tabs" role="tablist" aria-label="Approvals">
+      ${[
+        ['pending', 'Pending'],
+        ['history', 'Decided'],
+      ].map(
+        ([id, name]) => html`<button type="button" role="tab" key=${id} id=${`tab-${id}`}
+          aria-selected=${tab === id} aria-controls="approvals-panel"
+          onClick=${() => go('approvals', id === 'history' ? ['history'] : [])}>${name}</button>`,
+      )}
+    </div>
+    <div id="approvals-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="tab-panel">
+      ${tab === 'pending'
+        ? html`<${Pending} change=${change} opened=${route.path[0]} who=${who} />`
+        : html`<${Decided} change=${change} who=${who} />`}
+    </div>
+  </div>`;
+}
+
+/**
+ * Invariant: an answered card stays where it is until the screen is opened again, and newer cards
+ * are added below it, so that nothing moves under the pointer.
+ */
+function Pending({ change, opened, who }) {
+  const found = useData('/v1/approvals?state=pending', { key: String(change) });
+  const cards = useRef(new Map());
+  for (const it of found.data?.approvals ?? []) {
+    const known = cards.current.get(it.approvalId);
+    cards.current.set(it.approvalId, { ...known, ...it });
+  }
+  const stillPending = new Set((found.data?.approvals ?? []).map((it) => it.approvalId));
+  return html`<${Loaded} of=${found} rows=${4}>
+    ${() => {
+      const list = [...cards.current.values()];
+      if (list.length === 0)
+        return html`<${Empty} title="Nothing waits for an approval">
+          <p class="muted">
+            When a caller uses a tool that needs consent, its request appears here by itself.
+          </p>
+        <//>`;
+      return html`<div class="cards">
+        ${list.map(
+          (it) => html`<${Card} key=${it.approvalId} first=${it} who=${who}
+            gone=${!stillPending.has(it.approvalId)} opened=${opened === it.approvalId} />`,
+        )}
+      </div>`;
+    }}
+  <//>`;
+}
+
+function Card({ first, gone, opened, who }) {
+  const element = useRef();
+  const [answered, setAnswered] = useState();
+  const [problem, setProblem] = useState();
+  const [busy, setBusy] = useState();
+  const [comment, setComment] = useState('');
+  const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
+    key: gone ? 'gone' : '',
+  });
+  const it = { ...first, ...detail.data };
+  const state = answered?.state ?? it.state;
+  const own = it.principal === who.principal;
+  useEffect(() => {
+    if (!opened) return;
+    element.current.scrollIntoView({ block: 'nearest' });
+    element.current.focus({ preventScroll: true });
+  }, [opened]);
+  const answer = async (verdict) => {
+    const words = comment.trim();
+    if (verdict === 'override' && words === '') {
+      setProblem('An override needs a comment: say why the other approvals are not needed.');
+      element.current.querySelector('input').focus();
+      return;
+    }
+    setBusy(verdict);
+    const reply = await send('POST', `/v1/approvals/${encodeURIComponent(it.approvalId)}`, {
+      verdict,
+      ...(words === '' ? {} : { comment: words }),
+    });
+    setBusy(undefined);
+    setProblem(reply.problem);
+    if (reply.problem !== undefined) return;
+    setAnswered({ ...reply.data, verdict });
+    announce(verdict === 'reject' ? 'Rejected' : 'Approved');
+  };
+  const decided = state !== 'pending';
+  const canAnswer = !decided && !gone && answered === undefined && (it.mayRespond || it.mayOverride);
+  const title = `approval-${it.approvalId}`;
+  return html`<article ref=${element} tabindex="-1" aria-labelledby=${title}
+    class=${`approval ${decided || gone ? 'decided' : ''} ${opened ? 'marked' : ''}`}
+    data-approval=${it.approvalId}>
+    <h3 id=${title}>
+      <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${it.tool?.title ?? it.tool?.name ?? it.toolId}</bdi>
+    </h3>
+    <div class="row">
+      ${it.tool && html`<${Tier} tier=${it.tool.safetyTier} />`}
+      ${it.quorum > 1 &&
+      html`<${Badge} tone="blue">${(answered ?? it).granted} of ${it.quorum} approvals<//>`}
+      ${decided && html`<${State} state=${state} />`}
+      ${!decided &&
+      html`<span class="muted">expires <${Time} at=${it.expiresAt} />, asked <${Time} at=${it.createdAt} /></span>`}
+    </div>
+    ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
+    <p class="muted">${reason(it)}</p>
+    <${Arguments} approval=${it} />
+    <${Votes} votes=${(answered ?? it).votes} />
+    <div class="answer">
+      ${canAnswer
+        ? html`<input class="input" type="text" maxlength="1000" autocomplete="off"
+              aria-label="Comment" placeholder="Comment (optional)" value=${comment}
+              onInput=${(event) => setComment(event.target.value)} />
+            ${it.mayRespond &&
+            html`<${Button} kind="primary" busy=${busy === 'grant'} data-verdict="grant"
+                onClick=${() => answer('grant')}>Approve<//>
+              <${Button} busy=${busy === 'reject'} data-verdict="reject"
+                onClick=${() => answer('reject')}>Reject<//>`}
+            ${it.mayOverride &&
+            html`<${Button} kind="danger" busy=${busy === 'override'} data-verdict="override"
+              onClick=${() => answer('override')}>Override<//>`}`
+        : html`<p>${outcome({ it, answered, gone, own, decided })}</p>`}
+    </div>
+    ${problem && html`<p class="problem-box" role="alert">${problem}</p>`}
+    <details>
+      <summary>Details</summary>
+      <dl class="facts">
+        <dt>Tool</dt><dd><code>${it.toolId}</code></dd>
+        <dt>Run</dt>
+        <dd>
+          ${may('audit:read')
+            ? html`<a href=${href('record', ['run', it.runId])}><code>${it.runId}</code></a>`
+            : html`<code>${it.runId}</code>`}
+        </dd>
+        <dt>Approval</dt><dd><code>${it.approvalId}</code></dd>
+        <dt>Scope to answer</dt><dd><code>${it.requiredScope}</code></dd>
+        ${it.requiredRole && html`<dt>Role to answer</dt><dd><code>${it.requiredRole}</code></dd>`}
+        ${it.keyId && html`<dt>Key of the caller</dt><dd><code>${it.keyId}</code></dd>`}
+      </dl>
+    </details>
+  </article>`;
+}
+
+function reason(it) {
+  const who = it.requiredRole ? `someone with the role ${it.requiredRole}` : 'someone else';
+  return it.quorum > 1
+    ? `The rules of this tool require ${it.quorum} approvals before it runs.`
+    : `The rules of this tool require that ${who} agrees before it runs.`;
+}
+
+function outcome({ it, answered, gone, own, decided }) {
+  if (answered) {
+    if (answered.verdict === 'reject') return 'You rejected it. The tool does not run.';
+    const left = answered.quorum - answered.granted;
+    if (answered.state === 'pending')
+      return `You approved it. ${plural(left, 'more approval is', 'more approvals are')} needed.`;
+    return 'You approved it. The call may run now.';
+  }
+  if (decided || gone) return 'It is no longer pending. See Decided for what happened.';
+  if (own) return 'It is your own request: someone else has to answer it.';
+  return 'You cannot answer this request.';
+}
+
+function State({ state }) {
+  const [tone, word] = STATES[state] ?? ['grey', state];
+  return html`<${Badge} tone=${tone}>${word}<//>`;
+}
+
+/** Labelled fields where the operator shows arguments; their shape otherwise. */
+function Arguments({ approval }) {
+  const shown = approval.redactedArguments;
+  if (shown !== undefined && shown !== null && typeof shown === 'object') {
+    const entries = Object.entries(shown);
+    if (entries.length === 0) return html`<p class="muted">Without arguments.</p>`;
+    return html`<dl class="arguments" aria-label="Arguments">
+      ${entries.map(
+        ([name, value]) => html`<dt key=${name}>${name}</dt>
+          <dd>${typeof value === 'string' ? value : pretty(value)}</dd>`,
+      )}
+    </dl>`;
+  }
+  const shape = Array.isArray(approval.arguments) ? approval.arguments : [];
+  if (shape.length === 0) return html`<p class="muted">Without arguments.</p>`;
+  return html`<dl class="arguments" aria-label="Arguments, without their values">
+    ${shape.map(
+      (argument) => html`<dt key=${argument.name}>${argument.name}</dt>
+        <dd class="muted">${argument.type}, ${argument.bytes} bytes; the value is not shown here</dd>`,
+    )}
+  </dl>`;
+}
+
+function Votes({ votes }) {
+  if (!Array.isArray(votes) || votes.length === 0) return null;
+  return html`<ul class="muted" aria-label="Answers">
+    ${votes.map(
+      (vote, at) => html`<li key=${at}>
+        <bdi class="strong">${vote.principal ?? 'someone'}</bdi> ${words(vote.verdict)}${' '}
+        ${vote.at && html`<${Time} at=${vote.at} />`}
+        ${vote.comment && html`: “${vote.comment}”`}
+      </li>`,
+    )}
+  </ul>`;
+}
+
+function words(verdict) {
+  return { grant: 'approved', reject: 'rejected', override: 'overrode' }[verdict] ?? verdict;
+}
+
+function Decided({ change, who }) {
+  const found = useData('/v1/approvals?limit=200', { key: String(change) });
+  return html`<${Loaded} of=${found} rows=${8}>
+    ${(data) => {
+      const list = data.approvals.filter((it) => it.state !== 'pending');
+      if (list.length === 0)
+        return html`<${Empty} title="Nothing was decided yet">
+          <p class="muted">Requests of the last 30 days that you made or could answer are listed here.</p>
+        <//>`;
+      return html`<div class="table-box" tabindex="0" role="region" aria-label="Decided approvals">
+        <table class="table">
+          <thead>
+            <tr><th>Tool</th><th>Caller</th><th>Result</th><th>Decided</th><th>Answers</th></tr>
+          </thead>
+          <tbody>
+            ${list.map(
+              (it) => html`<tr key=${it.approvalId}>
+                <td><bdi class="mono">${it.toolId}</bdi></td>
+                <td><bdi>${it.principal}</bdi>${it.principal === who.principal && ' (you)'}</td>
+                <td><${State} state=${it.state} /></td>
+                <td><${Time} at=${it.decidedAt ?? it.expiresAt} /></td>
+                <td class="wrap"><${Votes} votes=${it.votes} /></td>
+              </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>`;
+    }}
+  <//>`;
+}
+

@@ -1,0 +1,128 @@
+// Connect: pick a client, get its configuration with a key of its own, and see its first call.
+import { html, useEffect, useState, announce, send, Badge, Button, Copy, Problem } from '../lib/ui.js';
+import { request } from '../api.js';
+import { go } from '../shell/routes.js';
+import { may } from '../shell/session.js';
+import { words } from '../access/new-key.js';
+import { CLIENTS } from './clients.js';
+
+const EVERY_MS = 1_500;
+const DAY = 86_400_000;
+
+export default function Connect({ route, who }) {
+  const client = CLIENTS.find((it) => it.id === route.path[0]);
+  return html`<div>
+    <div class="screen-head">
+      <div>
+        <h2>Connect</h2>
+        <p>Plug a client into this server: its configuration, and a key that can do no more than it needs.</p>
+      </div>
+    </div>
+    <div class="clients" role="group" aria-label="Client">
+      ${CLIENTS.map(
+        (it) => html`<button type="button" class="client" key=${it.id} data-client=${it.id}
+          aria-pressed=${it === client} onClick=${() => go('connect', [it.id])}>${it.name}</button>`,
+      )}
+    </div>
+    ${client && html`<${Steps} key=${client.id} client=${client} who=${who} />`}
+  </div>`;
+}
+
+function Steps({ client, who }) {
+  const [made, setMade] = useState();
+  const key = made?.key ?? 'YOUR_KEY';
+  const snippet = client.snippet({ at: location.origin, key });
+  return html`<ol class="steps">
+    <li>
+      <h3>A key for ${client.name}</h3>
+      ${may('keys:manage')
+        ? html`<${KeyForClient} client=${client} who=${who} made=${made} onMade=${setMade} />`
+        : html`<p class="note">
+            Ask whoever manages the keys of <bdi>${who.tenant}</bdi> for one, and replace
+            <code>YOUR_KEY</code> below. Do not share your own key with a client that others use.
+          </p>`}
+    </li>
+    <li>
+      <h3>Its configuration</h3>
+      <p>${client.where}</p>
+      <div class="snippet-box"><pre tabindex="0" data-snippet>${snippet}</pre><${Copy} text=${snippet} /></div>
+      ${made && !snippet.includes(key) && html`<p>The key: <code data-new-key>${key}</code> <${Copy} text=${key} /></p>`}
+    </li>
+    <li>
+      <h3>The first request</h3>
+      ${made
+        ? html`<${FirstRequest} id=${made.id} />`
+        : html`<p class="note">Once you have made a key here, this page sees its first request.</p>`}
+    </li>
+  </ol>`;
+}
+
+function KeyForClient({ client, who, made, onMade }) {
+  const [access, setAccess] = useState(who.roles.join(' '));
+  const [problem, setProblem] = useState();
+  const [busy, setBusy] = useState(false);
+  if (made)
+    return html`<p class="done">
+      The key <code>${made.id}</code> is in the configuration below. It is not shown again after you
+      leave this screen, and works until ${new Date(made.expiresAt).toLocaleDateString()}.
+    </p>`;
+  const create = async (event) => {
+    event.preventDefault();
+    const parts = words(access);
+    if (parts.length === 0) {
+      setProblem('Say what the client may do: at least one role or scope.');
+      return;
+    }
+    setBusy(true);
+    const reply = await send('POST', '/v1/keys', {
+      name: client.name,
+      principal: `${client.id}-${Math.random().toString(36).slice(2, 8)}`,
+      roles: parts.filter((it) => !isScope(it)),
+      scopes: parts.filter(isScope),
+      expiresAt: new Date(Date.now() + 90 * DAY).toISOString(),
+    });
+    setBusy(false);
+    setProblem(reply.problem);
+    if (reply.problem === undefined) onMade(reply.data);
+  };
+  return html`<form class="form" onSubmit=${create}>
+    <label>
+      <span class="label">What it may do</span>
+      <input class="input" value=${access} autocomplete="off" spellcheck=${false}
+        placeholder="roles such as reader, or scopes such as files:read"
+        onInput=${(event) => setAccess(event.target.value)} />
+      <span class="hint">Roles and scopes, separated by spaces; at most what you may do yourself.</span>
+    </label>
+    ${problem && html`<${Problem} text=${problem} />`}
+    <div class="row"><${Button} kind="primary" busy=${busy} type="submit">Make a key for it<//></div>
+  </form>`;
+}
+
+/** Scopes have a colon or are a star; roles do not. */
+function isScope(text) {
+  return text.includes(':') || text.includes('*');
+}
+
+/** Looks at the last use of the key until there is one. */
+function FirstRequest({ id }) {
+  const [seen, setSeen] = useState(false);
+  useEffect(() => {
+    if (seen) return undefined;
+    const timer = setInterval(async () => {
+      if (document.hidden) return;
+      try {
+        const reply = await request('GET', '/v1/keys', {});
+        const key = reply.data?.keys?.find((it) => it.id === id);
+        if (!key?.lastUsedAt) return;
+        setSeen(true);
+        announce('The first request has arrived');
+      } catch {
+        // The next look tries again.
+      }
+    }, EVERY_MS);
+    return () => clearInterval(timer);
+  }, [seen]);
+  return seen
+    ? html`<p class="done" role="status" data-first-request>✓ The client has reached this server.</p>`
+    : html`<p><${Badge} tone="amber">waiting<//> Start the client; the first request appears here by itself.</p>`;
+}

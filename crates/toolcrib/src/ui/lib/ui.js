@@ -1,0 +1,220 @@
+// What every screen is made of. Text from the server becomes text nodes and attribute values:
+// nothing here sets HTML.
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
+import { announce } from '../dom.js';
+import { request, problemText } from '../api.js';
+import { on } from '../state.js';
+
+export {
+  html,
+  render,
+  createContext,
+  useCallback,
+  useContext,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useReducer,
+  useRef,
+  useState,
+} from '../vendor/preact.js';
+export { announce } from '../dom.js';
+
+/**
+ * Loads `path` and loads it again when `key` changes. Returns {data, problem, status, loading,
+ * reload}; the last data stays while newer data is loading, so that nothing jumps.
+ */
+export function useData(path, { key = '', enabled = true } = {}) {
+  const [state, setState] = useState({ loading: true });
+  const [turn, setTurn] = useState(0);
+  const from = useRef();
+  useEffect(() => {
+    if (!enabled || path === undefined) return undefined;
+    const controller = new AbortController();
+    // Data of another address is not shown under this one.
+    const same = from.current === path;
+    setState((old) => (same ? { ...old, loading: true } : { loading: true }));
+    from.current = path;
+    (async () => {
+      let next;
+      try {
+        const reply = await request('GET', path, { signal: controller.signal });
+        next =
+          reply.status === 200
+            ? { data: reply.data, status: 200 }
+            : { problem: problemText(reply), status: reply.status };
+      } catch (error) {
+        if (controller.signal.aborted) return;
+        next = { problem: `The server could not be reached (${error.message}).`, status: 0 };
+      }
+      if (controller.signal.aborted) return;
+      setState((old) => ({ data: old.data, ...next, loading: false }));
+    })();
+    return () => controller.abort();
+  }, [path, key, turn, enabled]);
+  return { ...state, reload: () => setTurn((it) => it + 1) };
+}
+
+/** Sends a change. Returns {data} or {problem, status}. */
+export async function send(method, path, body) {
+  try {
+    const reply = await request(method, path, {
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (reply.status >= 200 && reply.status < 300) return { data: reply.data, status: reply.status };
+    return { problem: problemText(reply), status: reply.status, data: reply.data };
+  } catch (error) {
+    return { problem: `The server could not be reached (${error.message}).`, status: 0 };
+  }
+}
+
+/** Calls `listener` at each of the events, while the component is shown. */
+export function useEvents(names, listener) {
+  const last = useRef();
+  last.current = listener;
+  useEffect(() => {
+    const ends = names.map((name) => on(name, (value) => last.current(value)));
+    return () => ends.forEach((end) => end());
+  }, [names.join(' ')]);
+}
+
+/** Draws again every `ms`, for relative times. */
+export function useTick(ms = 30_000) {
+  const [, setTurn] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => setTurn((it) => it + 1), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+}
+
+const UNITS = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+  ['second', 1],
+];
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+
+/** "3 minutes ago", "in 2 days". */
+export function ago(date, now = Date.now()) {
+  const seconds = (date.getTime() - now) / 1000;
+  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1];
+  return relative.format(Math.trunc(seconds / size), unit);
+}
+
+/** A relative time with the absolute one as its title. */
+export function Time({ at, fallback = 'never' }) {
+  const date = new Date(at ?? NaN);
+  if (Number.isNaN(date.getTime())) return html`<span class="muted">${fallback}</span>`;
+  return html`<time datetime=${date.toISOString()} title=${date.toLocaleString()}>${ago(date)}</time>`;
+}
+
+/** A badge: colour and word. Tones: grey, green, red, amber, blue, violet. */
+export function Badge({ tone = 'grey', children }) {
+  return html`<span class=${`badge ${tone}`}>${children}</span>`;
+}
+
+const TIERS = {
+  read: ['blue', 'reads'],
+  write: ['amber', 'writes'],
+  destructive: ['red', 'destructive'],
+};
+
+/** How dangerous a tool is, in a word. */
+export function Tier({ tier }) {
+  const [tone, word] = TIERS[tier] ?? ['grey', tier ?? 'unknown'];
+  return html`<${Badge} tone=${tone}>${word}<//>`;
+}
+
+export function Button({ kind = '', busy = false, disabled = false, children, ...props }) {
+  return html`<button type="button" class=${`button ${kind}`} disabled=${disabled || busy}
+    aria-busy=${busy ? 'true' : undefined} ...${props}>${children}</button>`;
+}
+
+/** Keeps the size of what is loading. */
+export function Skeleton({ rows = 6 }) {
+  return html`<div class="skeleton" role="status" aria-label="Loading">
+    ${Array.from({ length: rows }, (_, at) => html`<div class="ghost" key=${at}></div>`)}
+  </div>`;
+}
+
+/** A designed state without content: what it is, and the next step. */
+export function Empty({ title, children }) {
+  return html`<div class="empty"><h2>${title}</h2>${children}</div>`;
+}
+
+/** What went wrong, and a way to try again. */
+export function Problem({ text, retry }) {
+  return html`<div class="problem-box" role="alert">
+    <p>${text}</p>
+    ${retry && html`<${Button} onClick=${retry}>Try again<//>`}
+  </div>`;
+}
+
+/** Shows the state of `useData`, or its content. */
+export function Loaded({ of, rows, children }) {
+  if (of.data !== undefined && of.status === 200) return children(of.data);
+  if (of.problem !== undefined) return html`<${Problem} text=${of.problem} retry=${of.reload} />`;
+  return html`<${Skeleton} rows=${rows} />`;
+}
+
+export function Copy({ text, label = 'Copy' }) {
+  const [word, setWord] = useState(label);
+  const onClick = async () => {
+    let done = true;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      done = copyTheOldWay(text);
+    }
+    setWord(done ? 'Copied!' : 'Copy failed');
+    announce(done ? 'Copied to the clipboard' : 'The browser refused the clipboard');
+    setTimeout(() => setWord(label), 1500);
+  };
+  return html`<button type="button" class="quiet" onClick=${onClick}>${word}</button>`;
+}
+
+/** Plain http on another host than localhost has no clipboard API. */
+function copyTheOldWay(text) {
+  const area = document.createElement('textarea');
+  area.className = 'sr';
+  area.value = text;
+  (document.querySelector('dialog[open]') ?? document.body).append(area);
+  area.select();
+  const done = document.execCommand('copy');
+  area.remove();
+  return done;
+}
+
+/** A modal dialog. Escape and a click beside it close it. */
+export function Dialog({ title, onClose, children, wide = false }) {
+  const element = useRef();
+  useLayoutEffect(() => {
+    element.current.showModal();
+  }, []);
+  return html`<dialog ref=${element} class=${`dialog ${wide ? 'wide' : ''}`} aria-label=${title}
+    onClose=${onClose}
+    onClick=${(event) => event.target === element.current && element.current.close()}>
+    <div class="dialog-body">
+      <div class="dialog-head">
+        <h2>${title}</h2>
+        <button type="button" class="quiet" onClick=${() => element.current.close()}>Close</button>
+      </div>
+      ${children}
+    </div>
+  </dialog>`;
+}
+
+export function plural(count, one, many = `${one}s`) {
+  return `${number(count)} ${count === 1 ? one : many}`;
+}
+
+/** A number with thin spaces between groups of digits. */
+export function number(value) {
+  return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, '\u2009');
+}
+
+export function milliseconds(ms) {
+  if (ms === undefined || ms === null) return '–';
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

@@ -1,0 +1,97 @@
+// The command palette: tools, sections, sources and runs by a few letters.
+import { html, useLayoutEffect, useMemo, useRef, useState } from '../lib/ui.js';
+import { state, on, emit } from '../state.js';
+import { href } from './routes.js';
+import { visibleSections } from './shell.js';
+
+const MOST = 12;
+let open = false;
+
+export function startPalette() {
+  on('palette', (wanted) => {
+    open = wanted;
+  });
+  document.addEventListener('keydown', (event) => {
+    if (event.key.toLowerCase() !== 'k' || !(event.ctrlKey || event.metaKey) || event.altKey) return;
+    if (!state.who) return;
+    event.preventDefault();
+    emit('palette', !open);
+  });
+}
+
+export function Palette() {
+  return open && state.who ? html`<${Search} />` : null;
+}
+
+function Search() {
+  const [text, setText] = useState('');
+  const [at, setAt] = useState(0);
+  const dialog = useRef();
+  useLayoutEffect(() => dialog.current.showModal(), []);
+  const found = useMemo(() => matches(text), [text]);
+  const choose = (item) => {
+    if (item === undefined) return;
+    dialog.current.close();
+    location.hash = item.address;
+  };
+  const onKeyDown = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) {
+      event.preventDefault();
+      setAt((at + step + found.length) % Math.max(found.length, 1));
+    } else if (event.key === 'Enter') {
+      event.preventDefault();
+      choose(found[at]);
+    }
+  };
+  return html`<dialog ref=${dialog} class="dialog palette" aria-label="Go to"
+    onClose=${() => emit('palette', false)}
+    onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+    <input class="input" type="search" role="combobox" aria-expanded="true" autocomplete="off"
+      aria-controls="palette-list" aria-label="Go to a tool, screen, source or run" spellcheck="false"
+      aria-activedescendant=${found.length > 0 ? `palette-${at}` : undefined}
+      placeholder="A tool, a screen, a source, the id of a run" value=${text} onKeyDown=${onKeyDown}
+      onInput=${(event) => {
+        setText(event.target.value);
+        setAt(0);
+      }} />
+    <ul id="palette-list" role="listbox" aria-label="Matches">
+      ${found.map(
+        (item, index) => html`<li key=${item.address} id=${`palette-${index}`} role="option"
+          aria-selected=${index === at} onClick=${() => choose(item)}>
+          <bdi>${item.name}</bdi><span class="muted">${item.kind}</span>
+        </li>`,
+      )}
+    </ul>
+    ${found.length === 0 && html`<p class="muted">Nothing matches.</p>`}
+  </dialog>`;
+}
+
+function matches(text) {
+  const wanted = text.trim().toLowerCase();
+  const fits = (name) => name.toLowerCase().includes(wanted);
+  const sections = visibleSections();
+  const items = sections
+    .filter(({ name }) => fits(name))
+    .map(({ id, name }) => ({ name, kind: 'screen', address: href(id) }));
+  if (sections.some(({ id }) => id === 'sources')) {
+    const sources = new Set(
+      state.tools.map((tool) => tool.name.split('__')[0]).filter((it) => it !== '' && fits(it)),
+    );
+    for (const name of [...sources].slice(0, MOST))
+      items.push({ name, kind: 'source', address: href('sources', [name]) });
+  }
+  // An id of a run, as the record and errors print it.
+  if (/^[\w:-]{16,}$/.test(text.trim()) && sections.some(({ id }) => id === 'record'))
+    items.push({ name: text.trim(), kind: 'run', address: href('record', ['run', text.trim()]) });
+  const tools = state.tools.filter(({ name }) => fits(name));
+  // Names that begin with the text come first.
+  tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
+  for (const { name } of tools.slice(0, MOST))
+    items.push({ name, kind: 'tool', address: href('tools', [name]) });
+  return items.slice(0, MOST + 6);
+}
+
+function starts(name, wanted) {
+  return name.toLowerCase().startsWith(wanted) || name.toLowerCase().includes(`__${wanted}`);
+}

@@ -1,0 +1,43 @@
+// The address of a screen: `#/SECTION/PART/…?filter=…`. The tools keep their own, `#tool=NAME`.
+
+/** Returns {section, path, query} of the current address. */
+export function current() {
+  const hash = location.hash;
+  const approval = /^#approval=([\w-]+)$/.exec(hash);
+  if (approval) return { section: 'approvals', path: [approval[1]], query: new URLSearchParams() };
+  if (!hash.startsWith('#/')) return { section: 'tools', path: [], query: new URLSearchParams() };
+  const [path, query = ''] = hash.slice(2).split('?', 2);
+  const [section, ...rest] = path.split('/').map(decoded);
+  return { section, path: rest, query: new URLSearchParams(query) };
+}
+
+/** Returns the address of a screen, relative to the page. */
+export function href(section, path = [], query = {}) {
+  if (section === 'tools') return path.length === 0 ? '#' : `#tool=${encodeURIComponent(path[0])}`;
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== '') parameters.set(name, value);
+  }
+  const search = parameters.toString();
+  const parts = [section, ...path].map(encodeURIComponent).join('/');
+  return `#/${parts}${search === '' ? '' : `?${search}`}`;
+}
+
+/** Opens a screen; `replace` leaves no entry in the history, for filters that change while typing. */
+export function go(section, path = [], query = {}, { replace = false } = {}) {
+  const address = href(section, path, query);
+  if (!replace) {
+    location.hash = address;
+    return;
+  }
+  history.replaceState(null, '', address);
+  dispatchEvent(new HashChangeEvent('hashchange'));
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

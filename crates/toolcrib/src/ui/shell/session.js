@@ -1,0 +1,66 @@
+// Who is signed in. The key is in memory; it survives a reload of this tab only if the user asks for
+// it, in sessionStorage, which no other tab can read.
+import { state, on, emit } from '../state.js';
+import { request } from '../api.js';
+import { byId } from '../dom.js';
+
+const KEPT = 'toolcrib-key';
+/** Whether the page's own server is a gateway, with `/v1`. */
+export const hasGateway = document.body.dataset.gateway === 'true';
+
+export function keptKey() {
+  try {
+    return sessionStorage.getItem(KEPT) ?? '';
+  } catch {
+    return '';
+  }
+}
+
+/** Keeps the key until the tab closes, or forgets it. */
+export function keep(wanted) {
+  try {
+    if (wanted) sessionStorage.setItem(KEPT, state.token);
+    else sessionStorage.removeItem(KEPT);
+  } catch {
+    // Without storage the key lasts as long as the page.
+  }
+}
+
+export function signOut() {
+  keep(false);
+  byId('token').value = '';
+  state.token = '';
+  state.who = undefined;
+  emit('token');
+  emit('who');
+  emit('reload');
+}
+
+/** Returns whether the caller has a scope of a route, such as `audit:read`. */
+export function may(scope) {
+  return state.who?.may?.includes(scope) === true;
+}
+
+export function startSession() {
+  if (!hasGateway) return;
+  on('token', () => {
+    state.who = undefined;
+    emit('who');
+  });
+  on('tools', () => {
+    if (state.status === 'ready' && state.token !== '' && state.who === undefined) identify();
+  });
+}
+
+async function identify() {
+  const token = state.token;
+  let reply;
+  try {
+    reply = await request('GET', '/v1/whoami', {});
+  } catch {
+    return; // the next list of tools tries again
+  }
+  if (state.token !== token || reply.status !== 200) return;
+  state.who = reply.data;
+  emit('who');
+}

@@ -1,0 +1,227 @@
+// The frame around all screens: sections, account, palette, and the screen of the current address.
+// The tools are the first screen and part of the document; every other one is loaded when it opens.
+import { html, render, useEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
+import { state, on, emit } from '../state.js';
+import { base, request } from '../api.js';
+import { byId } from '../dom.js';
+import { current, href } from './routes.js';
+import { hasGateway, keep, keptKey, may, signOut, startSession } from './session.js';
+import { live, startLive } from './live.js';
+import { Palette, startPalette } from './palette.js';
+
+/** `scope` is what the server requires; sections without it are not shown. */
+export const SECTIONS = [
+  { id: 'tools', name: 'Tools', keys: 't' },
+  { id: 'approvals', name: 'Approvals', keys: 'a' },
+  { id: 'record', name: 'Record', keys: 'r', scope: 'audit:read' },
+  { id: 'sources', name: 'Sources', keys: 's', scope: 'sources:read' },
+  { id: 'access', name: 'Access', keys: 'k', scope: 'keys:manage' },
+  { id: 'connect', name: 'Connect', keys: 'c' },
+];
+
+export function visibleSections() {
+  return state.who ? SECTIONS.filter(({ scope }) => scope === undefined || may(scope)) : [];
+}
+
+export function startShell() {
+  if (!hasGateway) return;
+  startSession();
+  startLive();
+  startPalette();
+  const draw = () => {
+    render(html`<${Sections} />`, byId('sections'));
+    render(html`<${Account} />`, byId('account'));
+    render(html`<${Palette} />`, byId('palette'));
+    byId('auth').hidden = state.who !== undefined;
+    showScreen();
+  };
+  on('who', draw);
+  on('pending', draw);
+  on('palette', draw);
+  on('live:catalog', () => emit('reload'));
+  on('live:approval', () => countPending());
+  on('live:open', () => countPending());
+  addEventListener('hashchange', draw);
+  document.addEventListener('keydown', shortcut);
+  draw();
+}
+
+/** Returns the key that this tab kept, for the first request. */
+export function restoredKey() {
+  return hasGateway ? keptKey() : '';
+}
+
+async function countPending() {
+  const who = state.who;
+  let reply;
+  try {
+    reply = await request('GET', '/v1/approvals?state=pending', {});
+  } catch {
+    return; // the next change counts again
+  }
+  if (state.who !== who || !Array.isArray(reply.data?.approvals)) return;
+  const count = reply.data.approvals.filter((it) => it.mayRespond || it.mayOverride).length;
+  if (count === state.pending) return;
+  state.pending = count;
+  emit('pending');
+}
+
+function Sections() {
+  const sections = visibleSections();
+  const open = current().section;
+  if (sections.length === 0) return null;
+  return html`<nav class="sections" aria-label="Sections">
+    ${sections.map(
+      ({ id, name }) => html`<a key=${id} href=${href(id)} class="section"
+        aria-current=${id === open ? 'page' : undefined} data-section=${id}>
+        ${name}
+        ${id === 'approvals' &&
+        state.pending > 0 &&
+        html`<span class="count" aria-label=${`${state.pending} pending`}>${number(state.pending)}</span>`}
+      </a>`,
+    )}
+  </nav>`;
+}
+
+function Account() {
+  const [open, setOpen] = useState(false);
+  const [kept, setKept] = useState(keptKey() !== '');
+  const menu = useRef();
+  const { who } = state;
+  useEffect(() => {
+    if (!open) return undefined;
+    const leave = (event) => {
+      if (event.type === 'keydown' ? event.key === 'Escape' : !menu.current?.contains(event.target))
+        setOpen(false);
+    };
+    addEventListener('keydown', leave);
+    addEventListener('pointerdown', leave);
+    return () => {
+      removeEventListener('keydown', leave);
+      removeEventListener('pointerdown', leave);
+    };
+  }, [open]);
+  if (!who) return null;
+  return html`<div class="account" ref=${menu}>
+    <button type="button" class="button search-button" onClick=${() => emit('palette', true)}>
+      Search <kbd aria-hidden="true">Ctrl K</kbd>
+    </button>
+    <button type="button" class="button" aria-expanded=${open} aria-haspopup="true"
+      id="account-button" onClick=${() => setOpen(!open)}>
+      <bdi>${who.principal}</bdi><span class="muted">@<bdi>${who.tenant}</bdi></span>
+    </button>
+    ${open &&
+    html`<div class="menu" role="region" aria-label="Account">
+      <dl>
+        <dt>Principal</dt><dd><bdi>${who.principal}</bdi></dd>
+        <dt>Tenant</dt><dd><bdi>${who.tenant}</bdi></dd>
+        <dt>Signed in with</dt>
+        <dd>${who.auth === 'key' ? html`key <code>${who.keyId}</code>` : who.auth}</dd>
+        <dt>Valid</dt>
+        <dd>${who.expiresAt ? html`until <${Time} at=${who.expiresAt} />` : 'until it is revoked'}</dd>
+        <dt>Roles</dt><dd>${words(who.roles)}</dd>
+        <dt>Scopes</dt><dd>${words(who.scopes)}</dd>
+        <dt>Updates</dt>
+        <dd>${live.open ? html`<${Badge} tone="green">live<//>` : html`<${Badge} tone="amber">reconnecting<//>`}</dd>
+      </dl>
+      <label class="check">
+        <input type="checkbox" checked=${kept}
+          onChange=${(event) => {
+            setKept(event.target.checked);
+            keep(event.target.checked);
+          }} />
+        Stay signed in until this tab closes
+      </label>
+      <button type="button" class="button" id="sign-out" onClick=${signOut}>Sign out</button>
+    </div>`}
+  </div>`;
+}
+
+function words(list) {
+  if (!list?.length) return html`<span class="muted">none</span>`;
+  return list.map((it) => html`<code key=${it}>${it}</code> `);
+}
+
+const screens = new Map();
+
+/** Draws the screen of the current address. */
+async function showScreen() {
+  const route = current();
+  const host = byId('screen');
+  const allowed = route.section === 'tools' || visibleSections().some((it) => it.id === route.section);
+  const section = allowed ? route.section : state.who ? 'forbidden' : 'tools';
+  document.body.dataset.section = section;
+  badge(section);
+  if (section === 'tools') {
+    render(null, host);
+    return;
+  }
+  if (section === 'forbidden') {
+    render(html`<${Forbidden} name=${route.section} />`, host);
+    return;
+  }
+  if (!screens.has(section)) {
+    const address = `${base}assets/${section}/screen.js`;
+    style();
+    screens.set(section, import(address).then((it) => it.default));
+  }
+  let Screen;
+  try {
+    Screen = await screens.get(section);
+  } catch (error) {
+    screens.delete(section);
+    Screen = () =>
+      html`<p class="problem-box" role="alert">This screen could not be loaded (${error.message}).</p>`;
+  }
+  if (current().section !== section || !state.who) return;
+  render(html`<${Screen} key=${section} route=${route} who=${state.who} />`, host);
+}
+
+function Forbidden({ name }) {
+  const scope = SECTIONS.find((it) => it.id === name)?.scope;
+  return html`<div class="empty">
+    <h2>${scope ? 'Your key does not open this screen' : 'There is no such screen'}</h2>
+    ${scope &&
+    html`<p>It requires the scope <code>${scope}</code>. Whoever manages the keys of your tenant can
+      give you a role with it.</p>`}
+    <p><a href="#">Go to the tools</a></p>
+  </div>`;
+}
+
+/** The styles of the screens, once one of them is open. */
+function style() {
+  if (byId('screen-style')) return;
+  const link = document.createElement('link');
+  link.id = 'screen-style';
+  link.rel = 'stylesheet';
+  link.href = `${base}assets/screens.css`;
+  document.head.append(link);
+}
+
+/** What is pending is in the title of the tab. */
+function badge(section) {
+  const name = SECTIONS.find((it) => it.id === section)?.name;
+  const heading = document.querySelector('h1').textContent;
+  const place =
+    section === 'tools' ? (state.selected ?? '') : (name ?? '');
+  const title = place === '' ? heading : `${place} · ${heading}`;
+  document.title = state.pending > 0 ? `(${state.pending}) ${title}` : title;
+}
+
+let prefix = 0;
+
+/** `g` and a letter open a section. */
+function shortcut(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.('input, textarea, select, dialog, [contenteditable]')) return;
+  if (event.key === 'g') {
+    prefix = Date.now();
+    return;
+  }
+  if (Date.now() - prefix > 1_500) return;
+  prefix = 0;
+  const section = visibleSections().find((it) => it.keys === event.key);
+  if (!section) return;
+  event.preventDefault();
+  location.hash = href(section.id);
+}

@@ -1,0 +1,89 @@
+// The tools of a source that are new or changed: both forms side by side, and their approval.
+import { html, useState, plural, send, useData, Badge, Button, Loaded, Problem, Time } from '../lib/ui.js';
+import { pretty } from '../json.js';
+import { differences } from './diff.js';
+
+export function Changes({ source, onApproved }) {
+  const found = useData('/v1/pins');
+  return html`<section class="panel padded">
+    <h3>Changed tools</h3>
+    <${Loaded} of=${found} rows=${2}>
+      ${({ pins }) => {
+        const waiting = pins.filter((it) => it.sourceId === source && it.state !== 'approved');
+        if (waiting.length === 0)
+          return html`<p class="muted">Every tool is as it was approved.</p>`;
+        return html`<p class="note">
+            ${plural(waiting.length, 'tool differs', 'tools differ')} from what was approved. A changed
+            description or schema can turn a harmless tool into another one: read what changed first.
+          </p>
+          ${waiting.map(
+            (pin) => html`<${Change} key=${pin.toolId} pin=${pin}
+              onApproved=${() => {
+                found.reload();
+                onApproved();
+              }} />`,
+          )}`;
+      }}
+    <//>
+  </section>`;
+}
+
+/** One tool: what changed, and its approval. */
+export function Change({ pin, onApproved }) {
+  const [open, setOpen] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState();
+  const detail = useData(`/v1/pins?tool=${encodeURIComponent(pin.toolId)}`, { enabled: open });
+  const approve = async () => {
+    setBusy(true);
+    const reply = await send('POST', '/v1/pins/approve', {
+      tools: [{ toolId: pin.toolId, digest: pin.seen.digest }],
+    });
+    setBusy(false);
+    setProblem(reply.problem);
+    if (reply.problem === undefined) onApproved();
+  };
+  return html`<article class="panel padded" data-pin=${pin.toolId}>
+    <div class="row">
+      <bdi class="mono strong">${pin.name}</bdi>
+      <${Badge} tone=${pin.state === 'new' ? 'blue' : 'violet'}>${pin.state}<//>
+      ${pin.quarantined && html`<${Badge} tone="red">in quarantine<//>`}
+      ${pin.seen && html`<span class="muted">seen <${Time} at=${pin.seen.at} /></span>`}
+    </div>
+    <div class="row">
+      <${Button} aria-expanded=${open} onClick=${() => setOpen(!open)}>
+        ${open ? 'Hide the forms' : 'Show what changed'}
+      <//>
+      ${pin.seen &&
+      html`<${Button} kind="primary" busy=${busy} disabled=${!open} data-approve=${pin.toolId}
+        title=${open ? undefined : 'Read what changed first'} onClick=${approve}>Approve this form<//>`}
+    </div>
+    ${open &&
+    html`<${Loaded} of=${detail} rows=${4}>
+      ${({ pins }) => html`<${Forms} pin=${pins[0]} />`}
+    <//>`}
+    ${problem && html`<${Problem} text=${problem} />`}
+  </article>`;
+}
+
+function Forms({ pin }) {
+  const rows = differences(text(pin?.approved), text(pin?.seen));
+  return html`<div class="table-box diff" tabindex="0" role="region" aria-label="Approved and current form">
+    <table>
+      <thead><tr><th>Approved</th><th>Now</th></tr></thead>
+      <tbody>
+        ${rows.map(
+          ([before, after, kind], at) => html`<tr key=${at} class=${kind}>
+            <td>${before !== undefined && html`<code>${kind === 'same' ? '  ' : '− '}${before}</code>`}</td>
+            <td>${after !== undefined && html`<code>${kind === 'same' ? '  ' : '+ '}${after}</code>`}</td>
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+function text(moment) {
+  const form = moment?.document;
+  return form === undefined ? '' : pretty(form);
+}

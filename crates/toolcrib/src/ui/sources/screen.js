@@ -1,0 +1,193 @@
+// Sources: is everything healthy, and what has changed?
+import {
+  html,
+  useEffect,
+  useState,
+  number,
+  plural,
+  useData,
+  useEvents,
+  useTick,
+  Badge,
+  Button,
+  Empty,
+  Loaded,
+  Time,
+} from '../lib/ui.js';
+import { href } from '../shell/routes.js';
+import { may } from '../shell/session.js';
+import { Changes } from './changes.js';
+
+/** What the breaker of a source lets through. */
+const BREAKERS = {
+  off: ['grey', 'off'],
+  closed: ['green', 'closed'],
+  half_open: ['amber', 'trying one call'],
+  open: ['red', 'open'],
+};
+
+/** While the screen is visible. */
+const EVERY_MS = 5_000;
+
+const TONES = { starting: 'blue', ready: 'green', degraded: 'red', stopped: 'grey' };
+
+export default function Sources({ route }) {
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && setTurn((it) => it + 1), EVERY_MS);
+    return () => clearInterval(timer);
+  }, []);
+  useEvents(['live:catalog', 'live:open'], () => setTurn((it) => it + 1));
+  useTick();
+  const found = useData('/v1/sources', { key: String(turn) });
+  const id = route.path[0];
+  return html`<${Loaded} of=${found}>
+    ${(data) => {
+      if (id === undefined) return html`<${All} data=${data} />`;
+      const source = data.sources.find((it) => it.id === id);
+      return source
+        ? html`<${One} source=${source} reload=${found.reload} />`
+        : html`<${Empty} title="There is no such source">
+            <p><a href=${href('sources')}>All sources</a></p>
+          <//>`;
+    }}
+  <//>`;
+}
+
+function All({ data }) {
+  const { sources, toolsets } = data;
+  const bad = sources.filter((it) => it.state !== 'ready');
+  return html`<div>
+    <div class="screen-head">
+      <div>
+        <h2>Sources</h2>
+        <p>
+          ${bad.length === 0
+            ? `${plural(sources.length, 'source')}, all healthy.`
+            : `${plural(bad.length, 'source needs', 'sources need')} attention.`}
+        </p>
+      </div>
+    </div>
+    ${sources.length === 0
+      ? html`<${Empty} title="No source is configured">
+          <p class="muted">
+            Add a <code>[[source]]</code> to <code>toolcrib.toml</code>; a running server reads the
+            file again by itself.
+          </p>
+        <//>`
+      : html`<div class="table-box" tabindex="0" role="region" aria-label="Sources">
+          <table class="table">
+            <thead>
+              <tr>
+                <th>Source</th><th>State</th><th>Kind</th><th class="right">Tools</th>
+                <th class="right">Quarantined</th><th class="right">Running</th><th>Breaker</th>
+                <th>Last discovery</th><th>Problem</th>
+              </tr>
+            </thead>
+            <tbody>
+              ${sources.map(
+                (it) => html`<tr key=${it.id} data-source=${it.id}>
+                  <td><a href=${href('sources', [it.id])}><bdi class="mono">${it.id}</bdi></a></td>
+                  <td><${State} source=${it} /></td>
+                  <td>${it.kind}</td>
+                  <td class="right">${number(it.tools)}</td>
+                  <td class="right">
+                    ${it.quarantined > 0
+                      ? html`<a href=${href('sources', [it.id])}><${Badge} tone="violet">${it.quarantined}<//></a>`
+                      : 0}
+                  </td>
+                  <td class="right">${it.load.running} / ${it.load.maxConcurrency}</td>
+                  <td><${Breaker} breaker=${it.breaker} /></td>
+                  <td><${Time} at=${it.discoveredAt} fallback="not yet" /></td>
+                  <td class="wrap muted">${it.reason ?? it.problems?.[0] ?? ''}</td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`}
+    ${toolsets?.length > 0 &&
+    html`<h3 class="screen-head">Toolsets</h3>
+      <div class="table-box" tabindex="0" role="region" aria-label="Toolsets">
+        <table class="table">
+          <thead><tr><th>Toolset</th><th class="right">Tools for you</th><th class="right">Entries that match nothing</th></tr></thead>
+          <tbody>
+            ${toolsets.map(
+              (it) => html`<tr key=${it.name}>
+                <td><bdi class="mono">${it.name}</bdi></td>
+                <td class="right">${number(it.tools ?? 0)}</td>
+                <td class="right">${number(it.unresolved ?? 0)}</td>
+              </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>`}
+  </div>`;
+}
+
+function State({ source }) {
+  const state = String(source.state);
+  return html`<${Badge} tone=${TONES[state] ?? 'grey'}>${state}<//>`;
+}
+
+function Breaker({ breaker }) {
+  const [tone, word] = BREAKERS[breaker.state] ?? ['grey', breaker.state];
+  const some = breaker.openToCallers > 0 ? `, open to ${plural(breaker.openToCallers, 'caller')}` : '';
+  return html`<${Badge} tone=${tone}>${word}${some}<//>`;
+}
+
+function One({ source, reload }) {
+  return html`<div>
+    <div class="screen-head">
+      <div>
+        <p><a href=${href('sources')}>Sources</a></p>
+        <h2><bdi class="mono">${source.id}</bdi> <${State} source=${source} /></h2>
+        ${source.reason && html`<p>${source.reason}</p>`}
+      </div>
+      <${Button} onClick=${reload}>Refresh<//>
+    </div>
+    <div class="columns">
+      <section class="panel padded">
+        <h3>Health</h3>
+        <dl class="facts">
+          <dt>Kind</dt><dd>${source.kind}</dd>
+          <dt>Last discovery</dt><dd><${Time} at=${source.discoveredAt} fallback="not yet" /></dd>
+          <dt>Tools</dt><dd>${number(source.tools)}</dd>
+          <dt>Breaker</dt><dd><${Breaker} breaker=${source.breaker} /></dd>
+          <dt>Restarts of its tasks</dt><dd>${number(source.taskFailures ?? 0)}</dd>
+        </dl>
+      </section>
+      <section class="panel padded">
+        <h3>Limits</h3>
+        <dl class="facts">
+          <dt>Calls that run</dt><dd>${source.load.running} of at most ${source.load.maxConcurrency}</dd>
+          <dt>Rates</dt><dd>${source.load.rates?.join(', ') || 'none'}</dd>
+          <dt>Refused by a rate</dt><dd>${number(source.load.refusedByRate)}</dd>
+          <dt>Refused by a quota</dt><dd>${number(source.load.refusedByQuota)}</dd>
+          <dt>Refused by the breaker</dt><dd>${number(source.load.refusedByBreaker)}</dd>
+        </dl>
+      </section>
+    </div>
+    ${source.problems?.length > 0 &&
+    html`<section class="panel padded">
+      <h3>Problems</h3>
+      <ul>${source.problems.map((text) => html`<li key=${text}>${text}</li>`)}</ul>
+    </section>`}
+    ${may('pins:approve') && html`<${Changes} source=${source.id} onApproved=${reload} />`}
+    ${may('sources:logs') && source.kind === 'mcp' && html`<${Log} source=${source.id} />`}
+  </div>`;
+}
+
+function Log({ source }) {
+  const found = useData(`/v1/sources/${encodeURIComponent(source)}/logs`);
+  return html`<section class="panel padded">
+    <div class="screen-head"><h3>Last lines on stderr</h3><${Button} onClick=${found.reload}>Refresh<//></div>
+    <${Loaded} of=${found} rows=${3}>
+      ${({ lines }) =>
+        lines.length === 0
+          ? html`<p class="muted">Its processes wrote nothing.</p>`
+          : html`<pre class="lines" tabindex="0">${lines
+              .map((it) => `${it.at}  ${it.line}`)
+              .join('\n')}</pre>`}
+    <//>
+  </section>`;
+}

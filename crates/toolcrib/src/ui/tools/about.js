@@ -1,0 +1,121 @@
+// The About tab: what a tool does, how dangerous it is, what it needs, and how it came here.
+import { html, render, useData, Badge, Loaded, Time } from '../lib/ui.js';
+import { state } from '../state.js';
+import { own } from '../json.js';
+import { hasGateway, may } from '../shell/session.js';
+import { href } from '../shell/routes.js';
+import { Change } from '../sources/changes.js';
+import { DANGERS, classification, dangersOf } from './badges.js';
+import { egressText } from './filters.js';
+
+const APPROVALS = {
+  never: 'Not needed.',
+  conditional: 'Depends on the arguments of the call.',
+  always: 'Each call waits until someone else agrees.',
+};
+const REPEATS = {
+  deterministic: 'The same arguments give the same result, and nothing changes.',
+  idempotent: 'Repeating a call under the same idempotency key changes nothing more.',
+  'non-deterministic': 'Every call counts.',
+};
+const HINTS = [
+  ['readOnlyHint', true, 'changes nothing'],
+  ['destructiveHint', true, 'may delete or overwrite'],
+  ['destructiveHint', false, 'deletes and overwrites nothing'],
+  ['idempotentHint', true, 'repeating a call changes nothing more'],
+  ['openWorldHint', false, 'talks to no outside system'],
+  ['openWorldHint', true, 'talks to outside systems'],
+];
+
+export function drawAbout(host, tool) {
+  render(html`<${About} key=${state.token} tool=${tool} />`, host);
+}
+
+function About({ tool }) {
+  const { toolId, otcId, source, kind, scopes, approval } = classification(tool);
+  const listed = hasGateway && state.who !== undefined && toolId !== undefined;
+  const more = useData(`/v1/tools/${encodeURIComponent(toolId)}`, { enabled: listed });
+  const facts = more.data ?? {};
+  const levels = dangersOf(tool);
+  const hints = HINTS.filter(([name, value]) => own(tool.annotations, name) === value);
+  const version = /@([^@]+)$/.exec(otcId ?? '')?.[1];
+  return html`<div class="about">
+    <section class="panel-box" aria-label="What it does">
+      <h3>What it does</h3>
+      ${tool.description === ''
+        ? html`<p class="muted">Its author wrote no description.</p>`
+        : html`<p class="description"><bdi>${tool.description}</bdi></p>`}
+    </section>
+    <section class="panel-box" aria-label="How dangerous it is">
+      <h3>How dangerous it is</h3>
+      ${levels.length === 0 && html`<p class="muted">Nobody has said: assume that it can change things.</p>`}
+      ${levels.map(
+        (level) => html`<p key=${level} class="danger-line">
+          <strong>${DANGERS[level].word}</strong>: ${DANGERS[level].text}
+        </p>`,
+      )}
+      ${hints.length > 0 &&
+      html`<p class="muted">Its author says, unverified: ${hints.map(([, , text]) => text).join('; ')}.</p>`}
+    </section>
+    <section class="panel-box" aria-label="What it needs">
+      <h3>What it needs</h3>
+      <dl class="about-facts">
+        ${toolId !== undefined &&
+        html`<dt>Scopes</dt>
+          <dd>${scopes.length === 0 ? 'none' : scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}</dd>`}
+        ${approval !== undefined && html`<dt>Approval</dt><dd>${APPROVALS[approval] ?? approval}</dd>`}
+        ${facts.auth !== undefined &&
+        html`<dt>Credential</dt>
+          <dd>${facts.auth.credentialRef === true ? 'The gateway uses a stored one; you never see it.' : 'none'}</dd>`}
+        ${facts.egress !== undefined && html`<dt>Network</dt><dd>${egressText(facts.egress)}</dd>`}
+        ${facts.replayPolicy !== undefined &&
+        html`<dt>Repeating</dt><dd>${REPEATS[facts.replayPolicy] ?? facts.replayPolicy}</dd>`}
+        ${toolId === undefined && html`<dt>Access</dt><dd>This server does not say.</dd>`}
+      </dl>
+    </section>
+    ${toolId !== undefined &&
+    html`<section class="panel-box" aria-label="Where it comes from">
+      <h3>Where it comes from</h3>
+      <dl class="about-facts">
+        <dt>Source</dt>
+        <dd>
+          ${may('sources:read')
+            ? html`<a href=${href('sources', [source])}><bdi class="mono">${source}</bdi></a>`
+            : html`<bdi class="mono">${source}</bdi>`}
+          ${kind !== undefined && html` <span class="muted">${kind}</span>`}
+        </dd>
+        ${version !== undefined && html`<dt>Version</dt><dd><bdi>${version}</bdi></dd>`}
+        <dt>Tool id</dt><dd><bdi class="mono">${toolId}</bdi></dd>
+        ${otcId !== undefined && html`<dt>OTC id</dt><dd><bdi class="mono">${otcId}</bdi></dd>`}
+      </dl>
+    </section>`}
+    ${hasGateway && may('pins:approve') && toolId !== undefined && html`<${Pin} toolId=${toolId} />`}
+  </div>`;
+}
+
+/** Whether the tool is still what was approved, and what changed. */
+function Pin({ toolId }) {
+  const found = useData(`/v1/pins?tool=${encodeURIComponent(toolId)}`);
+  return html`<section class="panel-box wide" aria-label="Pin">
+    <h3>Pin</h3>
+    <${Loaded} of=${found} rows=${2}>
+      ${({ pins }) => {
+        const pin = pins?.[0];
+        if (pin === undefined) return html`<p class="muted">Tools of this source are not pinned.</p>`;
+        if (pin.state !== 'approved')
+          return html`<p>It differs from what was approved. A changed description or schema can turn a
+              harmless tool into another one.</p>
+            <${Change} pin=${pin} onApproved=${found.reload} />`;
+        return html`<p class="row">
+            <${Badge} tone="green">approved<//>
+            ${pin.quarantined && html`<${Badge} tone="red">in quarantine<//>`}
+            <span>It is as it was approved <${Time} at=${pin.approved?.at} />.</span>
+          </p>
+          <details>
+            <summary>Digest</summary>
+            <code>${pin.approved?.digest}</code>
+          </details>`;
+      }}
+    <//>
+  </section>`;
+}

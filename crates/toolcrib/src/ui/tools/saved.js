@@ -1,0 +1,89 @@
+// Calls that the user saved for a tool. They are the only arguments that this page ever stores, only
+// when the user presses Save, and without anything that looks like a secret.
+import { state } from '../state.js';
+import { isObject, own, parseJson, setKey } from '../json.js';
+import { alternative, alternatives, entrySchema, fittingAlternative, kindOf, propertiesOf, simplify } from './schema.js';
+
+const SECRET =
+  /(token|secret|passw|passphrase|credential|authorization|api[-_ ]?key|private[-_ ]?key|access[-_ ]?key|^pin$|^otp$|cookie|session[-_ ]?id)/i;
+const MOST = 50;
+
+/** Saved calls belong to a principal: another one that uses this browser does not see them. */
+function place() {
+  const who = state.who;
+  return who === undefined ? 'toolcrib-calls' : `toolcrib-calls:${who.tenant}/${who.principal}`;
+}
+
+function read() {
+  try {
+    const all = parseJson(localStorage.getItem(place()) ?? '{}');
+    return isObject(all) ? all : {};
+  } catch {
+    return {};
+  }
+}
+
+function write(all) {
+  try {
+    if (Object.keys(all).length === 0) localStorage.removeItem(place());
+    else localStorage.setItem(place(), JSON.stringify(all));
+    return true;
+  } catch {
+    return false; // storage is full or blocked
+  }
+}
+
+/** Returns [{name, args, at}] of a tool. */
+export function savedCalls(tool) {
+  const list = own(read(), tool);
+  return Array.isArray(list) ? list.filter((it) => isObject(it) && typeof it.name === 'string') : [];
+}
+
+/** Saves a call under a name, in place of one of the same name. Returns whether that worked. */
+export function saveCall(tool, name, args) {
+  const all = read();
+  const others = savedCalls(tool).filter((it) => it.name !== name);
+  setKey(all, tool, [{ name, args, at: new Date().toISOString() }, ...others].slice(0, MOST));
+  return write(all);
+}
+
+export function removeCall(tool, name) {
+  const all = read();
+  const rest = savedCalls(tool).filter((it) => it.name !== name);
+  if (rest.length > 0) setKey(all, tool, rest);
+  else delete all[tool];
+  return write(all);
+}
+
+/** Returns a copy of the arguments without secrets, and the paths of what was left out. */
+export function withoutSecrets(args, schema) {
+  const left = [];
+  const root = isObject(schema) ? schema : {};
+  return { args: strip(args, root, '', left, root, 0), left };
+}
+
+function strip(value, schema, path, left, root, depth) {
+  if (depth > 64) return undefined;
+  let simple = simplify(schema, root);
+  if (kindOf(simple) === 'choice') {
+    const at = fittingAlternative(simple, value, root);
+    simple = alternative(simple, alternatives(simple)[at], root);
+  }
+  if (Array.isArray(value))
+    return value
+      .map((item, at) => strip(item, own(simple, 'items'), `${path} › ${at + 1}`, left, root, depth + 1))
+      .filter((item) => item !== undefined);
+  if (!isObject(value)) return value;
+  const copy = {};
+  for (const [key, inner] of Object.entries(value)) {
+    const property = own(propertiesOf(simple), key) ?? entrySchema(simple);
+    const name = path === '' ? key : `${path} › ${key}`;
+    if (isSecret(key, simplify(property, root))) left.push(name);
+    else setKey(copy, key, strip(inner, property, name, left, root, depth + 1));
+  }
+  return copy;
+}
+
+function isSecret(key, schema) {
+  return SECRET.test(key) || own(schema, 'format') === 'password' || own(schema, 'writeOnly') === true;
+}

@@ -1,0 +1,229 @@
+// The same call from other clients. A snippet shows `$TOOLCRIB_KEY` in place of the key, so that it
+// can be shared safely; the key itself is copied only on request.
+import { h, copyButton } from '../dom.js';
+import { hasGateway } from '../shell/session.js';
+import { state } from '../state.js';
+import { authorization, otcToolId, toolPath } from '../api.js';
+import { classification } from './badges.js';
+import { pretty } from '../json.js';
+import { tabs } from './tabs.js';
+
+const MCP_VERSION = '2026-07-28';
+
+export function quote(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+function authHeader(real) {
+  const value = authorization();
+  if (value === undefined) return [];
+  return [
+    real ? `-H ${quote(`Authorization: ${value}`)}` : '-H "Authorization: Bearer $TOOLCRIB_KEY"',
+  ];
+}
+
+function curl(url, headers, body, real) {
+  return [
+    `curl -sS -X POST ${quote(url)}`,
+    "-H 'Content-Type: application/json'",
+    ...headers,
+    ...authHeader(real),
+    `-d ${quote(body)}`,
+  ].join(' \\\n  ');
+}
+
+export function explorerCurl(name, args, real) {
+  return curl(new URL(`${toolPath(name)}/call`, location.origin).href, [], args, real);
+}
+
+export function otcCurl(toolId, args, real) {
+  const body = `{"$schema":"otc://1.0","request":{"tool_id":${JSON.stringify(toolId)},"input":${args}}}`;
+  return curl(`${location.origin}/tools/call`, [], body, real);
+}
+
+export function mcpCurl(name, args, real) {
+  const meta = {
+    'io.modelcontextprotocol/protocolVersion': MCP_VERSION,
+    'io.modelcontextprotocol/clientCapabilities': {},
+  };
+  const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":${JSON.stringify(meta)}}}`;
+  const headers = [
+    'Accept: application/json, text/event-stream',
+    `MCP-Protocol-Version: ${MCP_VERSION}`,
+    'Mcp-Method: tools/call',
+    `Mcp-Name: ${headerText(name)}`,
+  ];
+  return curl(
+    `${location.origin}/mcp`,
+    headers.map((header) => `-H ${quote(header)}`),
+    body,
+    real,
+  );
+}
+
+/** MCP's encoding of a header value that is not plain visible ASCII. */
+function headerText(text) {
+  if (/^[\x21-\x7e]+$/.test(text) && !text.startsWith('=?')) return text;
+  return `=?base64?${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}?=`;
+}
+
+function clientConfig(real) {
+  const value = authorization();
+  const headers =
+    value === undefined ? undefined : { Authorization: real ? value : 'Bearer ${TOOLCRIB_KEY}' };
+  return pretty({
+    mcpServers: { toolcrib: { type: 'http', url: `${location.origin}/mcp`, headers } },
+  });
+}
+
+/** Python without packages. A JSON text is not Python: it is parsed, from a text that is quoted. */
+export function pythonCall(name, args, real) {
+  const value = authorization();
+  const key = real ? pythonText(value ?? '') : undefined;
+  const auth =
+    value === undefined
+      ? ''
+      : key === undefined
+        ? `\n        "Authorization": "Bearer " + os.environ["TOOLCRIB_KEY"],`
+        : `\n        "Authorization": ${key},`;
+  return `import json, os, urllib.request
+
+request = urllib.request.Request(
+    ${pythonText(new URL(`${toolPath(name)}/call`, location.origin).href)},
+    data=${pythonText(args)}.encode(),
+    headers={
+        "Content-Type": "application/json",${auth}
+    },
+)
+with urllib.request.urlopen(request) as response:
+    print(json.load(response)["content"])
+`;
+}
+
+/** A literal that both Python and JavaScript read: JSON with everything else than ASCII escaped. */
+function pythonText(text) {
+  return JSON.stringify(text).replace(
+    /[\u007f-\uffff]/g,
+    (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+export function typescriptCall(name, args, real) {
+  const value = authorization();
+  const key = real ? pythonText(value ?? '') : '`Bearer ${process.env.TOOLCRIB_KEY}`';
+  const auth = value === undefined ? '' : `\n    Authorization: ${key},`;
+  return `const response = await fetch(${pythonText(new URL(`${toolPath(name)}/call`, location.origin).href)}, {
+  method: "POST",
+  headers: {
+    "Content-Type": "application/json",${auth}
+  },
+  body: ${pythonText(args)},
+});
+const { content, isError } = await response.json();
+console.log(isError, content);
+`;
+}
+
+/** The Snippets tab. `args()` returns the arguments as compact JSON, or undefined. */
+export function snippetView(tool, args) {
+  const { otcId } = classification(tool);
+  let toolId = otcId;
+  let lookedUp = otcId !== undefined;
+  let current = 'curl';
+  const input = () => args() ?? '{}';
+  const kinds = [
+    {
+      id: 'curl',
+      label: 'cURL',
+      note: 'This explorer’s own endpoint.',
+      text: (real) => explorerCurl(tool.name, input(), real),
+    },
+    {
+      id: 'otc',
+      label: 'Open Tool Calling',
+      note: 'OTC 1.0 at the server’s root.',
+      text: (real) =>
+        toolId !== undefined
+          ? otcCurl(toolId, input(), real)
+          : lookedUp
+            ? 'This server has no Open Tool Calling tool with this name at /tools.'
+            : 'Looking up the tool id…',
+    },
+    {
+      id: 'mcp',
+      label: 'MCP',
+      note: `One stateless request, protocol ${MCP_VERSION}.`,
+      text: (real) => mcpCurl(tool.name, input(), real),
+    },
+    {
+      id: 'python',
+      label: 'Python',
+      note: 'Python 3 without packages.',
+      text: (real) => pythonCall(tool.name, input(), real),
+    },
+    {
+      id: 'typescript',
+      label: 'TypeScript',
+      note: 'Node.js 20 or newer, Deno, Bun.',
+      text: (real) => typescriptCall(tool.name, input(), real),
+    },
+    {
+      id: 'client',
+      label: 'MCP client',
+      note: 'Configuration for clients that read mcpServers.',
+      text: clientConfig,
+    },
+  ]
+    // Another program serves only the explorer's own endpoints.
+    .filter(({ id }) => hasGateway || ['curl', 'python', 'typescript'].includes(id))
+    .map((kind) => ({
+    ...kind,
+    code: h('pre', { class: 'code', tabindex: '0' }),
+    real: copyButton(() => kind.text(true), 'Copy with key'),
+  }));
+  const view = tabs(
+    kinds.map((kind) => ({ id: kind.id, label: kind.label, panel: panel(kind) })),
+    {
+      label: 'Snippet kinds',
+      onShow: (id) => {
+        current = id;
+        refresh();
+      },
+    },
+  );
+
+  function panel(kind) {
+    return h(
+      'div',
+      { class: 'outcome-body' },
+      h(
+        'div',
+        { class: 'block-head' },
+        h('span', { class: 'muted', text: kind.note }),
+        copyButton(() => kind.text(false)),
+        kind.real,
+      ),
+      kind.code,
+    );
+  }
+
+  function refresh() {
+    for (const kind of kinds) {
+      kind.code.textContent = kind.text(false);
+      kind.real.hidden = state.token === '';
+    }
+    if (current === 'otc' && !lookedUp) lookUp();
+  }
+
+  async function lookUp() {
+    lookedUp = true;
+    try {
+      toolId = await otcToolId(tool.name);
+    } catch {
+      lookedUp = false; // no reply: retried when the tab is shown again
+    }
+    refresh();
+  }
+
+  return { element: h('div', { class: 'sheet' }, view.element), refresh };
+}

@@ -1,0 +1,288 @@
+// The screens other than the tools, one journey for each screen and role, against a running demo.
+//
+//   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… \
+//     TOOLCRIB_KEY_APPROVER=tc_… TOOLCRIB_KEY_OTHER_TENANT=tc_… node console.mjs
+//
+// With SCREENSHOTS=FOLDER it also saves a picture of each screen.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+
+const KEYS = {
+  admin: process.env.TOOLCRIB_KEY_ADMIN,
+  reader: process.env.TOOLCRIB_KEY_READER,
+  approver: process.env.TOOLCRIB_KEY_APPROVER,
+  other: process.env.TOOLCRIB_KEY_OTHER_TENANT,
+};
+const url = process.env.TOOLCRIB_URL?.replace(/\/$/, '');
+if (!url || Object.values(KEYS).some((key) => !key)) {
+  console.error('TOOLCRIB_URL and the keys are not set: take them from demo.json');
+  process.exit(2);
+}
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const browser = await launch();
+const complaints = [];
+
+const api = async (key, path, body) => {
+  const headers = { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' };
+  const method = body === undefined ? 'GET' : 'POST';
+  const reply = await fetch(`${url}${path}`, { method, headers, body: JSON.stringify(body) });
+  return reply.json();
+};
+const call = (key, tool, input) =>
+  api(key, '/tools/call', { request: { tool_id: tool, input } });
+
+/** Opens the page as one of the callers, at an address. */
+async function as(role, address = '', options = {}) {
+  const opened = await openPage(browser, options);
+  const { page } = opened;
+  await page.goto(`${url}/explorer${address}`);
+  await page.fill('#token', KEYS[role]);
+  await page.click('#use-key');
+  await page.waitForSelector('.section');
+  return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
+}
+const sections = (page) => page.locator('.section').evaluateAll((all) => all.map((it) => it.dataset.section));
+const open = async (page, section) => {
+  await page.click(`.section[data-section="${section}"]`);
+  await page.waitForSelector(`.section[data-section="${section}"][aria-current="page"]`);
+};
+
+await check('sections are those that the caller may use', async () => {
+  for (const [role, wanted] of [
+    ['admin', ['tools', 'approvals', 'record', 'sources', 'access', 'connect']],
+    ['reader', ['tools', 'approvals', 'connect']],
+    ['approver', ['tools', 'approvals', 'connect']],
+  ]) {
+    const { page, close } = await as(role);
+    equal(await sections(page), wanted, role);
+    equal(await page.isVisible('#auth'), false, 'the key field once signed in');
+    await close();
+  }
+});
+
+await check('an address that the caller may not open says what is missing', async () => {
+  const { page, close } = await as('reader', '#/record');
+  await page.waitForSelector('.screen .empty');
+  truthy(/audit:read/.test(await page.textContent('.screen')), 'the scope is not named');
+  await close();
+});
+
+await check('a deep link survives the sign-in', async () => {
+  const { page, close } = await as('admin', '#/sources/demo');
+  await page.waitForSelector('.screen h2 bdi');
+  equal((await page.textContent('.screen h2 bdi')).trim(), 'demo', 'source');
+  await close();
+});
+
+await check('the account shows who is signed in, and signs out', async () => {
+  const { page, close } = await as('admin');
+  await page.click('#account-button');
+  const menu = await page.textContent('.menu');
+  truthy(/admin/.test(menu) && /demo/.test(menu), menu);
+  await page.check('.menu input[type=checkbox]');
+  await page.reload();
+  await page.waitForSelector('.section');
+  await page.click('#account-button');
+  await page.click('#sign-out');
+  await page.waitForSelector('#signin');
+  equal(await page.locator('.section').count(), 0, 'sections after signing out');
+  equal(await page.evaluate(() => sessionStorage.length), 0, 'kept keys after signing out');
+  await close();
+});
+
+await check('the palette goes to a tool and to a screen with the keyboard alone', async () => {
+  const { page, close } = await as('admin');
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('echo');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => location.hash === '#tool=demo__echo');
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('acc');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => location.hash === '#/access');
+  await page.waitForSelector('.screen h2');
+  await page.keyboard.press('g');
+  await page.keyboard.press('s');
+  await page.waitForFunction(() => location.hash === '#/sources');
+  await close();
+});
+
+await check('a request appears by itself and is approved in place', async () => {
+  const { page, close } = await as('approver', '#/approvals');
+  await page.waitForSelector('.approvals-screen');
+  const before = await page.locator('.approval').count();
+  const waiting = call(KEYS.admin, 'demo.wipe', { target: `console ${Date.now()}` });
+  await page.waitForFunction((count) => document.querySelectorAll('.approval').length > count, before);
+  const pending = (await api(KEYS.approver, '/v1/approvals?state=pending')).approvals[0];
+  const card = page.locator(`[data-approval="${pending.approvalId}"]`);
+  truthy(/Pretends to delete/.test(await card.textContent()), 'the description of the tool');
+  truthy(/^\(\d+\)/.test(await page.title()), `the title is ${await page.title()}`);
+  const top = () => card.evaluate((it) => it.getBoundingClientRect().top + scrollY);
+  const place = await top();
+  await card.locator('[data-verdict="grant"]').click();
+  await card.getByText('You approved it.').waitFor();
+  equal(await top(), place, 'the place of the answered card');
+  await waiting;
+  await page.click('#tab-history');
+  await page.waitForSelector('.screen table tbody tr');
+  await close();
+});
+
+await check('the link of a webhook leads to its request in three clicks', async () => {
+  call(KEYS.admin, 'demo.wipe', { target: `webhook ${Date.now()}` });
+  let pending;
+  for (let tries = 0; pending === undefined && tries < 50; tries += 1) {
+    pending = (await api(KEYS.approver, '/v1/approvals?state=pending')).approvals[0];
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  const { page, close } = await as('approver', `#approval=${pending.approvalId}`);
+  await page.waitForSelector('.approval.marked');
+  await page.click('.approval.marked [data-verdict="reject"]');
+  await page.getByText('You rejected it.').waitFor();
+  await close();
+});
+
+await check('nobody answers a request of their own', async () => {
+  call(KEYS.admin, 'demo.wipe', { target: `own ${Date.now()}` });
+  const { page, close } = await as('reader', '#/approvals');
+  await page.waitForSelector('.approvals-screen .empty, .approvals-screen .approval');
+  equal(await page.locator('[data-verdict]').count(), 0, 'buttons for a reader');
+  await close();
+});
+
+await check('the record filters, links to a run, and keeps the filter in the address', async () => {
+  await call(KEYS.admin, 'demo.echo', { text: 'for the record' });
+  await call(KEYS.admin, 'demo.fail', {});
+  const { page, close } = await as('admin', '#/record');
+  await page.waitForSelector('.screen tbody tr');
+  truthy((await page.locator('.chart rect').count()) > 0, 'the chart has no bars');
+  await page.fill('#record-query', 'status:failed');
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll('.screen tbody tr .badge')].every((it) => it.textContent === 'error'),
+  );
+  truthy(/q=status%3Afailed/.test(page.url()), page.url());
+  await page.fill('#record-query', 'color:red');
+  await page.waitForSelector('#record-hint[role=alert]');
+  await page.fill('#record-query', 'tool:demo__echo');
+  await page.click('.screen tbody tr:first-child a');
+  await page.waitForSelector('.timeline li');
+  truthy(/demo__echo/.test(await page.textContent('.timeline')), 'the run shows its tool');
+  await close();
+});
+
+await check('new events wait under a bar', async () => {
+  const { page, close } = await as('admin', '#/record');
+  await page.waitForSelector('.screen tbody tr');
+  await call(KEYS.admin, 'demo.echo', { text: 'new' });
+  await page.waitForSelector('.fresh');
+  await page.click('.fresh');
+  await page.waitForFunction(() => !document.querySelector('.fresh'));
+  await close();
+});
+
+await check('sources show their health and limits', async () => {
+  const { page, close } = await as('admin', '#/sources');
+  await page.waitForSelector('tr[data-source="demo"]');
+  truthy(/ready/.test(await page.textContent('tr[data-source="demo"]')), 'state');
+  await page.click('tr[data-source="demo"] a');
+  await page.getByText('Limits', { exact: true }).waitFor();
+  await page.getByText('Every tool is as it was approved.').waitFor();
+  await close();
+});
+
+await check('a key is created, shown once, rotated and revoked', async () => {
+  const { page, close } = await as('admin', '#/access');
+  await page.click('#new-key');
+  await page.click('dialog .button.primary');
+  await page.fill('dialog input >> nth=0', 'journey');
+  await page.click('dialog .button.primary');
+  await page.getByText('at least one role or scope').waitFor();
+  await page.fill('dialog input[placeholder^="files"]', 'demo:read');
+  await page.click('dialog .button.primary');
+  const text = await page.textContent('[data-new-key]');
+  truthy(text.startsWith('tc_'), text);
+  equal((await api(text, '/v1/whoami')).principal, 'journey', 'principal of the new key');
+  await page.keyboard.press('Escape');
+  const row = page.locator('tr[data-key]', { hasText: 'journey' }).first();
+  await row.getByText('Rotate').click();
+  await page.selectOption('dialog select', '0');
+  await page.click('dialog .button.primary');
+  await page.waitForSelector('[data-new-key]');
+  await page.keyboard.press('Escape');
+  const left = page.locator('tr[data-key]', { hasText: 'journey' }).first();
+  await left.getByText('Revoke').click();
+  await page.click('[data-confirm="revoke"]');
+  await page.waitForFunction(
+    () => ![...document.querySelectorAll('tr[data-key]')].some((it) => /journey/.test(it.textContent)),
+  );
+  await close();
+});
+
+await check('a client is connected, and its first request is seen', async () => {
+  const { page, close } = await as('admin', '#/connect');
+  await page.click('[data-client="cursor"]');
+  await page.fill('.steps input', 'demo:read');
+  await page.click('.steps .button.primary');
+  await page.waitForFunction(() => /Bearer tc_/.test(document.querySelector('[data-snippet]').textContent));
+  const snippet = JSON.parse(await page.textContent('[data-snippet]'));
+  const { headers, url: at } = snippet.mcpServers.toolcrib;
+  equal(at, `${url}/mcp`, 'address');
+  await fetch(`${url}/v1/tools`, { headers });
+  await page.waitForSelector('[data-first-request]');
+  await close();
+});
+
+await check('another tenant sees nothing of this one', async () => {
+  const { page, close } = await as('other', '#/sources');
+  for (const section of (await sections(page)).filter((it) => it !== 'tools')) {
+    await open(page, section);
+    await page.waitForTimeout(400);
+    const text = await page.textContent('.screen');
+    truthy(!/journey|demo__wipe|console/.test(text), `${section}: ${text.slice(0, 200)}`);
+  }
+  await close();
+});
+
+for (const theme of ['light', 'dark']) {
+  for (const width of [1280, 390]) {
+    await check(`no accessibility problem on any screen, ${theme}, ${width} px`, async () => {
+      const options = { colorScheme: theme, viewport: { width, height: 860 }, bypassCSP: true };
+      const { page, close } = await as('admin', '', options);
+      for (const address of [
+        '#/approvals',
+        '#/approvals/history',
+        '#/record',
+        '#/sources',
+        '#/sources/demo',
+        '#/access',
+        '#/connect/claude-code',
+      ]) {
+        await page.evaluate((it) => (location.hash = it), address);
+        await page.waitForSelector('.screen h2');
+        await page.waitForFunction(() => !document.querySelector('.skeleton'));
+        await page.evaluate(axe);
+        const { violations } = await page.evaluate(() => window.axe.run());
+        equal(
+          violations.map((it) => `${it.id}: ${it.nodes[0].target}`),
+          [],
+          address,
+        );
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        truthy(wide <= 0, `${address} is ${wide} px too wide`);
+        if (process.env.SCREENSHOTS)
+          await page.screenshot({
+            path: `${process.env.SCREENSHOTS}/${address.slice(2).replaceAll('/', '-')}-${theme}-${width}.png`,
+          });
+      }
+      await close();
+    });
+  }
+}
+
+await check('no error, exception or policy violation was reported', async () => {
+  equal(complaints, [], 'complaints');
+});
+
+await browser.close();
+finish();

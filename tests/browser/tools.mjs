@@ -1,0 +1,372 @@
+// The Tools screen with catalogs that the test makes up: thousands of tools, forms of every kind,
+// results of every kind, saved calls. The gateway is real; only its list of tools is replaced.
+//
+//   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… node tools.mjs
+import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+
+const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN } = process.env;
+if (!TOOLCRIB_URL || !TOOLCRIB_KEY_ADMIN) {
+  console.error('TOOLCRIB_URL and TOOLCRIB_KEY_ADMIN are not set: take them from demo.json');
+  process.exit(2);
+}
+const explorer = `${TOOLCRIB_URL.replace(/\/$/, '')}/explorer`;
+const MANY = 5000;
+const MOST_NODES = 2000;
+const FIRST_SCREEN = 200 * 1024;
+
+const browser = await launch();
+const complaints = [];
+
+const meta = (source, tier, more = {}) => ({
+  'toolcrib/toolId': `mcp:${source}.${tier}`,
+  'toolcrib/source': 'mcp',
+  'toolcrib/sourceId': source,
+  'toolcrib/tier': tier,
+  'toolcrib/approval': 'never',
+  'toolcrib/scopes': ['demo:read'],
+  ...more,
+});
+
+const TOOLS = {
+  forms: {
+    type: 'object',
+    required: ['customer', 'lines', 'pay', 'labels', 'size'],
+    properties: {
+      customer: {
+        type: 'object',
+        title: 'Customer',
+        required: ['name', 'address'],
+        properties: {
+          name: { type: 'string' },
+          address: { type: 'object', required: ['city'], properties: { city: { type: 'string' } } },
+        },
+      },
+      lines: {
+        type: 'array',
+        minItems: 1,
+        items: {
+          type: 'object',
+          required: ['sku', 'count'],
+          properties: { sku: { type: 'string' }, count: { type: 'integer', minimum: 1, default: 1 } },
+        },
+      },
+      pay: {
+        oneOf: [
+          {
+            title: 'By card',
+            type: 'object',
+            required: ['kind', 'number'],
+            properties: { kind: { const: 'card' }, number: { type: 'string' } },
+          },
+          {
+            title: 'By invoice',
+            type: 'object',
+            required: ['kind', 'mail'],
+            properties: { kind: { const: 'invoice' }, mail: { type: 'string', format: 'email' } },
+          },
+        ],
+      },
+      labels: { type: 'object', additionalProperties: { type: 'string' } },
+      size: { oneOf: [{ const: 's', title: 'Small' }, { const: 'l', title: 'Large' }] },
+      day: { type: 'string', format: 'date' },
+      at: { type: 'string', format: 'date-time' },
+      site: { type: 'string', format: 'uri' },
+      rush: { type: 'boolean', default: false },
+      apiToken: { type: 'string' },
+      note: { type: 'string' },
+    },
+  },
+  table: { type: 'object' },
+  tree: { type: 'object' },
+  secret: {
+    type: 'object',
+    required: ['user', 'password', 'inner'],
+    properties: {
+      user: { type: 'string' },
+      password: { type: 'string' },
+      inner: {
+        type: 'object',
+        required: ['code'],
+        properties: { code: { type: 'string', format: 'password' } },
+      },
+    },
+  },
+};
+const RESULTS = {
+  table: { content: [{ type: 'text', text: '[{"id":1,"name":"Ada"},{"id":2,"name":"<b>Bob</b>"}]' }] },
+  tree: {
+    content: [{ type: 'text', text: 'see below' }],
+    structuredContent: { deep: { deeper: { deepest: { leaf: 'found' } } }, list: [1, [2, 3]] },
+  },
+};
+
+/** Serves the tools above in place of the real ones; `bodies` collects what is sent. */
+async function replaceTools(page) {
+  const bodies = [];
+  const list = Object.keys(TOOLS).map((name) => ({ name, description: name, _meta: meta('test', 'read') }));
+  await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  await page.route(/\/explorer\/tools\/\w+(\/\w+)?$/, (route) => {
+    const [, name, verb] = /tools\/(\w+)(?:\/(\w+))?$/.exec(route.request().url());
+    if (verb === undefined)
+      return route.fulfill({ json: { ...list.find((it) => it.name === name), inputSchema: TOOLS[name] } });
+    bodies.push(JSON.parse(route.request().postData()));
+    if (verb === 'validate') return route.fulfill({ json: { valid: true } });
+    return route.fulfill({ json: { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[name] } });
+  });
+  return bodies;
+}
+
+const signIn = async (page) => {
+  await page.fill('#token', TOOLCRIB_KEY_ADMIN);
+  await page.click('#use-key');
+  await page.waitForSelector('button.item');
+  await page.waitForSelector('.section');
+};
+const open = async (page, name) => {
+  await page.click(`button.item[data-name="${name}"]`);
+  await page.waitForFunction((it) => document.querySelector('.tool h2')?.textContent === it, name);
+};
+
+const { page, complaints: said, close } = await openPage(browser);
+const bodies = await replaceTools(page);
+await page.route('**/v1/events**', (route) => route.fulfill({ json: { events: [] } }));
+await page.goto(explorer);
+
+await check('the first screen is small', async () => {
+  await signIn(page);
+  await page.waitForTimeout(500);
+  const firstScreen = await page.evaluate(() =>
+    [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+      .filter(({ name }) => /\/explorer$|\.(js|css)$/.test(name))
+      .reduce((sum, { decodedBodySize }) => sum + decodedBodySize, 0),
+  );
+  console.log(`      first screen: ${firstScreen} bytes of HTML, JavaScript and CSS`);
+  truthy(firstScreen > 0 && firstScreen <= FIRST_SCREEN, `it has ${firstScreen} bytes`);
+});
+
+const field = (path) => page.locator(`[data-path="${path}"]`).first();
+const input = (path) => field(path).locator(':is(input, textarea, select)').first();
+
+await check('an opened tool has the focus in its first field', async () => {
+  await open(page, 'forms');
+  await page.waitForFunction(() => document.activeElement.closest('[data-path="/customer/name"]'));
+});
+
+await check('required groups and lists begin open with their fields', async () => {
+  for (const path of ['/customer/name', '/customer/address/city', '/lines/0/sku', '/lines/0/count'])
+    truthy(await input(path).isVisible(), `${path} is not shown`);
+  equal(await input('/lines/0/count').inputValue(), '1', 'default of a count');
+});
+
+await check('as JSON the arguments start from exactly the required keys', async () => {
+  await page.click('[data-mode="json"]');
+  equal(
+    JSON.parse(await page.inputValue('textarea.json')),
+    { customer: null, lines: null, pay: null, labels: null, size: null },
+    'prefill',
+  );
+  await page.click('[data-mode="form"]');
+  truthy(await input('/customer/name').isVisible(), 'the form is not open again');
+});
+
+await check('empty required fields are named in plain words, and nothing is sent', async () => {
+  await page.click('[data-action="execute"]');
+  await page.waitForSelector('.violations');
+  const told = await page.locator('.violations li').allTextContents();
+  truthy(told.includes('Customer › address › city: Fill this in.'), `told: ${told}`);
+  truthy(told.includes('size: Choose one.'), `told: ${told}`);
+  truthy(!told.some((it) => /count|labels|kind/.test(it)), `a filled in value is reported: ${told}`);
+  equal(bodies.length, 0, 'requests');
+  await page.click('.violations button >> text=city');
+  await page.waitForFunction(() => document.activeElement.closest('[data-path="/customer/address/city"]'));
+});
+
+await check('alternatives are labelled choices', async () => {
+  const choice = page.locator('[data-choice="/pay"]');
+  equal(await choice.locator('.radio').allTextContents(), ['By card', 'By invoice'], 'labels');
+  truthy(await input('/pay/number').isVisible(), 'the first form is not shown');
+  await choice.getByLabel('By invoice').check();
+  truthy(await input('/pay/mail').isVisible(), 'the second form is not shown');
+  equal(await page.locator('[data-path="/pay/number"]').count(), 0, 'fields of the first form');
+  equal(await input('/pay/mail').getAttribute('type'), 'email', 'control of an e-mail address');
+});
+
+await check('maps take named values', async () => {
+  await page.click('[data-entry="/labels"]');
+  const name = page.locator('.entry-name');
+  await name.fill('team');
+  await name.press('Tab');
+  await page.fill('[data-path="/labels/team"] textarea', 'blue');
+});
+
+await check('dates, times, addresses, titles and flags have their controls', async () => {
+  for (const key of ['day', 'at', 'site', 'rush', 'note']) await page.click(`[data-add="${key}"]`);
+  equal(await input('/day').getAttribute('type'), 'date', 'date');
+  equal(await input('/at').getAttribute('type'), 'datetime-local', 'date and time');
+  equal(await input('/site').getAttribute('type'), 'url', 'address');
+  equal(await field('/rush').locator('.radio').allTextContents(), ['Yes', 'No'], 'flag');
+  truthy(await field('/rush').locator('input').nth(1).isChecked(), 'the default of the flag');
+  await field('/size').getByLabel('Large').check();
+  await input('/day').fill('2026-11-25');
+  await input('/at').fill('2026-11-25T10:30:00');
+});
+
+await check('what is sent is what the form shows, without empty optional fields', async () => {
+  await input('/customer/name').fill('Ada');
+  await input('/customer/address/city').fill('Oslo');
+  await input('/lines/0/sku').fill('x1');
+  await input('/pay/mail').fill('ada@example.com');
+  await page.click('[data-action="execute"]');
+  await page.waitForSelector('.outcome[data-tone="good"]');
+  const { at, ...rest } = bodies.at(-1);
+  truthy(/^2026-11-25T10:30:00(Z|[+-]\d\d:\d\d)$/.test(at), `the moment is ${at}`);
+  equal(
+    rest,
+    {
+      customer: { name: 'Ada', address: { city: 'Oslo' } },
+      lines: [{ sku: 'x1', count: 1 }],
+      pay: { kind: 'invoice', mail: 'ada@example.com' },
+      labels: { team: 'blue' },
+      size: 'l',
+      day: '2026-11-25',
+      rush: false,
+    },
+    'arguments',
+  );
+});
+
+await check('a list of flat objects is a table', async () => {
+  await open(page, 'table');
+  await page.click('[data-action="execute"]');
+  await page.waitForSelector('.result-table');
+  equal(await page.locator('.result-table th').allTextContents(), ['id', 'name'], 'columns');
+  equal(await page.locator('.result-table td').allTextContents(), ['1', 'Ada', '2', '<b>Bob</b>'], 'cells');
+  await page.click('.outcome [data-view="sent"]');
+  truthy((await page.locator('.outcome pre').first().textContent()).startsWith('[{"id":1'), 'as sent');
+});
+
+await check('a nested result is a tree that folds', async () => {
+  await open(page, 'tree');
+  await page.click('[data-action="execute"]');
+  await page.waitForSelector('.outcome .tree');
+  equal(await page.locator('.tree >> text=found').count(), 0, 'folded leaves in the document');
+  await page.click('.tree summary >> text=deeper');
+  await page.click('.tree summary >> text=deepest');
+  await page.locator('.tree >> text=found').waitFor();
+  await page.click('.tree summary >> text=deeper');
+  await page.locator('.tree >> text=found').waitFor({ state: 'hidden' });
+});
+
+await check('nothing is stored until a call is saved; then without its secrets', async () => {
+  await open(page, 'secret');
+  await input('/user').fill('ada');
+  await input('/password').fill('hunter2');
+  await input('/inner/code').fill('4711');
+  const stored = () => page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }));
+  equal(await stored(), '{}', 'storage before');
+  await page.click('[data-action="save"]');
+  truthy(/without password, inner › code/.test(await page.textContent('.save-form')), 'not said');
+  await page.fill('.save-form input', 'my call');
+  await page.keyboard.press('Enter');
+  const kept = await stored();
+  truthy(kept.includes('ada') && !kept.includes('hunter2') && !kept.includes('4711'), `stored: ${kept}`);
+});
+
+await check('a saved call survives a reload', async () => {
+  await page.reload();
+  await signIn(page);
+  await open(page, 'secret');
+  await page.click('.tool [data-tab="history"]');
+  await page.click('[data-saved="my call"] >> text=Open');
+  equal(await input('/user').inputValue(), 'ada', 'the saved value');
+  await page.click('.tool [data-tab="history"]');
+  await page.click('[data-saved="my call"] >> text=Remove');
+  equal(await page.evaluate(() => Object.keys(localStorage)), [], 'storage after removing');
+});
+complaints.push(...said);
+await close();
+
+await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => {
+  const { page: big, complaints: more, close: end } = await openPage(browser);
+  const tiers = ['read', 'write', 'exec', 'pure'];
+  const list = Array.from({ length: MANY }, (_, at) => ({
+    name: `source${at % 40}__tool_${at}`,
+    description: `Does the thing number ${at} for a source, with a description of usual length.`,
+    annotations: at % 7 === 0 ? { destructiveHint: true } : {},
+    _meta: meta(`source${at % 40}`, tiers[at % 4], { 'toolcrib/toolId': `mcp:s.${at}` }),
+  }));
+  await big.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  await big.goto(explorer);
+  await signIn(big);
+  await big.click('#filter-toggle');
+  const nodes = await big.evaluate(() => document.querySelectorAll('*').length);
+  console.log(`      ${MANY} tools: ${nodes} elements`);
+  truthy(nodes <= MOST_NODES, `there are ${nodes} elements`);
+  await big.click('#filter-toggle');
+
+  const client = await big.context().newCDPSession(big);
+  const events = [];
+  client.on('Tracing.dataCollected', ({ value }) => events.push(...value));
+  await big.focus('#search');
+  await client.send('Tracing.start', {
+    transferMode: 'ReportEvents',
+    traceConfig: { includedCategories: ['devtools.timeline', 'blink.user_timing', 'toplevel'] },
+  });
+  for (const key of 'tool_49') {
+    await big.keyboard.type(key);
+    await big.waitForTimeout(350); // the search of the server follows after a pause
+  }
+  const complete = new Promise((resolve) => {
+    client.once('Tracing.tracingComplete', resolve);
+  });
+  await client.send('Tracing.end');
+  await complete;
+  const times = keystrokes(events);
+  console.log(`      keystroke: at most ${Math.max(...times).toFixed(1)} ms of ${times.length}, from a trace`);
+  truthy(times.length >= 7, `the trace has ${times.length} keystrokes`);
+  truthy(/^\d+ of 5000/.test((await big.textContent('#count')).replace(/\s/g, ' ')), 'count');
+
+  await big.fill('#search', '');
+  await big.focus('#search');
+  await big.keyboard.press('ArrowDown');
+  await big.keyboard.press('End');
+  const last = await big.evaluate(() => document.activeElement.dataset.name);
+  await big.keyboard.press('Home');
+  const first = await big.evaluate(() => document.activeElement.dataset.name);
+  truthy(last && first && last !== first, `Home and End lead to ${first} and ${last}`);
+  truthy(
+    await big.locator(`button.item[data-name="${first}"]`).isVisible(),
+    'the focused row is not shown',
+  );
+  complaints.push(...more);
+  await end();
+});
+
+/** For each key press: the work on the main thread from its event until the next frame is painted. */
+function keystrokes(events) {
+  const main = events.find((it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown');
+  const own = events.filter((it) => it.pid === main?.pid && it.tid === main?.tid);
+  const starts = own
+    .filter((it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown')
+    .map((it) => it.ts)
+    .sort((a, b) => a - b);
+  const paints = own
+    .filter((it) => ['Commit', 'Paint', 'Layerize', 'PrePaint'].includes(it.name))
+    .map((it) => it.ts + (it.dur ?? 0))
+    .sort((a, b) => a - b);
+  return starts.map((start, at) => {
+    const until = starts[at + 1] ?? Infinity;
+    // The frame that shows the key: the paints within 200 ms, before anything else happens.
+    const frame = paints.filter((it) => it > start && it < Math.min(until, start + 200_000));
+    const gap = frame.findIndex((it, index) => index > 0 && it - frame[index - 1] > 30_000);
+    const end = gap > 0 ? frame[gap - 1] : frame.at(-1);
+    return ((end ?? start) - start) / 1000;
+  });
+}
+
+await check('no console error, no exception, no policy violation', async () =>
+  equal(complaints, [], 'complaints'),
+);
+
+await browser.close();
+finish();
