@@ -205,7 +205,8 @@ impl Cluster {
 async fn fire(shots: &[Shot], connections: u32, time: Duration) -> Result<(Histogram, Duration)> {
     let servers = u32::try_from(shots.len())?;
     let mut firing = JoinSet::new();
-    for shot in shots.iter().cloned() {
+    for shot in shots {
+        let shot = shot.clone();
         firing.spawn(async move { shot.fire((connections / servers).max(1), time).await });
     }
     let (mut latencies, mut elapsed) = (Histogram::new(), Duration::ZERO);

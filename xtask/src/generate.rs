@@ -1,7 +1,8 @@
 //! `cargo xtask gen [--check]`: files of the tree that the program itself writes (I-6).
 //!
 //! `toolcrib gen --out FOLDER` writes them with their paths in the tree. Nothing here knows their
-//! names: a new generated file needs no change of this task. The code of packs comes first (`packs`).
+//! names: a new generated file needs no change of this task. The code of packs and the files of
+//! npm packages come first (`packs`, `vendor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,13 @@ use anyhow::{Result, bail};
 
 use crate::cargo::built_program;
 use crate::shell::say;
-use crate::{packs, paths, shell};
+use crate::{packs, paths, shell, vendor};
 
 pub(crate) fn run(check: bool) -> Result<()> {
     // The program brings them.
     if !check {
         packs::build()?;
+        vendor::build()?;
     }
     let program = built_program()?;
     if check { check_with(&program) } else { write_with(&program) }
@@ -25,6 +27,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
 /// Names every generated file that differs from the program's output.
 pub(crate) fn check_with(program: &Path) -> Result<()> {
     packs::check()?;
+    vendor::check()?;
     let folder = generated(program)?;
     let stale = stale(folder.path(), &paths::root())?;
     for file in &stale {

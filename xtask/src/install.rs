@@ -239,6 +239,11 @@ fn lock() -> Result<File> {
     Ok(file)
 }
 
+/// Returns the folder with the packages whose files the console brings.
+pub(crate) fn console_packages() -> Result<PathBuf> {
+    node::console(&node::npm()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

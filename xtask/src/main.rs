@@ -20,6 +20,7 @@ mod server;
 mod shell;
 mod test;
 mod tidy;
+mod vendor;
 
 use std::process::ExitCode;
 

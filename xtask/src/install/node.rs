@@ -65,6 +65,11 @@ pub(crate) fn documents(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// The packages whose files the console brings.
+pub(crate) fn console(npm: &Path) -> Result<PathBuf> {
+    packages(npm, "console", &paths::root().join("crates/toolcrib/ui-packages"))
+}
+
 /// The packages that drive the browser.
 pub(crate) fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/browser");
