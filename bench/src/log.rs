@@ -5,7 +5,7 @@
 //! without chain, indexes and recovery: its writer commits all waiting appends in one synced
 //! transaction. The ratio is therefore the price of the record.
 
-mod calls;
+pub(crate) mod calls;
 mod plain;
 
 use std::fs;
@@ -215,7 +215,7 @@ impl Total {
 
 /// Calls one after the other; returns the time that each call waited for its two appends.
 async fn call_until(log: Arc<dyn Log>, end: Instant) -> Result<Histogram> {
-    let (mut latencies, mut calls) = (Histogram::new(), Calls::new()?);
+    let (mut latencies, mut calls) = (Histogram::new(), Calls::new("acme".parse()?)?);
     while Instant::now() < end {
         let (called, ending) = calls.next()?;
         let begun = Instant::now();

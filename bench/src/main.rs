@@ -3,6 +3,7 @@
 //! `toolcrib-bench soak`: keeps a server busy for a long time and samples what must not grow.
 //! `toolcrib-bench catalog`: measures large catalogs and many keys.
 //! `toolcrib-bench cluster`: measures several servers over one database against one.
+//! `toolcrib-bench growth`: computes what limits a deployment, from measured constants.
 //!
 //! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
 //! figures depend on the state of the machine. The servers to compare with are this program too,
@@ -13,6 +14,7 @@ mod catalog;
 mod cluster;
 mod earlier;
 mod endpoint;
+mod growth;
 mod histogram;
 mod http1;
 mod load;
@@ -52,6 +54,14 @@ enum Role {
     Catalog(catalog::CatalogOptions),
     /// Measure several servers over one PostgreSQL database against one server
     Cluster(cluster::ClusterOptions),
+    /// Compute what limits a number of servers over PostgreSQL, or measure the constants of that
+    Growth(growth::GrowthOptions),
+    /// Write the generated pages of this program under a folder
+    #[command(hide = true)]
+    Gen {
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Serve bytes from memory: `GET /N` is the N-th file
     #[command(hide = true)]
     Static {
@@ -133,6 +143,8 @@ async fn play(role: Role) -> Result<()> {
         Role::Soak(options) => soak::run(&options).await,
         Role::Catalog(options) => catalog::run(&options).await,
         Role::Cluster(options) => cluster::run(&options).await,
+        Role::Growth(options) => growth::run(&options).await,
+        Role::Gen { out } => growth::generate(&out),
         Role::Static { body } => servers::fixed::serve(&body).await,
         Role::Proxy { to } => servers::proxy::serve(&to).await,
         Role::Upstream { .. } => servers::upstream::serve().await,

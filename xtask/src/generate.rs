@@ -1,8 +1,8 @@
 //! `cargo xtask gen [--check]`: files of the tree that the program itself writes (I-6).
 //!
-//! `toolcrib gen --out FOLDER` writes them with their paths in the tree. Nothing here knows their
-//! names: a new generated file needs no change of this task. The code of packs and the files of
-//! npm packages come first (`packs`, `vendor`).
+//! `toolcrib gen --out FOLDER` and `toolcrib-bench gen --out FOLDER` write them with their paths in the
+//! tree. Nothing here knows their names: a new generated file needs no change of this task. The code of
+//! packs and the files of npm packages come first (`packs`, `vendor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,9 +59,11 @@ fn write_with(program: &Path) -> Result<()> {
 
 fn generated(program: &Path) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
-    shell::run(
-        Command::new(program).args(["gen", "--out"]).arg(folder.path()).current_dir(paths::root()),
-    )?;
+    // Both programs of one build.
+    for program in [program, &program.with_file_name("toolcrib-bench")] {
+        let mut command = Command::new(program);
+        shell::run(command.args(["gen", "--out"]).arg(folder.path()).current_dir(paths::root()))?;
+    }
     if files(folder.path())?.is_empty() {
         bail!("`toolcrib gen` wrote nothing");
     }

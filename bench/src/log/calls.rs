@@ -9,19 +9,19 @@ use toolcrib_core::event::{CallStatus, EventBody, NewEvent, ToolCalled, ToolRetu
 use toolcrib_core::id::{AgentId, EventId, PrincipalId, RunId, TenantId};
 use uuid::Uuid;
 
-/// The calls of one principal.
-pub(super) struct Calls {
+/// The calls of one principal of a tenant.
+pub(crate) struct Calls {
     tenant: TenantId,
     principal: PrincipalId,
 }
 
 impl Calls {
-    pub(super) fn new() -> Result<Self> {
-        Ok(Self { tenant: "acme".parse()?, principal: "alice".parse()? })
+    pub(crate) fn new(tenant: TenantId) -> Result<Self> {
+        Ok(Self { tenant, principal: "alice".parse()? })
     }
 
     /// Returns the opening event of the next call, and the events that are stored at its end.
-    pub(super) fn next(&mut self) -> Result<(NewEvent, Vec<NewEvent>)> {
+    pub(crate) fn next(&mut self) -> Result<(NewEvent, Vec<NewEvent>)> {
         let tool = "mcp:files.read_file".to_owned();
         let called = ToolCalled {
             agent_id: AgentId::system(),

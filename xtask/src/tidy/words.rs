@@ -19,6 +19,7 @@ const GENERATED: &[&str] = &[
     "docs/reference/conformance.md",
     "docs/reference/metrics.md",
     "docs/reference/benchmarks.md",
+    "docs/reference/growth.md",
 ];
 
 /// Names and words of the groups. `what` counts before one of its followers, in sentences that are

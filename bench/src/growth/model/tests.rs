@@ -1,0 +1,134 @@
+use super::super::constants::Group;
+use super::*;
+
+fn group(events: u32, us: f64) -> Group {
+    let bytes = f64::from(events) * 1_000.0;
+    let (strict_us, relaxed_us) = (us + 1_000.0, us);
+    let (counter_us, database_us) = (us / 2.0, us / 4.0);
+    Group { events, strict_us, relaxed_us, counter_us, database_us, wal_bytes: bytes }
+}
+
+/// 1 ms and 10 µs per event, half of it with the position counter; 1 ms for the disk.
+fn constants() -> Constants {
+    Constants {
+        call_us: 200.0,
+        groups: vec![group(1, 1_010.0), group(256, 3_560.0)],
+        ..Constants::embedded().unwrap()
+    }
+}
+
+fn scenario() -> Scenario {
+    #[derive(clap::Parser)]
+    struct Parsed {
+        #[command(flatten)]
+        scenario: Scenario,
+    }
+    let arguments = ["test", "--round-trip-us", "0", "--skew", "0"];
+    <Parsed as clap::Parser>::parse_from(arguments).scenario
+}
+
+fn most(report: &Report, name: &str) -> f64 {
+    report.resources.iter().find(|it| it.name == name).unwrap().max_calls_per_second
+}
+
+#[track_caller]
+fn assert_near(found: f64, wanted: f64) {
+    assert!((found / wanted - 1.0).abs() < 0.03, "{found} is not near {wanted}");
+}
+
+#[test]
+fn one_server_with_one_tenant_has_the_rate_of_its_groups() {
+    let one = Scenario { replicas: 1, tenants: 1, ..scenario() };
+    let found = report(&constants(), &one, 1_000);
+    // 256 events in 3.56 + 1 ms, two events in a call
+    assert_near(most(&found, "writer of the busiest server"), 128.0 / 0.00456);
+    assert_near(most(&found, "row of the busiest tenant"), 128.0 / 0.00456);
+    // The insert is half of the transaction.
+    assert_near(most(&found, "position counter and commit"), 128.0 / 0.00278);
+    // Four processors, 200 µs and two appends.
+    let call = 200.0 + 2.0 * constants().measured.append_cpu_us;
+    assert_near(most(&found, "processors of the servers"), 4e6 / call);
+    assert_near(path(&constants(), &one), 128.0 / 0.00456);
+}
+
+#[test]
+fn the_utilisation_is_the_load_by_the_limit() {
+    let found = report(&constants(), &scenario(), 1_000);
+    for it in found.resources {
+        if !["processors of the database", "signatures of one server"].contains(&it.name) {
+            assert_near(it.utilisation, 1_000.0 / it.max_calls_per_second);
+        }
+    }
+}
+
+#[test]
+fn the_first_full_resource_is_the_limit() {
+    let small = Scenario { cores: 1, replicas: 1, commit_ms: Some(0.0), ..scenario() };
+    assert_eq!(report(&constants(), &small, 1_000).limit, "processors of the servers");
+    let slow = Scenario { commit_ms: Some(100.0), sticky: true, ..scenario() };
+    assert_eq!(report(&constants(), &slow, 1_000).limit, "position counter and commit");
+    let thin = Scenario { disk_mb: 1.0, ..scenario() };
+    assert_eq!(report(&constants(), &thin, 1_000).limit, "write-ahead log to disk");
+}
+
+#[test]
+fn a_load_above_the_limit_has_no_latency() {
+    let found = report(&constants(), &Scenario { calls_per_second: 1e6, ..scenario() }, 1_000);
+    assert!(found.max_calls_per_second < 1e6);
+    assert_eq!((found.p50_ms, found.p99_ms), (None, None));
+    assert!(report(&constants(), &scenario(), 1_000).p99_ms.unwrap() > 0.0);
+}
+
+#[test]
+fn more_servers_take_more_calls_until_the_database_limits_them() {
+    let with = |replicas, cores| {
+        let scenario = Scenario { replicas, cores, sticky: true, tenants: 960, ..scenario() };
+        report(&constants(), &scenario, 1_000)
+    };
+    let rates: Vec<f64> = [1, 2, 4, 8].map(|it| with(it, 1).max_calls_per_second).to_vec();
+    assert!(rates.is_sorted(), "{rates:?}");
+    assert_near(rates[1], 2.0 * rates[0]);
+    let (many, more) = (with(24, 8), with(48, 8));
+    assert_eq!(many.limit, "position counter and commit");
+    assert_near(more.max_calls_per_second, many.max_calls_per_second);
+}
+
+#[test]
+fn databases_add_up() {
+    let four = Scenario {
+        calls_per_second: 4_000.0,
+        databases: 4,
+        replicas: 12,
+        tenants: 400,
+        ..scenario()
+    };
+    let (one, four) = (report(&constants(), &scenario(), 500), report(&constants(), &four, 500));
+    assert_near(four.max_calls_per_second, 4.0 * one.max_calls_per_second);
+    assert_near(four.gigabytes_per_day, one.gigabytes_per_day);
+    // 1 000 calls/s of two events
+    let bytes = 2_000.0 * 86_400.0 * constants().measured.disk_bytes_per_event;
+    assert_near(one.days_until_full, 8e12 / bytes);
+}
+
+#[test]
+fn tenants_of_any_server_cost_more_than_tenants_of_one() {
+    let constants = Constants::embedded().unwrap();
+    let any = Scenario { replicas: 8, ..scenario() };
+    let sticky = Scenario { sticky: true, ..any.clone() };
+    assert!(path(&constants, &sticky) > 1.2 * path(&constants, &any));
+}
+
+#[test]
+fn the_embedded_constants_are_those_of_a_measurement() {
+    let it = Constants::embedded().unwrap();
+    let events: Vec<u32> = it.groups.iter().map(|it| it.events).collect();
+    assert_eq!(events, [1, 16, 256]);
+    assert_eq!(it.build, "release");
+    assert_eq!(toml::from_str::<Constants>(&it.text().unwrap()).unwrap().date, it.date);
+    for group in &it.groups {
+        assert!(group.relaxed_us < group.strict_us && group.counter_us < group.strict_us);
+        // A straight line describes the sizes between.
+        let line = it.line(|it| it.relaxed_us).of(f64::from(group.events));
+        assert!((line / group.relaxed_us - 1.0).abs() < 0.5, "{group:?}");
+    }
+}
