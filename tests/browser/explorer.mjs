@@ -380,7 +380,7 @@ await check('a call that waits for approval is calm, links its request, and runs
   const waiting = own.locator('.outcome.waiting');
   await waiting.locator('text=approvals:respond').waitFor();
   const told = await waiting.innerText();
-  for (const part of ['Waiting for approval', 'Asked as admin', 'expires'])
+  for (const part of ['Waiting for approval', 'Requested as admin', 'expires'])
     truthy(told.includes(part), `the outcome has no "${part}": ${told}`);
   equal(await own.locator('.outcome[data-tone="bad"]').count(), 0, 'failures shown');
   const id = await waiting.locator('a[data-approval]').getAttribute('data-approval');

@@ -47,6 +47,7 @@ export const BLOCKS = [
       blob: PIXEL,
     },
   },
+  { type: 'text', text: JSON.stringify([{ [PWN]: PWN }]) },
   { type: '__proto__', toString: PWN },
   { type: 'constructor', html: PWN },
   { type: 7 },
@@ -61,7 +62,8 @@ const hostileSchema =
   "constructor":{"type":"string","default":${JSON.stringify(PWN)}},
   "n":{"type":"integer","default":9007199254740993}, "flag":{"type":"boolean","default":false},
   "pick":{"enum":[${JSON.stringify(PWN)},null,1]}, "loop":{"$ref":"#"}, "self":{"$ref":"#/properties/self"},
-  "list":{"type":"array","items":{"$ref":"#/properties/list"}}, "far":{"$ref":"https://example.com/x.json"}, "odd":7}}`);
+  "forms":{"oneOf":[{"title":${JSON.stringify(PWN)},"type":"object","properties":{"x":{"const":"x"}}},{"type":"object","description":${JSON.stringify(PWN)},"properties":{"y":{"oneOf":[{"const":1,"title":${JSON.stringify(PWN)}},{"const":2,"title":"b"}]}}}]},
+  "map":{"type":"object","additionalProperties":{"type":"string","title":${JSON.stringify(PWN)}}}, "list":{"type":"array","items":{"$ref":"#/properties/list"}}, "far":{"$ref":"https://example.com/x.json"}, "odd":7}}`);
 
 const TOOLS = [
   {

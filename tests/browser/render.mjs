@@ -85,8 +85,10 @@ await check('the list shows hostile names as text and counts unreadable entries'
 
 await check('a hostile tool opens, in all its tabs', async () => {
   await open(PWN);
-  for (const tab of ['schema', 'snippets', 'history', 'try'])
+  for (const tab of ['about', 'schema', 'snippets', 'history', 'try']) {
     await page.click(`.tool [data-tab="${tab}"]`);
+    await page.waitForTimeout(100); // each tab is loaded when it is shown
+  }
   await clean();
 });
 
@@ -101,8 +103,10 @@ await check('the form starts from the required keys, defaults and nulls exactly'
 });
 
 await check('recursive schemas end', async () => {
-  for (const key of ['self', 'list', 'far', 'odd', 'pick', 'loop'])
+  for (const key of ['self', 'list', 'far', 'odd', 'pick', 'forms', 'map', 'loop'])
     await page.click(`[data-add="${key}"]`);
+  await page.click('[data-choice="/forms"] .radio >> nth=1');
+  await page.click('[data-entry="/map"]');
   await page.click('[data-path="/loop"] .chip');
   await page.click('[data-path="/list"] .chip');
   await clean();
@@ -115,6 +119,7 @@ await check('a field that is required and empty is named before anything is sent
   for (const key of ['/__proto__', '/loop/__proto__'])
     await page.fill(`[data-path="${key}"] > :is(input, textarea)`, 'p');
   await page.click('[data-path="/list"] > .nested .remove');
+  await page.fill('[data-path="/map/name1"] textarea', PWN);
 });
 
 await check('hostile validator messages are text, at their field', async () => {
@@ -166,13 +171,26 @@ await check('JSON is sent byte for byte, and not at all when it does not parse',
   equal(server.bodies.at(-1), '{ "text":  1.10 }', 'body');
 });
 
+await check('embedded in another program, only what works there is shown', async () => {
+  await open('plain');
+  const tabs = await page.locator('.tool > .tabbed > .tabs button').allTextContents();
+  equal(tabs.map((it) => it.replace(/ .*/, '')), ['Try', 'About', 'Schema', 'Calls', 'Code'], 'tabs');
+  await page.click('.tool [data-tab="snippets"]');
+  await page.waitForSelector('.sheet');
+  const kinds = await page.locator('.sheet .tabs button').allTextContents();
+  equal(kinds, ['cURL', 'Python', 'TypeScript'], 'snippets');
+  equal(await page.locator('#sections > *, #account > *').count(), 0, 'parts of a gateway');
+});
+
 await check('snippets quote for the shell', async () => {
   const texts = await page.evaluate(async () => {
-    const { quote, explorerCurl, mcpCurl } = await import('/explorer/assets/tools/snippets.js');
+    const { quote, explorerCurl, mcpCurl, pythonCall, typescriptCall } = await import('/explorer/assets/tools/snippets.js');
     return [
       quote("a'b"),
       explorerCurl("x'; rm -rf ~", `{"a":"'"}`, false),
       mcpCurl('naïve\nname', '{}', false),
+      pythonCall('x', `{"a":"\\"\u2028"}`, false),
+      typescriptCall('x', '{"a":"${alert(1)}`"}', false),
     ];
   });
   equal(texts[0], "'a'\\''b'", 'quoted');
@@ -180,6 +198,8 @@ await check('snippets quote for the shell', async () => {
     texts[1].includes(`-d '{"a":"'\\''"}'`) && !texts[1].includes("'; rm"),
     'the explorer call breaks out of its quotes',
   );
+  truthy(texts[3].includes('data="{\\"a\\":\\"\\\\\\"\\u2028\\"}"'), `Python: ${texts[3]}`);
+  truthy(texts[4].includes('body: "{\\"a\\":'), `TypeScript: ${texts[4]}`);
   truthy(texts[2].includes('Mcp-Name: =?base64?'), 'the MCP name header is not encoded');
 });
 

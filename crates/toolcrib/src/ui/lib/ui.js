@@ -115,9 +115,10 @@ export function Badge({ tone = 'grey', children }) {
 }
 
 const TIERS = {
-  read: ['blue', 'reads'],
-  write: ['amber', 'writes'],
-  destructive: ['red', 'destructive'],
+  pure: ['blue', 'read'],
+  read: ['blue', 'read'],
+  write: ['amber', 'write'],
+  exec: ['violet', 'runs commands'],
 };
 
 /** How dangerous a tool is, in a word. */

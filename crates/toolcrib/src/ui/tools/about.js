@@ -11,7 +11,7 @@ import { egressText } from './filters.js';
 const APPROVALS = {
   never: 'Not needed.',
   conditional: 'Depends on the arguments of the call.',
-  always: 'Each call waits until someone else agrees.',
+  always: 'Each call waits until another person agrees.',
 };
 const REPEATS = {
   deterministic: 'The same arguments give the same result, and nothing changes.',
@@ -48,7 +48,7 @@ function About({ tool }) {
     </section>
     <section class="panel-box" aria-label="How dangerous it is">
       <h3>How dangerous it is</h3>
-      ${levels.length === 0 && html`<p class="muted">Nobody has said: assume that it can change things.</p>`}
+      ${levels.length === 0 && html`<p class="muted">It is not classified: assume that it can change things.</p>`}
       ${levels.map(
         (level) => html`<p key=${level} class="danger-line">
           <strong>${DANGERS[level].word}</strong>: ${DANGERS[level].text}

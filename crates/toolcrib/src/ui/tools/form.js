@@ -360,7 +360,7 @@ function Cross() {
 
 // Values that were not given.
 
-const ASKS = {
+const MISSING = {
   boolean: 'Choose yes or no.',
   enum: 'Choose one.',
   array: 'Add the list.',
@@ -372,7 +372,7 @@ function missing(context) {
   const list = [];
   for (const [path, { simple, required, item }] of context.fields) {
     if ((!required && !item) || valueAt(context.value, path) !== null || allowsNull(simple)) continue;
-    list.push({ path, message: item ? 'Fill this in, or remove the entry.' : (ASKS[kindOf(simple)] ?? 'Fill this in.') });
+    list.push({ path, message: item ? 'Fill this in, or remove the entry.' : (MISSING[kindOf(simple)] ?? 'Fill this in.') });
   }
   return list;
 }

@@ -240,7 +240,7 @@ function schedule() {
 }
 
 /** The part of the list that is on screen: in the pane, or in the page where the pane is not one. */
-function window_() {
+function visiblePart() {
   const box = byId('tools').getBoundingClientRect();
   const top = space.getBoundingClientRect().top;
   return [Math.max(box.top, 0) - top, Math.min(box.bottom, innerHeight) - top];
@@ -260,7 +260,7 @@ function rowAt(position) {
 /** Brings the document in line with the window. The row with the focus always stays in it. */
 function paint() {
   if (rows.length === 0) return;
-  const [top, bottom] = window_();
+  const [top, bottom] = visiblePart();
   const first = Math.max(rowAt(top) - BEYOND, 0);
   const last = Math.min(rowAt(Math.max(bottom, 0)) + BEYOND, rows.length - 1);
   const wanted = new Map();
@@ -462,7 +462,7 @@ function moveFocus(event) {
   const name = document.activeElement?.dataset?.name;
   const at = name === undefined ? active : rows.findIndex((row) => row.tool?.name === name);
   if (at < 0) return;
-  const [top, bottom] = window_();
+  const [top, bottom] = visiblePart();
   const page = Math.max(Math.floor((bottom - top) / (view.compact ? ROW.compact : ROW.comfortable)) - 1, 1);
   const target = {
     ArrowDown: () => next(at, 1),
@@ -488,7 +488,7 @@ function focusRow(at, { scroll = true } = {}) {
 
 /** Scrolls the least that shows a row. */
 function reveal(at) {
-  const [top, bottom] = window_();
+  const [top, bottom] = visiblePart();
   const host = byId('tools');
   const scroller = getComputedStyle(host).overflowY === 'visible' ? window : host;
   const above = tops[at] - HEAD - top;

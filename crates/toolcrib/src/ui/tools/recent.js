@@ -29,9 +29,9 @@ export async function recentCalls(tool, host) {
     h('h3', { text: 'In the record' }),
     figures(calls, summary),
     calls.length === 0
-      ? h('p', { class: 'muted', text: 'Nobody has called it yet, as far as you may see.' })
+      ? h('p', { class: 'muted', text: 'The record has no calls of it that you may see.' })
       : table(calls.slice(0, SHOWN)),
-    h('p', {}, h('a', { href: href('record', [], { query: `tool:${toolId}` }) }, 'All its calls in the record')),
+    h('p', {}, h('a', { href: href('record', [], { q: `tool:${toolId}` }) }, 'All its calls in the record')),
   );
 }
 
@@ -116,7 +116,9 @@ function table(calls) {
       h(
         'thead',
         {},
-        h('tr', {}, ['When', 'Caller', 'Result', 'Time'].map((text) => h('th', { scope: 'col', text }))),
+        h('tr', {}, ['When', 'Caller', 'Result', 'Time'].map((text) =>
+            h('th', { scope: 'col', class: text === 'Time' ? 'right' : '', text }),
+          )),
       ),
       h('tbody', {}, calls.map(row)),
     ),

@@ -144,6 +144,20 @@ export function createRunner({ tool, editor, record, extra }) {
     const id = outcome.reply && pendingApproval(outcome.reply);
     if (id === undefined) show(outcome);
     else wait(id, outcome.reply, body);
+    if (outcome.reply && verdict(outcome) === 'error') await markFields(body);
+  }
+
+  /** A failed call may be one whose arguments do not fit: then the fields say so. */
+  async function markFields(body) {
+    try {
+      const reply = await validate(tool.name, body);
+      const errors = violations(reply, editor) ?? [];
+      if (running || errors.length === 0) return;
+      editor.showErrors(errors);
+      verdictHost.replaceChildren(renderValidation(reply, editor));
+    } catch {
+      // The result above says what the server said.
+    }
   }
 
   /** Not a failure: the call runs when someone has agreed. */

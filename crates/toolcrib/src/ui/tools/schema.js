@@ -78,6 +78,7 @@ export function kindOf(schema) {
 
 /** The alternatives of a value, when it is one of several forms. */
 export function alternatives(schema) {
+  if (titledValues(schema)) return undefined;
   for (const word of ['oneOf', 'anyOf']) {
     const options = own(schema, word);
     if (Array.isArray(options) && options.length > 1 && options.some(declaresForm)) return options;
@@ -259,7 +260,9 @@ export function typeLabel(schema, root, depth = 0) {
   const simple = simplify(schema, root);
   const orNull = simple.nullable || typesOf(simple).includes('null') ? ' | null' : '';
   if (Object.hasOwn(simple, 'const')) return 'constant';
-  if (Array.isArray(own(simple, 'enum'))) return `one of ${simple.enum.length}${orNull}`;
+  if (kindOf(simple) === 'enum') return `one of ${enumValues(simple).length}${orNull}`;
+  const forms = alternatives(simple);
+  if (forms !== undefined && typesOf(simple).length === 0) return `one of ${forms.length} forms`;
   const types = typesOf(simple).filter((type) => type !== 'null');
   if (types.length === 1 && types[0] === 'array') {
     const items = own(simple, 'items');
@@ -336,10 +339,10 @@ const HINTS = [
   ['maximum', (n) => `at most ${n}`],
   ['exclusiveMaximum', (n) => `less than ${n}`],
   ['multipleOf', (n) => `a multiple of ${n}`],
-  ['minLength', (n) => `at least ${n} characters`],
-  ['maxLength', (n) => `at most ${n} characters`],
-  ['minItems', (n) => `at least ${n} entries`],
-  ['maxItems', (n) => `at most ${n} entries`],
+  ['minLength', (n) => `at least ${n} ${n === 1 ? 'character' : 'characters'}`],
+  ['maxLength', (n) => `at most ${n} ${n === 1 ? 'character' : 'characters'}`],
+  ['minItems', (n) => `at least ${n} ${n === 1 ? 'entry' : 'entries'}`],
+  ['maxItems', (n) => `at most ${n} ${n === 1 ? 'entry' : 'entries'}`],
   ['pattern', (p) => `matches ${p}`],
 ];
 

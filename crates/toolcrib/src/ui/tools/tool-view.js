@@ -160,8 +160,8 @@ function heading(tool, more) {
 function summary(tool) {
   const { approval } = classification(tool);
   const sentences = dangersOf(tool).map((level) => DANGERS[level].text);
-  if (approval === 'always') sentences.push('Each call waits until someone else agrees.');
-  if (approval === 'conditional') sentences.push('Some calls wait until someone else agrees.');
+  if (approval === 'always') sentences.push('Each call waits until another person agrees.');
+  if (approval === 'conditional') sentences.push('Some calls wait until another person agrees.');
   return sentences.length === 0 ? undefined : h('p', { class: 'muted', text: sentences.join(' ') });
 }
 

@@ -14,7 +14,7 @@ const POLL_MS = 15_000;
 export function createWaiting({ id, reply, granted, again }) {
   const title = h('span', { class: 'outcome-title', role: 'status', text: 'Waiting for approval' });
   const text = h('p', {
-    text: 'Someone else has to agree before this tool runs. It runs by itself as soon as that happens, also while you are on another screen.',
+    text: 'Another person has to agree before this tool runs. It runs by itself as soon as that happens, also while you are on another screen.',
   });
   const who = h('p', { class: 'approval-note' });
   const left = h('span', { class: 'muted' });
@@ -92,7 +92,7 @@ export function createWaiting({ id, reply, granted, again }) {
     } else if (it.state === 'rejected') {
       finish('Rejected', 'The request was rejected. The tool has not run.', 'bad');
     } else if (it.state === 'expired') {
-      finish('The request has expired', 'Nobody answered it in time. The tool has not run.');
+      finish('The request has expired', 'It was not answered in time. The tool has not run.');
       buttons.append(button('Ask again', again));
     } else if (it.state !== 'pending') {
       finish('Already used', 'The approval was used by another call.');
@@ -101,9 +101,9 @@ export function createWaiting({ id, reply, granted, again }) {
   }
 
   function drawWho(it) {
-    const parts = [`Asked as `, h('bdi', { class: 'mono', text: String(it.principal) }), '. '];
+    const parts = ['Requested as ', h('bdi', { class: 'mono', text: String(it.principal) }), '. '];
     if (typeof it.requiredScope === 'string') {
-      parts.push('Someone else with the scope ', h('code', { text: it.requiredScope }));
+      parts.push('Another person with the scope ', h('code', { text: it.requiredScope }));
       if (typeof it.requiredRole === 'string')
         parts.push(' and the role ', h('code', { text: it.requiredRole }));
       parts.push(' can answer it.');

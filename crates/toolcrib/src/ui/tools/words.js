@@ -47,7 +47,7 @@ export function plainMessage({ keyword, message }, schema) {
   if (keyword === 'format' && Object.hasOwn(FORMATS, String(format))) return FORMATS[format];
   if (LIMITS.includes(keyword) && Object.hasOwn(schema, keyword)) {
     const [limit] = plainLimits({ [keyword]: schema[keyword] });
-    return `This must be ${/Items|Length/.test(keyword) ? 'of ' : ''}${limit}.`.replace('of at', 'at');
+    return /Items|Length/.test(keyword) ? `This must have ${limit}.` : `This must be ${limit}.`;
   }
   if (keyword === 'uniqueItems') return 'An entry is there twice: remove one.';
   if (keyword === 'pattern') return `This must match the pattern ${own(schema, 'pattern')}.`;
