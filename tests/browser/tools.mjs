@@ -286,6 +286,124 @@ await check('a saved call survives a reload', async () => {
 complaints.push(...said);
 await close();
 
+await check('facets of the network, credentials and quarantine, grouping and compact rows', async () => {
+  const { page: own, complaints: more, close: end } = await openPage(browser);
+  const id = (name) => `mcp:test.${name}`;
+  const list = ['a', 'b', 'c'].map((name) => ({
+    name,
+    description: `tool ${name}`,
+    annotations: name === 'c' ? { destructiveHint: true } : {},
+    _meta: meta('test', 'read', { 'toolcrib/toolId': id(name) }),
+  }));
+  await own.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  await own.route(/\/v1\/tools$/, (route) =>
+    route.fulfill({
+      json: [
+        { toolId: id('a'), egress: 'none', auth: { scopes: [] } },
+        { toolId: id('b'), egress: 'safe-fetch', auth: { scopes: [], credentialRef: true } },
+      ],
+    }),
+  );
+  await own.route(/\/v1\/pins$/, (route) =>
+    route.fulfill({ json: { pins: [{ toolId: id('c'), quarantined: true }] } }),
+  );
+  await own.goto(explorer);
+  await signIn(own);
+  const shown = () => own.locator('button.item').evaluateAll((rows) => rows.map((it) => it.dataset.name));
+  await own.click('#filter-toggle');
+  for (const [facet, value, names] of [
+    ['egress', 'safe-fetch', ['b']],
+    ['credential', 'stored', ['b']],
+    ['quarantined', 'quarantined', ['c']],
+    ['danger', 'destructive', ['c']],
+  ]) {
+    const chip = own.locator(`.chip[data-facet="${facet}"][data-value="${value}"]`);
+    await chip.click();
+    equal(await shown(), names, `tools with ${facet}`);
+    await chip.click();
+  }
+  await own.click('.chip[data-facet="egress"][data-value="none"]');
+  await own.waitForURL(/#\/tools\?egress=none$/);
+  await own.reload();
+  await signIn(own);
+  await own.waitForFunction(() => document.querySelectorAll('button.item').length === 1);
+  equal(await shown(), ['a'], 'tools of the address');
+  await own.click('#filter-toggle');
+  await own.click('.chip[data-facet="egress"][data-value="none"]');
+  await own.selectOption('#group-by', 'danger');
+  const heads = await own.locator('.group-head bdi').allTextContents();
+  equal(heads, ['read', 'destructive'], 'groups');
+  await own.check('#compact-rows');
+  equal(await own.locator('button.item').first().evaluate((row) => row.parentElement.offsetHeight), 32, 'height');
+  await own.uncheck('#compact-rows');
+  complaints.push(...more);
+  await end();
+});
+
+await check('a tool that differs from its pin shows both forms side by side', async () => {
+  const { page: own, complaints: more, close: end } = await openPage(browser);
+  const pin = {
+    toolId: 'mcp:demo.add',
+    sourceId: 'demo',
+    name: 'demo__add',
+    state: 'changed',
+    quarantined: true,
+    approved: { digest: 'a', at: '2026-11-25T00:00:00Z', document: { description: 'Adds.' } },
+    seen: { digest: 'b', at: '2026-11-25T01:00:00Z', document: { description: 'Adds <b>and deletes</b>.' } },
+  };
+  await own.route('**/v1/pins**', (route) => route.fulfill({ json: { pins: [pin] } }));
+  await own.goto(`${explorer}#tool=demo__add`);
+  await signIn(own);
+  await own.click('.tool [data-tab="about"]');
+  await own.click('text=Show what changed');
+  await own.waitForSelector('.diff .changed');
+  const cells = await own.locator('.diff .changed td').allTextContents();
+  truthy(/Adds\./.test(cells[0]) && /<b>and deletes<\/b>/.test(cells[1]), `the difference is ${cells}`);
+  complaints.push(...more);
+  await end();
+});
+
+await check('what the server finds is added below, and the list survives an interruption', async () => {
+  const { page: own, close: end } = await openPage(browser);
+  await own.goto(explorer);
+  await signIn(own);
+  await own.fill('#search', 'demo__add');
+  await own.route('**/v1/tools?**', (route) => route.fulfill({ json: [{ toolId: 'mcp:demo.echo' }, { toolId: 'mcp:demo.add' }] }));
+  await own.fill('#search', 'demo__ad');
+  await own.waitForSelector('button.item[data-from="server"][data-name="demo__echo"]');
+  equal(await own.locator('button.item').first().getAttribute('data-name'), 'demo__add', 'first match');
+  await own.fill('#search', '');
+  await own.route(/\/explorer\/tools$/, (route) => route.abort());
+  await own.click('#refresh');
+  await own.waitForSelector('#stale:not([hidden])');
+  truthy((await own.locator('button.item').count()) > 5, 'the list is gone');
+  await own.unroute(/\/explorer\/tools$/);
+  await own.click('#refresh');
+  await own.waitForSelector('#stale', { state: 'hidden' });
+  await end();
+});
+
+await check('the list and the form are reached by keyboard', async () => {
+  const { page: own, complaints: more, close: end } = await openPage(browser);
+  await own.goto(explorer);
+  await signIn(own);
+  await own.evaluate(() => document.activeElement.blur());
+  await own.keyboard.press('/');
+  await own.keyboard.type('demo__add');
+  await own.keyboard.press('ArrowDown');
+  await own.keyboard.press('Enter');
+  await own.waitForFunction(() => document.activeElement.closest('[data-path="/a"]'));
+  await own.keyboard.type('2');
+  await own.keyboard.press('Tab');
+  await own.keyboard.type('3');
+  await own.keyboard.press('Control+Enter');
+  await own.locator('.outcome[data-tone="good"]').waitFor();
+  await own.keyboard.press('Escape');
+  equal(await own.evaluate(() => document.activeElement.dataset.name), 'demo__add', 'focus after Escape');
+  complaints.push(...more);
+  await end();
+});
+
 await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => {
   const { page: big, complaints: more, close: end } = await openPage(browser);
   const tiers = ['read', 'write', 'exec', 'pure'];

@@ -1,4 +1,4 @@
-// The page: loads the list, follows the address (#tool=…), and connects the components.
+// The page: loads the list, follows the address (#tool=…, #/tools?q=…), and connects the components.
 import { byId, announce, plural } from './dom.js';
 import { state, on, emit, select } from './state.js';
 import { listTools, problemText } from './api.js';
@@ -6,7 +6,9 @@ import { isObject } from './json.js';
 import { startTheme } from './theme.js';
 import { startAuth } from './auth.js';
 import { startList } from './tools/list.js';
+import { readAddress } from './tools/filters.js';
 import { startDetail } from './tools/detail.js';
+import { current } from './shell/routes.js';
 import { restoredKey, startShell } from './shell/shell.js';
 
 let loading;
@@ -71,16 +73,19 @@ function setStatus(status, problem = '') {
   emit('tools');
 }
 
-function followAddress() {
+function followAddress({ moved = false } = {}) {
   const match = /^#tool=(.*)$/.exec(location.hash);
   if (match) {
     try {
-      select(decodeURIComponent(match[1]));
+      const name = decodeURIComponent(match[1]);
+      if (moved) state.opened = name; // the focus follows into the tool's form
+      select(name);
     } catch {
       select(undefined); // an invalid escape selects no tool
     }
-  } else if (location.hash === '') {
+  } else if (current().section === 'tools') {
     select(undefined);
+    if (location.hash !== '') readAddress(current().query);
   }
 }
 
@@ -121,6 +126,6 @@ on('token', () => {
 });
 on('execute', drawMode);
 drawMode();
-addEventListener('hashchange', followAddress);
+addEventListener('hashchange', () => followAddress({ moved: true }));
 followAddress();
 reload();

@@ -1,4 +1,5 @@
-// The address of a screen: `#/SECTION/PART/…?filter=…`. The tools keep their own, `#tool=NAME`.
+// The address of a screen: `#/SECTION/PART/…?filter=…`. An open tool keeps its own,
+// `#tool=NAME`.
 
 /** Returns {section, path, query} of the current address. */
 export function current() {
@@ -13,12 +14,13 @@ export function current() {
 
 /** Returns the address of a screen, relative to the page. */
 export function href(section, path = [], query = {}) {
-  if (section === 'tools') return path.length === 0 ? '#' : `#tool=${encodeURIComponent(path[0])}`;
+  if (section === 'tools' && path.length > 0) return `#tool=${encodeURIComponent(path[0])}`;
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== '') parameters.set(name, value);
   }
   const search = parameters.toString();
+  if (section === 'tools' && search === '') return '#';
   const parts = [section, ...path].map(encodeURIComponent).join('/');
   return `#/${parts}${search === '' ? '' : `?${search}`}`;
 }

@@ -121,9 +121,9 @@ export function badge(text, color, title) {
 
 /** Returns the reasons to confirm a run of this tool, or an empty list. */
 export function reasonsToConfirm(tool) {
-  const levels = dangersOf(tool);
-  if (levels.length === 0 && classification(tool).tier === undefined) return [];
-  return levels.filter((level) => level !== 'read').map((level) => DANGERS[level].text);
+  return dangersOf(tool)
+    .filter((level) => level !== 'read')
+    .map((level) => DANGERS[level].text);
 }
 
 export function isDestructive(tool) {

@@ -35,7 +35,6 @@ export function startDetail() {
   on('select', () => draw({ moved: true }));
   on('focus-tool', () => draw());
   on('tools', () => {
-    if (state.status === 'ready') refreshOpen();
     draw();
   });
   on('token', () => {
@@ -86,6 +85,7 @@ function drawPane(name) {
     host.replaceChildren(...(name === undefined ? [] : [back()]), signIn());
   else if (name === undefined) host.replaceChildren(overview());
   else if (view) {
+    if (state.status === 'ready' && !view.fresh()) refresh(name, view);
     if (view.element.parentElement !== host || host.childElementCount !== 2)
       host.replaceChildren(back(), view.element);
     if (state.opened === name) {
@@ -146,26 +146,27 @@ function merge(name, detail) {
   };
 }
 
-/** Reloads the open tool after a refresh; its view is kept when nothing changed. */
-async function refreshOpen() {
-  const name = state.selected;
-  const open = views.get(name);
-  for (const [key, view] of views) if (key !== name && !view.busy()) views.delete(key);
-  if (!open || open.fresh()) return;
+/** Compares an open tool with the server after a refresh of the list; what was entered stays. */
+async function refresh(name, view) {
+  view.confirm();
+  const again = () => {
+    views.delete(name);
+    draw();
+  };
+  let reply;
   try {
-    const reply = await getTool(name);
-    if (
-      reply.status === 200 &&
-      isObject(reply.data) &&
-      pretty(merge(name, reply.data)) !== pretty(open.tool)
-    )
-      open.changed(() => {
-        views.delete(name);
-        draw();
-      });
+    reply = await getTool(name);
   } catch {
-    // The list has just been loaded; the next refresh retries.
+    return; // the list has just been loaded; the next refresh retries
   }
+  if (views.get(name) !== view) return;
+  if (reply.status === 404 && !view.busy()) again();
+  else if (
+    reply.status === 200 &&
+    isObject(reply.data) &&
+    pretty(merge(name, reply.data)) !== pretty(view.tool)
+  )
+    view.changed(again);
 }
 
 function problem(name, failure) {

@@ -167,7 +167,11 @@ export function createEditor({ schema, onChange }) {
     problems,
     body,
     compact,
-    focusFirst: () => (mode === 'form' ? form.focusFirst() : text.focus()),
+    focusFirst: () => {
+      if (mode === 'form') return form.focusFirst();
+      text.focus();
+      return true;
+    },
     label: (path) => (mode === 'form' ? form.label(path) : path),
     schemaAt: (path) => (mode === 'form' ? form.schemaAt(path) : undefined),
     load,

@@ -3,6 +3,7 @@
 import { h, byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { classification, dangersOf, needsApproval, DANGERS } from './badges.js';
+import { href } from '../shell/routes.js';
 import { factsOf, loadFacts } from './facts.js';
 
 const ORDER = ['read', 'write', 'destructive', 'exec'];
@@ -11,7 +12,7 @@ const FACETS = [
     id: 'danger',
     label: 'Tier',
     values: dangersOf,
-    text: (value) => DANGERS[value].word,
+    text: (value) => DANGERS[value]?.word ?? value,
   },
   {
     id: 'approval',
@@ -35,6 +36,8 @@ const FACETS = [
     text: () => 'in quarantine',
   },
 ];
+/** The facets that need more than the list of tools. */
+const FROM_FACTS = ['egress', 'credential', 'quarantined'];
 const NEEDS_TWO = new Set(['source', 'kind', 'egress']); // a single value would filter nothing
 
 const EGRESS = {
@@ -61,8 +64,15 @@ export function startFilters() {
     draw();
   });
   on('tools', draw);
-  on('facts', draw);
-  on('filter', drawToggle);
+  on('facts', () => {
+    draw();
+    if (FROM_FACTS.some((id) => state.filters.get(id)?.size > 0)) emit('filter');
+  });
+  on('filter', () => {
+    drawToggle();
+    writeAddressSoon();
+  });
+  on('select', writeAddressSoon);
   on('who', draw);
 }
 
@@ -119,6 +129,38 @@ function groupNote(tool) {
   return view.group === 'source' ? classification(tool).kind : undefined;
 }
 
+let pause;
+
+/** Browsers refuse an address that changes at every keystroke. */
+function writeAddressSoon() {
+  clearTimeout(pause);
+  pause = setTimeout(writeAddress, 300);
+}
+
+/** Puts the search and the chips into the address while no tool is open. */
+function writeAddress() {
+  if (state.selected !== undefined || document.body.dataset.section !== 'tools') return;
+  const query = { q: state.query.trim() };
+  for (const [facet, chosen] of state.filters) query[facet] = [...chosen].join(',');
+  const address = Object.values(query).some((it) => it !== '')
+    ? href('tools', [], query)
+    : location.pathname + location.search;
+  if (address !== location.hash) history.replaceState(history.state, '', address);
+}
+
+/** Takes the search and the chips from the address. */
+export function readAddress(query) {
+  state.query = query.get('q') ?? '';
+  byId('search').value = state.query;
+  state.filters.clear();
+  for (const { id } of FACETS) {
+    const chosen = (query.get(id) ?? '').split(',').filter((it) => it !== '');
+    if (chosen.length > 0) state.filters.set(id, new Set(chosen));
+  }
+  draw();
+  emit('filter');
+}
+
 export function filtersActive() {
   return state.query.trim() !== '' || [...state.filters.values()].some((set) => set.size > 0);
 }
@@ -169,6 +211,7 @@ function draw() {
   const host = byId('filters');
   host.hidden = folded || !ready;
   byId('filter-toggle').hidden = !ready;
+  if (ready && FROM_FACTS.some((id) => state.filters.get(id)?.size > 0)) loadFacts();
   // Counting takes a while with thousands of tools, so it is done when someone looks.
   if (!host.hidden) {
     loadFacts();
@@ -189,7 +232,8 @@ function facetGroup(facet) {
     for (const value of facet.values(tool)) counts.set(value, (counts.get(value) ?? 0) + 1);
   }
   const chosen = state.filters.get(facet.id);
-  for (const value of chosen ?? []) if (!counts.has(value)) chosen.delete(value); // removed by a refresh
+  // A chosen value without tools stays, so that it can be taken back.
+  for (const value of chosen ?? []) if (!counts.has(value)) counts.set(value, 0);
   if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return undefined;
   const chips = [...counts]
     .sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b) || a.localeCompare(b))

@@ -79,8 +79,12 @@ export function createForm({ schema, args, onChange }) {
       draw();
     },
     focus: (path) => focus(context, path),
-    focusFirst: () =>
-      (element.querySelector('input, textarea, select') ?? element.querySelector('button'))?.focus(),
+    /** Returns whether there is something to focus. */
+    focusFirst: () => {
+      const first = element.querySelector('input, textarea, select') ?? element.querySelector('button');
+      first?.focus();
+      return first !== null;
+    },
     label: (path) => label(context, path),
     schemaAt: (path) => context.fields.get(path)?.simple,
   };

@@ -378,7 +378,7 @@ function toolRow({ tool, from }, at) {
 }
 
 function openTool(name) {
-  state.opened = name; // the focus follows into the tool's form
+  state.opened = name; // the focus follows
   const hash = `#tool=${encodeURIComponent(name)}`;
   if (location.hash === hash) emit('focus-tool');
   else location.hash = hash;

@@ -186,6 +186,7 @@ export function createRunner({ tool, editor, record, extra }) {
     actions,
     output,
     run,
+    focus: () => (execute.hidden ? check : execute).focus(),
     show,
     refresh,
     /** After an edit: the verdict does not apply any more; the form keeps what it knows. */

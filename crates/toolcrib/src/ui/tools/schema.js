@@ -194,6 +194,7 @@ export function allowsNull(schema) {
     schema.nullable === true ||
     typesOf(schema).includes('null') ||
     kindOf(schema) === 'any' ||
+    alternatives(schema)?.some((option) => own(option, 'type') === 'null') ||
     (kindOf(schema) === 'enum' && enumValues(schema).includes(null))
   );
 }
@@ -320,6 +321,7 @@ const FORMATS = {
 export function plainType(schema, root, depth = 0) {
   const simple = simplify(schema, root);
   const kind = kindOf(simple);
+  if (own(simple, 'type') === 'null') return 'no value';
   if (kind === 'array') {
     const items = own(simple, 'items');
     return isObject(items) && depth < 2 ? `list of ${many(plainType(items, root, depth + 1))}` : 'list';

@@ -14,7 +14,7 @@ import { whyPanel } from './why.js';
 const LONG = 280; // characters of the description above the form; the rest is under About
 
 export function createToolView(tool) {
-  const born = state.tools; // the list this view was created for
+  let born = state.tools; // the list this view was created for
   const editor = createEditor({
     schema: tool.inputSchema,
     onChange: () => {
@@ -110,7 +110,9 @@ export function createToolView(tool) {
     element,
     tool,
     refresh: runner.refresh,
-    focusFirst: editor.focusFirst,
+    focusFirst: () => {
+      if (!editor.focusFirst()) runner.focus();
+    },
     /** Same as the Execute button, whichever tab is open. */
     execute: () => {
       if (!state.executeEnabled) return;
@@ -120,6 +122,9 @@ export function createToolView(tool) {
     drop: runner.drop,
     busy: runner.busy,
     fresh: () => born === state.tools,
+    confirm: () => {
+      born = state.tools;
+    },
     changed: (load) => {
       stale.hidden = false;
       stale.replaceChildren(
