@@ -1,7 +1,9 @@
 // The outcome of one call: a one-line summary, the content, and the raw reply.
 import { h, button, copyButton, formatBytes, formatMs } from '../dom.js';
-import { isObject, jsonBlock, own } from '../json.js';
+import { isObject, jsonBlock, own, parseJson } from '../json.js';
 import { problemText } from '../api.js';
+import { href } from '../shell/routes.js';
+import { may } from '../shell/session.js';
 import { renderContent, renderStructured } from './blocks.js';
 import { tabs } from './tabs.js';
 
@@ -89,12 +91,7 @@ function describe(outcome) {
     return {
       tone: failed ? 'bad' : 'good',
       title: failed ? 'The tool reported an error' : 'Succeeded',
-      parts: [
-        renderContent(reply.data.content),
-        structuredContent === undefined || structuredContent === null
-          ? undefined
-          : renderStructured(structuredContent),
-      ],
+      parts: contentParts(reply.data.content, structuredContent),
     };
   }
   const text = problemText(reply);
@@ -126,6 +123,25 @@ function describe(outcome) {
       text,
     }),
   };
+}
+
+/** Tools repeat their structured content as text, for older clients: that text is folded. */
+function contentParts(content, structured) {
+  if (structured === undefined || structured === null) return [renderContent(content)];
+  if (!repeats(content, structured)) return [renderContent(content), renderStructured(structured)];
+  return [
+    renderStructured(structured),
+    h('details', {}, h('summary', { text: 'The same as text' }), renderContent(content)),
+  ];
+}
+
+function repeats(content, structured) {
+  if (content.length !== 1 || content[0]?.type !== 'text') return false;
+  try {
+    return JSON.stringify(parseJson(content[0].text)) === JSON.stringify(structured);
+  } catch {
+    return false;
+  }
 }
 
 /** The id of the pending approval that a call has created or waits for. */
@@ -190,9 +206,10 @@ function retryButton(actions) {
 
 function traceId(reply) {
   const id = own(own(reply?.data, '_meta'), '_trace_id');
-  return typeof id === 'string' && id !== ''
-    ? h('span', { title: 'Trace id' }, 'trace ', h('code', { text: id }))
-    : undefined;
+  if (typeof id !== 'string' || id === '') return undefined;
+  const code = h('code', { text: id });
+  const shown = may('audit:read') ? h('a', { href: href('record', ['run', id]) }, code) : code;
+  return h('span', { title: 'The run in the record' }, 'trace ', shown);
 }
 
 function rawPanel(reply) {

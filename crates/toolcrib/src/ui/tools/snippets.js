@@ -177,10 +177,10 @@ export function snippetView(tool, args) {
     // Another program serves only the explorer's own endpoints.
     .filter(({ id }) => hasGateway || ['curl', 'python', 'typescript'].includes(id))
     .map((kind) => ({
-    ...kind,
-    code: h('pre', { class: 'code', tabindex: '0' }),
-    real: copyButton(() => kind.text(true), 'Copy with key'),
-  }));
+      ...kind,
+      code: h('pre', { class: 'code', tabindex: '0' }),
+      real: copyButton(() => kind.text(true), 'Copy with key'),
+    }));
   const view = tabs(
     kinds.map((kind) => ({ id: kind.id, label: kind.label, panel: panel(kind) })),
     {
