@@ -4,7 +4,8 @@
 //     TOOLCRIB_KEY_APPROVER=tc_… node explorer.mjs
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
 
-const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER, TOOLCRIB_KEY_APPROVER } = process.env;
+const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER, TOOLCRIB_KEY_APPROVER } =
+  process.env;
 for (const name of [
   'TOOLCRIB_URL',
   'TOOLCRIB_KEY_ADMIN',
@@ -369,33 +370,40 @@ await check('the requester gets no approval buttons', async () => {
   await close();
 });
 
-await check('a call that waits for approval is calm, links its request, and runs when granted', async () => {
-  const { page: own, complaints: said, close } = await openPage(browser);
-  await own.goto(`${explorer}#tool=demo__wipe`);
-  await signIn(own, TOOLCRIB_KEY_ADMIN);
-  await own.click('[data-add="target"]');
-  await own.fill('[data-path="/target"] textarea', `waits ${started}`);
-  await own.click('[data-action="execute"]');
-  await own.click('[data-confirm="run"]');
-  const waiting = own.locator('.outcome.waiting');
-  await waiting.locator('text=approvals:respond').waitFor();
-  const told = await waiting.innerText();
-  for (const part of ['Waiting for approval', 'Requested as admin', 'expires'])
-    truthy(told.includes(part), `the outcome has no "${part}": ${told}`);
-  equal(await own.locator('.outcome[data-tone="bad"]').count(), 0, 'failures shown');
-  const id = await waiting.locator('a[data-approval]').getAttribute('data-approval');
-  equal(await waiting.locator('a[data-approval]').getAttribute('href'), `#/approvals/${id}`, 'link');
-  const granted = await own.request.post(`${TOOLCRIB_URL}/v1/approvals/${id}`, {
-    headers: { Authorization: `Bearer ${TOOLCRIB_KEY_APPROVER}` },
-    data: { verdict: 'grant' },
-  });
-  equal(granted.status(), 200, 'status of the grant');
-  const outcome = own.locator('.outcome[data-tone="good"]');
-  await outcome.waitFor({ timeout: 5000 });
-  truthy(/nothing was deleted/.test(await outcome.innerText()), 'the result is not shown');
-  complaints.push(...said);
-  await close();
-});
+await check(
+  'a call that waits for approval is calm, links its request, and runs when granted',
+  async () => {
+    const { page: own, complaints: said, close } = await openPage(browser);
+    await own.goto(`${explorer}#tool=demo__wipe`);
+    await signIn(own, TOOLCRIB_KEY_ADMIN);
+    await own.click('[data-add="target"]');
+    await own.fill('[data-path="/target"] textarea', `waits ${started}`);
+    await own.click('[data-action="execute"]');
+    await own.click('[data-confirm="run"]');
+    const waiting = own.locator('.outcome.waiting');
+    await waiting.locator('text=approvals:respond').waitFor();
+    const told = await waiting.innerText();
+    for (const part of ['Waiting for approval', 'Requested as admin', 'expires'])
+      truthy(told.includes(part), `the outcome has no "${part}": ${told}`);
+    equal(await own.locator('.outcome[data-tone="bad"]').count(), 0, 'failures shown');
+    const id = await waiting.locator('a[data-approval]').getAttribute('data-approval');
+    equal(
+      await waiting.locator('a[data-approval]').getAttribute('href'),
+      `#/approvals/${id}`,
+      'link',
+    );
+    const granted = await own.request.post(`${TOOLCRIB_URL}/v1/approvals/${id}`, {
+      headers: { Authorization: `Bearer ${TOOLCRIB_KEY_APPROVER}` },
+      data: { verdict: 'grant' },
+    });
+    equal(granted.status(), 200, 'status of the grant');
+    const outcome = own.locator('.outcome[data-tone="good"]');
+    await outcome.waitFor({ timeout: 5000 });
+    truthy(/nothing was deleted/.test(await outcome.innerText()), 'the result is not shown');
+    complaints.push(...said);
+    await close();
+  },
+);
 
 await check('a rejected call says who rejected it and why', async () => {
   const { page: own, complaints: said, close } = await openPage(browser);

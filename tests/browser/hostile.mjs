@@ -102,7 +102,8 @@ export async function startHostile({ execute = true } = {}) {
         .writeHead(status, { 'content-type': 'application/json' })
         .end(exact(JSON.stringify(body)));
     if (path === '/explorer') return sendPage(response, execute);
-    if (path.startsWith('/explorer/assets/')) return sendAsset(response, path.slice('/explorer/assets/'.length));
+    if (path.startsWith('/explorer/assets/'))
+      return sendAsset(response, path.slice('/explorer/assets/'.length));
     if (path === '/explorer/tools')
       return json(
         200,

@@ -174,7 +174,11 @@ await check('JSON is sent byte for byte, and not at all when it does not parse',
 await check('embedded in another program, only what works there is shown', async () => {
   await open('plain');
   const tabs = await page.locator('.tool > .tabbed > .tabs button').allTextContents();
-  equal(tabs.map((it) => it.replace(/ .*/, '')), ['Try', 'About', 'Schema', 'Calls', 'Code'], 'tabs');
+  equal(
+    tabs.map((it) => it.replace(/ .*/, '')),
+    ['Try', 'About', 'Schema', 'Calls', 'Code'],
+    'tabs',
+  );
   await page.click('.tool [data-tab="snippets"]');
   await page.waitForSelector('.sheet');
   const kinds = await page.locator('.sheet .tabs button').allTextContents();
@@ -184,7 +188,8 @@ await check('embedded in another program, only what works there is shown', async
 
 await check('snippets quote for the shell', async () => {
   const texts = await page.evaluate(async () => {
-    const { quote, explorerCurl, mcpCurl, pythonCall, typescriptCall } = await import('/explorer/assets/tools/snippets.js');
+    const { quote, explorerCurl, mcpCurl, pythonCall, typescriptCall } =
+      await import('/explorer/assets/tools/snippets.js');
     return [
       quote("a'b"),
       explorerCurl("x'; rm -rf ~", `{"a":"'"}`, false),

@@ -47,7 +47,10 @@ const TOOLS = {
         items: {
           type: 'object',
           required: ['sku', 'count'],
-          properties: { sku: { type: 'string' }, count: { type: 'integer', minimum: 1, default: 1 } },
+          properties: {
+            sku: { type: 'string' },
+            count: { type: 'integer', minimum: 1, default: 1 },
+          },
         },
       },
       pay: {
@@ -67,7 +70,12 @@ const TOOLS = {
         ],
       },
       labels: { type: 'object', additionalProperties: { type: 'string' } },
-      size: { oneOf: [{ const: 's', title: 'Small' }, { const: 'l', title: 'Large' }] },
+      size: {
+        oneOf: [
+          { const: 's', title: 'Small' },
+          { const: 'l', title: 'Large' },
+        ],
+      },
       day: { type: 'string', format: 'date' },
       at: { type: 'string', format: 'date-time' },
       site: { type: 'string', format: 'uri' },
@@ -93,7 +101,9 @@ const TOOLS = {
   },
 };
 const RESULTS = {
-  table: { content: [{ type: 'text', text: '[{"id":1,"name":"Ada"},{"id":2,"name":"<b>Bob</b>"}]' }] },
+  table: {
+    content: [{ type: 'text', text: '[{"id":1,"name":"Ada"},{"id":2,"name":"<b>Bob</b>"}]' }],
+  },
   tree: {
     content: [{ type: 'text', text: 'see below' }],
     structuredContent: { deep: { deeper: { deepest: { leaf: 'found' } } }, list: [1, [2, 3]] },
@@ -103,15 +113,23 @@ const RESULTS = {
 /** Serves the tools above in place of the real ones; `bodies` collects what is sent. */
 async function replaceTools(page) {
   const bodies = [];
-  const list = Object.keys(TOOLS).map((name) => ({ name, description: name, _meta: meta('test', 'read') }));
+  const list = Object.keys(TOOLS).map((name) => ({
+    name,
+    description: name,
+    _meta: meta('test', 'read'),
+  }));
   await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
   await page.route(/\/explorer\/tools\/\w+(\/\w+)?$/, (route) => {
     const [, name, verb] = /tools\/(\w+)(?:\/(\w+))?$/.exec(route.request().url());
     if (verb === undefined)
-      return route.fulfill({ json: { ...list.find((it) => it.name === name), inputSchema: TOOLS[name] } });
+      return route.fulfill({
+        json: { ...list.find((it) => it.name === name), inputSchema: TOOLS[name] },
+      });
     bodies.push(JSON.parse(route.request().postData()));
     if (verb === 'validate') return route.fulfill({ json: { valid: true } });
-    return route.fulfill({ json: { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[name] } });
+    return route.fulfill({
+      json: { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[name] },
+    });
   });
   return bodies;
 }
@@ -175,10 +193,15 @@ await check('empty required fields are named in plain words, and nothing is sent
   const told = await page.locator('.violations li').allTextContents();
   truthy(told.includes('Customer › address › city: Fill this in.'), `told: ${told}`);
   truthy(told.includes('size: Choose one.'), `told: ${told}`);
-  truthy(!told.some((it) => /count|labels|kind/.test(it)), `a filled in value is reported: ${told}`);
+  truthy(
+    !told.some((it) => /count|labels|kind/.test(it)),
+    `a filled in value is reported: ${told}`,
+  );
   equal(bodies.length, 0, 'requests');
   await page.click('.violations button >> text=city');
-  await page.waitForFunction(() => document.activeElement.closest('[data-path="/customer/address/city"]'));
+  await page.waitForFunction(() =>
+    document.activeElement.closest('[data-path="/customer/address/city"]'),
+  );
 });
 
 await check('alternatives are labelled choices', async () => {
@@ -240,9 +263,16 @@ await check('a list of flat objects is a table', async () => {
   await page.click('[data-action="execute"]');
   await page.waitForSelector('.result-table');
   equal(await page.locator('.result-table th').allTextContents(), ['id', 'name'], 'columns');
-  equal(await page.locator('.result-table td').allTextContents(), ['1', 'Ada', '2', '<b>Bob</b>'], 'cells');
+  equal(
+    await page.locator('.result-table td').allTextContents(),
+    ['1', 'Ada', '2', '<b>Bob</b>'],
+    'cells',
+  );
   await page.click('.outcome [data-view="sent"]');
-  truthy((await page.locator('.outcome pre').first().textContent()).startsWith('[{"id":1'), 'as sent');
+  truthy(
+    (await page.locator('.outcome pre').first().textContent()).startsWith('[{"id":1'),
+    'as sent',
+  );
 });
 
 await check('a nested result is a tree that folds', async () => {
@@ -269,7 +299,10 @@ await check('nothing is stored until a call is saved; then without its secrets',
   await page.fill('.save-form input', 'my call');
   await page.keyboard.press('Enter');
   const kept = await stored();
-  truthy(kept.includes('ada') && !kept.includes('hunter2') && !kept.includes('4711'), `stored: ${kept}`);
+  truthy(
+    kept.includes('ada') && !kept.includes('hunter2') && !kept.includes('4711'),
+    `stored: ${kept}`,
+  );
 });
 
 await check('a saved call survives a reload', async () => {
@@ -286,59 +319,70 @@ await check('a saved call survives a reload', async () => {
 complaints.push(...said);
 await close();
 
-await check('facets of the network, credentials and quarantine, grouping and compact rows', async () => {
-  const { page: own, complaints: more, close: end } = await openPage(browser);
-  const id = (name) => `mcp:test.${name}`;
-  const list = ['a', 'b', 'c'].map((name) => ({
-    name,
-    description: `tool ${name}`,
-    annotations: name === 'c' ? { destructiveHint: true } : {},
-    _meta: meta('test', 'read', { 'toolcrib/toolId': id(name) }),
-  }));
-  await own.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
-  await own.route(/\/v1\/tools$/, (route) =>
-    route.fulfill({
-      json: [
-        { toolId: id('a'), egress: 'none', auth: { scopes: [] } },
-        { toolId: id('b'), egress: 'safe-fetch', auth: { scopes: [], credentialRef: true } },
-      ],
-    }),
-  );
-  await own.route(/\/v1\/pins$/, (route) =>
-    route.fulfill({ json: { pins: [{ toolId: id('c'), quarantined: true }] } }),
-  );
-  await own.goto(explorer);
-  await signIn(own);
-  const shown = () => own.locator('button.item').evaluateAll((rows) => rows.map((it) => it.dataset.name));
-  await own.click('#filter-toggle');
-  for (const [facet, value, names] of [
-    ['egress', 'safe-fetch', ['b']],
-    ['credential', 'stored', ['b']],
-    ['quarantined', 'quarantined', ['c']],
-    ['danger', 'destructive', ['c']],
-  ]) {
-    const chip = own.locator(`.chip[data-facet="${facet}"][data-value="${value}"]`);
-    await chip.click();
-    equal(await shown(), names, `tools with ${facet}`);
-    await chip.click();
-  }
-  await own.click('.chip[data-facet="egress"][data-value="none"]');
-  await own.waitForURL(/#\/tools\?egress=none$/);
-  await own.reload();
-  await signIn(own);
-  await own.waitForFunction(() => document.querySelectorAll('button.item').length === 1);
-  equal(await shown(), ['a'], 'tools of the address');
-  await own.click('#filter-toggle');
-  await own.click('.chip[data-facet="egress"][data-value="none"]');
-  await own.selectOption('#group-by', 'danger');
-  const heads = await own.locator('.group-head bdi').allTextContents();
-  equal(heads, ['read', 'destructive'], 'groups');
-  await own.check('#compact-rows');
-  equal(await own.locator('button.item').first().evaluate((row) => row.parentElement.offsetHeight), 32, 'height');
-  await own.uncheck('#compact-rows');
-  complaints.push(...more);
-  await end();
-});
+await check(
+  'facets of the network, credentials and quarantine, grouping and compact rows',
+  async () => {
+    const { page: own, complaints: more, close: end } = await openPage(browser);
+    const id = (name) => `mcp:test.${name}`;
+    const list = ['a', 'b', 'c'].map((name) => ({
+      name,
+      description: `tool ${name}`,
+      annotations: name === 'c' ? { destructiveHint: true } : {},
+      _meta: meta('test', 'read', { 'toolcrib/toolId': id(name) }),
+    }));
+    await own.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+    await own.route(/\/v1\/tools$/, (route) =>
+      route.fulfill({
+        json: [
+          { toolId: id('a'), egress: 'none', auth: { scopes: [] } },
+          { toolId: id('b'), egress: 'safe-fetch', auth: { scopes: [], credentialRef: true } },
+        ],
+      }),
+    );
+    await own.route(/\/v1\/pins$/, (route) =>
+      route.fulfill({ json: { pins: [{ toolId: id('c'), quarantined: true }] } }),
+    );
+    await own.goto(explorer);
+    await signIn(own);
+    const shown = () =>
+      own.locator('button.item').evaluateAll((rows) => rows.map((it) => it.dataset.name));
+    await own.click('#filter-toggle');
+    for (const [facet, value, names] of [
+      ['egress', 'safe-fetch', ['b']],
+      ['credential', 'stored', ['b']],
+      ['quarantined', 'quarantined', ['c']],
+      ['danger', 'destructive', ['c']],
+    ]) {
+      const chip = own.locator(`.chip[data-facet="${facet}"][data-value="${value}"]`);
+      await chip.click();
+      equal(await shown(), names, `tools with ${facet}`);
+      await chip.click();
+    }
+    await own.click('.chip[data-facet="egress"][data-value="none"]');
+    await own.waitForURL(/#\/tools\?egress=none$/);
+    await own.reload();
+    await signIn(own);
+    await own.waitForFunction(() => document.querySelectorAll('button.item').length === 1);
+    equal(await shown(), ['a'], 'tools of the address');
+    await own.click('#filter-toggle');
+    await own.click('.chip[data-facet="egress"][data-value="none"]');
+    await own.selectOption('#group-by', 'danger');
+    const heads = await own.locator('.group-head bdi').allTextContents();
+    equal(heads, ['read', 'destructive'], 'groups');
+    await own.check('#compact-rows');
+    equal(
+      await own
+        .locator('button.item')
+        .first()
+        .evaluate((row) => row.parentElement.offsetHeight),
+      32,
+      'height',
+    );
+    await own.uncheck('#compact-rows');
+    complaints.push(...more);
+    await end();
+  },
+);
 
 await check('a tool that differs from its pin shows both forms side by side', async () => {
   const { page: own, complaints: more, close: end } = await openPage(browser);
@@ -349,7 +393,11 @@ await check('a tool that differs from its pin shows both forms side by side', as
     state: 'changed',
     quarantined: true,
     approved: { digest: 'a', at: '2026-11-25T00:00:00Z', document: { description: 'Adds.' } },
-    seen: { digest: 'b', at: '2026-11-25T01:00:00Z', document: { description: 'Adds <b>and deletes</b>.' } },
+    seen: {
+      digest: 'b',
+      at: '2026-11-25T01:00:00Z',
+      document: { description: 'Adds <b>and deletes</b>.' },
+    },
   };
   await own.route('**/v1/pins**', (route) => route.fulfill({ json: { pins: [pin] } }));
   await own.goto(`${explorer}#tool=demo__add`);
@@ -358,30 +406,42 @@ await check('a tool that differs from its pin shows both forms side by side', as
   await own.click('text=Show what changed');
   await own.waitForSelector('.diff .changed');
   const cells = await own.locator('.diff .changed td').allTextContents();
-  truthy(/Adds\./.test(cells[0]) && /<b>and deletes<\/b>/.test(cells[1]), `the difference is ${cells}`);
+  truthy(
+    /Adds\./.test(cells[0]) && /<b>and deletes<\/b>/.test(cells[1]),
+    `the difference is ${cells}`,
+  );
   complaints.push(...more);
   await end();
 });
 
-await check('what the server finds is added below, and the list survives an interruption', async () => {
-  const { page: own, close: end } = await openPage(browser);
-  await own.goto(explorer);
-  await signIn(own);
-  await own.fill('#search', 'demo__add');
-  await own.route('**/v1/tools?**', (route) => route.fulfill({ json: [{ toolId: 'mcp:demo.echo' }, { toolId: 'mcp:demo.add' }] }));
-  await own.fill('#search', 'demo__ad');
-  await own.waitForSelector('button.item[data-from="server"][data-name="demo__echo"]');
-  equal(await own.locator('button.item').first().getAttribute('data-name'), 'demo__add', 'first match');
-  await own.fill('#search', '');
-  await own.route(/\/explorer\/tools$/, (route) => route.abort());
-  await own.click('#refresh');
-  await own.waitForSelector('#stale:not([hidden])');
-  truthy((await own.locator('button.item').count()) > 5, 'the list is gone');
-  await own.unroute(/\/explorer\/tools$/);
-  await own.click('#refresh');
-  await own.waitForSelector('#stale', { state: 'hidden' });
-  await end();
-});
+await check(
+  'what the server finds is added below, and the list survives an interruption',
+  async () => {
+    const { page: own, close: end } = await openPage(browser);
+    await own.goto(explorer);
+    await signIn(own);
+    await own.fill('#search', 'demo__add');
+    await own.route('**/v1/tools?**', (route) =>
+      route.fulfill({ json: [{ toolId: 'mcp:demo.echo' }, { toolId: 'mcp:demo.add' }] }),
+    );
+    await own.fill('#search', 'demo__ad');
+    await own.waitForSelector('button.item[data-from="server"][data-name="demo__echo"]');
+    equal(
+      await own.locator('button.item').first().getAttribute('data-name'),
+      'demo__add',
+      'first match',
+    );
+    await own.fill('#search', '');
+    await own.route(/\/explorer\/tools$/, (route) => route.abort());
+    await own.click('#refresh');
+    await own.waitForSelector('#stale:not([hidden])');
+    truthy((await own.locator('button.item').count()) > 5, 'the list is gone');
+    await own.unroute(/\/explorer\/tools$/);
+    await own.click('#refresh');
+    await own.waitForSelector('#stale', { state: 'hidden' });
+    await end();
+  },
+);
 
 await check('the list and the form are reached by keyboard', async () => {
   const { page: own, complaints: more, close: end } = await openPage(browser);
@@ -399,7 +459,11 @@ await check('the list and the form are reached by keyboard', async () => {
   await own.keyboard.press('Control+Enter');
   await own.locator('.outcome[data-tone="good"]').waitFor();
   await own.keyboard.press('Escape');
-  equal(await own.evaluate(() => document.activeElement.dataset.name), 'demo__add', 'focus after Escape');
+  equal(
+    await own.evaluate(() => document.activeElement.dataset.name),
+    'demo__add',
+    'focus after Escape',
+  );
   complaints.push(...more);
   await end();
 });
@@ -440,7 +504,9 @@ await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => 
   await client.send('Tracing.end');
   await complete;
   const times = keystrokes(events);
-  console.log(`      keystroke: at most ${Math.max(...times).toFixed(1)} ms of ${times.length}, from a trace`);
+  console.log(
+    `      keystroke: at most ${Math.max(...times).toFixed(1)} ms of ${times.length}, from a trace`,
+  );
   truthy(times.length >= 7, `the trace has ${times.length} keystrokes`);
   truthy(/^\d+ of 5000/.test((await big.textContent('#count')).replace(/\s/g, ' ')), 'count');
 
@@ -462,7 +528,9 @@ await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => 
 
 /** For each key press: the work on the main thread from its event until the next frame is painted. */
 function keystrokes(events) {
-  const main = events.find((it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown');
+  const main = events.find(
+    (it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown',
+  );
   const own = events.filter((it) => it.pid === main?.pid && it.tid === main?.tid);
   const starts = own
     .filter((it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown')

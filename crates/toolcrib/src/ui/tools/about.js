@@ -42,9 +42,11 @@ function About({ tool }) {
   return html`<div class="about">
     <section class="panel-box" aria-label="What it does">
       <h3>What it does</h3>
-      ${tool.description === ''
-        ? html`<p class="muted">Its author wrote no description.</p>`
-        : html`<p class="description"><bdi>${tool.description}</bdi></p>`}
+      ${
+        tool.description === ''
+          ? html`<p class="muted">Its author wrote no description.</p>`
+          : html`<p class="description"><bdi>${tool.description}</bdi></p>`
+      }
     </section>
     <section class="panel-box" aria-label="How dangerous it is">
       <h3>How dangerous it is</h3>
@@ -54,41 +56,53 @@ function About({ tool }) {
           <strong>${DANGERS[level].word}</strong>: ${DANGERS[level].text}
         </p>`,
       )}
-      ${hints.length > 0 &&
-      html`<p class="muted">Its author says, unverified: ${hints.map(([, , text]) => text).join('; ')}.</p>`}
+      ${
+        hints.length > 0 &&
+        html`<p class="muted">Its author says, unverified: ${hints.map(([, , text]) => text).join('; ')}.</p>`
+      }
     </section>
     <section class="panel-box" aria-label="What it needs">
       <h3>What it needs</h3>
       <dl class="about-facts">
-        ${toolId !== undefined &&
-        html`<dt>Scopes</dt>
-          <dd>${scopes.length === 0 ? 'none' : scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}</dd>`}
+        ${
+          toolId !== undefined &&
+          html`<dt>Scopes</dt>
+          <dd>${scopes.length === 0 ? 'none' : scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}</dd>`
+        }
         ${approval !== undefined && html`<dt>Approval</dt><dd>${APPROVALS[approval] ?? approval}</dd>`}
-        ${facts.auth !== undefined &&
-        html`<dt>Credential</dt>
-          <dd>${facts.auth.credentialRef === true ? 'The gateway uses a stored one; you never see it.' : 'none'}</dd>`}
+        ${
+          facts.auth !== undefined &&
+          html`<dt>Credential</dt>
+          <dd>${facts.auth.credentialRef === true ? 'The gateway uses a stored one; you never see it.' : 'none'}</dd>`
+        }
         ${facts.egress !== undefined && html`<dt>Network</dt><dd>${egressText(facts.egress)}</dd>`}
-        ${facts.replayPolicy !== undefined &&
-        html`<dt>Repeating</dt><dd>${REPEATS[facts.replayPolicy] ?? facts.replayPolicy}</dd>`}
+        ${
+          facts.replayPolicy !== undefined &&
+          html`<dt>Repeating</dt><dd>${REPEATS[facts.replayPolicy] ?? facts.replayPolicy}</dd>`
+        }
         ${toolId === undefined && html`<dt>Access</dt><dd>This server does not say.</dd>`}
       </dl>
     </section>
-    ${toolId !== undefined &&
-    html`<section class="panel-box" aria-label="Where it comes from">
+    ${
+      toolId !== undefined &&
+      html`<section class="panel-box" aria-label="Where it comes from">
       <h3>Where it comes from</h3>
       <dl class="about-facts">
         <dt>Source</dt>
         <dd>
-          ${may('sources:read')
-            ? html`<a href=${href('sources', [source])}><bdi class="mono">${source}</bdi></a>`
-            : html`<bdi class="mono">${source}</bdi>`}
+          ${
+            may('sources:read')
+              ? html`<a href=${href('sources', [source])}><bdi class="mono">${source}</bdi></a>`
+              : html`<bdi class="mono">${source}</bdi>`
+          }
           ${kind !== undefined && html` <span class="muted">${kind}</span>`}
         </dd>
         ${version !== undefined && html`<dt>Version</dt><dd><bdi>${version}</bdi></dd>`}
         <dt>Tool id</dt><dd><bdi class="mono">${toolId}</bdi></dd>
         ${otcId !== undefined && html`<dt>OTC id</dt><dd><bdi class="mono">${otcId}</bdi></dd>`}
       </dl>
-    </section>`}
+    </section>`
+    }
     ${hasGateway && may('pins:approve') && toolId !== undefined && html`<${Pin} toolId=${toolId} />`}
   </div>`;
 }
@@ -101,7 +115,8 @@ function Pin({ toolId }) {
     <${Loaded} of=${found} rows=${2}>
       ${({ pins }) => {
         const pin = pins?.[0];
-        if (pin === undefined) return html`<p class="muted">Tools of this source are not pinned.</p>`;
+        if (pin === undefined)
+          return html`<p class="muted">Tools of this source are not pinned.</p>`;
         if (pin.state !== 'approved')
           return html`<p>It differs from what was approved. A changed description or schema can turn a
               harmless tool into another one.</p>

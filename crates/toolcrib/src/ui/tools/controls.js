@@ -26,7 +26,9 @@ export function TextControl({ id, simple, value, set, ...marks }) {
   const placeholder = example(simple);
   if (format === 'date-time' || format === 'time')
     return html`<${MomentControl} ...${{ id, simple, value, set, format }} ...${marks} />`;
-  const type = secret ? 'password' : Object.hasOwn(INPUT_TYPES, format ?? '') && INPUT_TYPES[format];
+  const type = secret
+    ? 'password'
+    : Object.hasOwn(INPUT_TYPES, format ?? '') && INPUT_TYPES[format];
   // A value that the control could not show is edited as text.
   if (type && !(type === 'date' && value && !/^\d{4}-\d\d-\d\d$/.test(value)))
     return html`<input id=${id} class="input ${type === 'date' ? 'short' : ''}" type=${type}
@@ -47,7 +49,8 @@ function MomentControl({ id, value, set, format, simple, ...marks }) {
   const onInput = (event) => {
     const text = event.target.value;
     if (text === '') set(null);
-    else if (format === 'time') set(`${text.length === 5 ? `${text}:00` : text}${offset(new Date())}`);
+    else if (format === 'time')
+      set(`${text.length === 5 ? `${text}:00` : text}${offset(new Date())}`);
     else set(`${text.length === 16 ? `${text}:00` : text}${offset(new Date(text))}`);
   };
   return html`<input id=${id} class="input short" step="1"
@@ -145,7 +148,11 @@ export function SomeOf({ id, items, value, set, ...marks }) {
   const titles = enumTitles(items);
   const change = (it, wanted) => {
     const rest = value.filter((present) => !same(present, it));
-    set(wanted ? values.filter((known) => same(known, it) || rest.some((kept) => same(kept, known))) : rest);
+    set(
+      wanted
+        ? values.filter((known) => same(known, it) || rest.some((kept) => same(kept, known)))
+        : rest,
+    );
   };
   return html`<div class="row" ...${marks}>
     ${values.map(

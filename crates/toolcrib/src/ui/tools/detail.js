@@ -92,8 +92,7 @@ function drawPane(name) {
       state.opened = undefined;
       if (!narrow.matches) view.focusFirst();
     }
-  }
-  else if (state.status === 'loading') host.replaceChildren(back(), waiting(name));
+  } else if (state.status === 'loading') host.replaceChildren(back(), waiting(name));
   else if (!loading) load(name);
 }
 

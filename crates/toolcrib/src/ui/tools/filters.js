@@ -98,7 +98,9 @@ export function visibleTools() {
 /** Returns the tools with these ids that pass the chips, in this order. */
 export function toolsById(ids) {
   const byToolId = new Map(state.tools.map((tool) => [classification(tool).toolId, tool]));
-  return ids.map((id) => byToolId.get(id)).filter((tool) => tool !== undefined && passesFacets(tool));
+  return ids
+    .map((id) => byToolId.get(id))
+    .filter((tool) => tool !== undefined && passesFacets(tool));
 }
 
 /** Returns [key, name, note, tools] for each group, in order; one group without a name for none. */

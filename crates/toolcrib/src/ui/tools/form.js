@@ -20,7 +20,16 @@ import {
   simplify,
   structuredCloneJson,
 } from './schema.js';
-import { isShort, Choices, EnumControl, FlagControl, JsonControl, NumberControl, SomeOf, TextControl } from './controls.js';
+import {
+  isShort,
+  Choices,
+  EnumControl,
+  FlagControl,
+  JsonControl,
+  NumberControl,
+  SomeOf,
+  TextControl,
+} from './controls.js';
 
 const MAX_DEPTH = 6; // deeper values are edited as JSON
 let serial = 0;
@@ -81,7 +90,8 @@ export function createForm({ schema, args, onChange }) {
     focus: (path) => focus(context, path),
     /** Returns whether there is something to focus. */
     focusFirst: () => {
-      const first = element.querySelector('input, textarea, select') ?? element.querySelector('button');
+      const first =
+        element.querySelector('input, textarea, select') ?? element.querySelector('button');
       first?.focus();
       return first !== null;
     },
@@ -106,7 +116,9 @@ function Fields({ simple, value, path, context, depth }) {
   const properties = propertiesOf(simple);
   const required = requiredOf(simple);
   const known = Object.keys(properties);
-  const present = known.filter((key) => Object.hasOwn(value, key) && !isFixed(properties[key], value[key], context));
+  const present = known.filter(
+    (key) => Object.hasOwn(value, key) && !isFixed(properties[key], value[key], context),
+  );
   const extra = Object.keys(value).filter((key) => !known.includes(key));
   const absent = known.filter((key) => !Object.hasOwn(value, key));
   const entries = entrySchema(simple);
@@ -135,12 +147,14 @@ function Fields({ simple, value, path, context, depth }) {
       required.includes(key)
         ? field(key, entries ?? {})
         : field(key, entries ?? {}, {
-            rename: entries === undefined ? undefined : (next) => rename(value, key, next, path, context),
+            rename:
+              entries === undefined ? undefined : (next) => rename(value, key, next, path, context),
           }),
     )}
     ${nothing && html`<p class="muted">This tool takes no arguments.</p>`}
-    ${absent.length > 0 &&
-    html`<div class="picker" role="group" aria-label="Add an optional field">
+    ${
+      absent.length > 0 &&
+      html`<div class="picker" role="group" aria-label="Add an optional field">
       <span class="facet-name">Add field</span>
       <div class="chips">
         ${absent.map(
@@ -150,9 +164,11 @@ function Fields({ simple, value, path, context, depth }) {
           </button>`,
         )}
       </div>
-    </div>`}
-    ${entries !== undefined &&
-    html`<div class="picker">
+    </div>`
+    }
+    ${
+      entries !== undefined &&
+      html`<div class="picker">
       <button type="button" class="chip" data-entry=${path}
         onClick=${() => {
           let number = extra.length + 1;
@@ -162,7 +178,8 @@ function Fields({ simple, value, path, context, depth }) {
           const id = context.ids.get(pointerJoin(path, `name${number}`));
           document.getElementById(`${id}-key`)?.select();
         }}><${Plus} />entry</button>
-    </div>`}
+    </div>`
+    }
   </div>`;
 }
 
@@ -197,15 +214,17 @@ function Items({ simple, value, path, context, depth }) {
           context.changed(path);
         }} />`,
     )}
-    ${!(value.length >= most) &&
-    html`<div class="picker">
+    ${
+      !(value.length >= most) &&
+      html`<div class="picker">
       <button type="button" class="chip" data-item=${path}
         onClick=${() => {
           value.push(formStart(items, context.root, depth));
           context.changed(path);
           focus(context, pointerJoin(path, value.length - 1));
         }}><${Plus} />entry</button>
-    </div>`}
+    </div>`
+    }
   </div>`;
 }
 
@@ -298,36 +317,52 @@ function Field({ name, path, schema, value, set, required, remove, rename, item,
   const kind = kindOf(simple);
   const id = idOf(context, path);
   context.fields.set(path, { simple, required, remove, item });
-  const messages = [context.problems.get(path), ...(context.errors.get(path) ?? [])].filter(Boolean);
+  const messages = [context.problems.get(path), ...(context.errors.get(path) ?? [])].filter(
+    Boolean,
+  );
   const title = nameOf(schema, name, context);
-  const group = ['object', 'map', 'array', 'choice'].includes(kind) || isGroupControl(simple, value);
+  const group =
+    ['object', 'map', 'array', 'choice'].includes(kind) || isGroupControl(simple, value);
   const text = own(simple, 'description');
   const notes = plainLimits(simple);
   const invalid = messages.length > 0;
   const marks = group
-    ? { role: 'group', 'aria-labelledby': `${id}-name`, 'aria-describedby': invalid ? `${id}-error` : undefined }
-    : { 'aria-invalid': invalid ? 'true' : undefined, 'aria-describedby': invalid ? `${id}-error` : undefined };
+    ? {
+        role: 'group',
+        'aria-labelledby': `${id}-name`,
+        'aria-describedby': invalid ? `${id}-error` : undefined,
+      }
+    : {
+        'aria-invalid': invalid ? 'true' : undefined,
+        'aria-describedby': invalid ? `${id}-error` : undefined,
+      };
   const nested = ['object', 'map', 'array', 'choice'].includes(kind) && depth < MAX_DEPTH;
   const control = html`<${Value} ...${{ simple, value: value ?? null, set, path, context, depth, id, marks }}
     labelledby=${`${id}-name`} />`;
   return html`<div class=${`field ${invalid ? 'invalid' : ''}`} data-path=${path}>
     <div class="field-head">
-      ${rename
-        ? html`<input id=${`${id}-key`} class="input mono entry-name" type="text" value=${name}
+      ${
+        rename
+          ? html`<input id=${`${id}-key`} class="input mono entry-name" type="text" value=${name}
             aria-label="Name of the entry" autocomplete="off" spellcheck=${false}
             onChange=${(event) => rename(event.target.value)} />
-            ${group
-              ? html`<span class="sr" id=${`${id}-name`}>${name}</span>`
-              : html`<label class="sr" id=${`${id}-name`} for=${id}>${name}</label>`}`
-        : group
-          ? html`<span class="field-name" id=${`${id}-name`}><bdi>${title}</bdi></span>`
-          : html`<label class="field-name" id=${`${id}-name`} for=${id}><bdi>${title}</bdi></label>`}
+            ${
+              group
+                ? html`<span class="sr" id=${`${id}-name`}>${name}</span>`
+                : html`<label class="sr" id=${`${id}-name`} for=${id}>${name}</label>`
+            }`
+          : group
+            ? html`<span class="field-name" id=${`${id}-name`}><bdi>${title}</bdi></span>`
+            : html`<label class="field-name" id=${`${id}-name`} for=${id}><bdi>${title}</bdi></label>`
+      }
       ${title !== name && !rename && html`<code class="field-type"><bdi>${name}</bdi></code>`}
       ${!item && html`<span class="field-type">${plainType(schema, context.root)}</span>`}
       ${required && html`<span class="required">required</span>`}
-      ${remove &&
-      html`<button type="button" class="quiet icon-only remove" aria-label=${`Remove ${name}`} title="Remove"
-        onClick=${remove}><${Cross} /></button>`}
+      ${
+        remove &&
+        html`<button type="button" class="quiet icon-only remove" aria-label=${`Remove ${name}`} title="Remove"
+        onClick=${remove}><${Cross} /></button>`
+      }
     </div>
     ${typeof text === 'string' && text !== '' && html`<p class="field-text"><bdi>${text}</bdi></p>`}
     ${nested ? html`<div class="nested" role="group" aria-labelledby=${`${id}-name`}>${control}</div>` : control}
@@ -344,7 +379,11 @@ function isGroupControl(simple, value) {
 function nameOf(schema, name, context) {
   const title = own(simplify(schema, context.root), 'title');
   // A title of a whole referenced type does not name this property.
-  return typeof title === 'string' && title !== '' && title.length <= 80 && isObject(schema) && own(schema, '$ref') === undefined
+  return typeof title === 'string' &&
+    title !== '' &&
+    title.length <= 80 &&
+    isObject(schema) &&
+    own(schema, '$ref') === undefined
     ? title
     : name;
 }
@@ -375,8 +414,14 @@ const MISSING = {
 function missing(context) {
   const list = [];
   for (const [path, { simple, required, item }] of context.fields) {
-    if ((!required && !item) || valueAt(context.value, path) !== null || allowsNull(simple)) continue;
-    list.push({ path, message: item ? 'Fill this in, or remove the entry.' : (MISSING[kindOf(simple)] ?? 'Fill this in.') });
+    if ((!required && !item) || valueAt(context.value, path) !== null || allowsNull(simple))
+      continue;
+    list.push({
+      path,
+      message: item
+        ? 'Fill this in, or remove the entry.'
+        : (MISSING[kindOf(simple)] ?? 'Fill this in.'),
+    });
   }
   return list;
 }
@@ -394,7 +439,10 @@ function sendable(context) {
 }
 
 function valueAt(value, path) {
-  return pointerParts(path).reduce((at, part) => (Array.isArray(at) ? at[part] : own(at, part)), value);
+  return pointerParts(path).reduce(
+    (at, part) => (Array.isArray(at) ? at[part] : own(at, part)),
+    value,
+  );
 }
 
 // Paths.

@@ -56,7 +56,9 @@ function tableOf(value) {
   }
   if (!Array.isArray(value) || value.length === 0) return undefined;
   const flat = (row) =>
-    isObject(row) && Object.keys(row).length > 0 && Object.values(row).every((cell) => !isBranch(cell));
+    isObject(row) &&
+    Object.keys(row).length > 0 &&
+    Object.values(row).every((cell) => !isBranch(cell));
   return value.every(flat) ? value : undefined;
 }
 
@@ -64,11 +66,14 @@ function table(rows) {
   const all = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const columns = all.slice(0, MAX_COLUMNS);
   const numeric = new Set(
-    columns.filter((key) => rows.every((row) => [undefined, null].includes(row[key]) || isNumber(row[key]))),
+    columns.filter((key) =>
+      rows.every((row) => [undefined, null].includes(row[key]) || isNumber(row[key])),
+    ),
   );
   const cell = (row, key) => {
     const value = Object.hasOwn(row, key) ? row[key] : undefined;
-    const text = value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value);
+    const text =
+      value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value);
     return h('td', { class: numeric.has(key) ? 'right' : '' }, h('bdi', { text }));
   };
   const body = h('tbody', {});
@@ -92,7 +97,12 @@ function table(rows) {
     { class: 'sub' },
     h(
       'div',
-      { class: 'table-scroll result-table', tabindex: '0', role: 'region', 'aria-label': 'Result as a table' },
+      {
+        class: 'table-scroll result-table',
+        tabindex: '0',
+        role: 'region',
+        'aria-label': 'Result as a table',
+      },
       h(
         'table',
         {},
@@ -103,7 +113,11 @@ function table(rows) {
             'tr',
             {},
             columns.map((key) =>
-              h('th', { scope: 'col', class: numeric.has(key) ? 'right' : '' }, h('bdi', { text: key })),
+              h(
+                'th',
+                { scope: 'col', class: numeric.has(key) ? 'right' : '' },
+                h('bdi', { text: key }),
+              ),
             ),
           ),
         ),
@@ -112,7 +126,9 @@ function table(rows) {
     ),
     h('p', {
       class: 'muted',
-      text: plural(rows.length, 'row') + (left > 0 ? `, ${plural(left, 'more column')} in the tree` : ''),
+      text:
+        plural(rows.length, 'row') +
+        (left > 0 ? `, ${plural(left, 'more column')} in the tree` : ''),
     }),
     more,
   );
@@ -124,7 +140,12 @@ function isNumber(value) {
 
 /** A tree that folds. Branches are drawn when they are opened. */
 export function tree(value) {
-  const host = h('div', { class: 'tree', tabindex: '0', role: 'region', 'aria-label': 'Result as a tree' });
+  const host = h('div', {
+    class: 'tree',
+    tabindex: '0',
+    role: 'region',
+    'aria-label': 'Result as a tree',
+  });
   const root = isEmpty(value) ? leaf(undefined, value) : branch(undefined, value, 0);
   host.append(root);
   return host;
@@ -136,18 +157,26 @@ function node(key, value, depth) {
 
 function branch(key, value, depth) {
   const entries = Array.isArray(value) ? value.map((it, at) => [at, it]) : Object.entries(value);
-  const size = Array.isArray(value) ? plural(entries.length, 'entry', 'entries') : plural(entries.length, 'field');
+  const size = Array.isArray(value)
+    ? plural(entries.length, 'entry', 'entries')
+    : plural(entries.length, 'field');
   const children = h('div', { class: 'tree-children' });
   const details = h(
     'details',
     { on: { toggle: () => details.open && fill() } },
-    h('summary', {}, label(key), h('span', { class: 'tree-size', text: `${Array.isArray(value) ? '[ ]' : '{ }'} ${size}` })),
+    h(
+      'summary',
+      {},
+      label(key),
+      h('span', { class: 'tree-size', text: `${Array.isArray(value) ? '[ ]' : '{ }'} ${size}` }),
+    ),
     children,
   );
   let drawn = 0;
   const fill = (until = MAX_CHILDREN) => {
     if (drawn >= until || drawn >= entries.length) return;
-    for (const [name, inner] of entries.slice(drawn, until)) children.append(node(name, inner, depth + 1));
+    for (const [name, inner] of entries.slice(drawn, until))
+      children.append(node(name, inner, depth + 1));
     drawn = Math.min(until, entries.length);
     if (drawn >= entries.length) return;
     const more = button(
@@ -172,7 +201,10 @@ function leaf(key, value) {
     typeof value === 'string'
       ? ['j-string', value]
       : [isNumber(value) ? 'j-number' : 'j-word', JSON.stringify(value) ?? 'undefined'];
-  const shown = h('bdi', { class: kind, text: text.length > LONG ? `${text.slice(0, LONG)}…` : text });
+  const shown = h('bdi', {
+    class: kind,
+    text: text.length > LONG ? `${text.slice(0, LONG)}…` : text,
+  });
   const row = h('div', { class: 'tree-leaf' }, label(key), shown);
   if (text.length > LONG) {
     const more = button(

@@ -213,7 +213,12 @@ function rowsOf(tools) {
   }
   const extra = serverMatches(tools);
   if (extra.length > 0) {
-    list.push({ key: 'g:server', head: 'Related', note: 'found by the server', count: extra.length });
+    list.push({
+      key: 'g:server',
+      head: 'Related',
+      note: 'found by the server',
+      count: extra.length,
+    });
     if (!collapsed.has('g:server')) for (const it of extra) list.push(tool(it, 'server'));
   }
   return list;
@@ -463,7 +468,10 @@ function moveFocus(event) {
   const at = name === undefined ? active : rows.findIndex((row) => row.tool?.name === name);
   if (at < 0) return;
   const [top, bottom] = visiblePart();
-  const page = Math.max(Math.floor((bottom - top) / (view.compact ? ROW.compact : ROW.comfortable)) - 1, 1);
+  const page = Math.max(
+    Math.floor((bottom - top) / (view.compact ? ROW.compact : ROW.comfortable)) - 1,
+    1,
+  );
   const target = {
     ArrowDown: () => next(at, 1),
     ArrowUp: () => next(at, -1),

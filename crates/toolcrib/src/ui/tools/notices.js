@@ -104,6 +104,9 @@ export function overview() {
 
 /** `between` is a space for alternative keys, `+` for keys that are pressed together. */
 function key(names, text, between) {
-  const keys = names.flatMap((name, at) => [at > 0 ? between : undefined, h('kbd', { text: name })]);
+  const keys = names.flatMap((name, at) => [
+    at > 0 ? between : undefined,
+    h('kbd', { text: name }),
+  ]);
   return h('div', {}, h('dt', {}, keys), h('dd', { text }));
 }

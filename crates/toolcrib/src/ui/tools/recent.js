@@ -31,7 +31,11 @@ export async function recentCalls(tool, host) {
     calls.length === 0
       ? h('p', { class: 'muted', text: 'The record has no calls of it that you may see.' })
       : table(calls.slice(0, SHOWN)),
-    h('p', {}, h('a', { href: href('record', [], { q: `tool:${toolId}` }) }, 'All its calls in the record')),
+    h(
+      'p',
+      {},
+      h('a', { href: href('record', [], { q: `tool:${toolId}` }) }, 'All its calls in the record'),
+    ),
   );
 }
 
@@ -82,7 +86,10 @@ function between(from, to) {
 /** From the server's summary where it has one, else from the calls that were read. */
 function figures(calls, summary) {
   const done = calls.filter((call) => call.status !== undefined);
-  const times = done.map((call) => call.ms).filter((ms) => ms !== undefined).sort((a, b) => a - b);
+  const times = done
+    .map((call) => call.ms)
+    .filter((ms) => ms !== undefined)
+    .sort((a, b) => a - b);
   const count = figure(summary, 'calls') ?? figure(summary, 'count');
   const errors = figure(summary, 'errors');
   const total = count ?? done.length;
@@ -92,7 +99,10 @@ function figures(calls, summary) {
     ['Calls', count === undefined ? `the last ${plural(done.length, 'call')}` : String(count)],
     ['Errors', `${Math.round((failed / total) * 100)} % (${failed})`],
     ['Usual time', times.length === 0 ? undefined : formatMs(times[Math.floor(times.length / 2)])],
-    ['Slowest of 20', times.length < 20 ? undefined : formatMs(times[Math.floor(times.length * 0.95)])],
+    [
+      'Slowest of 20',
+      times.length < 20 ? undefined : formatMs(times[Math.floor(times.length * 0.95)]),
+    ],
   ].filter(([, text]) => text !== undefined);
   return h(
     'dl',
@@ -116,9 +126,13 @@ function table(calls) {
       h(
         'thead',
         {},
-        h('tr', {}, ['When', 'Caller', 'Result', 'Time'].map((text) =>
+        h(
+          'tr',
+          {},
+          ['When', 'Caller', 'Result', 'Time'].map((text) =>
             h('th', { scope: 'col', class: text === 'Time' ? 'right' : '', text }),
-          )),
+          ),
+        ),
       ),
       h('tbody', {}, calls.map(row)),
     ),
@@ -131,7 +145,9 @@ function row(call) {
     ? '–'
     : h('time', { datetime: date.toISOString(), title: date.toLocaleString(), text: ago(date) });
   const linked =
-    typeof call.runId === 'string' ? h('a', { href: href('record', ['run', call.runId]) }, when) : when;
+    typeof call.runId === 'string'
+      ? h('a', { href: href('record', ['run', call.runId]) }, when)
+      : when;
   const [tone, word] =
     call.status === undefined
       ? ['grey', 'running']

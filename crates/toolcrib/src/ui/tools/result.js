@@ -102,7 +102,11 @@ function describe(outcome) {
       text: 'The tool did not run then: it waited for an approval.',
     };
   if (own(own(reply.data, 'details'), 'approval') === 'rejected')
-    return { tone: 'bad', title: 'Rejected', text: 'Someone rejected this call. The tool has not run.' };
+    return {
+      tone: 'bad',
+      title: 'Rejected',
+      text: 'Someone rejected this call. The tool has not run.',
+    };
   const known = {
     401: {
       title: 'Not signed in',

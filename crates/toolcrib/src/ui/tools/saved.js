@@ -2,7 +2,15 @@
 // when the user presses Save, and without anything that looks like a secret.
 import { state } from '../state.js';
 import { isObject, own, parseJson, setKey } from '../json.js';
-import { alternative, alternatives, entrySchema, fittingAlternative, kindOf, propertiesOf, simplify } from './schema.js';
+import {
+  alternative,
+  alternatives,
+  entrySchema,
+  fittingAlternative,
+  kindOf,
+  propertiesOf,
+  simplify,
+} from './schema.js';
 
 const SECRET =
   /(token|secret|passw|passphrase|credential|authorization|api[-_ ]?key|private[-_ ]?key|access[-_ ]?key|^pin$|^otp$|cookie|session[-_ ]?id)/i;
@@ -36,7 +44,9 @@ function write(all) {
 /** Returns [{name, args, at}] of a tool. */
 export function savedCalls(tool) {
   const list = own(read(), tool);
-  return Array.isArray(list) ? list.filter((it) => isObject(it) && typeof it.name === 'string') : [];
+  return Array.isArray(list)
+    ? list.filter((it) => isObject(it) && typeof it.name === 'string')
+    : [];
 }
 
 /** Saves a call under a name, in place of one of the same name. Returns whether that worked. */
@@ -71,7 +81,9 @@ function strip(value, schema, path, left, root, depth) {
   }
   if (Array.isArray(value))
     return value
-      .map((item, at) => strip(item, own(simple, 'items'), `${path} › ${at + 1}`, left, root, depth + 1))
+      .map((item, at) =>
+        strip(item, own(simple, 'items'), `${path} › ${at + 1}`, left, root, depth + 1),
+      )
       .filter((item) => item !== undefined);
   if (!isObject(value)) return value;
   const copy = {};
@@ -85,5 +97,7 @@ function strip(value, schema, path, left, root, depth) {
 }
 
 function isSecret(key, schema) {
-  return SECRET.test(key) || own(schema, 'format') === 'password' || own(schema, 'writeOnly') === true;
+  return (
+    SECRET.test(key) || own(schema, 'format') === 'password' || own(schema, 'writeOnly') === true
+  );
 }

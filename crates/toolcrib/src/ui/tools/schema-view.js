@@ -70,7 +70,11 @@ function schemaTree(schema) {
   const root = isObject(schema) ? schema : {};
   const parts = inside(simplify(root, root), root, 0);
   if (parts.length === 0) return h('p', { class: 'muted', text: 'The schema declares no fields.' });
-  return h('div', { class: 'schema-tree', tabindex: '0', role: 'region', 'aria-label': 'Fields' }, parts);
+  return h(
+    'div',
+    { class: 'schema-tree', tabindex: '0', role: 'region', 'aria-label': 'Fields' },
+    parts,
+  );
 }
 
 /** What a schema consists of: alternatives, properties, entries, items. */
@@ -105,7 +109,9 @@ function node(name, schema, root, depth, { required = false, form = false }) {
   ];
   const text = own(simple, 'description');
   const body = [
-    typeof text === 'string' && text !== '' ? h('p', { class: 'field-text' }, h('bdi', { text })) : undefined,
+    typeof text === 'string' && text !== ''
+      ? h('p', { class: 'field-text' }, h('bdi', { text }))
+      : undefined,
     choices(simple),
     notes(simple),
   ];
@@ -115,7 +121,9 @@ function node(name, schema, root, depth, { required = false, form = false }) {
     'details',
     {
       class: 'schema-node',
-      on: { toggle: () => details.open && host.childElementCount === 0 && host.append(...children()) },
+      on: {
+        toggle: () => details.open && host.childElementCount === 0 && host.append(...children()),
+      },
     },
     h('summary', {}, h('span', { class: 'row' }, head)),
     body,
@@ -144,10 +152,12 @@ function choices(simple) {
   return h(
     'div',
     { class: 'choices' },
-    values.slice(0, MAX_CHOICES).map((value, at) => [
-      h('code', { text: pretty(value) }),
-      typeof titles[at] === 'string' ? h('bdi', { class: 'muted', text: titles[at] }) : undefined,
-    ]),
+    values
+      .slice(0, MAX_CHOICES)
+      .map((value, at) => [
+        h('code', { text: pretty(value) }),
+        typeof titles[at] === 'string' ? h('bdi', { class: 'muted', text: titles[at] }) : undefined,
+      ]),
     left > 0 ? h('span', { class: 'muted', text: `and ${left} more` }) : undefined,
   );
 }

@@ -90,7 +90,9 @@ export function alternatives(schema) {
 function declaresForm(option) {
   return (
     isObject(option) &&
-    ['type', 'properties', '$ref', 'const', 'enum', 'allOf'].some((word) => Object.hasOwn(option, word))
+    ['type', 'properties', '$ref', 'const', 'enum', 'allOf'].some((word) =>
+      Object.hasOwn(option, word),
+    )
   );
 }
 
@@ -324,7 +326,9 @@ export function plainType(schema, root, depth = 0) {
   if (own(simple, 'type') === 'null') return 'no value';
   if (kind === 'array') {
     const items = own(simple, 'items');
-    return isObject(items) && depth < 2 ? `list of ${many(plainType(items, root, depth + 1))}` : 'list';
+    return isObject(items) && depth < 2
+      ? `list of ${many(plainType(items, root, depth + 1))}`
+      : 'list';
   }
   const format = own(simple, 'format');
   if (kind === 'string' && Object.hasOwn(FORMATS, format ?? '')) return FORMATS[format];
@@ -332,7 +336,10 @@ export function plainType(schema, root, depth = 0) {
 }
 
 function many(words) {
-  return { text: 'texts', number: 'numbers', 'whole number': 'whole numbers', group: 'groups' }[words] ?? words;
+  return (
+    { text: 'texts', number: 'numbers', 'whole number': 'whole numbers', group: 'groups' }[words] ??
+    words
+  );
 }
 
 const HINTS = [

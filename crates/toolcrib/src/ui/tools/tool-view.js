@@ -92,7 +92,11 @@ export function createToolView(tool) {
       await fill[id]?.();
     } catch (error) {
       panels[id]?.replaceChildren(
-        h('p', { class: 'verdict bad', role: 'alert', text: `This part could not be loaded (${error.message}).` }),
+        h('p', {
+          class: 'verdict bad',
+          role: 'alert',
+          text: `This part could not be loaded (${error.message}).`,
+        }),
         button('Try again', () => open(id)),
       );
     }

@@ -23,12 +23,28 @@ export function createWaiting({ id, reply, granted, again }) {
     'div',
     { class: 'row' },
     hasGateway
-      ? h('a', { class: 'button', href: `#/approvals/${encodeURIComponent(id)}`, data: { approval: id } }, 'Open the request')
+      ? h(
+          'a',
+          {
+            class: 'button',
+            href: `#/approvals/${encodeURIComponent(id)}`,
+            data: { approval: id },
+          },
+          'Open the request',
+        )
       : undefined,
-    button('Stop waiting', () => finish('Not waiting any more', 'The request stays open until it expires. Run the tool again to wait for it.'), {
-      class: 'quiet',
-      data: { action: 'stop-waiting' },
-    }),
+    button(
+      'Stop waiting',
+      () =>
+        finish(
+          'Not waiting any more',
+          'The request stays open until it expires. Run the tool again to wait for it.',
+        ),
+      {
+        class: 'quiet',
+        data: { action: 'stop-waiting' },
+      },
+    ),
   );
   const bar = h('progress', { 'aria-label': 'Waiting for approval' });
   const element = h(
@@ -47,7 +63,14 @@ export function createWaiting({ id, reply, granted, again }) {
         'details',
         {},
         h('summary', { text: 'Details' }),
-        h('p', {}, 'Request ', h('code', { text: id }), '. On the command line: ', h('code', { text: `toolcrib approvals grant ${id}` })),
+        h(
+          'p',
+          {},
+          'Request ',
+          h('code', { text: id }),
+          '. On the command line: ',
+          h('code', { text: `toolcrib approvals grant ${id}` }),
+        ),
       ),
     ),
   );
@@ -64,7 +87,8 @@ export function createWaiting({ id, reply, granted, again }) {
     );
     load();
   } else {
-    text.textContent = 'The tool has not run. When the request is granted, make the same call again.';
+    text.textContent =
+      'The tool has not run. When the request is granted, make the same call again.';
     bar.hidden = true;
     buttons.replaceChildren(button('Run again', again));
   }

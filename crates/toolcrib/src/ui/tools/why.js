@@ -81,7 +81,9 @@ function drawn(report, name) {
     h('bdi', { class: 'mono', text: grants.join(', ') }),
   );
   const outcome =
-    name === undefined ? undefined : h('p', { class: 'strong', text: OUTCOMES[report.outcome] ?? '' });
+    name === undefined
+      ? undefined
+      : h('p', { class: 'strong', text: OUTCOMES[report.outcome] ?? '' });
   return [outcome, steps(report.steps), who].filter((part) => part !== undefined);
 }
 
