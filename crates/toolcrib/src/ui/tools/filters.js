@@ -63,7 +63,11 @@ export function startFilters() {
     folded = !folded;
     draw();
   });
-  on('tools', draw);
+  on('tools', () => {
+    draw();
+    // So that the first keystroke of a search is as fast as the next ones.
+    setTimeout(() => state.tools.forEach(haystack), 300);
+  });
   on('facts', () => {
     draw();
     if (FROM_FACTS.some((id) => state.filters.get(id)?.size > 0)) emit('filter');
