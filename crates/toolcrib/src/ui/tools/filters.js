@@ -6,6 +6,7 @@ import { classification, dangersOf, needsApproval, DANGERS } from './badges.js';
 import { href } from '../shell/routes.js';
 import { factsOf, loadFacts } from './facts.js';
 
+const { compare } = new Intl.Collator();
 const ORDER = ['read', 'write', 'destructive', 'exec'];
 const FACETS = [
   {
@@ -118,7 +119,7 @@ export function grouped(tools) {
   }
   const order = view.group === 'danger' ? (key) => String(ORDER.indexOf(key)) : (key) => key;
   return [...groups]
-    .sort(([a], [b]) => order(a ?? '\uffff').localeCompare(order(b ?? '\uffff')))
+    .sort(([a], [b]) => compare(order(a ?? '\uffff'), order(b ?? '\uffff')))
     .map(([key, members]) => [key, groupName(key), groupNote(members[0]), members]);
 }
 
@@ -242,7 +243,7 @@ function facetGroup(facet) {
   for (const value of chosen ?? []) if (!counts.has(value)) counts.set(value, 0);
   if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return undefined;
   const chips = [...counts]
-    .sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b) || a.localeCompare(b))
+    .sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b) || compare(a, b))
     .slice(0, 60)
     .map(([value, count]) => chip(facet, value, count));
   return h(

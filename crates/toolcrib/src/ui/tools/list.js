@@ -22,7 +22,7 @@ import {
 const HEAD = 30;
 const ROW = { comfortable: 56, compact: 32 };
 /** Rows drawn above and below the window. */
-const BEYOND = 12;
+const BEYOND = 10;
 /** After the last keystroke, before the server is searched. */
 const SEARCH_PAUSE = 200;
 const SEARCH_LIMIT = 30;
