@@ -84,7 +84,9 @@ mod tests {
     #[test]
     fn every_bold_figure_of_the_explanation_is_on_the_generated_page() {
         let (explanation, page) = (read("docs/explanation/growth.md"), read(PAGE));
-        let figures: Vec<&str> = explanation.split("**").skip(1).step_by(2).collect();
+        let bold = explanation.split("**").skip(1).step_by(2);
+        // The heads of lists are bold, too.
+        let figures: Vec<&str> = bold.filter(|it| it.starts_with(char::is_numeric)).collect();
         assert!(figures.len() > 20, "{figures:?}");
         for figure in figures {
             assert!(page.contains(&format!(" {figure} ")), "`{figure}` is not on the page");
