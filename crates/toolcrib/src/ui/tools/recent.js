@@ -1,5 +1,5 @@
-// The latest calls of a tool in the record, with latency and the share of errors. Shown only to
-// callers that may read the record, and only where the server has these routes.
+// The latest calls of a tool in the record, with latency and the share of errors, for callers that may
+// read the record.
 import { h, formatMs, plural } from '../dom.js';
 import { request } from '../api.js';
 import { isObject, own } from '../json.js';
@@ -8,28 +8,23 @@ import { href } from '../shell/routes.js';
 import { ago } from '../lib/ui.js';
 import { classification } from './badges.js';
 
-const LIMIT = 100;
+/** The newest events of the tenant, among which the tool's calls are looked for. */
+const LIMIT = 1000;
 const SHOWN = 20;
-/** Servers without these filters; asked once. */
-let absent = false;
 
 /** Fills `host`, or leaves it hidden. */
 export async function recentCalls(tool, host) {
   const { toolId } = classification(tool);
-  if (!hasGateway || absent || toolId === undefined || !may('audit:read')) return;
-  const filter = `tool=${encodeURIComponent(toolId)}`;
-  const [events, summary] = await Promise.all([
-    fetched(`/v1/events?${filter}&limit=${LIMIT}&order=newest`),
-    fetched(`/v1/events/summary?${filter}`),
-  ]);
+  if (!hasGateway || toolId === undefined || !may('audit:read')) return;
+  const events = await newestEvents();
   if (events === undefined) return;
-  const calls = callsOf(events);
+  const calls = callsOf(events, toolId);
   host.hidden = false;
   host.replaceChildren(
     h('h3', { text: 'In the record' }),
-    figures(calls, summary),
+    figures(calls),
     calls.length === 0
-      ? h('p', { class: 'muted', text: 'The record has no calls of it that you may see.' })
+      ? h('p', { class: 'muted', text: 'The newest events of your tenant have no call of it.' })
       : table(calls.slice(0, SHOWN)),
     h(
       'p',
@@ -39,24 +34,23 @@ export async function recentCalls(tool, host) {
   );
 }
 
-async function fetched(path) {
+async function newestEvents() {
   try {
-    const reply = await request('GET', path);
-    if (reply.status === 400 && path.startsWith('/v1/events?')) absent = true;
+    const reply = await request('GET', `/v1/events?limit=${LIMIT}`);
     return reply.status === 200 && isObject(reply.data) ? reply.data : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Joins the events of each call: who called, when, how it ended, and how long it took. */
-function callsOf({ events }) {
+/** Joins the events of each call, the newest first: who called, when, how it ended, how long it took. */
+function callsOf({ events }, toolId) {
   const calls = new Map();
   for (const entry of Array.isArray(events) ? events : []) {
     const event = own(entry, 'event') ?? entry;
     const payload = own(event, 'payload');
     const id = own(payload, 'callId');
-    if (typeof id !== 'string') continue;
+    if (typeof id !== 'string' || own(payload, 'toolName') !== toolId) continue;
     const call = calls.get(id) ?? { runId: own(event, 'runId') };
     calls.set(id, call);
     if (event.type === 'agent.toolCalled') {
@@ -69,7 +63,7 @@ function callsOf({ events }) {
       call.ms = own(payload, 'durationMs') ?? own(payload, 'latencyMs');
     }
   }
-  return [...calls.values()].map((call) => ({
+  return [...calls.values()].reverse().map((call) => ({
     ...call,
     ms: call.ms ?? between(call.at, call.end),
     // A call that waits for an approval has not failed.
@@ -83,21 +77,17 @@ function between(from, to) {
   return Number.isNaN(ms) ? undefined : ms;
 }
 
-/** From the server's summary where it has one, else from the calls that were read. */
-function figures(calls, summary) {
+function figures(calls) {
   const done = calls.filter((call) => call.status !== undefined);
   const times = done
     .map((call) => call.ms)
     .filter((ms) => ms !== undefined)
     .sort((a, b) => a - b);
-  const count = figure(summary, 'calls') ?? figure(summary, 'count');
-  const errors = figure(summary, 'errors');
-  const total = count ?? done.length;
-  const failed = errors ?? done.filter((call) => call.failed).length;
-  if (total === 0) return undefined;
+  const failed = done.filter((call) => call.failed).length;
+  if (done.length === 0) return undefined;
   const rows = [
-    ['Calls', count === undefined ? `the last ${plural(done.length, 'call')}` : String(count)],
-    ['Errors', `${Math.round((failed / total) * 100)} % (${failed})`],
+    ['Calls', `the last ${plural(done.length, 'call')}`],
+    ['Errors', `${Math.round((failed / done.length) * 100)} % (${failed})`],
     ['Usual time', times.length === 0 ? undefined : formatMs(times[Math.floor(times.length / 2)])],
     [
       'Slowest of 20',
@@ -109,11 +99,6 @@ function figures(calls, summary) {
     { class: 'tool-facts' },
     rows.map(([name, text]) => h('div', {}, h('dt', { text: name }), h('dd', { text }))),
   );
-}
-
-function figure(summary, key) {
-  const value = own(summary, key) ?? own(own(summary, 'totals'), key);
-  return Number.isFinite(value) ? value : undefined;
 }
 
 function table(calls) {
