@@ -209,7 +209,8 @@ impl Bench {
         let mut events = Vec::new();
         for _ in 0..count {
             self.made += 1;
-            match self.open.pop_front().filter(|_| self.made.is_multiple_of(2)) {
+            let is_return = self.made.is_multiple_of(2);
+            match is_return.then(|| self.open.pop_front()).flatten() {
                 Some(returned) => events.push(returned),
                 None => {
                     let place = self.made % self.tenants.len();
