@@ -209,6 +209,9 @@ await check('a key is created, shown once, rotated and revoked', async () => {
   await page.selectOption('dialog select', '0');
   await page.click('dialog .button.primary');
   await page.waitForSelector('[data-new-key]');
+  // The old key is gone from the list; the new one must still be shown.
+  await page.waitForTimeout(500);
+  truthy((await page.textContent('[data-new-key]')).startsWith('tc_'), 'the new key is gone');
   await page.keyboard.press('Escape');
   const left = page.locator('tr[data-key]', { hasText: 'journey' }).first();
   await left.getByText('Revoke').click();

@@ -21,6 +21,8 @@ export default function Access({ who }) {
   const found = useData('/v1/keys');
   const [making, setMaking] = useState(false);
   const [all, setAll] = useState(false);
+  // Not part of a row: a rotated key leaves the list while its successor is shown.
+  const [asking, setAsking] = useState();
   useTick();
   return html`<div>
     <div class="screen-head">
@@ -32,6 +34,11 @@ export default function Access({ who }) {
     </div>
     ${making &&
     html`<${NewKey} who=${who} onClose=${() => setMaking(false)} onCreated=${found.reload} />`}
+    ${asking?.what === 'rotate' &&
+    html`<${Rotate} it=${asking.key} onClose=${() => setAsking()} onChanged=${found.reload} />`}
+    ${asking?.what === 'revoke' &&
+    html`<${Revoke} it=${asking.key} own=${asking.key.id === who.keyId} onClose=${() => setAsking()}
+      onChanged=${found.reload} />`}
     <${Loaded} of=${found}>
       ${({ keys }) => {
         const usable = keys.filter((key) => stateOf(key) === 'active');
@@ -56,7 +63,7 @@ export default function Access({ who }) {
               <tbody>
                 ${shown.map(
                   (key) => html`<${Row} key=${key.id} it=${key} own=${key.id === who.keyId}
-                    onChanged=${found.reload} />`,
+                    onAsk=${(what) => setAsking({ what, key })} />`,
                 )}
               </tbody>
             </table>
@@ -72,8 +79,7 @@ function stateOf(key) {
   return 'active';
 }
 
-function Row({ it, own, onChanged }) {
-  const [asking, setAsking] = useState();
+function Row({ it, own, onAsk }) {
   const state = stateOf(it);
   const tone = { active: 'green', revoked: 'red', expired: 'grey' }[state];
   return html`<tr data-key=${it.id}>
@@ -89,12 +95,8 @@ function Row({ it, own, onChanged }) {
     <td>${it.expiresAt ? html`<${Time} at=${it.expiresAt} />` : html`<span class="muted">never</span>`}</td>
     <td class="nowrap">
       ${state === 'active' &&
-      html`<button type="button" class="quiet" onClick=${() => setAsking('rotate')}>Rotate</button>
-        <button type="button" class="quiet" onClick=${() => setAsking('revoke')}>Revoke</button>`}
-      ${asking === 'rotate' &&
-      html`<${Rotate} it=${it} onClose=${() => setAsking()} onChanged=${onChanged} />`}
-      ${asking === 'revoke' &&
-      html`<${Revoke} it=${it} own=${own} onClose=${() => setAsking()} onChanged=${onChanged} />`}
+      html`<button type="button" class="quiet" onClick=${() => onAsk('rotate')}>Rotate</button>
+        <button type="button" class="quiet" onClick=${() => onAsk('revoke')}>Revoke</button>`}
     </td>
   </tr>`;
 }
