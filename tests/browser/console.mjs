@@ -165,6 +165,11 @@ await check('the record filters, links to a run, and keeps the filter in the add
   await page.fill('#record-query', 'color:red');
   await page.waitForSelector('#record-hint[role=alert]');
   await page.fill('#record-query', 'tool:demo__echo');
+  const saved = page.waitForEvent('download');
+  await page.getByText('Download as JSON lines').click();
+  const lines = readFileSync(await (await saved).path(), 'utf8').trim().split('\n').map(JSON.parse);
+  truthy(lines.length > 0, 'the download is empty');
+  truthy(lines.every((it) => it.event.payload.toolName === 'mcp:demo.echo' || it.event.payload.toolId === 'mcp:demo.echo'), 'the download is not filtered');
   await page.click('.screen tbody tr:first-child a');
   await page.waitForSelector('.timeline li');
   truthy(/demo__echo/.test(await page.textContent('.timeline')), 'the run shows its tool');

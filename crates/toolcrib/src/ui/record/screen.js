@@ -61,7 +61,8 @@ function Events({ route }) {
   const entries = found.data?.events;
   const all = useMemo(() => {
     const actors = actorsOf(entries ?? []);
-    return (entries ?? []).map((entry) => ({ ...facts(entry, actors), position: entry.position })).reverse();
+    const row = (entry) => ({ ...facts(entry, actors), position: entry.position, entry });
+    return (entries ?? []).map(row).reverse();
   }, [entries]);
   const shown = problem ? [] : all.filter((it) => matches(it, terms));
   const ended = shown.filter((it) => it.type === 'agent.toolReturned');
@@ -102,9 +103,11 @@ function Events({ route }) {
               <p class="muted">The first call of a tool appears here.</p>
             <//>`
           : html`<${Chart} calls=${ended} />
-              <p class="muted">
-                ${number(shown.length)} of the newest ${plural(events.length, 'event')} match.
-                ${events.length === NEWEST && ' Older ones: toolcrib audit export.'}
+              <p class="row">
+                <span class="muted">${number(shown.length)} of the newest ${plural(events.length, 'event')} match.
+                ${events.length === NEWEST && ' Older ones: toolcrib audit export.'}</span>
+                <button type="button" class="quiet" disabled=${shown.length === 0}
+                  onClick=${() => download(shown)}>Download as JSON lines</button>
               </p>
               <div class="table-box" tabindex="0" role="region" aria-label="Events">
                 ${fresh > 0 &&
@@ -122,6 +125,16 @@ function Events({ route }) {
               html`<p><${Button} onClick=${() => setRows(rows + ROWS)}>Show more<//></p>`}`}
     <//>
   </div>`;
+}
+
+/** Saves the matching events, the oldest first, as the API returns them. */
+function download(shown) {
+  const lines = shown.map((it) => JSON.stringify(it.entry)).reverse();
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'application/jsonl' }));
+  link.download = `record-${new Date().toISOString().slice(0, 10)}.jsonl`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /** What people call the types of events. */
