@@ -193,6 +193,22 @@ async fn urls_and_servers_that_cannot_be_used_are_refused_with_a_reason() {
     assert!(matches!(error, StoreError::TooNew { found: 99, .. }), "{error}");
 }
 
+/// A process waits for the one that migrates, for longer than statements may wait for a lock.
+#[tokio::test]
+async fn a_process_waits_for_another_one_that_migrates() {
+    let Some(url) = postgres::database() else { return };
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let lock = 0x7463_7262_i64;
+    client.execute("SELECT pg_advisory_lock($1)", &[&lock]).await.unwrap();
+    let opening = tokio::spawn(async move { open(&url).await });
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(!opening.is_finished(), "it waits");
+    client.execute("SELECT pg_advisory_unlock($1)", &[&lock]).await.unwrap();
+    let store = opening.await.unwrap();
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
+}
+
 /// Retention drops the partition of a month when the marks of all tenants cover it.
 #[tokio::test]
 async fn a_month_is_dropped_once_every_tenant_has_pruned_it() {

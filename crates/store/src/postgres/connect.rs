@@ -114,6 +114,9 @@ fn tls() -> Result<MakeRustlsConnect, StoreError> {
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
 }
 
+/// The longest migration, with the wait for that of another process: large tables take their time.
+pub(super) const MIGRATION_LIMIT: Duration = Duration::from_secs(600);
+
 /// Checks the version of the server and brings the schema up to date. Only one process migrates; the
 /// others wait for it.
 pub(super) async fn migrate(client: &mut Client) -> Result<(), Failure> {
@@ -125,7 +128,16 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), Failure> {
         )));
     }
     let transaction = client.transaction().await?;
-    execute(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
+    transaction
+        .batch_execute("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0")
+        .await?;
+    let sql = "SELECT pg_try_advisory_xact_lock($1)";
+    if !one(&transaction, sql, &[&MIGRATION_LOCK]).await?.try_get::<_, bool>(0)? {
+        tracing::info!("waiting for another process that migrates the tables");
+        execute(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK]).await?;
+    }
+    // Older servers still use the tables, and must not queue behind a lock that waits for one of them.
+    transaction.batch_execute("SET LOCAL lock_timeout TO DEFAULT").await?;
     transaction
         .batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
         .await?;

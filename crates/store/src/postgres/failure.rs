@@ -23,11 +23,19 @@ pub(super) enum Failure {
 pub(super) async fn within<T>(
     operation: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, StoreError> {
-    match tokio::time::timeout(LIMIT, operation).await {
+    within_limit(LIMIT, operation).await
+}
+
+/// As [`within`], with another limit.
+pub(super) async fn within_limit<T>(
+    limit: Duration,
+    operation: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(limit, operation).await {
         Ok(result) => result.map_err(Failure::into_store),
         Err(_) => Err(StoreError::Unavailable(format!(
             "the database did not answer within {} seconds; check it and the network",
-            LIMIT.as_secs()
+            limit.as_secs()
         ))),
     }
 }

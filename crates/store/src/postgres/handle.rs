@@ -8,8 +8,8 @@ use toolcrib_core::store::StoreError;
 
 use super::{
     changes::Follower,
-    connect,
-    failure::{Failure, within},
+    connect::{self, MIGRATION_LIMIT},
+    failure::{Failure, within, within_limit},
     instance,
     lease::Lease,
     writer::Writer,
@@ -51,12 +51,10 @@ impl PostgresStore {
         let place = connect::place(url, &options)?;
         let pool = connect::pool(&place)?;
         let instance: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
-        within(async {
-            let mut client = pool.get().await?;
-            connect::migrate(&mut client).await?;
-            instance::begin(&client, &instance).await
-        })
-        .await?;
+        let mut client = within(async { Ok(pool.get().await?) }).await?;
+        within_limit(MIGRATION_LIMIT, connect::migrate(&mut client)).await?;
+        within(instance::begin(&client, &instance)).await?;
+        drop(client);
         let writer = Writer::start(pool.clone(), Arc::clone(&instance));
         let lease = Lease::keep(pool.clone(), Arc::clone(&instance), writer.stopper());
         let changes = Follower::start(pool.clone(), place);
