@@ -503,7 +503,7 @@ async fn servers_whose_clocks_are_two_minutes_apart_work_as_one() {
     }
 
     // One run of an idempotent call that both get at once, and the same answer later. The server that
-    // comes second refuses it (409) as long as the other one runs it.
+    // comes second refuses it (429) as long as the other one runs it.
     for round in 0..4 {
         let call = |replica: &Replica| {
             let (caller, id) = (replica.caller(&ann), format!("id-{round}"));
@@ -715,7 +715,19 @@ async fn a_durable_run_of_a_server_that_ends_is_continued_by_another() {
     assert_eq!((&run["state"], &run["durable"]), (&json!("completed"), &json!(true)), "{run}");
     let steps = ["first", "last"].map(|step| runs(&upstream, "echo", step));
     assert_eq!((steps, runs(&upstream, "slow", "")), ([1, 1], 2));
-    two.end();
+    // The call of the workflow has one end, which the other server recorded.
+    let events = || two.local(&["audit", "export"]).ok().stdout;
+    let count = |what: &str| events().matches(what).count();
+    eventually("every call has its end", async || {
+        count("agent.toolCalled") == count("agent.toolReturned")
+    })
+    .await;
+    assert_eq!(count("agent.toolCalled"), 5, "{}", events());
+    assert_eq!(count("tool.session.opened"), count("tool.session.closed"));
+    let Replica { dir, server } = two;
+    server.stop();
+    let report = crate::support::run(dir.path(), &["--json", "audit", "verify"]).ok().json();
+    assert_eq!(report["findings"], json!([]), "{report}");
 }
 
 /// The first server creates the tables, and the others wait for it.

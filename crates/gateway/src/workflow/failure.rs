@@ -42,6 +42,11 @@ impl Failure {
         )
     }
 
+    /// Whether the process ended while it ran.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.code == "interrupted"
+    }
+
     /// The same, of the step `id`.
     pub(super) fn of_step(self, id: &str) -> Self {
         Self { message: format!("step `{id}` failed: {}", self.message), ..self }

@@ -140,9 +140,11 @@ pub(super) async fn run(
         };
         let is_cut_off = run.workflows.services.background.ending().is_cancelled();
         let how = match &end {
-            End::Completed(_) => CallEnd::Ended,
-            // As after a crash, the next process resumes it.
-            _ if lasts && is_cut_off => CallEnd::Continues,
+            // As after a crash, the next process resumes what was cut off.
+            End::Cancelled if lasts && is_cut_off => CallEnd::Continues,
+            End::Failed(failure) if lasts && is_cut_off && failure.is_interrupted() => {
+                CallEnd::Continues
+            }
             _ => CallEnd::Ended,
         };
         match how {

@@ -422,6 +422,20 @@ async fn a_gateway_that_closes_ends_its_runs() {
     assert_eq!(recorded.len(), 6, "{recorded:?}");
 }
 
+/// The next process continues only runs that were cut off, and not one that has failed by itself.
+#[tokio::test]
+async fn a_durable_run_that_fails_while_its_gateway_ends_has_ended() {
+    let flow = "id: fails\nsteps: [{ id: a, tool: 'mcp:s.fail' }]\noutputs: {}\n";
+    let bench = bench("", "durable = true\n", &[flow]).await;
+    bench.rig.gateway.begin_end();
+    bench.run("fails", json!({})).await.unwrap_err();
+    let run = bench.runs().await.remove(0);
+    assert_eq!((run.durable, run.state), (true, RunState::Failed));
+    let recorded = bench.recorded(&run.run_id).await;
+    let returned = recorded.iter().filter(|it| it.starts_with("returned")).count();
+    assert_eq!(returned, 2, "{recorded:?}");
+}
+
 /// A workflow as a step is one more call, in the same run.
 #[tokio::test]
 async fn workflows_can_be_steps() {
