@@ -20,7 +20,7 @@ use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
 pub(crate) use mcp::{CallEnd, Listed};
-pub(crate) use tls::ClientTls;
+pub(crate) use tls::{ClientTls, is_other_certificate};
 
 use crate::{
     context::Context,

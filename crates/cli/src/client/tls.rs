@@ -1,11 +1,11 @@
 //! The TLS options of the client: `--ca-file`, `--client-cert` and `--client-key`. Without `--url`, the
 //! certificate of `[server] tls` is the only one that is accepted.
 
-use std::{path::Path, sync::Arc};
+use std::{error::Error, io, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
@@ -17,6 +17,9 @@ use crate::{
     settings::{self, Pipe},
 };
 
+/// The error of [`Pin`].
+const OTHER: CertificateError = CertificateError::ApplicationVerificationFailure;
+
 /// The authorities and the certificate of the client.
 #[derive(Default)]
 pub(crate) struct ClientTls {
@@ -26,6 +29,19 @@ pub(crate) struct ClientTls {
     pinned: Option<ClientConfig>,
 }
 
+/// Returns whether `error` is that of a server with another certificate than the
+/// [pinned](ClientTls::pinned) one.
+pub(crate) fn is_other_certificate(error: &anyhow::Error) -> bool {
+    let tls = |mut cause: &(dyn Error + 'static)| {
+        while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            cause = inner;
+        }
+        let error = cause.downcast_ref::<rustls::Error>();
+        matches!(error, Some(rustls::Error::InvalidCertificate(other)) if *other == OTHER)
+    };
+    error.chain().any(tls)
+}
+
 /// Accepts one certificate, whatever its names, its authority and its dates are. The server has to
 /// prove that it has the key.
 #[derive(Debug)]
@@ -33,9 +49,6 @@ struct Pin {
     certificate: CertificateDer<'static>,
     algorithms: WebPkiSupportedAlgorithms,
 }
-
-/// The server has another certificate than [`Pin`].
-const OTHER_CERTIFICATE: &str = "the server does not present the certificate of `[server] tls`";
 
 impl ClientTls {
     /// Reads the files of `global`.
@@ -146,8 +159,7 @@ impl ServerCertVerifier for Pin {
     ) -> Result<ServerCertVerified, rustls::Error> {
         match *end_entity == self.certificate {
             true => Ok(ServerCertVerified::assertion()),
-            // Only the texts of general errors are shown.
-            false => Err(rustls::Error::General(OTHER_CERTIFICATE.to_owned())),
+            false => Err(rustls::Error::InvalidCertificate(OTHER)),
         }
     }
 

@@ -31,7 +31,15 @@ pub(crate) async fn run(args: &HealthArgs, cx: &Context) -> anyhow::Result<Exit>
     };
     let path = if args.live { "livez" } else { "readyz" };
     let server = Client::of(base, None, tls)?;
-    let (code, body) = server.probe(&[path], Duration::from_secs(args.timeout)).await?;
+    let probed = server.probe(&[path], Duration::from_secs(args.timeout)).await;
+    let (code, body) = probed.map_err(|error| match client::is_other_certificate(&error) {
+        true => advised(
+            "the server does not present the certificate of `[server] tls`",
+            "`toolcrib config check` reads its files, and the log of the server says why it does \
+             not use them",
+        ),
+        false => error,
+    })?;
     let (is_success, printer) = ((200..300).contains(&code), cx.printer);
     if printer.wants_json() {
         printer.json(&json!({ "ok": is_success, "code": code, "answer": body }))?;
