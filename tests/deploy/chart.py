@@ -53,6 +53,12 @@ POSTGRES = {
     "networkPolicy": {"enabled": True, "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
 }
 
+OWN_TLS = {
+    **POSTGRES,
+    "server": {"allowedHosts": ["tools.example.com"], "tlsSecret": "server-tls"},
+    "serviceMonitor": {**POSTGRES["serviceMonitor"], "tlsConfig": {"serverName": "tools.example.com"}},
+}
+
 # Values with the text that the refusal must contain.
 REFUSED = [
     ({"replicas": 2}, "replicas"),
@@ -64,6 +70,7 @@ REFUSED = [
     ({"ingress": {"enabled": True}}, "host"),
     ({"serviceMonitor": {"enabled": True}}, "keySecret"),
     ({"secretFiles": [{"secret": "x", "path": "../etc"}]}, "path"),
+    ({"secretFiles": [{"secret": "x", "path": "tls"}]}, "path"),
 ]
 
 
@@ -187,15 +194,42 @@ def restricted(workload):
     return container
 
 
+def certificate(file):
+    """Writes a certificate, and its key beside it."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                    "-nodes", "-subj", "/CN=tools.example.com", "-out", file,
+                    "-keyout", file.with_suffix(".key")], check=True, capture_output=True)
+
+
+def scheme(objects):
+    """The scheme that everything uses which sends requests to the server."""
+    (workload,) = [objects[kind] for kind in ("Deployment", "StatefulSet") if kind in objects]
+    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    found = {container[probe]["httpGet"]["scheme"].lower()
+             for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    found |= {port["appProtocol"] for port in objects["Service"]["spec"]["ports"]}
+    if "ServiceMonitor" in objects:
+        found |= {endpoint["scheme"] for endpoint in objects["ServiceMonitor"]["spec"]["endpoints"]}
+    if "Ingress" in objects:
+        protocol = "nginx.ingress.kubernetes.io/backend-protocol"
+        found.add(objects["Ingress"]["metadata"]["annotations"].get(protocol, "HTTP").lower())
+    (found,) = found
+    return found
+
+
 def configured(objects, container, program):
     """The program accepts toolcrib.toml, whose secrets are all mounted."""
     text = objects["ConfigMap"]["data"]["toolcrib.toml"]
     mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
     with tempfile.TemporaryDirectory() as folder:
-        for path in re.findall(r'file = "(/run/secrets/[^"]+)"', text):
+        for path in re.findall(r'= "(/run/secrets/[^"]+)"', text):
             assert any(path.startswith(mount + "/") for mount in mounts), f"{path} is not mounted"
             file = pathlib.Path(folder + path)
             file.parent.mkdir(parents=True, exist_ok=True)
+            if file.suffix == ".crt":
+                certificate(file)
+            if file.exists():
+                continue
             key = subprocess.run(["openssl", "rand", "-base64", "32"], check=True, capture_output=True)
             file.write_bytes(key.stdout)
         file = pathlib.Path(folder, "toolcrib.toml")
@@ -214,6 +248,7 @@ def main(program):
     valid(objects)
     assert objects["StatefulSet"]["spec"]["replicas"] == 1
     configured(objects, restricted(objects["StatefulSet"]), program)
+    assert scheme(objects) == "http"
     checksum = "checksum/config"
     first = objects["StatefulSet"]["spec"]["template"]["metadata"]["annotations"][checksum]
 
@@ -228,12 +263,21 @@ def main(program):
     valid(objects)
     assert objects["Deployment"]["spec"]["replicas"] == 3
     configured(objects, restricted(objects["Deployment"]), program)
+    assert scheme(objects) == "http"
     labels = objects["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
     for selector in [objects["Service"]["spec"]["selector"],
                      objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
                      objects["ServiceMonitor"]["spec"]["selector"]["matchLabels"]]:
         assert selector.items() <= labels, selector
     assert objects["ServiceMonitor"]["spec"]["endpoints"][0]["authorization"]["credentials"]["name"] == "metrics"
+
+    objects = install(OWN_TLS)
+    valid(objects)
+    assert scheme(objects) == "https"
+    configured(objects, restricted(objects["Deployment"]), program)
+    assert objects["ServiceMonitor"]["spec"]["endpoints"][0]["tlsConfig"]["serverName"] == "tools.example.com"
+    annotations = objects["Ingress"]["metadata"]["annotations"]
+    assert annotations["nginx.ingress.kubernetes.io/proxy-buffering"] == "off", annotations
 
     for values, text in REFUSED:
         try:

@@ -28,11 +28,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.serviceAccount.name | default (include "toolcrib.fullname" .) -}}
 {{- end -}}
 
+{{- /* The scheme of the server. */ -}}
+{{- define "toolcrib.scheme" -}}
+{{- ternary "https" "http" (not (empty .Values.server.tlsSecret)) -}}
+{{- end -}}
+
 {{- /* toolcrib.toml. Strings are written as JSON strings, which TOML reads as well. */ -}}
 {{- define "toolcrib.config" -}}
 [server]
 listen = "0.0.0.0:8808"
 behind_proxy = true
+{{- if .Values.server.tlsSecret }}
+tls = { cert = "/run/secrets/tls/tls.crt", key = "/run/secrets/tls/tls.key" }
+{{- end }}
 allowed_hosts = {{ .Values.server.allowedHosts | toJson }}
 allowed_origins = {{ .Values.server.allowedOrigins | toJson }}
 
