@@ -100,7 +100,12 @@ impl PostgresServer {
     pub fn database(&self) -> String {
         let number = DATABASES.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{number}", std::process::id());
-        self.run("createdb", &["-h", self.shown(), "-U", "postgres", &name]);
+        // No process connects to this template, so that it can be copied at any moment.
+        let template = ["-T", "template0"];
+        self.run(
+            "createdb",
+            &[&["-h", self.shown(), "-U", "postgres"], &template[..], &[&name]].concat(),
+        );
         format!("postgres://postgres@{}/{name}", self.shown().replace('/', "%2F"))
     }
 
