@@ -22,6 +22,8 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{CallReport, CatalogScope};
 
+use crate::serve::connection;
+
 /// The header in which every calling surface returns the id of the call's run.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
 
@@ -134,6 +136,12 @@ pub(crate) fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -
         Sse::new(sent).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+/// As [`event_stream`], for events that never end by themselves: the stream ends when the server begins
+/// to stop, which would otherwise wait for it.
+pub(crate) fn endless_event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    event_stream(events.take_until(connection::stopping().cancelled_owned()))
 }
 
 /// Returns whether `If-None-Match` contains `*` or `etag`, weak or strong (RFC 9110, section

@@ -91,6 +91,24 @@ async fn an_idle_server_ends_at_once_and_well() {
     }
 }
 
+/// The streams of pages and approvers never end by themselves. The server does not wait for them.
+#[tokio::test(flavor = "multi_thread")]
+async fn open_streams_end_when_the_server_stops() {
+    let dir = dir();
+    write_config(dir.path(), &config(""));
+    let (_, text) = key(dir.path(), &["--scope", "*"]);
+    for path in ["/v1/changes", "/v1/approvals/events"] {
+        let server = Server::start(dir.path());
+        let stream = server.caller(Some(&text)).open(path).await;
+        assert_eq!(stream.status(), 200, "{path}");
+        let read = tokio::spawn(stream.text());
+        let stderr = server.stop();
+        assert!(!stderr.contains("did not end in time"), "{path}: {stderr}");
+        let events = read.await.unwrap().expect("a whole body");
+        assert!(events.starts_with(":"), "{path}: {events}");
+    }
+}
+
 #[test]
 fn a_taken_port_is_said_to_be() {
     let dir = dir();

@@ -176,7 +176,7 @@ pub(super) async fn events(context: Context) -> Result<Response, Failure> {
     let listener = listener.map_err(|too_many| {
         Failure::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", too_many, None)
     })?;
-    Ok(respond::event_stream(stream::unfold((listener, Vec::new()), next)))
+    Ok(respond::endless_event_stream(stream::unfold((listener, Vec::new()), next)))
 }
 
 /// Returns the next event, with the listener and the events that arrived at the same time.

@@ -77,7 +77,7 @@ pub(super) async fn watch(context: Context) -> Result<Response, Failure> {
         approvals,
     };
     watch.position = watch.last_position().await.unwrap_or_default();
-    Ok(respond::event_stream(stream::unfold(watch, async |mut watch| {
+    Ok(respond::endless_event_stream(stream::unfold(watch, async |mut watch| {
         let event = watch.next().await?;
         Some((event, watch))
     })))

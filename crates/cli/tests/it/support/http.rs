@@ -30,6 +30,11 @@ impl Caller {
         self.send(self.http.get(format!("{}{path}", self.url))).await.unwrap()
     }
 
+    /// Returns a response whose body has not been read.
+    pub(crate) async fn open(&self, path: &str) -> reqwest::Response {
+        self.with_key(self.http.get(format!("{}{path}", self.url))).send().await.unwrap()
+    }
+
     /// Returns the body of a response that is not JSON.
     pub(crate) async fn text(&self, path: &str) -> String {
         let request = self.with_key(self.http.get(format!("{}{path}", self.url)));
