@@ -3,6 +3,7 @@
 //! `toolcrib-bench soak`: keeps a server busy for a long time and samples what must not grow.
 //! `toolcrib-bench catalog`: measures large catalogs and many keys.
 //! `toolcrib-bench cluster`: measures several servers over one database against one.
+//! `toolcrib-bench search`: measures searches of a large record.
 //! `toolcrib-bench growth`: computes what limits a deployment, from measured constants.
 //!
 //! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
@@ -26,6 +27,7 @@ mod process;
 mod report;
 mod rows;
 mod run;
+mod search;
 mod servers;
 mod soak;
 mod subject;
@@ -56,6 +58,8 @@ enum Role {
     Cluster(cluster::ClusterOptions),
     /// Compute what limits a number of servers over PostgreSQL, or measure the constants of that
     Growth(growth::GrowthOptions),
+    /// Measure searches of a large record
+    Search(search::SearchOptions),
     /// Write the generated pages of this program under a folder
     #[command(hide = true)]
     Gen {
@@ -144,6 +148,7 @@ async fn play(role: Role) -> Result<()> {
         Role::Catalog(options) => catalog::run(&options).await,
         Role::Cluster(options) => cluster::run(&options).await,
         Role::Growth(options) => growth::run(&options).await,
+        Role::Search(options) => search::run(options).await,
         Role::Gen { out } => growth::generate(&out),
         Role::Static { body } => servers::fixed::serve(&body).await,
         Role::Proxy { to } => servers::proxy::serve(&to).await,

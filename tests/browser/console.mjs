@@ -165,11 +165,15 @@ await check('the record filters, links to a run, and keeps the filter in the add
   await page.fill('#record-query', 'color:red');
   await page.waitForSelector('#record-hint[role=alert]');
   await page.fill('#record-query', 'tool:demo__echo');
+  await page.waitForFunction(() => /q=tool%3Ademo__echo/.test(location.hash));
   const saved = page.waitForEvent('download');
-  await page.getByText('Download as JSON lines').click();
+  await page.click('#record-export');
   const lines = readFileSync(await (await saved).path(), 'utf8').trim().split('\n').map(JSON.parse);
   truthy(lines.length > 0, 'the download is empty');
-  truthy(lines.every((it) => it.event.payload.toolName === 'mcp:demo.echo' || it.event.payload.toolId === 'mcp:demo.echo'), 'the download is not filtered');
+  truthy(lines.every((it) => (it.payload.toolName ?? 'mcp:demo.echo') === 'mcp:demo.echo'), 'the download is not filtered');
+  truthy(lines.every((it) => /^[0-9a-f]{64}$/.test(it.chain.hash)), 'the download has no hashes');
+  await page.click('.verify button');
+  await page.waitForSelector('[data-verified=sound]');
   await page.click('.screen tbody tr:first-child a');
   await page.waitForSelector('.timeline li');
   truthy(/demo__echo/.test(await page.textContent('.timeline')), 'the run shows its tool');

@@ -19,9 +19,9 @@ use toolcrib_core::credential::Secret;
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
 pub(crate) use commands::{
     AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
-    GenArgs, HashArgs, HealthArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs,
-    RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
-    ToolsCommand, VerifyArgs,
+    FilterArgs, GenArgs, HashArgs, HealthArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs,
+    RunListArgs, RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs,
+    ToolListArgs, ToolsCommand, VerifyArgs,
 };
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{

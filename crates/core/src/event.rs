@@ -3,6 +3,7 @@
 //! Payloads are content-free by construction: no type here has a field for arguments or results.
 
 mod approval;
+mod filter;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -12,13 +13,16 @@ use crate::{
     clock::Timestamp,
     egress::EgressDecided,
     id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, SourceId, TenantId, ToolId},
-    record::Link,
+    record::{Link, StoredEvent},
     store::StoreError,
 };
 
-pub use self::approval::{
-    ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
-    InterruptRequested, QuorumProgress,
+pub use self::{
+    approval::{
+        ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
+        InterruptRequested, QuorumProgress,
+    },
+    filter::{EventFilter, InvalidFilter, StatusFilter, TextPattern},
 };
 
 /// One event as read and exported (`run-event.schema.json`). The format is closed.
@@ -399,6 +403,30 @@ pub struct LoggedEvent {
     pub event: RunEvent,
 }
 
+impl LoggedEvent {
+    /// Returns the event in the form in which it is stored and exported.
+    ///
+    /// # Errors
+    /// See [`EventBody::payload_text`].
+    pub fn stored(&self) -> Result<StoredEvent, serde_json::Error> {
+        let Self { position, tenant, link, event } = self;
+        Ok(StoredEvent {
+            position: *position,
+            tenant: tenant.to_string(),
+            tenant_position: link.position,
+            event_id: event.event_id.to_string(),
+            run_id: event.run_id.to_string(),
+            sequence: event.sequence,
+            kind: event.body.kind().to_owned(),
+            timestamp: crate::clock::millis::text(&event.timestamp),
+            causation_id: event.causation_id.as_ref().map(ToString::to_string),
+            payload: event.body.payload_text()?,
+            prev: Some(link.prev),
+            hash: Some(link.hash),
+        })
+    }
+}
+
 /// Which events to read.
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
@@ -431,6 +459,10 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// Reads events in ascending position.
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError>;
+
+    /// Returns the events at these positions in the whole log, in ascending position. Those that are
+    /// no longer there are left out. At most 1 000 positions.
+    async fn at(&self, positions: &[u64]) -> Result<Vec<LoggedEvent>, StoreError>;
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod catalogs;
 mod error;
 mod keys;
 mod runs;
+mod segments;
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,6 +22,7 @@ pub use self::{
     error::StoreError,
     keys::{KeyRecord, KeyRotation, KeyStore},
     runs::{KeptRun, RunQuery, RunRecord, RunState, RunStore},
+    segments::{NewSegment, SegmentPart, SegmentStore},
 };
 use crate::{
     approval::ApprovalStore,
@@ -71,6 +73,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Returns the record: the same log with its chain and its checkpoints.
     fn record(&self) -> Arc<dyn RecordStore>;
+
+    /// Returns the index of the log, which can be computed again from it at any time.
+    fn segments(&self) -> Arc<dyn SegmentStore>;
 
     /// Returns the API keys.
     fn keys(&self) -> Arc<dyn KeyStore>;

@@ -15,6 +15,7 @@ mod follow;
 mod forward;
 mod readiness;
 mod refusals;
+pub mod search;
 mod space;
 mod tasks;
 

@@ -140,6 +140,11 @@ impl Gateway {
         &self.inner.workflows
     }
 
+    /// Returns the time of the gateway's clock.
+    pub fn now(&self) -> toolcrib_core::clock::Timestamp {
+        self.inner.services.clock.now()
+    }
+
     /// The authenticator of API keys and tokens.
     pub fn authenticator(&self) -> &Authenticator {
         &self.inner.authenticator

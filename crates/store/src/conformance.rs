@@ -25,6 +25,7 @@ pub mod pin_store;
 pub mod quota_store;
 pub mod record_store;
 pub mod run_store;
+pub mod segment_store;
 
 use chrono::{DateTime, Utc};
 use toolcrib_core::clock::Timestamp;
@@ -58,6 +59,16 @@ macro_rules! storage_suite {
                     positions_of_a_tenant_have_no_gaps,
                     a_tenants_cursor_stands_in_its_own_log,
                     concurrent_tenants_do_not_move_each_other,
+                    events_are_read_by_position,
+                ]
+            );
+            $crate::conformance_tests!(
+                segment_store,
+                $engine,
+                [
+                    a_segment_comes_back_as_it_was_put,
+                    the_first_segment_of_a_number_is_kept,
+                    the_oldest_segments_are_removed,
                 ]
             );
             $crate::conformance_tests!(

@@ -13,6 +13,7 @@ mod pins;
 mod quotas;
 mod record;
 mod runs;
+mod segments;
 mod shared;
 
 use std::{sync::Arc, time::Duration};
@@ -28,12 +29,12 @@ use toolcrib_core::{
     pin::PinStore,
     quota::QuotaStore,
     record::RecordStore,
-    store::{CatalogStore, Changes, KeyStore, RunStore, Storage, StoreError},
+    store::{CatalogStore, Changes, KeyStore, RunStore, SegmentStore, Storage, StoreError},
 };
 
 use self::{
     approvals::MemoryApprovals, idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins,
-    quotas::MemoryQuotas, runs::MemoryRuns, shared::ChangeCounter,
+    quotas::MemoryQuotas, runs::MemoryRuns, segments::MemorySegments, shared::ChangeCounter,
 };
 pub use self::{catalogs::MemoryCatalogs, credentials::MemoryCredentials, log::MemoryLog};
 
@@ -47,6 +48,7 @@ const CONFIRMATION: Duration = Duration::from_millis(200);
 pub struct MemoryStorage {
     pub events: Arc<dyn EventLog>,
     pub record: Arc<dyn RecordStore>,
+    pub segments: Arc<dyn SegmentStore>,
     pub keys: Arc<dyn KeyStore>,
     pub catalogs: Arc<dyn CatalogStore>,
     pub pins: Arc<dyn PinStore>,
@@ -69,6 +71,7 @@ impl MemoryStorage {
         let changes = Arc::default();
         Self {
             record,
+            segments: Arc::new(MemorySegments::default()),
             keys: Arc::new(MemoryKeys::new(&changes)),
             catalogs: Arc::new(MemoryCatalogs::default()),
             pins: Arc::new(MemoryPins::new(&changes)),
@@ -99,6 +102,10 @@ impl Storage for MemoryStorage {
 
     fn record(&self) -> Arc<dyn RecordStore> {
         Arc::clone(&self.record)
+    }
+
+    fn segments(&self) -> Arc<dyn SegmentStore> {
+        Arc::clone(&self.segments)
     }
 
     fn keys(&self) -> Arc<dyn KeyStore> {

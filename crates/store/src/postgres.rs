@@ -35,6 +35,7 @@ mod record;
 mod recover;
 mod row;
 mod runs;
+mod segments;
 mod writer;
 
 use std::sync::Arc;
@@ -51,8 +52,8 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::RecordStore,
     store::{
-        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, Storage, StoreError,
-        StoreMeasures,
+        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, SegmentStore, Storage,
+        StoreError, StoreMeasures,
     },
 };
 
@@ -66,6 +67,10 @@ impl Storage for PostgresStore {
     }
 
     fn record(&self) -> Arc<dyn RecordStore> {
+        Arc::new(self.clone())
+    }
+
+    fn segments(&self) -> Arc<dyn SegmentStore> {
         Arc::new(self.clone())
     }
 

@@ -31,6 +31,7 @@ mod record;
 mod recover;
 mod row;
 mod runs;
+mod segments;
 mod transaction;
 mod writer;
 
@@ -52,8 +53,8 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::{RecordStore, StoredEvent, StoredQuery},
     store::{
-        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, Storage, StoreError,
-        StoreMeasures,
+        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, SegmentStore, Storage,
+        StoreError, StoreMeasures,
     },
 };
 
@@ -70,6 +71,10 @@ impl Storage for SqliteStore {
     }
 
     fn record(&self) -> Arc<dyn RecordStore> {
+        Arc::new(self.clone())
+    }
+
+    fn segments(&self) -> Arc<dyn SegmentStore> {
         Arc::new(self.clone())
     }
 

@@ -125,6 +125,8 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(workflows::cancel))
         .routes(routes!(runs::events))
         .routes(routes!(events::list))
+        .routes(routes!(events::summary))
+        .routes(routes!(events::export))
         .routes(routes!(record::forwarders))
         .routes(routes!(record::checkpoints))
         .routes(routes!(sources::list))

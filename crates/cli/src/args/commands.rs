@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use toolcrib_core::{
     descriptor::SourceKind,
+    event::{EventFilter, InvalidFilter},
     id::{KeyId, PrincipalId, RunId, SourceId, TenantId},
     scope::Grant,
     store::RunState,
@@ -370,7 +371,8 @@ pub(crate) enum AuditCommand {
     #[command(after_help = "\
 Examples:
   toolcrib audit tail -n 50
-  toolcrib audit tail -f --tenant default")]
+  toolcrib audit tail -f --tenant default
+  toolcrib audit tail --query 'actor:ada status:denied after:7d'")]
     Tail(TailArgs),
 
     /// Print the events as lines, oldest first
@@ -379,6 +381,7 @@ Examples:
   toolcrib audit export > events.jsonl
   toolcrib audit export --after 4711 >> events.jsonl
   toolcrib audit export --tenant default --format ocsf
+  toolcrib audit export --tool 'files__*' --from 7d --format cloudevents
 
 At the end, stderr shows the position to continue after. In `jsonl` each line is a RunEvent with the
 member `chain`, which `toolcrib audit verify --file` checks. Without --checkpoints, that proves only
@@ -447,21 +450,109 @@ pub(crate) struct TailArgs {
     /// Select only events of this tenant
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+}
+
+/// The conditions of a search of the record.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Conditions (`*` stands for any characters)")]
+pub(crate) struct FilterArgs {
+    /// Set conditions in one text: actor, tool, source, kind, type, status, run, id, after, before
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) query: Option<String>,
+
+    /// Select only events at this time or later: RFC 3339, a day, or an age such as 24h or 7d
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<String>,
+
+    /// Select only events before this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
+
+    /// Select only events of this principal
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) principal: Option<String>,
+
+    /// Select only events of this tool, by id or as `source__name`
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) tool: Option<String>,
+
+    /// Select only events of tools of this source
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) source: Option<String>,
+
+    /// Select only events of tools of this kind, such as mcp or openapi
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) kind: Option<String>,
+
+    /// Select only events of this type, such as `approval.*`
+    #[arg(long = "type", value_name = "PATTERN")]
+    pub(crate) event_type: Option<String>,
+
+    /// Select only events with this status or error code, or all that were `denied` or `failed`
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<String>,
+
+    /// Select only events of this run
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+
+    /// Select only events with an id that starts with at least 8 characters: of the event, its run,
+    /// call, session or approval
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+}
+
+impl FilterArgs {
+    /// Returns the conditions as parameters of `GET /v1/events`.
+    pub(crate) fn parameters(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("query", &self.query),
+            ("from", &self.from),
+            ("to", &self.to),
+            ("principal", &self.principal),
+            ("tool", &self.tool),
+            ("source", &self.source),
+            ("kind", &self.kind),
+            ("type", &self.event_type),
+            ("status", &self.status),
+            ("run", &self.run),
+            ("id", &self.id),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+    }
+
+    /// Returns the conditions.
+    ///
+    /// # Errors
+    /// An invalid condition.
+    pub(crate) fn filter(&self) -> Result<EventFilter, InvalidFilter> {
+        let now = chrono::Utc::now();
+        let mut filter = EventFilter::default();
+        for (name, value) in self.parameters() {
+            match name {
+                "query" => filter.add_query(value, now)?,
+                _ => filter.set(name, value, now)?,
+            }
+        }
+        Ok(filter)
+    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// Select only events after this position in the log
-    #[arg(long, value_name = "POSITION", conflicts_with = "from")]
-    pub(crate) after: Option<u64>,
-
-    /// Select only events from this position on
     #[arg(long, value_name = "POSITION")]
-    pub(crate) from: Option<u64>,
+    pub(crate) after: Option<u64>,
 
     /// Select only events up to this position
     #[arg(long, value_name = "POSITION")]
-    pub(crate) to: Option<u64>,
+    pub(crate) until: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 
     /// Select only events of this tenant; positions are those in its own log
     #[arg(long)]

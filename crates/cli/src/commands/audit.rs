@@ -18,21 +18,21 @@ use crate::{
 };
 
 pub(super) use line::event_line;
-use log::{Log, LoggedEvent, Start};
+use log::{Conditions, Log, LoggedEvent, Start};
 
 /// Interval between two reads with `--follow`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(command: AuditCommand, cx: &Context) -> anyhow::Result<Exit> {
-    let tenant = match &command {
+    let (tenant, conditions) = match &command {
         AuditCommand::Verify(args) => return verify::run(args, cx).await,
         AuditCommand::Accept(args) => return accept::run(args, cx).await,
         AuditCommand::Key => return verify::key(cx).await,
         AuditCommand::Forwarders(_) => return forwarders::run(cx).await,
-        AuditCommand::Tail(args) => args.tenant.clone(),
-        AuditCommand::Export(args) => args.tenant.clone(),
+        AuditCommand::Tail(args) => (args.tenant.clone(), Conditions::new(&args.filter)?),
+        AuditCommand::Export(args) => (args.tenant.clone(), Conditions::new(&args.filter)?),
     };
-    let log = Log { target: Target::open(cx).await?, tenant };
+    let log = Log { target: Target::open(cx).await?, tenant, conditions };
     if matches!(log.target, Target::Server(_)) && log.tenant.is_some() {
         return Err(usage("a server shows the events of the key's own tenant; leave out --tenant"));
     }
@@ -49,9 +49,9 @@ async fn tail(args: &TailArgs, log: &Log, printer: Printer) -> anyhow::Result<()
     let lines = usize::try_from(args.lines)?;
     // Reads at least one event, to determine the end of the log.
     let newest = log.read(Start::Newest(lines.max(1))).await?;
-    let mut position = newest.last().map_or(0, |logged| logged.position);
+    let mut position = newest.next;
     let show_all = |page: &[LoggedEvent]| page.iter().try_for_each(|logged| show(logged, printer));
-    show_all(newest.get(..lines.min(newest.len())).unwrap_or_default())?;
+    show_all(newest.events.get(..lines.min(newest.events.len())).unwrap_or_default())?;
     if !args.follow {
         return Ok(());
     }

@@ -183,8 +183,8 @@ async fn an_export_can_be_checked_without_the_store() {
         [("ocsf", "class_uid"), ("cloudevents", "specversion"), ("events", "eventId")]
     {
         let part = [
-            "audit", "export", "--tenant", "default", "--format", format, "--from", "2", "--to",
-            "4",
+            "audit", "export", "--tenant", "default", "--format", format, "--after", "1",
+            "--until", "4",
         ];
         let exported = run(dir.path(), &part).ok().stdout;
         let lines: Vec<Value> =

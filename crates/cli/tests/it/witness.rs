@@ -424,7 +424,7 @@ async fn the_exit_code_says_what_is_proven() {
     assert!(words.stdout.contains("nothing proves"), "{words:?}");
     export(&["--checkpoints"]);
     assert_eq!(outcome(check(&file)).0, 3);
-    export(&["--checkpoints", "--tenant", "default", "--to", "1"]);
+    export(&["--checkpoints", "--tenant", "default", "--until", "1"]);
     assert_eq!(outcome(check(&file)).0, 0);
     let text = fs::read_to_string(dir.path().join("events.jsonl")).unwrap();
     let changed = text.replacen("\"allowed\":false", "\"allowed\":true", 1);

@@ -34,6 +34,7 @@ use toolcrib_core::{
 use super::{
     readiness::Readiness,
     refusals::{MissedCall, Refusal, RefusalSubject, Refusals, Row},
+    search::EventSearch,
     space::Space,
 };
 use crate::{
@@ -55,6 +56,7 @@ pub struct Audit {
     background: Background,
     /// The streams of events of runs.
     pub(super) streams: Listeners,
+    search: Arc<EventSearch>,
     /// The store of checkpoints and cursors, once a [`AuditTasks`](super::AuditTasks) is started.
     store: OnceLock<Arc<dyn RecordStore>>,
 }
@@ -112,6 +114,8 @@ const BATCH_TIME: Duration = Duration::from_millis(25);
 /// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes
 /// for every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
 const MAX_LATE: usize = 10_000;
+/// How often the index of the record is extended.
+const INDEX_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the free space of the store is read.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a closing event is tried before the caller is answered without it, and after.
@@ -127,6 +131,16 @@ impl Audit {
         let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&writer));
         background
             .until_done("denials", move || write_denials(Arc::clone(&queued), Arc::clone(&writes)));
+        let search = Arc::new(EventSearch::new(&*storage));
+        let index = Arc::clone(&search);
+        background.every("event index", INDEX_INTERVAL, move || {
+            let index = Arc::clone(&index);
+            async move {
+                if let Err(error) = index.maintain().await {
+                    tracing::warn!(%error, "the index of the record was not extended");
+                }
+            }
+        });
         Self {
             writer,
             queue,
@@ -135,6 +149,7 @@ impl Audit {
             readiness: Arc::default(),
             background,
             streams: Listeners::default(),
+            search,
             store: OnceLock::new(),
         }
     }
@@ -147,6 +162,12 @@ impl Audit {
     pub async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
         self.settle().await;
         self.writer.log.read(query).await
+    }
+
+    /// Returns the search of the record, after waiting for the denials that came before it.
+    pub async fn search(&self) -> &EventSearch {
+        self.settle().await;
+        &self.search
     }
 
     /// Reads the stored events, without waiting for denials.

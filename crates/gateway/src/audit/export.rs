@@ -25,7 +25,7 @@ pub enum Format {
 
 impl Format {
     /// The formats of files and of plain HTTP.
-    pub const LINES: [Self; 3] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents];
+    pub const ALL: [Self; 3] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents];
 
     /// The format as it is configured.
     pub fn as_str(self) -> &'static str {

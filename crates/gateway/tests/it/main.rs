@@ -14,6 +14,7 @@ mod pipeline;
 mod probe;
 mod quota;
 mod refresh;
+mod search;
 mod session;
 mod snapshot;
 mod support;

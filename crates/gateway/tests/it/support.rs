@@ -62,6 +62,10 @@ impl EventLog for Log {
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
         self.kept.read(query).await
     }
+
+    async fn at(&self, positions: &[u64]) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.kept.at(positions).await
+    }
 }
 
 impl Log {

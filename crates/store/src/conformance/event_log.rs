@@ -381,3 +381,21 @@ fn positions(events: &[LoggedEvent]) -> Vec<u64> {
 fn ids(events: &[LoggedEvent]) -> Vec<&str> {
     events.iter().map(|logged| EventId::as_str(&logged.event.event_id)).collect()
 }
+
+/// Events are returned by their positions in the whole log; positions without one are left out.
+pub async fn events_are_read_by_position(storage: &dyn Storage) {
+    let log = &*storage.events();
+    let events = ["e1", "e2", "e3", "e4"].map(|id| decided("t", "r", id));
+    let positions = log.append(&events).await.unwrap();
+    let found = log.at(&[positions[3], 9_999, positions[1]]).await.unwrap();
+    let found: Vec<_> = found.iter().map(|it| (it.position, it.event.event_id.as_str())).collect();
+    assert_eq!(found, [(positions[1], "e2"), (positions[3], "e4")]);
+    assert_eq!(log.at(&[]).await.unwrap(), []);
+    let other = log.append(&[decided("u", "r", "e5")]).await.unwrap();
+    let found = log.at(&other).await.unwrap();
+    assert_eq!((found[0].tenant.as_str(), found[0].link.position), ("u", 1));
+    assert_eq!(
+        found,
+        log.read(EventQuery { after: Some(positions[3]), ..EventQuery::default() }).await.unwrap()
+    );
+}

@@ -62,6 +62,13 @@ impl EventLog for MemoryLog {
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
         Ok(lock(&self.0).read(&query))
     }
+
+    async fn at(&self, positions: &[u64]) -> Result<Vec<LoggedEvent>, StoreError> {
+        let wanted: HashSet<_> = positions.iter().copied().collect();
+        let events = lock(&self.0);
+        let found = events.log.iter().filter(|kept| wanted.contains(&kept.logged.position));
+        Ok(found.map(|kept| kept.logged.clone()).collect())
+    }
 }
 
 // === impl Events ===

@@ -65,6 +65,25 @@ impl EventLog for PostgresStore {
         })
         .await
     }
+
+    async fn at(&self, positions: &[u64]) -> Result<Vec<LoggedEvent>, StoreError> {
+        let positions: Vec<i64> = positions.iter().copied().map(bound).collect();
+        within(async {
+            let sql = format!(
+                "SELECT {COLUMNS}, {PREV} FROM events e WHERE e.position = ANY($1) \
+                 ORDER BY e.position"
+            );
+            let mut found = Vec::with_capacity(positions.len());
+            for row in rows(&self.client().await?, &sql, &[&positions]).await? {
+                let stored = stored(&row)?;
+                let position = stored.position;
+                let place = || Failure::corrupt(format!("the event at position {position}"));
+                found.push(logged(stored, position).ok_or_else(place)?);
+            }
+            Ok(found)
+        })
+        .await
+    }
 }
 
 fn select(query: &EventQuery) -> String {

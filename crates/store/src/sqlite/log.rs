@@ -21,7 +21,7 @@ use super::{
     handle::SqliteStore,
     log_state::RunKey,
     open_calls::{CallName, Opening},
-    row::{all, bound, execute, limit},
+    row::{all, bound, execute, first, limit},
     transaction::WriteTransaction,
 };
 use crate::event_text::{self, logged};
@@ -74,6 +74,29 @@ impl EventLog for SqliteStore {
 
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
         self.on_reader(move |connection| select(connection, &query)).await
+    }
+
+    async fn at(&self, positions: &[u64]) -> Result<Vec<LoggedEvent>, StoreError> {
+        let mut positions = positions.to_vec();
+        positions.sort_unstable();
+        positions.dedup();
+        self.on_reader(move |connection| {
+            let sql = format!(
+                "SELECT {columns}, {prev} FROM events WHERE position = ?1",
+                columns = chain::COLUMNS,
+                prev = chain::PREV
+            );
+            let mut forms = Forms::new(connection);
+            let mut found = Vec::with_capacity(positions.len());
+            for position in positions {
+                found.extend(first(connection, &sql, [bound(position)], |row| {
+                    let place = || Failure::corrupt(format!("the event at position {position}"));
+                    logged(chain::stored(row, &mut forms)?, position).ok_or_else(place)
+                })?);
+            }
+            Ok(found)
+        })
+        .await
     }
 }
 

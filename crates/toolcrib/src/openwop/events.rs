@@ -1,20 +1,40 @@
-//! `GET /v1/events`: the record of the caller's tenant, by position in that record. Positions count
-//! only the tenant's own events: gaps would reveal the activity of other tenants (I-9).
+//! `GET /v1/events`: the record of the caller's tenant, by position in that record, and its searches.
+//! Positions count only the tenant's own events: gaps would reveal the activity of other tenants
+//! (I-9).
 
-use axum::response::Response;
-use http::StatusCode;
+use std::sync::Arc;
+
+use axum::{body::Body, response::Response};
+use futures_util::stream;
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
-use toolcrib_core::event::{EventQuery, RunEvent};
-use toolcrib_gateway::scopes::RouteScope::AuditRead;
+use toolcrib_core::{
+    clock::Timestamp,
+    event::{EventFilter, EventQuery, LoggedEvent, RunEvent},
+    principal::Principal,
+    record::StoredEvent,
+};
+use toolcrib_gateway::{
+    Gateway,
+    audit::{
+        export::Format,
+        search::{FoundEvent, Group, MAX_PAGE, Page, Summary, Totals},
+    },
+    scopes::RouteScope::AuditRead,
+};
 use utoipa::ToSchema;
 
 use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
     schemas,
-    values::{Limit, Position},
+    values::{Buckets, ExportFormat, Limit, Position},
 };
 use crate::respond;
+
+/// The parameters that are conditions of a search.
+const CONDITIONS: [&str; 10] =
+    ["from", "to", "principal", "tool", "source", "kind", "type", "status", "run", "id"];
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventPage {
@@ -22,9 +42,14 @@ pub(super) struct EventPage {
     tenant: String,
     /// In ascending position.
     events: Vec<RecordEntry>,
-    /// The `after` of the next page: the position of the last event of this page, or the requested
-    /// one if the page is empty.
+    /// The `after` of the next page: the position up to which the record was read, or the requested
+    /// one if there is nothing after it.
     next: u64,
+    /// The `cursor` of the page with older matching events; absent at the beginning of the record, and
+    /// without conditions. A page may have fewer events than `limit` although there are older ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    cursor: Option<String>,
 }
 
 /// An event with its position in the record of its tenant.
@@ -39,9 +64,83 @@ pub(super) struct RecordEntry {
     hash: String,
     #[schema(schema_with = schemas::run_event_reference)]
     event: RunEvent,
+    /// In a search: the facts by which the event was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    facts: Option<EventFacts>,
 }
 
-/// Lists the events of the caller's tenant: the oldest first from `after` on, or the newest.
+/// What a search knows about an event.
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventFacts {
+    /// The principal of the event, or of the event that caused it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    principal: String,
+    /// The id of the tool of the event, or of the event that caused it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    tool: String,
+    /// The status of a call that has ended, or `denied`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    status: &'static str,
+}
+
+/// Counts of calls that ended and of denials.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EventSummary {
+    /// The beginning of the time that was counted.
+    from: String,
+    /// Its end.
+    to: String,
+    /// The length of a bucket in seconds.
+    step_secs: u64,
+    /// All matching events.
+    events: u64,
+    totals: CallTotals,
+    /// In ascending time, without those in which nothing happened.
+    buckets: Vec<TimeBucket>,
+    /// The tools with most calls, at most 10.
+    tools: Vec<CallGroup>,
+    /// The principals with most calls, at most 10.
+    principals: Vec<CallGroup>,
+    /// Whether older events were not counted, because there are too many.
+    partial: bool,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CallTotals {
+    /// Calls that succeeded.
+    ok: u64,
+    /// Calls that failed.
+    failed: u64,
+    /// Refused calls and other denials.
+    denied: u64,
+    /// The run time in milliseconds that half of the calls did not exceed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p50_ms: Option<u32>,
+    /// The same for 95 %.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    p95_ms: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct TimeBucket {
+    from: String,
+    #[serde(flatten)]
+    totals: CallTotals,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct CallGroup {
+    /// The id of the tool, or the principal.
+    name: String,
+    #[serde(flatten)]
+    totals: CallTotals,
+}
+
+/// Lists the events of the caller's tenant: the oldest first from `after` on, or the newest. With
+/// conditions, only the events that match all of them. `*` in a condition stands for any characters;
+/// a time is RFC 3339, a day, an age such as `24h` or `7d`, or `now`.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -49,31 +148,262 @@ pub(super) struct RecordEntry {
     params(
         ("after" = inline(Option<Position>), Query, description = "Only events at greater positions. By default the newest `limit` events"),
         ("limit" = inline(Option<Limit>), Query, description = "The maximum number of events; 100 by default"),
+        ("cursor" = inline(Option<Position>), Query, description = "The `cursor` of the page after the wanted one"),
+        ("query" = Option<String>, Query, description = "Conditions in one text, such as `actor:ada tool:files__* status:denied after:7d`"),
+        ("from" = Option<String>, Query, description = "Only events at this time or later"),
+        ("to" = Option<String>, Query, description = "Only events before this time"),
+        ("principal" = Option<String>, Query, description = "Only events of these principals"),
+        ("tool" = Option<String>, Query, description = "Only events of these tools, by id or as `source__name`"),
+        ("source" = Option<String>, Query, description = "Only events of tools of these sources"),
+        ("kind" = Option<String>, Query, description = "Only events of tools of these kinds, such as `mcp`"),
+        ("type" = Option<String>, Query, description = "Only events of these types"),
+        ("status" = Option<String>, Query, description = "Only events with this status or error code, or `denied` or `failed`"),
+        ("run" = Option<String>, Query, description = "Only events of this run"),
+        ("id" = Option<String>, Query, description = "Only events with an id that starts like this: of the event, its run, call, session or approval; at least 8 characters"),
     ),
     responses(
         (status = 200, description = "A page of events", body = EventPage),
+        (status = 400, description = "An unknown parameter, or an invalid condition", body = ErrorEnvelope),
         (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
     let after = context.parameter("after")?.map(|position: Position| position.0);
-    let tenant = context.caller.tenant.clone();
-    let wanted = EventQuery {
-        tenant: Some(tenant.clone()),
-        after,
-        limit: context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size(),
-        newest: after.is_none(),
-        ..EventQuery::default()
+    let cursor = context.parameter("cursor")?.map(|position: Position| position.0);
+    let limit = context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size();
+    let filter = filter(&context)?;
+    let page = match (after, cursor) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::parameter("cursor", "`cursor` and `after` exclude one another"));
+        }
+        (Some(after), None) => Page::After(after),
+        (None, before) => Page::Newest(before),
     };
-    let logged = context.gateway.audit().read(wanted).await?;
-    let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
-    let events = logged.into_iter().map(|logged| RecordEntry {
+    let tenant = context.caller.tenant.clone();
+    let page = match filter {
+        None if cursor.is_none() => {
+            let wanted = EventQuery {
+                tenant: Some(tenant.clone()),
+                after,
+                limit,
+                newest: after.is_none(),
+                ..EventQuery::default()
+            };
+            let logged = context.gateway.audit().read(wanted).await?;
+            let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
+            let events = logged.into_iter().map(|logged| entry(logged, None)).collect();
+            EventPage { tenant: tenant.to_string(), events, next, cursor: None }
+        }
+        filter => {
+            let filter = filter.unwrap_or_default();
+            let search = context.gateway.audit().search().await;
+            let found = search.find(Some(&tenant), &filter, page, limit).await?;
+            let last = found.events.last().map_or(0, |it| it.logged.position);
+            let events = found.events.into_iter().map(|found| {
+                let FoundEvent { logged, principal, tool, status } = found;
+                entry(logged, Some(EventFacts { principal, tool, status }))
+            });
+            EventPage {
+                tenant: tenant.to_string(),
+                events: events.collect(),
+                next: if after.is_some() { found.next } else { last },
+                cursor: found.before.map(|before| before.to_string()),
+            }
+        }
+    };
+    Ok(respond::json(StatusCode::OK, &page))
+}
+
+/// Counts the calls that match, over time and by tool and principal, and the run times of calls.
+#[utoipa::path(
+    get,
+    path = "/v1/events/summary",
+    operation_id = "summarizeEvents",
+    params(
+        ("buckets" = inline(Option<Buckets>), Query, description = "The maximum number of parts of time; 60 by default"),
+        ("query" = Option<String>, Query, description = "As for `GET /v1/events`, like all other conditions"),
+        ("from" = Option<String>, Query),
+        ("to" = Option<String>, Query),
+        ("principal" = Option<String>, Query),
+        ("tool" = Option<String>, Query),
+        ("source" = Option<String>, Query),
+        ("kind" = Option<String>, Query),
+        ("type" = Option<String>, Query),
+        ("status" = Option<String>, Query),
+        ("run" = Option<String>, Query),
+        ("id" = Option<String>, Query),
+    ),
+    responses(
+        (status = 200, description = "The counts", body = EventSummary),
+        (status = 400, description = "An unknown parameter, or an invalid condition", body = ErrorEnvelope),
+        (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
+    context.require(AuditRead)?;
+    let filter = filter(&context)?.unwrap_or_default();
+    let buckets = context.parameter("buckets")?.unwrap_or(Buckets::DEFAULT).size();
+    let search = context.gateway.audit().search().await;
+    let now = context.gateway.now();
+    let summary = search.summary(&context.caller.tenant, &filter, buckets, now).await?;
+    Ok(respond::json(StatusCode::OK, &EventSummary::from(summary)))
+}
+
+/// Exports the events that match, the oldest first, in the format of another program: one a line. The
+/// response is complete only if its last chunk arrives.
+#[utoipa::path(
+    get,
+    path = "/v1/events/export",
+    operation_id = "exportEvents",
+    params(
+        ("format" = inline(Option<ExportFormat>), Query, description = "`jsonl` by default: events with the hashes that check them"),
+        ("query" = Option<String>, Query, description = "As for `GET /v1/events`, like all other conditions"),
+        ("from" = Option<String>, Query),
+        ("to" = Option<String>, Query),
+        ("principal" = Option<String>, Query),
+        ("tool" = Option<String>, Query),
+        ("source" = Option<String>, Query),
+        ("kind" = Option<String>, Query),
+        ("type" = Option<String>, Query),
+        ("status" = Option<String>, Query),
+        ("run" = Option<String>, Query),
+        ("id" = Option<String>, Query),
+    ),
+    responses(
+        (status = 200, description = "The events", body = String, content_type = "application/x-ndjson"),
+        (status = 400, description = "An unknown parameter, or an invalid condition", body = ErrorEnvelope),
+        (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn export(context: Context) -> Result<Response, Failure> {
+    context.require(AuditRead)?;
+    let filter = filter(&context)?.unwrap_or_default();
+    let format = context.parameter("format")?.unwrap_or(ExportFormat(Format::Jsonl)).0;
+    let name = format!(
+        "record-{}.{}",
+        context.gateway.now().format("%Y-%m-%d"),
+        match format {
+            Format::Jsonl | Format::Otlp => "jsonl",
+            Format::Ocsf => "ocsf.jsonl",
+            Format::CloudEvents => "cloudevents.jsonl",
+        }
+    );
+    let Context { gateway, caller, .. } = context;
+    let export = Export { gateway, caller, filter, format, after: Some(0) };
+    let body = Body::from_stream(stream::try_unfold(export, Export::next));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
+    if let Ok(disposition) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// An export in progress.
+struct Export {
+    gateway: Gateway,
+    caller: Arc<Principal>,
+    filter: EventFilter,
+    format: Format,
+    /// `None` after the last page.
+    after: Option<u64>,
+}
+
+impl Export {
+    /// Returns the lines of the next page that has some.
+    async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, ExportError> {
+        while let Some(after) = self.after {
+            self.caller = self
+                .gateway
+                .authenticator()
+                .renew(&self.caller)
+                .ok()
+                .filter(|caller| AuditRead.is_held_by(caller))
+                .ok_or(ExportError)?;
+            let search = self.gateway.audit().search().await;
+            let (tenant, page) = (&self.caller.tenant, Page::After(after));
+            let found = search.find(Some(tenant), &self.filter, page, MAX_PAGE).await;
+            let found = found.map_err(|_| ExportError)?;
+            self.after = found.more.then_some(found.next);
+            let stored = found.events.iter().map(|it| it.logged.stored());
+            let stored: Vec<StoredEvent> =
+                stored.collect::<Result<_, _>>().map_err(|_| ExportError)?;
+            let mut lines = Vec::new();
+            self.format.write(&stored, &mut lines);
+            if !lines.is_empty() {
+                return Ok(Some((lines, self)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The export was cut off: the store cannot be read, or the caller may no longer read the record.
+#[derive(Debug, thiserror::Error)]
+#[error("the export was cut off")]
+struct ExportError;
+
+/// Returns the conditions of a request; `None` if it has none.
+fn filter(context: &Context) -> Result<Option<EventFilter>, Failure> {
+    let now = context.gateway.now();
+    let mut filter = EventFilter::default();
+    let mut is_search = false;
+    if let Some(text) = context.text("query") {
+        is_search = true;
+        filter.add_query(&text, now).map_err(|it| Failure::parameter("query", &it.to_string()))?;
+    }
+    for name in CONDITIONS {
+        let Some(value) = context.text(name) else { continue };
+        is_search = true;
+        filter.set(name, &value, now).map_err(|it| Failure::parameter(name, &it.to_string()))?;
+    }
+    Ok(is_search.then_some(filter))
+}
+
+fn entry(logged: LoggedEvent, facts: Option<EventFacts>) -> RecordEntry {
+    RecordEntry {
         position: logged.position,
         prev_hash: logged.link.prev.to_string(),
         hash: logged.link.hash.to_string(),
         event: logged.event,
-    });
-    let page = EventPage { tenant: tenant.to_string(), events: events.collect(), next };
-    Ok(respond::json(StatusCode::OK, &page))
+        facts,
+    }
+}
+
+impl From<Summary> for EventSummary {
+    fn from(summary: Summary) -> Self {
+        let groups = |groups: Vec<Group>| {
+            groups
+                .into_iter()
+                .map(|it| CallGroup { name: it.name, totals: it.totals.into() })
+                .collect()
+        };
+        let buckets = summary.buckets.into_iter();
+        Self {
+            from: time(summary.from),
+            to: time(summary.to),
+            step_secs: summary.step_secs,
+            events: summary.events,
+            totals: summary.totals.into(),
+            buckets: buckets
+                .map(|it| TimeBucket { from: time(it.from), totals: it.totals.into() })
+                .collect(),
+            tools: groups(summary.tools),
+            principals: groups(summary.principals),
+            partial: summary.is_partial,
+        }
+    }
+}
+
+impl From<Totals> for CallTotals {
+    fn from(Totals { ok, failed, denied, p50_ms, p95_ms }: Totals) -> Self {
+        Self { ok, failed, denied, p50_ms, p95_ms }
+    }
+}
+
+fn time(at: Timestamp) -> String {
+    at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }

@@ -16,7 +16,7 @@ use toolcrib_core::{
     store::RunState,
     text::has_hidden,
 };
-use toolcrib_gateway::authn::is_kept_for_tokens;
+use toolcrib_gateway::{audit::export::Format, authn::is_kept_for_tokens};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
@@ -47,6 +47,9 @@ pub(super) type SearchLimit = Number<1, 100>;
 /// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
 pub(super) type Position = Number<0, 9_223_372_036_854_775_807>;
 
+/// The maximum number of parts of time in a summary.
+pub(super) type Buckets = Number<1, 200>;
+
 /// The seconds of an overlap; at most `manage::MAX_OVERLAP`.
 pub(super) type Overlap = Number<0, 2_592_000>;
 
@@ -64,6 +67,11 @@ impl<const LEAST: u64, const MOST: u64> Number<LEAST, MOST> {
 impl Limit {
     /// The limit of a request without one.
     pub(super) const DEFAULT: Self = Self(100);
+}
+
+impl Buckets {
+    /// The number of a request without one.
+    pub(super) const DEFAULT: Self = Self(60);
 }
 
 impl<const LEAST: u64, const MOST: u64> Parameter for Number<LEAST, MOST> {
@@ -184,6 +192,10 @@ word!(
 word!(
     /// The state of a run.
     StateOfRun(RunState)
+);
+word!(
+    /// The format of an export, one event a line.
+    ExportFormat(Format)
 );
 word!(
     /// A kind of source.

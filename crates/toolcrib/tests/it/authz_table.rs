@@ -63,6 +63,12 @@ fn rows() -> Vec<Row> {
             ["401", "404", "404", "202"],
         ),
         get("/v1/events", "/v1/events?after=0", ["401", "403", "200 blind", "200 sees"]),
+        get("/v1/events/summary", "/v1/events/summary?from=1h", ["401", "403", "200", "200"]),
+        get(
+            "/v1/events/export",
+            "/v1/events/export?from=1h",
+            ["401", "403", "200 blind", "200 sees"],
+        ),
         get("/v1/record/checkpoints", "/v1/record/checkpoints", ["401", "403", "200", "200"]),
         get("/v1/record/forwarders", "/v1/record/forwarders", ["401", "403", "200", "200"]),
         get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),

@@ -10,7 +10,10 @@ use toolcrib_core::{
     event::RunEvent,
     record::{Checkpoint, StoredEvent, StoredQuery},
 };
-use toolcrib_gateway::audit::export::Format;
+use toolcrib_gateway::audit::{
+    export::Format,
+    search::{EventSearch, FoundEvent, Page},
+};
 
 use super::log::{Log, PAGE};
 use crate::{
@@ -22,22 +25,25 @@ use crate::{
 };
 
 pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
-    let mut after = args.after.or(args.from.map(|from| from.saturating_sub(1))).unwrap_or(0);
+    let mut after = args.after.unwrap_or(0);
     let (mut count, mut left_out) = (0, 0);
     if args.checkpoints {
         if args.format != ExportFormat::Jsonl {
             return Err(usage("only the format jsonl has checkpoints"));
         }
-        log.each_checkpoint(args.to, |checkpoint| printer.json_line(&checkpoint)).await?;
+        if !log.conditions.filter.is_empty() {
+            return Err(usage("an export with conditions cannot be verified with checkpoints"));
+        }
+        log.each_checkpoint(args.until, |checkpoint| printer.json_line(&checkpoint)).await?;
     }
     loop {
-        let mut page = log.stored(after).await?;
-        let full = page.len() == PAGE;
-        page.retain(|(position, _)| args.to.is_none_or(|to| *position <= to));
-        let Some((last, _)) = page.last() else { break };
-        after = *last;
-        count += page.len();
-        let events: Vec<StoredEvent> = page.into_iter().map(|(_, event)| event).collect();
+        let Stored { mut events, next } = log.stored(after).await?;
+        let ended = next <= after || args.until.is_some_and(|until| next >= until);
+        events.retain(|(position, _)| args.until.is_none_or(|until| *position <= until));
+        after =
+            events.last().map_or(after, |(last, _)| *last).max(if ended { after } else { next });
+        count += events.len();
+        let events: Vec<StoredEvent> = events.into_iter().map(|(_, event)| event).collect();
         // Writes whole pages, because one write per line takes longer than reading the events.
         let mut lines = Vec::new();
         left_out += match args.format {
@@ -47,7 +53,7 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
             ExportFormat::Events => write_bare(&events, &mut lines)?,
         };
         printer.bytes(&lines)?;
-        if !full || args.to.is_some_and(|to| after >= to) {
+        if ended {
             break;
         }
     }
@@ -98,7 +104,7 @@ impl Log {
         let inside = |checkpoint: &Checkpoint| to.is_none_or(|to| checkpoint.position <= to);
         let store = match &self.target {
             Target::Store(..) if to.is_some() && self.tenant.is_none() => {
-                return Err(usage("--checkpoints and --to together need --tenant"));
+                return Err(usage("--checkpoints and --until together need --tenant"));
             }
             Target::Store(_, store) => store.record(),
             Target::Server(client) => {
@@ -135,9 +141,9 @@ impl Log {
     }
 
     /// Returns the next page of events after `after`, with their positions.
-    async fn stored(&self, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
+    async fn stored(&self, after: u64) -> anyhow::Result<Stored> {
         match &self.target {
-            Target::Store(_, store) => {
+            Target::Store(_, store) if self.conditions.filter.is_empty() => {
                 let own = self.tenant.is_some();
                 let tenant = self.tenant.clone();
                 let query = StoredQuery { tenant, after, limit: PAGE, with_prev: true };
@@ -146,11 +152,28 @@ impl Log {
                     false => event.position,
                 };
                 let page = store.record().stored(query).await?;
-                Ok(page.into_iter().map(|event| (place(&event), event)).collect())
+                let events: Vec<_> = page.into_iter().map(|event| (place(&event), event)).collect();
+                let next = events.last().map_or(after, |(last, _)| *last);
+                Ok(Stored { events, next })
             }
-            Target::Server(client) => remote(client, after).await,
+            Target::Store(_, store) => {
+                let (tenant, filter) = (self.tenant.as_ref(), &self.conditions.filter);
+                let search = EventSearch::new(&**store);
+                let found = search.find(tenant, filter, Page::After(after), PAGE).await?;
+                let stored = |it: &FoundEvent| Ok((it.logged.position, it.logged.stored()?));
+                let events = found.events.iter().map(stored).collect::<anyhow::Result<_>>()?;
+                Ok(Stored { events, next: found.next })
+            }
+            Target::Server(client) => remote(client, after, &self.conditions.parameters).await,
         }
     }
+}
+
+/// A page of events, each with its position.
+pub(super) struct Stored {
+    pub(super) events: Vec<(u64, StoredEvent)>,
+    /// Where to continue; everything up to here was read.
+    pub(super) next: u64,
 }
 
 /// Returns the checkpoints of the key's tenant from a server.
@@ -169,12 +192,18 @@ pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoin
 }
 
 /// Returns a page of events of the key's tenant from a server, with their hashes.
-pub(super) async fn remote(client: &Client, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
-    let (after, limit) = (after.to_string(), PAGE.to_string());
-    let query = [("after", after.as_str()), ("limit", limit.as_str())];
+pub(super) async fn remote(
+    client: &Client,
+    after: u64,
+    conditions: &[(&'static str, String)],
+) -> anyhow::Result<Stored> {
+    let (from, limit) = (after.to_string(), PAGE.to_string());
+    let mut query = vec![("after", from.as_str()), ("limit", limit.as_str())];
+    query.extend(conditions.iter().map(|(name, value)| (*name, value.as_str())));
     let mut page = client.get(&["v1", "events"], &query).await?;
     let other = "the server returned a response without events and hashes";
     let tenant = page.get("tenant").and_then(Value::as_str).context(other)?.to_owned();
+    let next = page.get("next").and_then(Value::as_u64).unwrap_or(after);
     let events = page.get_mut("events").map(Value::take).unwrap_or_default();
     let listed: Vec<ListedEvent> = serde_json::from_value(events).context(other)?;
     let stored = listed.into_iter().map(|listed| {
@@ -196,5 +225,5 @@ pub(super) async fn remote(client: &Client, after: u64) -> anyhow::Result<Vec<(u
         };
         anyhow::Ok((position, stored))
     });
-    stored.collect()
+    Ok(Stored { events: stored.collect::<anyhow::Result<_>>()?, next })
 }

@@ -1,12 +1,14 @@
 //! Reads the event log page by page, so that a command needs little memory for a log of any length.
 
+use anyhow::Context as _;
 use serde::Deserialize;
 use toolcrib_core::{
-    event::{EventQuery, RunEvent},
+    event::{self, EventFilter, EventQuery, RunEvent},
     id::TenantId,
 };
+use toolcrib_gateway::audit::search::{EventSearch, Page};
 
-use crate::target::Target;
+use crate::{args::FilterArgs, failure::usage, target::Target};
 
 /// Page size for reading events.
 pub(super) const PAGE: usize = 500;
@@ -15,15 +17,31 @@ pub(super) const PAGE: usize = 500;
 pub(super) struct Log {
     pub(super) target: Target,
     pub(super) tenant: Option<TenantId>,
+    pub(super) conditions: Conditions,
 }
 
-/// An event with its position and, for a store, its tenant.
+/// Which events to show.
+#[derive(Default)]
+pub(super) struct Conditions {
+    pub(super) filter: EventFilter,
+    /// The same as parameters of a server.
+    pub(super) parameters: Vec<(&'static str, String)>,
+}
+
+/// An event and, for a store, its tenant.
 #[derive(Deserialize)]
 pub(super) struct LoggedEvent {
-    pub(super) position: u64,
     #[serde(skip)]
     pub(super) tenant: Option<TenantId>,
     pub(super) event: RunEvent,
+}
+
+/// Events in ascending position.
+#[derive(Deserialize)]
+pub(super) struct Events {
+    pub(super) events: Vec<LoggedEvent>,
+    /// Where to continue; everything up to here was read.
+    pub(super) next: u64,
 }
 
 /// The start of a page.
@@ -35,30 +53,51 @@ pub(super) enum Start {
     Newest(usize),
 }
 
+impl Conditions {
+    /// Reads the conditions of a command line.
+    ///
+    /// # Errors
+    /// An invalid condition.
+    pub(super) fn new(args: &FilterArgs) -> anyhow::Result<Self> {
+        let filter = args.filter().map_err(|problem| usage(problem.to_string()))?;
+        let parameters = args.parameters().into_iter();
+        let parameters = parameters.map(|(name, value)| (name, value.to_owned())).collect();
+        Ok(Self { filter, parameters })
+    }
+}
+
 impl Log {
-    pub(super) async fn read(&self, start: Start) -> anyhow::Result<Vec<LoggedEvent>> {
+    pub(super) async fn read(&self, start: Start) -> anyhow::Result<Events> {
         let (after, limit) = match start {
             Start::After(position) => (Some(position), PAGE),
             Start::Newest(limit) => (None, limit),
         };
         match &self.target {
-            Target::Store(_, store) => {
+            Target::Store(_, store) if self.conditions.filter.is_empty() => {
                 let (tenant, newest) = (self.tenant.clone(), after.is_none());
                 let query = EventQuery { tenant, after, limit, newest, ..EventQuery::default() };
-                let events = store.events().read(query).await?.into_iter();
-                Ok(events
-                    .map(|it| LoggedEvent {
-                        position: it.position,
-                        tenant: Some(it.tenant),
-                        event: it.event,
-                    })
-                    .collect())
+                Ok(Events::new(store.events().read(query).await?, after.unwrap_or(0)))
+            }
+            Target::Store(_, store) => {
+                let page = after.map_or(Page::Newest(None), Page::After);
+                let search = EventSearch::new(&**store);
+                let filter = &self.conditions.filter;
+                let found = search.find(self.tenant.as_ref(), filter, page, limit).await?;
+                let events = found.events.into_iter().map(|it| it.logged).collect();
+                Ok(Events::new(events, found.next))
             }
             Target::Server(client) => {
                 let (limit, after) = (limit.to_string(), after.map(|after| after.to_string()));
                 let after = after.as_deref().map(|after| ("after", after));
-                let query: Vec<_> = after.into_iter().chain([("limit", limit.as_str())]).collect();
-                client.get_member(&["v1", "events"], &query, "events").await
+                let parameters = self.conditions.parameters.iter();
+                let query: Vec<_> = after
+                    .into_iter()
+                    .chain([("limit", limit.as_str())])
+                    .chain(parameters.map(|(name, value)| (*name, value.as_str())))
+                    .collect();
+                let page = client.get(&["v1", "events"], &query).await?;
+                serde_json::from_value(page)
+                    .context("the server returned a response without events")
             }
         }
     }
@@ -71,11 +110,21 @@ impl Log {
     ) -> anyhow::Result<u64> {
         loop {
             let page = self.read(Start::After(position)).await?;
-            each(&page)?;
-            position = page.last().map_or(position, |logged| logged.position);
-            if page.len() < PAGE {
+            each(&page.events)?;
+            if page.next <= position {
                 return Ok(position);
             }
+            position = page.next;
         }
+    }
+}
+
+impl Events {
+    /// `next` is where to continue if there are none.
+    fn new(events: Vec<event::LoggedEvent>, next: u64) -> Self {
+        let next = events.last().map_or(next, |last| last.position.max(next));
+        let events =
+            events.into_iter().map(|it| LoggedEvent { tenant: Some(it.tenant), event: it.event });
+        Self { events: events.collect(), next }
     }
 }

@@ -241,7 +241,7 @@ async fn on_server(
         verifier.checkpoints(&first.tenant, &checkpoints);
     }
     let mut after = 0;
-    let mut page = remote(client, after).await?;
+    let mut page = remote(client, after, &[]).await?.events;
     let tenant = page.first().map(|(_, event)| event.tenant.clone());
     let mine = |anchor: &&Checkpoint| Some(anchor.tenant.as_str()) == tenant.as_deref();
     for anchor in anchors.iter().filter(mine) {
@@ -256,7 +256,7 @@ async fn on_server(
         if page.len() < PAGE {
             return Ok(verifier.finish(false));
         }
-        page = remote(client, after).await?;
+        page = remote(client, after, &[]).await?.events;
     }
 }
 

@@ -295,3 +295,15 @@ CREATE TRIGGER announce AFTER UPDATE ON meta
   FOR EACH STATEMENT EXECUTE FUNCTION announce_change();
 CREATE TRIGGER announce AFTER UPDATE ON approval_state
   FOR EACH STATEMENT EXECUTE FUNCTION announce_change();
+
+-- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
+-- deleted at any time.
+CREATE TABLE segments (
+  number BIGINT PRIMARY KEY,
+  head   BYTEA NOT NULL,
+  facts  BYTEA NOT NULL,
+  ids    BYTEA NOT NULL
+);
+-- Their columns are compressed already.
+ALTER TABLE segments ALTER COLUMN head SET STORAGE EXTERNAL, ALTER COLUMN facts SET STORAGE EXTERNAL,
+  ALTER COLUMN ids SET STORAGE EXTERNAL;

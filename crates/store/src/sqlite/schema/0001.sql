@@ -319,3 +319,12 @@ CREATE TABLE quotas (
   calls     INTEGER NOT NULL CHECK (calls >= 0),
   PRIMARY KEY (day, tenant, principal, tool)
 ) STRICT, WITHOUT ROWID;
+
+-- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
+-- deleted at any time.
+CREATE TABLE segments (
+  number INTEGER PRIMARY KEY,
+  head   BLOB NOT NULL,
+  facts  BLOB NOT NULL,
+  ids    BLOB NOT NULL
+) STRICT;

@@ -1,105 +1,138 @@
-// Calls over time: a bar for each part of the range, with results by colour and pattern of height, and
-// the same numbers as a table.
+// Calls over time and their run times, from the counts of the server, with the same numbers as a table.
 import { html, useState, milliseconds, number } from '../lib/ui.js';
+import { wire } from './names.js';
 
-const PARTS = 40;
 const WIDTH = 800;
-const HEIGHT = 120;
+const HEIGHT = 110;
+const LATENCY = 44;
+const KINDS = ['ok', 'failed', 'denied'];
 
-/** Divides ended calls, the newest first, into parts of equal length. */
-export function parts(calls) {
-  if (calls.length === 0) return [];
-  const times = calls.map((it) => new Date(it.at).getTime());
-  const [from, to] = [Math.min(...times), Math.max(...times)];
-  const length = Math.max((to - from) / PARTS, 1);
-  const found = Array.from({ length: PARTS }, (_, at) => ({
-    from: new Date(from + at * length),
-    to: new Date(from + (at + 1) * length),
-    ok: 0,
-    failed: 0,
-    denied: 0,
-    ms: [],
-  }));
-  calls.forEach((call, index) => {
-    const part = found[Math.min(Math.floor((times[index] - from) / length), PARTS - 1)];
-    if (call.status === 'ok') part.ok += 1;
-    else if (call.status === 'error') part.failed += 1;
-    else part.denied += 1;
-    if (call.ms !== undefined) part.ms.push(call.ms);
-  });
-  return found;
-}
+const callsOf = (it) => it.ok + it.failed + it.denied;
 
-/** The value that `share` of the sorted numbers do not exceed. */
-export function quantile(numbers, share) {
-  if (numbers.length === 0) return undefined;
-  const sorted = [...numbers].sort((a, b) => a - b);
-  return sorted[Math.min(Math.ceil(sorted.length * share) - 1, sorted.length - 1)];
-}
-
-export function Chart({ calls }) {
+/** `onRange(from, to)` selects a part of the time; `onFilter(field, value)` adds a condition. */
+export function Charts({ summary, onRange, onFilter }) {
   const [asTable, setAsTable] = useState(false);
-  const found = parts(calls);
-  if (found.length === 0) return null;
-  const most = Math.max(...found.map((it) => it.ok + it.failed + it.denied), 1);
-  const all = calls.map((it) => it.ms).filter((it) => it !== undefined);
-  const count = (status) => calls.filter(status).length;
-  const failed = count((it) => it.status === 'error');
-  const ok = count((it) => it.status === 'ok');
+  const { totals, buckets } = summary;
   return html`<section class="panel chart" aria-label="Calls over time">
     <div class="legend">
-      <span><i class="ok"></i>${number(ok)} succeeded</span>
-      <span><i class="failed"></i>${number(failed)} failed</span>
-      <span><i class="denied"></i>${number(calls.length - ok - failed)} denied</span>
-      <span>half within ${milliseconds(quantile(all, 0.5))}, 95 % within ${milliseconds(quantile(all, 0.95))}</span>
-      <button type="button" class="quiet" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>
+      <span><i class="ok"></i>${number(totals.ok)} succeeded</span>
+      <span><i class="failed"></i>${number(totals.failed)} failed</span>
+      <span><i class="denied"></i>${number(totals.denied)} denied</span>
+      <span><i class="line"></i>half within ${milliseconds(totals.p50Ms)}, 95 % within ${milliseconds(totals.p95Ms)}</span>
+      ${buckets.length > 0 &&
+      html`<button type="button" class="quiet" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>
         ${asTable ? 'Show the chart' : 'Show as a table'}
-      </button>
+      </button>`}
     </div>
-    ${asTable ? html`<${Numbers} found=${found} />` : html`<${Bars} found=${found} most=${most} />`}
+    ${summary.partial && html`<p class="muted">Only the newest events are counted, because there are too many.</p>`}
+    ${buckets.length > 0 &&
+    (asTable
+      ? html`<${Numbers} buckets=${buckets} onRange=${onRange} step=${summary.stepSecs} />`
+      : html`<${Bars} summary=${summary} onRange=${onRange} />`)}
+    ${(summary.tools.length > 0 || summary.principals.length > 0) &&
+    html`<div class="columns">
+      <${Top} title="Tools" field="tool" groups=${summary.tools} shown=${wire} onFilter=${onFilter} />
+      <${Top} title="Principals" field="actor" groups=${summary.principals} shown=${(it) => it} onFilter=${onFilter} />
+    </div>`}
   </section>`;
 }
 
-function Bars({ found, most }) {
-  const wide = WIDTH / found.length;
-  const scale = (count) => (count / most) * HEIGHT;
-  return html`<svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 18}`} preserveAspectRatio="none" role="img"
-    aria-label=${`Calls from ${found[0].from.toLocaleString()} to ${found.at(-1).to.toLocaleString()}; the table has the numbers`}>
-    <line class="grid" x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
-    ${found.map((part, at) => {
-      let top = HEIGHT;
-      return ['ok', 'failed', 'denied'].map((kind) => {
-        const height = scale(part[kind]);
-        top -= height;
-        return (
-          height > 0 &&
-          html`<rect key=${`${at}-${kind}`} class=${kind} x=${at * wide + 1} y=${top}
-            width=${wide - 2} height=${height} />`
-        );
-      });
-    })}
-  </svg>`;
+function Bars({ summary, onRange }) {
+  const { buckets } = summary;
+  const step = summary.stepSecs * 1000;
+  const time = (it) => new Date(it.from).getTime();
+  // The parts of the whole time, so that a quiet one shows as a gap.
+  const first = Math.floor(new Date(summary.from).getTime() / step) * step;
+  const last = Math.max(new Date(summary.to).getTime(), time(buckets.at(-1)) + step);
+  const count = Math.max(Math.ceil((last - first) / step), 1);
+  const wide = WIDTH / count;
+  const most = Math.max(...buckets.map(callsOf), 1);
+  const slowest = Math.max(...buckets.map((it) => it.p95Ms ?? 0), 1);
+  const x = (it) => ((time(it) - first) / step) * wide;
+  const y = (ms) => HEIGHT + 8 + LATENCY - (ms / slowest) * LATENCY;
+  const line = (name) =>
+    buckets
+      .filter((it) => it[name] !== undefined)
+      .map((it, at) => `${at === 0 ? 'M' : 'L'}${(x(it) + wide / 2).toFixed(1)},${y(it[name]).toFixed(1)}`)
+      .join('');
+  const label = `${number(buckets.reduce((sum, it) => sum + callsOf(it), 0))} calls from ${new Date(first).toLocaleString()} to ${new Date(last).toLocaleString()}; the table has the numbers`;
+  return html`<div>
+    <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 8 + LATENCY}`} preserveAspectRatio="none" role="img" aria-label=${label}>
+      <line class="grid" x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
+      ${buckets.map((it) => {
+        let top = HEIGHT;
+        return KINDS.map((kind) => {
+          const height = (it[kind] / most) * HEIGHT;
+          top -= height;
+          return (
+            height > 0 &&
+            html`<rect key=${`${it.from}-${kind}`} class=${kind} x=${x(it) + 0.5} y=${top}
+              width=${Math.max(wide - 1, 1)} height=${height} />`
+          );
+        });
+      })}
+      <path class="line" d=${line('p95Ms')} />
+      <path class="line half" d=${line('p50Ms')} />
+      ${buckets.map(
+        (it) => html`<rect key=${`hit-${it.from}`} class="bar-hit" x=${x(it)} y="0" width=${Math.max(wide, 2)}
+          height=${HEIGHT + 8 + LATENCY} onClick=${() => onRange(new Date(it.from), new Date(time(it) + step))}>
+          <title>${`${new Date(it.from).toLocaleString()}: ${number(it.ok)} succeeded, ${number(it.failed)} failed, ${number(it.denied)} denied; 95 % within ${milliseconds(it.p95Ms)}`}</title>
+        </rect>`,
+      )}
+    </svg>
+    <p class="axis-labels muted">
+      <span>${new Date(first).toLocaleString()}</span>
+      <span>at most ${number(most)} calls and ${milliseconds(slowest)} (p95) in ${duration(summary.stepSecs)}</span>
+      <span>${new Date(last).toLocaleString()}</span>
+    </p>
+  </div>`;
 }
 
-function Numbers({ found }) {
+function duration(seconds) {
+  if (seconds < 60) return seconds === 1 ? 'a second' : `${seconds} seconds`;
+  if (seconds < 3600) return seconds === 60 ? 'a minute' : `${seconds / 60} minutes`;
+  if (seconds < 86_400) return seconds === 3600 ? 'an hour' : `${seconds / 3600} hours`;
+  return seconds === 86_400 ? 'a day' : `${seconds / 86_400} days`;
+}
+
+/** The tools or principals with most calls: a bar for each that filters the table. */
+function Top({ title, field, groups, shown, onFilter }) {
+  const most = Math.max(...groups.map(callsOf), 1);
+  return html`<div>
+    <h3>${title}</h3>
+    <ul class="top">
+      ${groups.map(
+        (it) => html`<li key=${it.name}>
+          <button type="button" class="quiet" title=${`Only ${field} ${it.name}`} onClick=${() => onFilter(field, it.name)}>
+            <bdi>${shown(it.name)}</bdi>
+          </button>
+          <meter min="0" max=${most} value=${callsOf(it)} aria-label=${`${callsOf(it)} calls`}></meter>
+          <span class="right">${number(callsOf(it))}</span>
+          <span class="muted right">${milliseconds(it.p95Ms)}</span>
+        </li>`,
+      )}
+    </ul>
+  </div>`;
+}
+
+function Numbers({ buckets, onRange, step }) {
   return html`<div class="table-box" tabindex="0" role="region" aria-label="Calls over time, as a table">
     <table class="table">
       <thead>
         <tr><th>From</th><th class="right">Succeeded</th><th class="right">Failed</th><th class="right">Denied</th><th class="right">p50</th><th class="right">p95</th></tr>
       </thead>
       <tbody>
-        ${found
-          .filter((it) => it.ok + it.failed + it.denied > 0)
-          .map(
-            (it) => html`<tr key=${it.from.getTime()}>
-              <td>${it.from.toLocaleString()}</td>
-              <td class="right">${number(it.ok)}</td>
-              <td class="right">${number(it.failed)}</td>
-              <td class="right">${number(it.denied)}</td>
-              <td class="right">${milliseconds(quantile(it.ms, 0.5))}</td>
-              <td class="right">${milliseconds(quantile(it.ms, 0.95))}</td>
-            </tr>`,
-          )}
+        ${buckets.map((it) => {
+          const from = new Date(it.from);
+          return html`<tr key=${it.from}>
+            <td><button type="button" class="quiet" onClick=${() => onRange(from, new Date(from.getTime() + step * 1000))}>${from.toLocaleString()}</button></td>
+            <td class="right">${number(it.ok)}</td>
+            <td class="right">${number(it.failed)}</td>
+            <td class="right">${number(it.denied)}</td>
+            <td class="right">${milliseconds(it.p50Ms)}</td>
+            <td class="right">${milliseconds(it.p95Ms)}</td>
+          </tr>`;
+        })}
       </tbody>
     </table>
   </div>`;

@@ -1,7 +1,8 @@
-// The record: who did what? The newest events of the tenant, filtered here, and one run as a timeline.
+// The record: who did what? Searches by the server, counts over time, and one run as a timeline.
 import {
   html,
-  useMemo,
+  announce,
+  useEffect,
   useRef,
   useState,
   milliseconds,
@@ -17,15 +18,34 @@ import {
   Loaded,
   Time,
 } from '../lib/ui.js';
+import { authorization, request, problemText } from '../api.js';
 import { pretty } from '../json.js';
 import { go, href } from '../shell/routes.js';
-import { Chart } from './chart.js';
-import { FIELDS, facts, matches, parse, wire } from './query.js';
+import { Charts } from './chart.js';
+import { NAMES, TONES, wire } from './names.js';
+import { Verify } from './verify.js';
 
-/** The server returns at most this many events at once. */
-const NEWEST = 1000;
-/** Rows that are drawn at first. */
-const ROWS = 200;
+/** Events of one page. */
+const ROWS = 100;
+/** How long to wait after the last keystroke before a search. */
+const PAUSE = 250;
+const RANGES = [
+  ['1h', 'the last hour'],
+  ['24h', 'the last 24 hours'],
+  ['7d', 'the last 7 days'],
+  ['30d', 'the last 30 days'],
+  ['all', 'all time'],
+];
+const FORMATS = [
+  ['jsonl', 'JSON lines with hashes'],
+  ['ocsf', 'OCSF'],
+  ['cloudevents', 'CloudEvents'],
+];
+const SHORTCUTS = [
+  ['denied', 'status:denied'],
+  ['failed', 'status:failed'],
+  ['approvals', 'type:interrupt.requested'],
+];
 
 export default function Record({ route, who }) {
   return route.path[0] === 'run'
@@ -33,154 +53,207 @@ export default function Record({ route, who }) {
     : html`<${Events} route=${route} who=${who} />`;
 }
 
-/** Who made each call: only its first event says so. */
-function actorsOf(entries) {
-  const actors = new Map();
-  for (const { event } of entries) {
-    if (event.payload.principal !== undefined && event.payload.callId !== undefined)
-      actors.set(event.payload.callId, event.payload.principal);
-  }
-  return actors;
+/** Returns the conditions as parameters. A time in the text replaces the range. */
+function parameters(text, range) {
+  const all = new URLSearchParams();
+  if (text.trim() !== '') all.set('query', text.trim());
+  if (range !== 'all' && !/(^|\s)(after|from):/.test(text)) all.set('from', range);
+  // The page always searches, so that every event comes with its facts.
+  if ([...all].length === 0) all.set('query', '');
+  return all;
+}
+
+/** Returns the text with the condition; it replaces one of the same field. */
+function withCondition(text, field, value) {
+  const others = text.split(/\s+/).filter((word) => word !== '' && !word.startsWith(`${field}:`));
+  return [...others, `${field}:${value}`].join(' ');
 }
 
 function Events({ route }) {
   const text = route.query.get('q') ?? '';
+  const range = route.query.get('range') ?? '24h';
+  const [typed, setTyped] = useState(text);
   const [turn, setTurn] = useState(0);
   const [fresh, setFresh] = useState(0);
-  const [rows, setRows] = useState(ROWS);
-  const last = useRef(0);
+  const [live, setLive] = useState(false);
+  const [older, setOlder] = useState({ entries: [] });
+  const known = useRef(0);
   useTick();
-  const found = useData(`/v1/events?limit=${NEWEST}`, { key: String(turn) });
-  if (found.data) last.current = found.data.next;
-  useEvents(['live:record'], ({ position }) => setFresh(Math.max(position - last.current, 0)));
+  const search = parameters(text, range).toString();
+  const found = useData(`/v1/events?limit=${ROWS}&${search}`, { key: String(turn) });
+  const counted = useData(`/v1/events/summary?${search}`, { key: String(turn) });
+  const query = (q, time = range) =>
+    go('record', [], { q, range: time === '24h' ? '' : time }, { replace: true });
+  useEffect(() => setOlder({ entries: [] }), [search, turn]);
+  useEffect(() => setTyped(text), [text]);
+  useEffect(() => {
+    if (typed === text) return undefined;
+    const timer = setTimeout(() => query(typed), PAUSE);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  if (found.data) known.current = Math.max(known.current, found.data.next);
   const show = () => {
     setFresh(0);
     setTurn((it) => it + 1);
   };
-  const { terms, problem } = useMemo(() => parse(text), [text]);
-  const entries = found.data?.events;
-  const all = useMemo(() => {
-    const actors = actorsOf(entries ?? []);
-    const row = (entry) => ({ ...facts(entry, actors), position: entry.position, entry });
-    return (entries ?? []).map(row).reverse();
-  }, [entries]);
-  const shown = problem ? [] : all.filter((it) => matches(it, terms));
-  const ended = shown.filter((it) => it.type === 'agent.toolReturned');
-  const query = (value) => go('record', [], { q: value }, { replace: true });
-  const add = (field, value) => {
-    const kept = terms.filter(([name]) => name !== field).map(([name, it]) => `${name}:${it}`);
-    query([...kept, `${field}:${value}`].join(' '));
+  const last = useRef(0);
+  useEvents(['live:record'], ({ position }) => {
+    if (position <= known.current) return;
+    // With conditions, only the search knows which of the new events match.
+    setFresh(position - known.current);
+    if (live && Date.now() - last.current > 1000) {
+      last.current = Date.now();
+      known.current = position;
+      show();
+    }
+  });
+  const more = async (cursor) => {
+    setOlder((it) => ({ ...it, busy: true }));
+    const reply = await request('GET', `/v1/events?limit=${ROWS}&cursor=${cursor}&${search}`);
+    setOlder((it) =>
+      reply.status === 200
+        ? { entries: [...reply.data.events, ...it.entries], cursor: reply.data.cursor, asked: true }
+        : { ...it, busy: false, problem: problemText(reply) },
+    );
   };
+  const add = (field, value) => query(withCondition(text, field, value));
+  const select = (from, to) =>
+    query(
+      withCondition(withCondition(text, 'after', from.toISOString()), 'before', to.toISOString()),
+    );
+  const bad = found.status === 400 ? found.problem : undefined;
   return html`<div>
     <div class="screen-head">
       <div>
         <h2>Record</h2>
         <p>Every call and decision of your tenant, the newest first. It has no arguments and no results.</p>
       </div>
-      <${Button} onClick=${show}>Refresh<//>
+      <div class="row">
+        <${Button} aria-pressed=${live} onClick=${() => setLive(!live)}>${live ? 'Live: on' : 'Live: off'}<//>
+        <${Button} onClick=${show}>Refresh<//>
+      </div>
     </div>
     <div class="bar">
       <input class="input grow mono" type="search" spellcheck="false" autocomplete="off" id="record-query"
-        aria-label="Filter the record" placeholder="actor:ada tool:files__* status:denied" value=${text}
-        aria-invalid=${problem ? 'true' : undefined} aria-describedby="record-hint"
-        onInput=${(event) => query(event.target.value)} />
-      ${[
-        ['denied', 'status:denied'],
-        ['failed', 'status:failed'],
-        ['approvals', 'type:interrupt.requested'],
-      ].map(
+        aria-label="Filter the record" placeholder="actor:ada tool:files__* status:denied" value=${typed}
+        aria-invalid=${bad ? 'true' : undefined} aria-describedby="record-hint"
+        onInput=${(event) => setTyped(event.target.value)} />
+      <select class="input" aria-label="Time" id="record-range" value=${range}
+        onChange=${(event) => query(text, event.target.value)}>
+        ${RANGES.map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
+      </select>
+      ${SHORTCUTS.map(
         ([word, filter]) => html`<button type="button" class="chip" key=${word}
-          aria-pressed=${text === filter} onClick=${() => query(text === filter ? '' : filter)}>${word}</button>`,
+          aria-pressed=${text.split(/\s+/).includes(filter)}
+          onClick=${() => (text === filter ? query('') : add(...filter.split(/:(.*)/).slice(0, 2)))}>${word}</button>`,
       )}
+      ${text !== '' && html`<button type="button" class="quiet" onClick=${() => query('')}>Clear</button>`}
     </div>
-    <p class=${problem ? 'bad' : 'muted'} id="record-hint" role=${problem ? 'alert' : undefined}>
-      ${problem ?? `Fields: ${FIELDS.join(', ')}. A star stands for any text.`}
+    <p class=${bad ? 'bad' : 'muted'} id="record-hint" role=${bad ? 'alert' : undefined}>
+      ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star stands for any text.'}
     </p>
-    <${Loaded} of=${found} rows=${10}>
-      ${({ events }) =>
-        events.length === 0
-          ? html`<${Empty} title="Nothing is recorded yet">
-              <p class="muted">The first call of a tool appears here.</p>
-            <//>`
-          : html`<${Chart} calls=${ended} />
-              <p class="row">
-                <span class="muted">${number(shown.length)} of the newest ${plural(events.length, 'event')} match.
-                ${events.length === NEWEST && ' Older ones: toolcrib audit export.'}</span>
-                <button type="button" class="quiet" disabled=${shown.length === 0}
-                  onClick=${() => download(shown)}>Download as JSON lines</button>
-              </p>
-              <div class="table-box" tabindex="0" role="region" aria-label="Events">
-                ${fresh > 0 &&
-                html`<button type="button" class="fresh" onClick=${show}>${plural(fresh, 'new event')}</button>`}
-                <table class="table">
-                  <thead>
-                    <tr><th>Time</th><th>Event</th><th>Actor</th><th>Tool</th><th>Status</th><th class="right">Took</th><th>Run</th></tr>
-                  </thead>
-                  <tbody>
-                    ${shown.slice(0, rows).map((it) => html`<${Row} key=${it.position} it=${it} add=${add} />`)}
-                  </tbody>
-                </table>
-              </div>
-              ${shown.length > rows &&
-              html`<p><${Button} onClick=${() => setRows(rows + ROWS)}>Show more<//></p>`}`}
-    <//>
+    ${bad === undefined &&
+    html`<${Loaded} of=${counted} rows=${3}>
+        ${(summary) =>
+          summary.events > 0 && html`<${Charts} summary=${summary} onRange=${select} onFilter=${add} />`}
+      <//>
+      <${Loaded} of=${found} rows=${10}>
+        ${({ events, cursor }) => {
+          const shown = [...older.entries, ...events].reverse();
+          const next = older.asked ? older.cursor : cursor;
+          if (shown.length === 0 && next === undefined)
+            return html`<${Empty} title=${text === '' ? 'Nothing is recorded in this time' : 'No event matches'}>
+                <p class="muted">${text === '' ? 'The next call of a tool appears here.' : 'Change the conditions, or the time.'}</p>
+                ${range !== 'all' && html`<${Button} onClick=${() => query(text, 'all')}>Search all time<//>`}
+              <//>
+              <${Verify} />`;
+          return html`<div class="row">
+              <span class="muted">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}</span>
+              <${Export} search=${search} />
+            </div>
+            <${Verify} />
+            <div class="table-box" tabindex="0" role="region" aria-label="Events">
+              ${fresh > 0 &&
+              html`<button type="button" class="fresh" onClick=${show}>${plural(fresh, 'new event')}</button>`}
+              <table class="table">
+                <thead>
+                  <tr><th>Time</th><th>Event</th><th>Actor</th><th>Tool</th><th>Status</th><th class="right">Took</th><th>Run</th></tr>
+                </thead>
+                <tbody>
+                  ${shown.map((it) => html`<${Row} key=${it.position} it=${it} add=${add} />`)}
+                </tbody>
+              </table>
+            </div>
+            ${older.problem && html`<p class="bad" role="alert">${older.problem}</p>`}
+            ${next !== undefined &&
+            html`<p><${Button} busy=${older.busy === true} onClick=${() => more(next)}>Show older events<//></p>`}`;
+        }}
+      <//>`}
   </div>`;
 }
 
-/** Saves the matching events, the oldest first, as the API returns them. */
-function download(shown) {
-  const lines = shown.map((it) => JSON.stringify(it.entry)).reverse();
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([`${lines.join('\n')}\n`], { type: 'application/jsonl' }));
-  link.download = `record-${new Date().toISOString().slice(0, 10)}.jsonl`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+/** Saves all matching events, the oldest first, in one of the formats. */
+function Export({ search }) {
+  const [format, setFormat] = useState('jsonl');
+  const [state, setState] = useState({});
+  const save = async () => {
+    setState({ busy: true });
+    try {
+      const headers = {};
+      const auth = authorization();
+      if (auth) headers.Authorization = auth;
+      const path = `/v1/events/export?format=${format}&${search}`;
+      const response = await fetch(path, { headers, cache: 'no-store' });
+      if (!response.ok) throw new Error((await response.json()).message ?? `status ${response.status}`);
+      const link = document.createElement('a');
+      link.href = URL.createObjectURL(await response.blob());
+      link.download =
+        /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'record.jsonl';
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      announce('The export is saved');
+      setState({});
+    } catch (error) {
+      setState({ problem: `The export failed (${error.message}).` });
+    }
+  };
+  return html`<span class="row">
+    <select class="input" aria-label="Format of the export" value=${format} onChange=${(event) => setFormat(event.target.value)}>
+      ${FORMATS.map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
+    </select>
+    <${Button} id="record-export" busy=${state.busy === true} onClick=${save}>Export<//>
+    ${state.problem && html`<span class="bad" role="alert">${state.problem}</span>`}
+  </span>`;
 }
 
-/** What people call the types of events. */
-const NAMES = {
-  'agent.toolCalled': 'call',
-  'agent.toolReturned': 'result',
-  'authorization.decided': 'denied',
-  'egress.decided': 'connection',
-  'tool.session.opened': 'session opened',
-  'tool.session.closed': 'session closed',
-  'interrupt.requested': 'approval requested',
-  'approval.granted': 'approved',
-  'approval.rejected': 'rejected',
-  'approval.overridden': 'overridden',
-  'tool.pin.drifted': 'tool changed',
-  'tool.pin.approved': 'change approved',
-  'record.accepted': 'record accepted',
-};
-
-const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };
-
-function Status({ it }) {
-  if (it.status === '') return null;
-  return html`<${Badge} tone=${TONES[it.status] ?? 'grey'}>${it.status.replace('_', ' ')}<//>
-    ${it.code !== '' && it.code !== it.status && html` <span class="muted">${it.code.replaceAll('_', ' ')}</span>`}`;
+function Status({ status, code }) {
+  if (status === undefined || status === '') return null;
+  return html`<${Badge} tone=${TONES[status] ?? 'grey'}>${status.replace('_', ' ')}<//>
+    ${code && code !== status && html` <span class="muted">${String(code).replaceAll('_', ' ')}</span>`}`;
 }
+
+const codeOf = ({ payload }) => payload.error?.code ?? payload.reason;
 
 function Row({ it, add }) {
+  const { event, facts = {} } = it;
   const filter = (field, value, shown) =>
-    value === ''
+    value === undefined || value === ''
       ? html`<span class="muted">–</span>`
       : html`<button type="button" class="quiet" title=${`Only ${field} ${value}`}
           onClick=${() => add(field, value)}><bdi>${shown}</bdi></button>`;
-  return html`<tr data-type=${it.type}>
-    <td class="nowrap"><${Time} at=${it.at} /></td>
-    <td>${NAMES[it.type] ?? it.type}</td>
-    <td>${filter('actor', it.actor, it.actor)}</td>
-    <td>${filter('tool', it.tool, wire(it.tool))}</td>
-    <td class="nowrap"><${Status} it=${it} /></td>
-    <td class="right">${it.ms === undefined ? '' : milliseconds(it.ms)}</td>
-    <td><a href=${href('record', ['run', it.run])}><code>${it.run.slice(-8)}</code></a></td>
+  return html`<tr data-type=${event.type}>
+    <td class="nowrap"><${Time} at=${event.timestamp} /></td>
+    <td>${NAMES[event.type] ?? event.type}</td>
+    <td>${filter('actor', facts.principal, facts.principal)}</td>
+    <td>${filter('tool', facts.tool, wire(facts.tool ?? ''))}</td>
+    <td class="nowrap"><${Status} status=${facts.status} code=${codeOf(event)} /></td>
+    <td class="right">${event.payload.durationMs === undefined ? '' : milliseconds(event.payload.durationMs)}</td>
+    <td><a href=${href('record', ['run', event.runId])}><code>${event.runId.slice(-8)}</code></a></td>
   </tr>`;
 }
 
 function Run({ id }) {
-  const found = useData(`/v1/runs/${encodeURIComponent(id)}/events`);
+  const found = useData(`/v1/events?limit=1000&run=${encodeURIComponent(id)}`);
   return html`<div>
     <div class="screen-head">
       <div>
@@ -190,17 +263,15 @@ function Run({ id }) {
       <${Copy} text=${id} label="Copy the id" />
     </div>
     <${Loaded} of=${found}>
-      ${(data) => {
-        const events = Array.isArray(data) ? data : (data.events ?? []);
-        const actors = actorsOf(events.map((event) => ({ event })));
+      ${({ events, cursor }) => {
         if (events.length === 0)
           return html`<${Empty} title="There is no such run"><p class="muted">It may have passed its retention.</p><//>`;
-        const began = new Date(events[0].timestamp).getTime();
+        const began = new Date(events[0].event.timestamp).getTime();
         return html`<section class="panel padded">
-          <p class="muted">Began <${Time} at=${events[0].timestamp} />.</p>
+          <p class="muted">${cursor === undefined ? 'Began' : `The last ${number(events.length)} events, from`} <${Time} at=${events[0].event.timestamp} />.</p>
           <ol class="timeline">
-            ${events.map((event) => {
-              const it = facts({ event }, actors);
+            ${events.map(({ event, facts = {} }) => {
+              const { durationMs } = event.payload;
               return html`<li key=${event.eventId}>
                 <time datetime=${event.timestamp} title=${new Date(event.timestamp).toLocaleString()}>
                   +${milliseconds(new Date(event.timestamp).getTime() - began)}
@@ -208,10 +279,11 @@ function Run({ id }) {
                 <div class=${`what ${event.causationId ? 'inner' : ''}`}>
                   <div class="row">
                     <strong>${NAMES[event.type] ?? event.type}</strong>
-                    ${it.tool !== '' && html`<bdi class="mono">${wire(it.tool)}</bdi>`}
-                    ${it.actor !== '' && html`<span class="muted">by <bdi>${it.actor}</bdi></span>`}
-                    <${Status} it=${it} />
-                    ${it.ms !== undefined && html`<span class="muted">${milliseconds(it.ms)}</span>`}
+                    ${facts.tool && html`<bdi class="mono">${wire(facts.tool)}</bdi>`}
+                    ${event.payload.destination && html`<bdi class="mono">${event.payload.destination}</bdi>`}
+                    ${facts.principal && html`<span class="muted">by <bdi>${facts.principal}</bdi></span>`}
+                    <${Status} status=${facts.status} code=${codeOf(event)} />
+                    ${durationMs !== undefined && html`<span class="muted">${milliseconds(durationMs)}</span>`}
                   </div>
                   <details><summary>Event</summary><pre class="lines">${pretty(event)}</pre></details>
                 </div>

@@ -8,15 +8,15 @@ import { href } from '../shell/routes.js';
 import { ago } from '../lib/ui.js';
 import { classification } from './badges.js';
 
-/** The newest events of the tenant, among which the tool's calls are looked for. */
-const LIMIT = 1000;
+/** The newest events of the tool. */
+const LIMIT = 200;
 const SHOWN = 20;
 
 /** Fills `host`, or leaves it hidden. */
 export async function recentCalls(tool, host) {
   const { toolId } = classification(tool);
   if (!hasGateway || toolId === undefined || !may('audit:read')) return;
-  const events = await newestEvents();
+  const events = await newestEvents(toolId);
   if (events === undefined) return;
   const calls = callsOf(events, toolId);
   host.hidden = false;
@@ -24,7 +24,7 @@ export async function recentCalls(tool, host) {
     h('h3', { text: 'In the record' }),
     figures(calls),
     calls.length === 0
-      ? h('p', { class: 'muted', text: 'The newest events of your tenant have no call of it.' })
+      ? h('p', { class: 'muted', text: 'The record of your tenant has no call of it.' })
       : table(calls.slice(0, SHOWN)),
     h(
       'p',
@@ -34,9 +34,9 @@ export async function recentCalls(tool, host) {
   );
 }
 
-async function newestEvents() {
+async function newestEvents(toolId) {
   try {
-    const reply = await request('GET', `/v1/events?limit=${LIMIT}`);
+    const reply = await request('GET', `/v1/events?limit=${LIMIT}&tool=${encodeURIComponent(toolId)}`);
     return reply.status === 200 && isObject(reply.data) ? reply.data : undefined;
   } catch {
     return undefined;

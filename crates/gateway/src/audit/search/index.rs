@@ -1,0 +1,481 @@
+//! The index of the event log: segments that are stored, and the newest events in memory.
+//!
+//! Invariants:
+//! - The index is derived: a missing or damaged segment is computed again from the log.
+//! - No append waits for it. It is brought up to date by searches, and slowly in the background.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use quick_cache::{Weighter, sync::Cache};
+use toolcrib_core::{
+    record::{RecordStore, StoredQuery},
+    store::{SegmentPart, SegmentStore, Storage, StoreError},
+};
+
+use super::{
+    facts::Facts,
+    matcher::{Matcher, Scope},
+    segment::{Builder, Columns, Head, Ids, SIZE, segment_of},
+};
+
+/// Events that are read from the log at once.
+const PAGE: usize = 1_000;
+/// Segments that are looked at together.
+const BATCH: u64 = 32;
+/// Segments whose columns one search reads at most: 8 million events.
+const MAX_SEGMENTS: usize = 512;
+/// Segments that are kept in memory because the store could not write them. Later ones are an error.
+const MAX_HELD: usize = 64;
+/// Bytes of segments that are kept in memory between searches.
+const CACHE: u64 = 64 * 1024 * 1024;
+/// How long segments are kept in memory after the last search.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The index of an event log.
+pub(super) struct Index {
+    record: Arc<dyn RecordStore>,
+    segments: Arc<dyn SegmentStore>,
+    newest: tokio::sync::Mutex<Newest>,
+    loaded: Cache<u64, Arc<Segment>, Bytes>,
+    last_search: Mutex<Instant>,
+    /// Segments before this one were removed.
+    forgotten: AtomicU64,
+}
+
+/// The segment that is not full, and what was read for it.
+#[derive(Default)]
+struct Newest {
+    builder: Builder,
+    /// The position of the last event that was read; `None` before the first one.
+    last: Option<u64>,
+    /// Segments that the store could not write.
+    held: BTreeMap<u64, Arc<Segment>>,
+}
+
+/// A segment that is full. Its parts are read when they are needed.
+#[derive(Debug, Default, Clone)]
+struct Segment {
+    head: Arc<Head>,
+    columns: Option<Arc<Columns>>,
+    ids: Option<Arc<Ids>>,
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<u64, Arc<Segment>> for Bytes {
+    fn weight(&self, _: &u64, segment: &Arc<Segment>) -> u64 {
+        let rows = segment.head.rows as u64;
+        let columns = segment.columns.as_ref().map_or(0, |_| rows * 28);
+        let ids = segment.ids.as_ref().map_or(0, |_| rows * 24);
+        4_096 + columns + ids
+    }
+}
+
+/// Whether a visit goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    Continue,
+    Stop,
+}
+
+/// One row that matches.
+pub(super) struct Row<'a> {
+    /// The position in the numbering of the scope.
+    pub(super) position: u64,
+    /// The position in the whole log.
+    pub(super) global: u64,
+    pub(super) head: &'a Head,
+    pub(super) columns: &'a Columns,
+    pub(super) row: usize,
+}
+
+/// Receives the rows that match.
+pub(super) trait Visitor: Send {
+    /// A segment begins.
+    fn segment(&mut self, _head: &Head) {}
+    fn row(&mut self, row: &Row<'_>) -> Flow;
+}
+
+/// How a visit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Visited {
+    /// Whether there may be more in the direction of the visit.
+    pub(super) more: bool,
+    /// The last position that was looked at, in the numbering of the scope. Oldest first: the end of
+    /// the log, unless there is more.
+    pub(super) position: Option<u64>,
+}
+
+/// The order of a visit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    NewestFirst,
+    OldestFirst,
+}
+
+impl Index {
+    pub(super) fn new(storage: &dyn Storage) -> Self {
+        Self {
+            record: storage.record(),
+            segments: storage.segments(),
+            newest: tokio::sync::Mutex::default(),
+            loaded: Cache::with_weighter(1_024, CACHE, Bytes),
+            last_search: Mutex::new(Instant::now()),
+            forgotten: AtomicU64::new(0),
+        }
+    }
+
+    /// Visits the rows of `scope`, beginning with the segment `first`, which has the oldest event.
+    pub(super) async fn visit(
+        &self,
+        scope: &Scope,
+        order: Order,
+        first: u64,
+        visitor: &mut dyn Visitor,
+    ) -> Result<Visited, StoreError> {
+        *self.last_search.lock() = Instant::now();
+        let mut walk = Walk { scope, order, visitor, position: None, budget: MAX_SEGMENTS };
+        let mut newest = self.newest.lock().await;
+        self.catch_up(&mut newest, u64::MAX).await?;
+        let end = newest.builder.number;
+        if order == Order::NewestFirst {
+            let Builder { number, head, columns, ids, .. } = &newest.builder;
+            let flow = walk.segment(*number, head, columns, ids);
+            drop(newest);
+            if flow == Flow::Stop {
+                return Ok(walk.stopped());
+            }
+            let mut to = end;
+            while to > first {
+                let from = to.saturating_sub(BATCH).max(first);
+                if self.batch(from, to, &mut walk).await? == Flow::Stop {
+                    return Ok(walk.stopped());
+                }
+                to = from;
+            }
+        } else {
+            // Segments are filled and stored meanwhile; the events in them are visited the next time.
+            let (head, columns, ids) = {
+                let Builder { head, columns, ids, .. } = &newest.builder;
+                (head.clone(), columns.clone(), ids.clone())
+            };
+            drop(newest);
+            let mut from = first;
+            while from < end {
+                let to = (from + BATCH).min(end);
+                if self.batch(from, to, &mut walk).await? == Flow::Stop {
+                    return Ok(walk.stopped());
+                }
+                from = to;
+            }
+            if walk.segment(end, &head, &columns, &ids) == Flow::Stop {
+                return Ok(walk.stopped());
+            }
+        }
+        Ok(Visited { more: false, position: walk.position })
+    }
+
+    /// Visits the segments from `from` on and before `to`.
+    async fn batch(&self, from: u64, to: u64, walk: &mut Walk<'_>) -> Result<Flow, StoreError> {
+        let mut numbers: Vec<u64> = (from..to).collect();
+        let mut segments = self.load(&numbers, SegmentPart::Head).await?;
+        numbers.retain(|number| {
+            let head = segments.get(number).map(|it| Arc::clone(&it.head)).unwrap_or_default();
+            Matcher::new(walk.scope, *number, &head).is_some()
+        });
+        segments.extend(self.load(&numbers, SegmentPart::Facts).await?);
+        if walk.scope.needs_ids() {
+            segments.extend(self.load(&numbers, SegmentPart::Ids).await?);
+        }
+        let mut order: Vec<u64> = (from..to).collect();
+        if walk.order == Order::NewestFirst {
+            order.reverse();
+        }
+        for number in order {
+            let Some(segment) = segments.get(&number) else { continue };
+            if !numbers.contains(&number) {
+                walk.passed(&segment.head);
+                continue;
+            }
+            let none = (Arc::default(), Arc::default());
+            let columns = segment.columns.as_ref().unwrap_or(&none.0);
+            let ids = segment.ids.as_ref().unwrap_or(&none.1);
+            if walk.segment(number, &segment.head, columns, ids) == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(Flow::Continue)
+    }
+
+    /// Returns these segments with their head and with `part`.
+    async fn load(
+        &self,
+        numbers: &[u64],
+        part: SegmentPart,
+    ) -> Result<BTreeMap<u64, Arc<Segment>>, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut missing = Vec::new();
+        for number in numbers {
+            match self.loaded.get(number) {
+                Some(segment) if segment.has(part) => {
+                    found.insert(*number, segment);
+                }
+                _ => missing.push(*number),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        let held = {
+            let newest = self.newest.lock().await;
+            newest.held.clone()
+        };
+        missing.retain(|number| match held.get(number) {
+            Some(segment) => {
+                found.insert(*number, Arc::clone(segment));
+                false
+            }
+            None => true,
+        });
+        let stored = self.segments.read(part, &missing).await?;
+        let mut stored: BTreeMap<u64, Vec<u8>> = stored.into_iter().collect();
+        for number in missing {
+            let known = self.loaded.get(&number);
+            let read = stored.remove(&number).and_then(|bytes| match (part, known.as_deref()) {
+                (SegmentPart::Head, _) => {
+                    Some(Segment { head: Arc::new(Head::read(&bytes)?), ..Segment::default() })
+                }
+                (SegmentPart::Facts, Some(known)) => {
+                    let columns = Columns::read(&bytes, &known.head)?;
+                    Some(Segment { columns: Some(Arc::new(columns)), ..known.clone() })
+                }
+                (SegmentPart::Ids, Some(known)) => {
+                    let ids = Ids::read(&bytes, &known.head)?;
+                    Some(Segment { ids: Some(Arc::new(ids)), ..known.clone() })
+                }
+                (SegmentPart::Facts | SegmentPart::Ids, None) => None,
+            });
+            let segment = match read {
+                Some(segment) => Arc::new(segment),
+                None => Arc::new(Segment::of(self.compute(number).await?)),
+            };
+            self.loaded.insert(number, Arc::clone(&segment));
+            found.insert(number, segment);
+        }
+        Ok(found)
+    }
+
+    /// Begins a segment, with the causes among the events before it.
+    async fn builder(&self, number: u64) -> Result<Builder, StoreError> {
+        let mut builder = Builder::new(number);
+        let after = (number * SIZE).saturating_sub(PAGE as u64);
+        let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
+        if number > 0 {
+            for event in
+                self.record.stored(query).await?.iter().filter(|it| it.position <= number * SIZE)
+            {
+                Facts::new(event, &mut builder.causes);
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Computes a segment that is missing in the store, or damaged there, from the log.
+    async fn compute(&self, number: u64) -> Result<Builder, StoreError> {
+        let mut builder = self.builder(number).await?;
+        let (mut after, last) = (number * SIZE, (number + 1) * SIZE);
+        while after < last {
+            let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
+            let page = self.record.stored(query).await?;
+            let Some(end) = page.last().map(|it| it.position) else { break };
+            for event in page.iter().filter(|it| it.position <= last) {
+                let facts = Facts::new(event, &mut builder.causes);
+                builder.add(facts);
+            }
+            after = end;
+        }
+        if builder.head.rows > 0
+            && let Some(segment) = builder.stored()
+        {
+            // Without it, the next search computes it again.
+            self.segments.put(segment).await.ok();
+        }
+        Ok(builder)
+    }
+
+    /// Reads the events that are new since the last time, and stores at most `most` full segments.
+    async fn catch_up(&self, newest: &mut Newest, most: u64) -> Result<(), StoreError> {
+        let mut after = match newest.last {
+            Some(last) => last,
+            None => {
+                let next = self.segments.last().await?.map_or(0, |last| last + 1);
+                newest.builder = self.builder(next).await?;
+                next * SIZE
+            }
+        };
+        let mut stored = 0;
+        loop {
+            let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
+            let page = self.record.stored(query).await?;
+            for event in &page {
+                let number = segment_of(event.position);
+                if number != newest.builder.number {
+                    self.finish(newest, number).await?;
+                    stored += 1;
+                }
+                let facts = Facts::new(event, &mut newest.builder.causes);
+                newest.builder.add(facts);
+                after = event.position;
+                newest.last = Some(after);
+            }
+            if page.len() < PAGE || stored >= most {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Stores the segment that is full, and begins the segment `next`.
+    async fn finish(&self, newest: &mut Newest, next: u64) -> Result<(), StoreError> {
+        let mut full = std::mem::replace(&mut newest.builder, Builder::new(next));
+        newest.builder.causes = std::mem::take(&mut full.causes).next_segment();
+        let Some(segment) = full.stored().filter(|_| full.head.rows > 0) else { return Ok(()) };
+        let number = full.number;
+        if let Err(error) = self.segments.put(segment).await {
+            if newest.held.len() >= MAX_HELD {
+                newest.builder = full;
+                return Err(error);
+            }
+            newest.held.insert(number, Arc::new(Segment::of(full)));
+        }
+        Ok(())
+    }
+
+    /// Stores full segments, if there are any: at most `most`. Forgets segments in memory after a
+    /// while without searches.
+    pub(super) async fn maintain(&self, most: u64) -> Result<(), StoreError> {
+        let is_idle = self.last_search.lock().elapsed() > IDLE;
+        if is_idle {
+            self.loaded.clear();
+        }
+        let mut newest = self.newest.lock().await;
+        while let Some(entry) = newest.held.first_entry() {
+            let Some(segment) = entry.get().stored(*entry.key()) else { break };
+            self.segments.put(segment).await?;
+            entry.remove();
+        }
+        let next = self.segments.last().await?.map_or(0, |last| last + 1);
+        if next > newest.builder.number {
+            // Another process has stored the segment.
+            newest.builder = self.builder(next).await?;
+            newest.last = Some(next * SIZE);
+        }
+        let known = newest.last.unwrap_or(next * SIZE);
+        if self.record.last_position().await? < known.saturating_add(SIZE) {
+            if is_idle {
+                // What is left is read again by the next search, within milliseconds.
+                *newest = Newest { held: std::mem::take(&mut newest.held), ..Newest::default() };
+            }
+            return Ok(());
+        }
+        self.catch_up(&mut newest, most).await
+    }
+
+    /// Removes the segments before `first`, that of the oldest event.
+    pub(super) async fn forget_before(&self, first: u64) -> Result<(), StoreError> {
+        if self.forgotten.load(Ordering::Relaxed) < first {
+            self.segments.remove_before(first).await?;
+            self.forgotten.store(first, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    fn of(builder: Builder) -> Self {
+        Self {
+            head: Arc::new(builder.head),
+            columns: Some(Arc::new(builder.columns)),
+            ids: Some(Arc::new(builder.ids)),
+        }
+    }
+
+    fn has(&self, part: SegmentPart) -> bool {
+        match part {
+            SegmentPart::Head => true,
+            SegmentPart::Facts => self.columns.is_some(),
+            SegmentPart::Ids => self.ids.is_some(),
+        }
+    }
+
+    fn stored(&self, number: u64) -> Option<toolcrib_core::store::NewSegment> {
+        let (columns, ids) = (self.columns.as_deref()?, self.ids.as_deref()?);
+        super::segment::stored(number, &self.head, columns, ids)
+    }
+}
+
+/// A visit in progress.
+struct Walk<'a> {
+    scope: &'a Scope,
+    order: Order,
+    visitor: &'a mut dyn Visitor,
+    position: Option<u64>,
+    budget: usize,
+}
+
+impl Walk<'_> {
+    fn segment(&mut self, number: u64, head: &Head, columns: &Columns, ids: &Ids) -> Flow {
+        let Some(matcher) = Matcher::new(self.scope, number, head) else {
+            self.passed(head);
+            return Flow::Continue;
+        };
+        if self.budget == 0 {
+            return Flow::Stop;
+        }
+        self.budget -= 1;
+        self.visitor.segment(head);
+        let first = number * SIZE + 1;
+        let mut visit = |row: usize| {
+            let position = matcher.position(self.scope, columns, ids, row)?;
+            let global = first + u64::from(*columns.position.get(row)?);
+            let flow = self.visitor.row(&Row { position, global, head, columns, row });
+            (flow == Flow::Stop).then_some(position)
+        };
+        let stop = match self.order {
+            Order::NewestFirst => (0..head.rows).rev().find_map(&mut visit),
+            Order::OldestFirst => (0..head.rows).find_map(&mut visit),
+        };
+        match stop {
+            Some(position) => {
+                self.position = Some(position);
+                Flow::Stop
+            }
+            None => {
+                self.passed(head);
+                Flow::Continue
+            }
+        }
+    }
+
+    /// Everything in the segment was looked at.
+    fn passed(&mut self, head: &Head) {
+        let Some((first, last)) = self.scope.positions(head) else { return };
+        self.position = Some(match self.order {
+            Order::NewestFirst => self.position.map_or(first, |it| it.min(first)),
+            Order::OldestFirst => self.position.map_or(last, |it| it.max(last)),
+        });
+    }
+
+    fn stopped(&self) -> Visited {
+        Visited { more: true, position: self.position }
+    }
+}

@@ -1,0 +1,25 @@
+// How the record's words are shown to people.
+
+/** What people call the types of events. */
+export const NAMES = {
+  'agent.toolCalled': 'call',
+  'agent.toolReturned': 'result',
+  'authorization.decided': 'denied',
+  'egress.decided': 'connection',
+  'tool.session.opened': 'session opened',
+  'tool.session.closed': 'session closed',
+  'interrupt.requested': 'approval requested',
+  'approval.granted': 'approved',
+  'approval.rejected': 'rejected',
+  'approval.overridden': 'overridden',
+  'tool.pin.drifted': 'tool changed',
+  'tool.pin.approved': 'change approved',
+  'record.accepted': 'record accepted',
+};
+
+export const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };
+
+/** Returns the name that callers use for a tool id such as `mcp:files.read`. */
+export function wire(id) {
+  return id.replace(/^[a-z-]+:/, '').replace('.', '__');
+}
