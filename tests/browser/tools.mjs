@@ -131,6 +131,13 @@ async function replaceTools(page) {
       json: { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[name] },
     });
   });
+  // Calls go to `/mcp`.
+  await page.route(/\/mcp$/, (route) => {
+    const { id, params } = JSON.parse(route.request().postData());
+    bodies.push(params.arguments);
+    const result = { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[params.name] };
+    return route.fulfill({ json: { jsonrpc: '2.0', id, result: { resultType: 'complete', ...result } } });
+  });
   return bodies;
 }
 

@@ -16,6 +16,7 @@ mod jws;
 mod keys;
 pub mod manage;
 mod roles;
+mod sign_in;
 mod table;
 mod tokens;
 
@@ -46,9 +47,11 @@ pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key
 pub use self::{
     error::AuthError,
     roles::{Roles, granted},
+    sign_in::{CodeExchange, SignInAddress, SignInError, SignInIssuer, SignInRequest, SignedIn},
 };
 use self::{
     issuer::Issuer,
+    sign_in::SignInLimits,
     table::{Known, News, Table},
     tokens::{Tokens, Verdict},
 };
@@ -88,6 +91,8 @@ struct Inner {
     key_sets: Option<Arc<dyn KeySetSource>>,
     /// Monotonic nanoseconds of the last time uses were written down.
     used_at: AtomicU64,
+    /// For sign-ins of all issuers.
+    sign_ins: SignInLimits,
 }
 
 /// The configured roles, issuers and anonymous caller.
@@ -143,6 +148,7 @@ impl Authenticator {
             stopped: AtomicBool::new(false),
             changes,
             key_sets,
+            sign_ins: SignInLimits::new(),
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.refresh().await;
