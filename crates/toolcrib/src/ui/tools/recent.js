@@ -34,7 +34,7 @@ export async function recentCalls(tool, host) {
   );
 }
 
-async function newestEvents() {
+export async function newestEvents() {
   try {
     const reply = await request('GET', `/v1/events?limit=${LIMIT}`);
     return reply.status === 200 && isObject(reply.data) ? reply.data : undefined;
