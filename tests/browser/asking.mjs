@@ -3,13 +3,18 @@
 //
 //   node asking.mjs FILE
 //
-// It appends the answers that it got, and the cancellations, to FILE: one JSON value a line.
-import { appendFileSync } from 'node:fs';
+// It appends the answers that it got, and the cancellations, to FILE: one JSON value a line. The tool
+// `steps` goes on when the files FILE.second and FILE.end exist.
+import { appendFileSync, existsSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
 const [file] = process.argv.slice(2);
 const note = (value) => appendFileSync(file, `${JSON.stringify(value)}\n`);
 const say = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+const when = (step, then) => {
+  if (existsSync(`${file}.${step}`)) then();
+  else setTimeout(() => when(step, then), 50);
+};
 const EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
 
 const FORM = {
@@ -36,11 +41,37 @@ const question = (message, requestedSchema) => ({
   method: 'elicitation/create',
   params: { mode: 'form', message, requestedSchema },
 });
-const TOOLS = ['ask', 'ask-twice', 'hostile', 'slow', 'steps'].map((name) => ({
+const CHOICES = {
+  type: 'object',
+  required: ['count', 'mode', 'options', 'target'],
+  properties: {
+    count: { type: 'integer', minimum: 1, default: 3 },
+    mode: { type: 'string', enum: ['fast', 'safe'], default: 'safe' },
+    options: {
+      type: 'object',
+      required: ['lines', 'deep'],
+      properties: {
+        lines: { type: 'array', items: { type: 'string' } },
+        deep: { type: 'object', required: ['on'], properties: { on: { type: 'boolean', default: false } } },
+      },
+    },
+    target: {
+      oneOf: [
+        { title: 'A whole folder', type: 'object', required: ['kind'], properties: { kind: { const: 'folder' } } },
+        { title: 'One file', type: 'object', required: ['kind', 'path'], properties: { kind: { const: 'file' }, path: { type: 'string' } } },
+      ],
+    },
+  },
+};
+const TOOLS = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices'].map((name) => ({
   name,
   description: `does ${name}`,
-  inputSchema: { type: 'object', properties: { note: { type: 'string' } } },
+  inputSchema:
+    name === 'choices' ? CHOICES : { type: 'object', properties: { note: { type: 'string' } } },
 }));
+
+/** A sound without samples. */
+const WAV = Buffer.from('524946462400000057415645666d74201000000001000100401f0000401f00000100080064617461000000', 'hex');
 
 const complete = (id, text) =>
   say({ id, result: { resultType: 'complete', content: [{ type: 'text', text }], isError: false } });
@@ -64,15 +95,21 @@ function call({ id, params }) {
     if (!inputResponses) return ask(id, { [EVIL]: question(EVIL, HOSTILE) }, EVIL);
     return complete(id, `answered: ${JSON.stringify(inputResponses)}`);
   }
+  if (name === 'choices') return complete(id, JSON.stringify(params.arguments));
+  if (name === 'sound') {
+    const sound = { type: 'audio', mimeType: 'audio/wav', data: WAV.toString('base64') };
+    return say({ id, result: { resultType: 'complete', content: [sound], isError: false } });
+  }
   const progressToken = params._meta?.progressToken;
   const report = (progress, total, message) =>
     progressToken !== undefined &&
     say({ method: 'notifications/progress', params: { progressToken, progress, total, message } });
   if (name === 'steps') {
     report(1, 4, 'first <b>step</b>');
-    setTimeout(() => report(2, 4, 'second step'), 1500);
-    setTimeout(() => complete(id, 'all steps'), 3500);
-    return undefined;
+    return when('second', () => {
+      report(2, 4, 'second step');
+      when('end', () => complete(id, 'all steps'));
+    });
   }
   report(1, undefined, 'no end in sight');
   return undefined; // until it is cancelled

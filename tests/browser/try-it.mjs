@@ -2,9 +2,8 @@
 // published on npm, and one that asks questions (asking.mjs).
 //
 //   TOOLCRIB_PROGRAM=…/toolcrib node try-it.mjs
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
@@ -138,8 +137,10 @@ await check('progress with a total is a bar with the words of the tool', async (
   await page.waitForFunction(() => document.querySelector('.running progress')?.value === 1);
   equal(await page.evaluate(() => document.querySelector('.running progress').max), 4, 'total');
   equal(await page.textContent('.step'), '25 % · first <b>step</b>', 'words');
-  truthy(/\d/.test(await page.textContent('.clock')), 'the elapsed time is missing');
+  await page.waitForFunction(() => / s$/.test(document.querySelector('.clock').textContent));
+  writeFileSync(`${notes}.second`, '');
   await page.waitForFunction(() => document.querySelector('.step').textContent === '50 % · second step');
+  writeFileSync(`${notes}.end`, '');
   await outcome.waitFor();
   truthy((await outcome.textContent()).includes('all steps'), 'the result is missing');
   equal(await page.isVisible('.running progress'), false, 'bar after the end');
@@ -182,6 +183,57 @@ await check('an invalid argument is explained, and the trace leads to the record
   await execute();
   await page.waitForFunction(() => document.querySelector('.outcome')?.textContent.includes('The sum of 1 and 2 is 3'));
   truthy(/#\/record\/run\//.test(await outcome.locator('a').first().getAttribute('href')), 'no link to the record');
+});
+
+await check('what the page fills in itself is valid', async () => {
+  await open('asking__choices');
+  await page.click('[data-action="validate"]');
+  await page.waitForSelector('.verdict.good');
+  equal(await page.locator('.field.invalid').count(), 0, 'fields with an error');
+  await execute();
+  await outcome.waitFor();
+  const sent = { count: 3, mode: 'safe', options: { lines: [], deep: { on: false } }, target: { kind: 'folder' } };
+  truthy((await outcome.textContent()).includes('folder'), await outcome.textContent());
+  await page.click('.outcome [role="tab"]:has-text("Raw")');
+  truthy((await outcome.textContent()).includes(JSON.stringify(JSON.stringify(sent)).slice(1, 40)), await outcome.textContent());
+});
+
+await check('the schema is a tree with the titles of its alternatives, and JSON', async () => {
+  await page.click('.tool [data-tab="schema"]');
+  await page.waitForSelector('.schema-tree');
+  const text = await page.textContent('.tool .panel:not([hidden])').catch(() => page.textContent('.tool'));
+  truthy(text.includes('A whole folder') && text.includes('One file'), text);
+});
+
+await check('there is code for curl, Open Tool Calling, MCP, Python and TypeScript', async () => {
+  await page.click('.tool [data-tab="snippets"]');
+  const names = ['curl', 'Open Tool Calling', 'MCP', 'Python', 'TypeScript'];
+  await page.waitForFunction(
+    (wanted) => wanted.every((name) => document.querySelector('.tool').textContent.includes(name)),
+    names,
+  );
+});
+
+await check('a picture, a sound, a resource and structured content are shown', async () => {
+  await open('everything__get-tiny-image');
+  await execute();
+  await page.waitForFunction(() => document.querySelector('.outcome img')?.naturalWidth > 0);
+  await open('asking__sound');
+  await execute();
+  await page.waitForSelector('.outcome button:has-text("Play")');
+  await open('everything__get-resource-reference');
+  const add = page.locator('[data-add="resourceId"]');
+  if (await add.count()) await add.click();
+  await page.locator('[data-path="/resourceId"] input').fill('1');
+  await execute();
+  await outcome.waitFor();
+  truthy((await outcome.textContent()).includes('demo://resource/'), await outcome.textContent());
+  await open('everything__get-structured-content');
+  await page.click('[data-mode="json"]');
+  await page.fill('textarea.json', '{"location":"New York"}');
+  await execute();
+  await outcome.waitFor();
+  truthy((await outcome.textContent()).includes('temperature'), await outcome.textContent());
 });
 
 await check('nothing was blocked, and no error was logged', async () => {
