@@ -77,7 +77,7 @@ await check('a tool that asks back is answered in a form, and goes on', async ()
   truthy(text.includes('Succeeded') && text.includes('Ada'), text);
   equal(
     noted().at(-1),
-    { tool: 'ask', inputResponses: { who: { action: 'accept', content: { name: 'Ada', size: 'l' } } }, requestState: 'state-1' },
+    { tool: 'ask', inputResponses: { who: { action: 'accept', content: { name: 'Ada', size: 'l', loud: true } } }, requestState: 'state-1' },
     'what the tool got',
   );
 });

@@ -1,8 +1,9 @@
 // A question that a running tool asks: its text, a form of the schema that it names, and the answers
 // "send", "decline" and "cancel". The text and the schema are the tool's and never markup.
 import { h, button, announce } from '../dom.js';
-import { isObject, own, parseJson } from '../json.js';
+import { isObject, own, parseJson, setKey } from '../json.js';
 import { createEditor } from './editor.js';
+import { formStart, propertiesOf, structuredCloneJson } from './schema.js';
 import { summary } from './validation.js';
 
 const MAX_QUESTIONS = 8;
@@ -26,6 +27,17 @@ export async function askAll(requests, host, { toolName, signal }) {
   return responses;
 }
 
+/** Required fields, and optional ones that have a default: protocol clients show those filled in. */
+function startOf(schema) {
+  const root = isObject(schema) ? schema : {};
+  const start = formStart(root, root);
+  const values = isObject(start) ? start : {};
+  for (const [key, property] of Object.entries(propertiesOf(root)))
+    if (!Object.hasOwn(values, key) && isObject(property) && Object.hasOwn(property, 'default'))
+      setKey(values, key, structuredCloneJson(property.default));
+  return values;
+}
+
 function ask(request, host, { toolName, signal, count }) {
   const params = own(request, 'params');
   const mode = own(params, 'mode') ?? 'form';
@@ -39,6 +51,7 @@ function ask(request, host, { toolName, signal, count }) {
     onChange: () => problems.replaceChildren(),
   });
   const problems = h('div', {});
+  editor.load(startOf(schema));
   const text = String(own(params, 'message') ?? '').slice(0, MAX_TEXT);
   return new Promise((resolve, reject) => {
     const done = (response) => {

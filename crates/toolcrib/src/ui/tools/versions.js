@@ -68,7 +68,9 @@ function Table({ forms }) {
     <p class="muted">${
       earlier
         ? 'Of earlier forms the record has the digest; their text is not kept.'
-        : 'Earlier forms would be listed from the newest 1 000 events of your tenant.'
+        : may('audit:read')
+          ? 'The newest 1 000 events of your tenant name no earlier form.'
+          : 'Earlier forms are in the record, which requires the scope audit:read.'
     }</p>`;
 }
 
