@@ -25,7 +25,7 @@ export async function startProvider({ port = 0 } = {}) {
     provider = new Provider(issuer, {
       clients: [client('console'), client('other')],
       cookies: { keys: ['a test'] },
-      ttl: { AuthorizationCode: () => settings.codeTTL, AccessToken: 300, Session: 3600, Grant: 3600, Interaction: 600, IdToken: 300 },
+      ttl: { AuthorizationCode: () => settings.codeTTL, AccessToken: () => settings.tokenTTL ?? 300, Session: 3600, Grant: 3600, Interaction: 600, IdToken: 300 },
       pkce: { required: () => true },
       scopes: ['openid', 'try:it'],
       findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
@@ -38,7 +38,6 @@ export async function startProvider({ port = 0 } = {}) {
             scope: 'try:it',
             audience,
             accessTokenFormat: 'jwt',
-            accessTokenTTL: settings.tokenTTL ?? 300,
           }),
         },
       },
@@ -63,7 +62,7 @@ export async function startProvider({ port = 0 } = {}) {
     if (verb === 'login')
       return provider.interactionFinished(request, response, { login: { accountId: 'ada' } });
     const grant = new provider.Grant({ accountId: session.accountId, clientId: params.client_id });
-    grant.addOIDCScope('openid');
+    grant.addOIDCScope('openid try:it');
     for (const resource of [params.resource].flat().filter(Boolean)) grant.addResourceScope(resource, 'try:it');
     return provider.interactionFinished(request, response, { consent: { grantId: await grant.save() } });
   }

@@ -17,7 +17,7 @@ issuer = "${at}"
 audiences = ["${audience}"]
 tenant = "default"
 principal_prefix = "${prefix}"
-clock_skew = "0s"
+clock_skew = "1s"
 [auth.jwt.sign_in]
 client_id = "console"
 name = "${name}"
@@ -33,6 +33,8 @@ command = [${JSON.stringify(node)}, ${JSON.stringify(join(import.meta.dirname, '
 [source.tools."*"]
 scopes = ["try:it"]
 safety_tier = "pure"
+[toolset.all]
+allow = ["*"]
 ${issuer({ at: provider.issuer, audience: 'https://crib.example/tools', name: 'Acme', prefix: 'acme.' })}
 ${issuer({ at: elsewhere.issuer, audience: 'https://other.example/', name: 'Elsewhere', prefix: 'elsewhere.' })}
 ${issuer({ at: away.issuer, audience: 'https://crib.example/tools', name: 'Away', prefix: 'away.' })}
@@ -99,11 +101,11 @@ await check('a person signs in, and comes back to the link', async () => {
 });
 
 await check('a filter of a screen survives the sign-in', async () => {
-  const { page, close } = await visit('/explorer?toolset=none#/connect?client=curl');
+  const { page, close } = await visit('/explorer?toolset=all#/connect?client=curl');
   await start(page, 'Acme');
   await login(page);
   await page.waitForSelector('#account-button, #signin');
-  equal(page.url(), `${server.url}/explorer?toolset=none#/connect?client=curl`, 'address');
+  equal(page.url(), `${server.url}/explorer?toolset=all#/connect?client=curl`, 'address');
   await close();
 });
 
