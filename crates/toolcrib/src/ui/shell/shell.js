@@ -37,6 +37,7 @@ export function startShell() {
   };
   on('who', draw);
   on('providers', draw);
+  on('tools', () => state.token === '' && draw());
   on('pending', draw);
   on('palette', draw);
   on('live:catalog', () => emit('reload'));
@@ -147,9 +148,9 @@ const SIGNED_IN = {
   token: () => 'a token of the identity provider',
 };
 
-/** Sign-in from the header, also where anonymous callers see tools. */
+/** Sign-in from the header, where anonymous callers see tools instead of the card for sign-in. */
 function Providers() {
-  if (state.token !== '') return null;
+  if (state.token !== '' || state.status !== 'ready') return null;
   return state.providers.map(
     ({ issuer, name }) => html`<button key=${issuer} type="button" class="button" data-provider=${issuer}
       onClick=${() => signInWith(issuer)}>Sign in with <bdi>${name}</bdi></button>`,

@@ -64,7 +64,9 @@ export function signIn() {
     h(
       'div',
       { class: 'row' },
-      button(retry ? 'Enter another key' : 'Enter a key', focusToken, { class: 'button primary' }),
+      button(retry ? 'Enter another key' : 'Enter a key', focusToken, {
+        class: state.providers.length > 0 ? 'button' : 'button primary',
+      }),
     ),
   );
 }
