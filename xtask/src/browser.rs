@@ -26,7 +26,7 @@ const EXPLORER: &str = "explorer.mjs";
 const TOOLS: &str = "tools.mjs";
 const CONSOLE: &str = "console.mjs";
 /// Scripts that start the program themselves, with their own configuration and other servers: tools
-/// that ask back, and sign-in with an identity provider.
+/// with progress and questions, and sign-in with an identity provider.
 const TRY_IT: &str = "try-it.mjs";
 const SIGN_IN: &str = "oidc.mjs";
 

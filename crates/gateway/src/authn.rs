@@ -9,6 +9,7 @@
 //! it.
 
 mod claims;
+mod endpoints;
 mod error;
 mod issuer;
 mod jwk;
@@ -16,7 +17,7 @@ mod jws;
 mod keys;
 pub mod manage;
 mod roles;
-mod sign_in;
+pub mod sign_in;
 mod table;
 mod tokens;
 
@@ -44,16 +45,15 @@ use toolcrib_core::{
 };
 
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+use self::{
+    endpoints::SignInLimits,
+    issuer::Issuer,
+    table::{Known, News, Table},
+    tokens::{Tokens, Verdict},
+};
 pub use self::{
     error::AuthError,
     roles::{Roles, granted},
-    sign_in::{CodeExchange, SignInAddress, SignInError, SignInIssuer, SignInRequest, SignedIn},
-};
-use self::{
-    issuer::Issuer,
-    sign_in::SignInLimits,
-    table::{Known, News, Table},
-    tokens::{Tokens, Verdict},
 };
 use crate::{background::Services, config::Config};
 

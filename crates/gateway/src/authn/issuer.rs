@@ -27,7 +27,7 @@ use toolcrib_core::{
 };
 use url::Url;
 
-use super::{jwk::KeySet, sign_in::Description};
+use super::{endpoints::Description, jwk::KeySet};
 use crate::config::{JwtConfig, is_private_enough};
 
 /// The age at which keys are fetched again.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{clock::Timestamp, json::parse_strict};
 use toolcrib_gateway::{
     Gateway,
-    authn::{CodeExchange, SignInError, SignInRequest},
+    authn::sign_in::{self as sign_ins, CodeExchange, SignInError, SignInRequest},
 };
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -150,10 +150,7 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
 async fn issuers(State(sign_in): State<Arc<SignIn>>) -> Response {
     let gateway = sign_in.gateway.as_ref();
     let issuers = gateway.map(|it| it.authenticator().sign_in_issuers()).unwrap_or_default();
-    let named = |it: toolcrib_gateway::authn::SignInIssuer| SignInIssuer {
-        issuer: it.issuer,
-        name: it.name,
-    };
+    let named = |it: sign_ins::SignInIssuer| SignInIssuer { issuer: it.issuer, name: it.name };
     let issuers = issuers.into_iter().map(named).collect();
     unstored(respond::json(StatusCode::OK, &SignInIssuers { issuers }))
 }
