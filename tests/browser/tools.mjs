@@ -131,6 +131,13 @@ async function replaceTools(page) {
       json: { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[name] },
     });
   });
+  // Calls go to `/mcp`.
+  await page.route(/\/mcp$/, (route) => {
+    const { id, params } = JSON.parse(route.request().postData());
+    bodies.push(params.arguments);
+    const result = { isError: false, content: [{ type: 'text', text: 'done' }], ...RESULTS[params.name] };
+    return route.fulfill({ json: { jsonrpc: '2.0', id, result: { resultType: 'complete', ...result } } });
+  });
   return bodies;
 }
 
@@ -400,9 +407,31 @@ await check('a tool that differs from its pin shows both forms side by side', as
     },
   };
   await own.route('**/v1/pins**', (route) => route.fulfill({ json: { pins: [pin] } }));
+  const drift = (seen, at) => ({
+    event: { type: 'tool.pin.drifted', timestamp: at, payload: { toolId: pin.toolId, seen, quarantined: true } },
+  });
+  const events = [
+    drift('e'.repeat(64), '2026-11-20T00:00:00Z'),
+    {
+      event: {
+        type: 'tool.pin.approved',
+        timestamp: '2026-11-21T00:00:00Z',
+        payload: { toolId: pin.toolId, approved: 'e'.repeat(64), principal: '<b>eve</b>' },
+      },
+    },
+    drift(pin.seen.digest, pin.seen.at),
+    drift('f'.repeat(64), '2026-11-22T00:00:00Z'),
+    { event: { type: 'tool.pin.drifted', payload: { toolId: 'mcp:demo.other', seen: 'd'.repeat(64) } } },
+  ];
+  await own.route('**/v1/events?**', (route) => route.fulfill({ json: { events } }));
   await own.goto(`${explorer}#tool=demo__add`);
   await signIn(own);
   await own.click('.tool [data-tab="about"]');
+  await own.waitForFunction(() => document.querySelectorAll('[data-versions] tbody tr').length === 4);
+  const versions = await own.locator('[data-versions] tbody tr').allTextContents();
+  truthy(versions[0].includes('current') && versions[0].includes('no'), `the newest is ${versions[0]}`);
+  truthy(versions.some((it) => it.includes('eeeeeeeeeeee') && it.includes('<b>eve</b>')), String(versions));
+  equal(versions.filter((it) => it.includes('approved')).length, 1, 'forms that count');
   await own.click('text=Show what changed');
   await own.waitForSelector('.diff .changed');
   const cells = await own.locator('.diff .changed td').allTextContents();

@@ -25,6 +25,10 @@ const RENDER: &str = "render.mjs";
 const EXPLORER: &str = "explorer.mjs";
 const TOOLS: &str = "tools.mjs";
 const CONSOLE: &str = "console.mjs";
+/// Scripts that start the program themselves, with their own configuration and other servers: tools
+/// with progress and questions, and sign-in with an identity provider.
+const TRY_IT: &str = "try-it.mjs";
+const SIGN_IN: &str = "oidc.mjs";
 
 /// Takes the picture of the README.
 const PICTURE: &str = "picture.mjs";
@@ -44,6 +48,8 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
         ("explorer in a browser", EXPLORER),
         ("tools in a browser", TOOLS),
         ("screens in a browser", CONSOLE),
+        ("running tools in a browser", TRY_IT),
+        ("sign-in in a browser", SIGN_IN),
     ] {
         if !source.join(script).exists() {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
@@ -51,6 +57,10 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
         }
         report.part(name, || match script {
             RENDER => shell::run_bounded(&mut stage.script(script), LIMIT),
+            TRY_IT | SIGN_IN => {
+                let mut command = stage.script(script);
+                shell::run_bounded(command.env("TOOLCRIB_PROGRAM", program), LIMIT)
+            }
             _ => against_demo(&mut stage.script(script), program),
         });
     }

@@ -1,4 +1,4 @@
-//! The trait that fetches an issuer's key documents.
+//! The trait that fetches an issuer's key documents, and that exchanges codes of sign-ins.
 //!
 //! An implementation only fetches; the gateway interprets the documents.
 
@@ -26,10 +26,26 @@ pub struct DocumentRequest<'a> {
 #[error("{0}")]
 pub struct FetchError(pub String);
 
+/// The answer of a token endpoint, of any status.
+#[derive(Debug, Clone)]
+pub struct FormAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// At most [`MAX_DOCUMENT`] bytes.
+    pub body: Vec<u8>,
+}
+
 /// Fetches documents of issuers.
 #[async_trait]
 pub trait KeySetSource: Send + Sync + 'static {
     /// Fetches the document. Requires status 200, without a redirect, and at most [`MAX_DOCUMENT`]
     /// bytes.
     async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError>;
+
+    /// Sends `form`, in the encoding of HTML forms, to a token endpoint. A redirect is an error.
+    async fn send_form(
+        &self,
+        to: DocumentRequest<'_>,
+        form: String,
+    ) -> Result<FormAnswer, FetchError>;
 }

@@ -9,6 +9,7 @@
 //! it.
 
 mod claims;
+mod endpoints;
 mod error;
 mod issuer;
 mod jwk;
@@ -16,6 +17,7 @@ mod jws;
 mod keys;
 pub mod manage;
 mod roles;
+pub mod sign_in;
 mod table;
 mod tokens;
 
@@ -43,14 +45,15 @@ use toolcrib_core::{
 };
 
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
-pub use self::{
-    error::AuthError,
-    roles::{Roles, granted},
-};
 use self::{
+    endpoints::SignInLimits,
     issuer::Issuer,
     table::{Known, News, Table},
     tokens::{Tokens, Verdict},
+};
+pub use self::{
+    error::AuthError,
+    roles::{Roles, granted},
 };
 use crate::{background::Services, config::Config};
 
@@ -88,6 +91,8 @@ struct Inner {
     key_sets: Option<Arc<dyn KeySetSource>>,
     /// Monotonic nanoseconds of the last time uses were written down.
     used_at: AtomicU64,
+    /// For sign-ins of all issuers.
+    sign_ins: SignInLimits,
 }
 
 /// The configured roles, issuers and anonymous caller.
@@ -143,6 +148,7 @@ impl Authenticator {
             stopped: AtomicBool::new(false),
             changes,
             key_sets,
+            sign_ins: SignInLimits::new(),
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.refresh().await;

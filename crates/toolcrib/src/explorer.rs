@@ -16,6 +16,7 @@ mod page;
 mod program_host;
 mod result;
 mod settings;
+mod sign_in;
 mod standalone;
 mod state;
 mod tools;
@@ -74,9 +75,10 @@ fn set_up(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         None => (Arc::new(Vec::new()), Arc::new(ProgramHost::new(&ExplorerConfig::new()))),
     };
     let max_body = setup.config.server.max_body_bytes;
+    let prefix = &setup.config.explorer.prefix;
     let page = Page::new(setup.config.explorer.clone(), true);
     let explorer = Explorer { provider, host, max_body, page };
-    routes(explorer, &setup.config.explorer.prefix)
+    routes(explorer, prefix).merge(sign_in::routes(setup))
 }
 
 /// Returns the routes below `prefix`, with their description.

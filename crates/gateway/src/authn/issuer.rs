@@ -27,7 +27,7 @@ use toolcrib_core::{
 };
 use url::Url;
 
-use super::jwk::KeySet;
+use super::{endpoints::Description, jwk::KeySet};
 use crate::config::{JwtConfig, is_private_enough};
 
 /// The age at which keys are fetched again.
@@ -48,8 +48,10 @@ pub(super) struct Issuer {
     known: ArcSwap<Known>,
     flight: Mutex<Flight>,
     waiting: AtomicUsize,
-    source: Option<Arc<dyn KeySetSource>>,
-    clock: Arc<dyn Clock>,
+    pub(super) source: Option<Arc<dyn KeySetSource>>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// For sign-ins; empty until the first one.
+    pub(super) description: Description,
     /// Notified when the keys change.
     changes: watch::Sender<u64>,
 }
@@ -99,6 +101,7 @@ impl Issuer {
             waiting: AtomicUsize::new(0),
             source,
             clock,
+            description: Description::default(),
             changes,
         })
     }
@@ -209,6 +212,18 @@ impl Issuer {
 
     /// The address of the key set, by OpenID Connect Discovery.
     async fn discover(&self, source: &dyn KeySetSource) -> Result<String, String> {
+        let document = self.document(source).await?;
+        let keys = document.get("jwks_uri").and_then(Value::as_str);
+        let keys = keys.ok_or("the discovery document has no `jwks_uri`")?;
+        let sound = Url::parse(keys).is_ok_and(|url| is_private_enough(&url, &self.config.allow));
+        match sound {
+            true => Ok(keys.to_owned()),
+            false => Err("the `jwks_uri` of the discovery document is not https".to_owned()),
+        }
+    }
+
+    /// The document of OpenID Connect Discovery.
+    pub(super) async fn document(&self, source: &dyn KeySetSource) -> Result<Value, String> {
         let config = &self.config;
         let base = config.issuer.trim_end_matches('/');
         let url = format!("{base}/.well-known/openid-configuration");
@@ -216,15 +231,9 @@ impl Issuer {
         let document = source.fetch(wanted).await.map_err(|error| error.to_string())?;
         let document = json::parse_strict(&document)
             .map_err(|_| "the discovery document is not JSON".to_owned())?;
-        let text = |name: &str| document.get(name).and_then(Value::as_str);
-        if text("issuer") != Some(&config.issuer) {
-            return Err("the discovery document is of another issuer".to_owned());
-        }
-        let keys = text("jwks_uri").ok_or("the discovery document has no `jwks_uri`")?;
-        let sound = Url::parse(keys).is_ok_and(|url| is_private_enough(&url, &config.allow));
-        match sound {
-            true => Ok(keys.to_owned()),
-            false => Err("the `jwks_uri` of the discovery document is not https".to_owned()),
+        match document.get("issuer").and_then(Value::as_str) == Some(&config.issuer) {
+            true => Ok(document),
+            false => Err("the discovery document is of another issuer".to_owned()),
         }
     }
 

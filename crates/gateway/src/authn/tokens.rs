@@ -98,6 +98,10 @@ impl Tokens {
         }
     }
 
+    pub(super) fn issuers(&self) -> &[Arc<Issuer>] {
+        &self.issuers
+    }
+
     /// Fetches the keys of issuers that are due.
     pub(super) fn refresh_if_due(&self) {
         for issuer in &self.issuers {

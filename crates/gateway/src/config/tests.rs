@@ -41,6 +41,7 @@ fn documented_defaults_are_the_real_ones() {
     let toolset = "[toolset.a]\nallow = [\"*\"]\n";
     let issuer = "[auth.jwt]\nissuer = \"https://id.example.com\"\naudiences = [\"a\"]\n\
                   tenant = \"a\"\n";
+    let sign_in = format!("{issuer}[auth.jwt.sign_in]\nclient_id = \"console\"\n");
     let tables = [
         ("ServerConfig", String::new(), "[server]\n".to_owned()),
         ("Store", String::new(), "[store]\n".to_owned()),
@@ -67,6 +68,7 @@ fn documented_defaults_are_the_real_ones() {
         ("Toolset", toolset.to_owned(), toolset.to_owned()),
         ("JwtConfig", issuer.to_owned(), issuer.to_owned()),
         ("ClaimsConfig", issuer.to_owned(), format!("{issuer}[auth.jwt.claims]\n")),
+        ("SignInConfig", sign_in.clone(), sign_in.clone()),
     ];
     let mut compared = 0;
     for (name, without, with) in tables {

@@ -1,6 +1,6 @@
 //! `[auth]` and `[otc]`: signed tokens as credentials.
 
-use std::{fmt, marker::PhantomData, time::Duration};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
@@ -73,6 +73,28 @@ pub struct JwtConfig {
     /// Text before the principal. It keeps principals of issuers apart from those of keys.
     #[schemars(extend("x-default" = "the issuer's host and `|`"))]
     principal_prefix: Option<String>,
+    /// Sign-in to the console with this issuer; without it the console only takes keys and tokens.
+    pub sign_in: Option<SignInConfig>,
+}
+
+/// Sign-in to the console: an authorization code with PKCE, as a public client
+/// ([guide](../guides/oidc.md#sign-in-to-the-console)).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignInConfig {
+    /// Id of the client that is registered at the issuer, without a secret.
+    pub client_id: String,
+    /// Requested scopes, in addition to `openid`.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// Name of the issuer on the button.
+    #[schemars(extend("x-default" = "the issuer's host"))]
+    pub name: Option<String>,
+    /// Requested resource of the token (RFC 8707), for issuers that need it.
+    pub resource: Option<String>,
+    /// More parameters of the request for sign-in, such as `audience` or `prompt`.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
 }
 
 /// The asymmetric signature algorithms. Symmetric ones are absent, so that no configuration lets a
@@ -239,6 +261,43 @@ impl JwtConfig {
     }
 }
 
+// === impl SignInConfig ===
+
+impl SignInConfig {
+    /// The parameters of a request for sign-in that toolcrib sets itself.
+    const OWN: [&'static str; 12] = [
+        "response_type",
+        "response_mode",
+        "client_id",
+        "client_secret",
+        "redirect_uri",
+        "scope",
+        "state",
+        "nonce",
+        "code_challenge",
+        "code_challenge_method",
+        "resource",
+        "request",
+    ];
+
+    /// Returns the requested scopes, separated by blanks. `openid` makes the issuer send an ID
+    /// token, whose nonce binds the sign-in to the browser that began it.
+    pub fn scope(&self) -> String {
+        let scopes = self.scopes.iter().map(String::as_str).filter(|scope| *scope != "openid");
+        std::iter::once("openid").chain(scopes).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A token of RFC 6749: printable characters without blanks, quotes and backslashes.
+fn is_scope(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+    !text.is_empty() && text.len() <= 256 && text.bytes().all(allowed)
+}
+
+fn is_short_text(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 256 && !text.chars().any(char::is_control)
+}
+
 fn one_minute() -> Duration {
     Duration::from_secs(60)
 }
@@ -398,12 +457,43 @@ impl Resolver<'_> {
             (None, Some(fixed)) => drop(self.check(&tenant, check_tenant(fixed))),
             (Some(_), None) => {}
         }
+        if let Some(sign_in) = &typed.sign_in {
+            self.sign_in(&member("sign_in"), sign_in);
+        }
         let url = url?;
         let usual = || format!("{}|", url.host_str().unwrap_or_default());
         let prefix = typed.principal_prefix.take().unwrap_or_else(usual);
         self.check(&member("principal_prefix"), check_prefix(&prefix));
         typed.principal_prefix = Some(prefix);
         (self.problems.len() == before).then_some(typed)
+    }
+
+    fn sign_in(&mut self, key: &str, typed: &SignInConfig) {
+        let mut require = |member: &str, is_valid: bool, message: &str| {
+            if !is_valid {
+                self.complain(&format!("{key}.{member}"), message);
+            }
+        };
+        let text = "expected 1 to 256 characters without control characters";
+        require("client_id", is_short_text(&typed.client_id), text);
+        require("name", typed.name.as_deref().is_none_or(is_short_text), text);
+        let message = "expected scopes of OAuth: printable ASCII without blanks, quotes and \
+                       backslashes";
+        require("scopes", typed.scopes.iter().all(|scope| is_scope(scope)), message);
+        let offline = typed.scopes.iter().any(|scope| scope == "offline_access");
+        let message = "remove `offline_access`: the console keeps no refresh token";
+        require("scopes", !offline, message);
+        let resource = typed.resource.as_deref().map(Url::parse);
+        let is_resource = resource.is_none_or(|url| url.is_ok_and(|url| url.fragment().is_none()));
+        require("resource", is_resource, "expected an absolute URI without a fragment");
+        let own = typed.parameters.keys().find(|name| SignInConfig::OWN.contains(&name.as_str()));
+        let message = own.map(|name| format!("toolcrib sets `{name}` itself; remove it"));
+        require("parameters", message.is_none(), message.as_deref().unwrap_or_default());
+        let is_bounded = typed.parameters.len() <= 16
+            && typed.parameters.iter().all(|(name, value)| is_scope(name) && is_short_text(value));
+        let message = "expected at most 16 parameters, each with a name of printable ASCII and 1 \
+                       to 256 characters";
+        require("parameters", is_bounded, message);
     }
 
     pub(super) fn shared_jwt(&mut self, typed: SharedJwt) -> Option<SharedJwtConfig> {

@@ -212,6 +212,32 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         assert!(message.contains(expected), "{text:?} message {message:?}");
     }
     for (lines, expected) in [
+        ("", "missing field `client_id`"),
+        ("client_id = \"\"", "toolcrib.toml:6: `auth.jwt.sign_in.client_id`: expected 1 to 256"),
+        ("client_id = \"c\"\nclient_secret = \"x\"", "unknown field `client_secret`"),
+        ("client_id = \"c\"\nname = \"\"", "`auth.jwt.sign_in.name`: expected 1 to 256"),
+        ("client_id = \"c\"\nscopes = [\"a b\"]", "`auth.jwt.sign_in.scopes`: expected scopes"),
+        (
+            "client_id = \"c\"\nscopes = [\"offline_access\"]",
+            "toolcrib.toml:7: `auth.jwt.sign_in.scopes`: remove `offline_access`",
+        ),
+        ("client_id = \"c\"\nresource = \"tools\"", "expected an absolute URI without a fragment"),
+        (
+            "client_id = \"c\"\nparameters = { redirect_uri = \"https://evil\" }",
+            "`auth.jwt.sign_in.parameters`: toolcrib sets `redirect_uri` itself",
+        ),
+        (
+            "client_id = \"c\"\nparameters = { prompt = \"\" }",
+            "`auth.jwt.sign_in.parameters`: expected at most 16 parameters",
+        ),
+    ] {
+        let message = complaint(&format!(
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             [auth.jwt.sign_in]\n{lines}"
+        ));
+        assert!(message.contains(expected), "{lines:?} message {message:?}");
+    }
+    for (lines, expected) in [
         ("", "`source.files.command`: expected `command = "),
         (
             "url = \"http://h/mcp\"\nheaders = { \"bad header\" = \"x\" }",

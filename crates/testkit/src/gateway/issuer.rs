@@ -15,7 +15,12 @@ use aws_lc_rs::{
         RSA_PKCS1_SHA256, RsaKeyPair,
     },
 };
-use axum::{Router, extract::State, response::Response, routing::get};
+use axum::{
+    Router,
+    extract::State,
+    response::Response,
+    routing::{get, post},
+};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{StatusCode, header};
 use parking_lot::Mutex;
@@ -23,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 use toolcrib_core::clock::Timestamp;
 
-/// Serves `/.well-known/openid-configuration` and `/jwks`, and signs tokens.
+/// Serves `/.well-known/openid-configuration`, `/jwks` and `/token`, and signs tokens.
 pub struct TestIssuer {
     /// `http://127.0.0.1:PORT`, which is also the `iss` of its tokens.
     pub url: String,
@@ -36,6 +41,12 @@ struct Shared {
     keys: Mutex<Vec<TestKey>>,
     behaviour: Mutex<Behaviour>,
     asked: AtomicUsize,
+    /// The answer of the token endpoint.
+    token: Mutex<(u16, String)>,
+    /// The forms that the token endpoint got.
+    forms: Mutex<Vec<String>>,
+    /// Members that replace those of the discovery document.
+    described: Mutex<Value>,
 }
 
 /// The behaviour of `/jwks`.
@@ -83,10 +94,14 @@ impl TestIssuer {
             keys: Mutex::new(vec![TestKey::ec("first")]),
             behaviour: Mutex::new(Behaviour::Good),
             asked: AtomicUsize::new(0),
+            token: Mutex::new((500, String::new())),
+            forms: Mutex::default(),
+            described: Mutex::new(json!({})),
         });
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
             .route("/jwks", get(jwks))
+            .route("/token", post(token))
             .with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, shared, server }
@@ -129,6 +144,21 @@ impl TestIssuer {
     /// Changes the behaviour.
     pub fn behave(&self, behaviour: Behaviour) {
         *self.shared.behaviour.lock() = behaviour;
+    }
+
+    /// Sets the answer of the token endpoint.
+    pub fn answers(&self, status: u16, body: impl Into<String>) {
+        *self.shared.token.lock() = (status, body.into());
+    }
+
+    /// Returns the forms that the token endpoint got.
+    pub fn forms(&self) -> Vec<String> {
+        self.shared.forms.lock().clone()
+    }
+
+    /// Replaces members of the discovery document.
+    pub fn describes(&self, members: Value) {
+        *self.shared.described.lock() = members;
     }
 
     /// Returns the number of requests to `/jwks`.
@@ -258,7 +288,26 @@ async fn discovery(State(shared): State<Arc<Shared>>) -> Response {
         Behaviour::Elsewhere(address) => keys = address,
         _ => {}
     }
-    answer(&json!({ "issuer": issuer, "jwks_uri": keys }).to_string())
+    let mut document = json!({
+        "issuer": issuer,
+        "jwks_uri": keys,
+        "authorization_endpoint": format!("{}/authorize?fixed=1", shared.url),
+        "token_endpoint": format!("{}/token", shared.url),
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": true,
+    });
+    if let Some(members) = shared.described.lock().as_object() {
+        for (name, value) in members {
+            document[name] = value.clone();
+        }
+    }
+    answer(&document.to_string())
+}
+
+async fn token(State(shared): State<Arc<Shared>>, form: String) -> Response {
+    shared.forms.lock().push(form);
+    let (status, body) = shared.token.lock().clone();
+    Response::builder().status(status).body(axum::body::Body::from(body)).unwrap()
 }
 
 async fn jwks(State(shared): State<Arc<Shared>>) -> Response {

@@ -9,6 +9,7 @@ import { startList } from './tools/list.js';
 import { readAddress } from './tools/filters.js';
 import { startDetail } from './tools/detail.js';
 import { current } from './shell/routes.js';
+import { hasGateway } from './shell/session.js';
 import { restoredKey, startShell } from './shell/shell.js';
 
 let loading;
@@ -35,7 +36,7 @@ function accept(reply) {
     setStatus(
       'signin',
       state.token === ''
-        ? 'The catalog is shown to holders of a key.'
+        ? 'The catalog is shown to callers who are signed in.'
         : 'The server rejected this key. It may be incomplete, expired or revoked.',
     );
   } else if (reply.status === 200 && Array.isArray(reply.data)) {
@@ -112,6 +113,17 @@ function startKeys() {
   }
 }
 
+/** Signs in with the answer of an identity provider, or offers the providers. */
+async function startSignIn() {
+  if (!hasGateway) return;
+  const { finish, isReturning, loadProviders } = await import('./shell/sign-in.js');
+  if (isReturning()) state.token = (await finish()) ?? '';
+  if (state.token === '') loadProviders();
+  on('who', () => {
+    if (state.token === '' && state.providers.length === 0) loadProviders();
+  });
+}
+
 state.token = restoredKey();
 startTheme();
 startAuth({ reload });
@@ -127,5 +139,6 @@ on('token', () => {
 on('execute', drawMode);
 drawMode();
 addEventListener('hashchange', () => followAddress({ moved: true }));
+await startSignIn();
 followAddress();
 reload();

@@ -11,6 +11,10 @@ export const state = {
   who: undefined,
   /** The number of approvals that the caller can answer. */
   pending: 0,
+  /** Identity providers for sign-in, as {issuer, name}. */
+  providers: [],
+  /** Why the last sign-in failed or ended, as {text, said}. */
+  signInProblem: undefined,
   tools: [],
   /** Why the list could not be refreshed; undefined while it is current. */
   stale: undefined,
@@ -26,7 +30,7 @@ const listeners = new Map();
 
 /**
  * Calls `listener` at each event, until the returned function is called. Events: `tools` (list or its
- * status), `filter`, `facts`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `who`, `pending`, `palette` and, from
+ * status), `filter`, `facts`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `who`, `pending`, `palette`, `providers` and, from
  * the stream of changes, `live:…`.
  */
 export function on(event, listener) {

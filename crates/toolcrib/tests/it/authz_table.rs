@@ -136,6 +136,11 @@ fn rows() -> Vec<Row> {
         get("/explorer", "/explorer", OPEN),
         get("/explorer/assets/{file}", "/explorer/assets/app.js", OPEN),
         get("/explorer/assets/{folder}/{file}", "/explorer/assets/shell/shell.js", OPEN),
+        get("/explorer/sign-in", "/explorer/sign-in", OPEN),
+        // Without `[auth.jwt.sign_in]`, and with an invalid body, for every caller alike.
+        post("/explorer/sign-in/start", "/explorer/sign-in/start", json!({}), ["400"; 4]),
+        post("/explorer/sign-in/token", "/explorer/sign-in/token", json!({}), ["400"; 4]),
+        get("/explorer/signed-in", "/explorer/signed-in", OPEN),
         get("/explorer/tools", "/explorer/tools", list),
         get("/explorer/tools/{name}", "/explorer/tools/crib__read", ["401", "404", "404", "200"]),
         post(

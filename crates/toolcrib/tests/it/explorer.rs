@@ -1,5 +1,6 @@
 mod call;
 mod page;
 mod policy;
+mod sign_in;
 mod tools;
 mod validate;

@@ -5,6 +5,7 @@ import { request } from '../api.js';
 import { byId } from '../dom.js';
 
 const KEPT = 'toolcrib-key';
+const DAY = 24 * 60 * 60 * 1000;
 /** Whether the page's own server is a gateway, with `/v1`. */
 export const hasGateway = document.body.dataset.gateway === 'true';
 
@@ -27,6 +28,11 @@ export function keep(wanted) {
 }
 
 export function signOut() {
+  state.signInProblem = undefined;
+  leave();
+}
+
+function leave() {
   keep(false);
   byId('token').value = '';
   state.token = '';
@@ -41,8 +47,32 @@ export function may(scope) {
   return state.who?.may?.includes(scope) === true;
 }
 
+export async function signInWith(issuer) {
+  const { begin } = await import('./sign-in.js');
+  await begin(issuer);
+}
+
+let ending;
+
+/** At its end a credential stays on no screen. The address stays, for the next sign-in. */
+function watchEnd() {
+  clearTimeout(ending);
+  const end = Date.parse(state.who?.expiresAt);
+  if (Number.isNaN(end)) return;
+  const left = end - Date.now();
+  // Longer timers would fire at once.
+  ending = setTimeout(left > DAY ? watchEnd : expire, Math.max(Math.min(left, DAY), 0));
+}
+
+function expire() {
+  const at = new Date(state.who.expiresAt).toLocaleTimeString();
+  state.signInProblem = { text: `Your sign-in ended at ${at}. Sign in again to go on where you were.` };
+  leave();
+}
+
 export function startSession() {
   if (!hasGateway) return;
+  on('who', watchEnd);
   on('token', () => {
     state.who = undefined;
     emit('who');
@@ -62,5 +92,6 @@ async function identify() {
   }
   if (state.token !== token || reply.status !== 200) return;
   state.who = reply.data;
+  state.signInProblem = undefined;
   emit('who');
 }

@@ -5,7 +5,7 @@ import { state, on, emit } from '../state.js';
 import { base, request } from '../api.js';
 import { byId } from '../dom.js';
 import { current, href } from './routes.js';
-import { hasGateway, keep, keptKey, may, signOut, startSession } from './session.js';
+import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
@@ -36,6 +36,8 @@ export function startShell() {
     showScreen();
   };
   on('who', draw);
+  on('providers', draw);
+  on('tools', () => state.token === '' && draw());
   on('pending', draw);
   on('palette', draw);
   on('live:catalog', () => emit('reload'));
@@ -101,7 +103,7 @@ function Account() {
       removeEventListener('pointerdown', leave);
     };
   }, [open]);
-  if (!who) return null;
+  if (!who) return html`<${Providers} />`;
   return html`<div class="account" ref=${menu}>
     <button type="button" class="button search-button" onClick=${() => emit('palette', true)}>
       Search <kbd aria-hidden="true">Ctrl K</kbd>
@@ -116,7 +118,7 @@ function Account() {
         <dt>Principal</dt><dd><bdi>${who.principal}</bdi></dd>
         <dt>Tenant</dt><dd><bdi>${who.tenant}</bdi></dd>
         <dt>Signed in with</dt>
-        <dd>${who.auth === 'key' ? html`key <code>${who.keyId}</code>` : who.auth}</dd>
+        <dd>${SIGNED_IN[who.auth]?.(who) ?? who.auth}</dd>
         <dt>Valid</dt>
         <dd>${who.expiresAt ? html`until <${Time} at=${who.expiresAt} />` : 'until it is revoked'}</dd>
         <dt>Roles</dt><dd>${words(who.roles)}</dd>
@@ -133,8 +135,26 @@ function Account() {
         Stay signed in until this tab closes
       </label>
       <button type="button" class="button" id="sign-out" onClick=${signOut}>Sign out</button>
+      ${
+        who.auth === 'token' &&
+        html`<p class="muted">This ends your session here. The one at the identity provider stays.</p>`
+      }
     </div>`}
   </div>`;
+}
+
+const SIGNED_IN = {
+  key: (who) => html`key <code>${who.keyId}</code>`,
+  token: () => 'a token of the identity provider',
+};
+
+/** Sign-in from the header, where anonymous callers see tools instead of the card for sign-in. */
+function Providers() {
+  if (state.token !== '' || state.status !== 'ready') return null;
+  return state.providers.map(
+    ({ issuer, name }) => html`<button key=${issuer} type="button" class="button" data-provider=${issuer}
+      onClick=${() => signInWith(issuer)}>Sign in with <bdi>${name}</bdi></button>`,
+  );
 }
 
 function words(list) {

@@ -1,12 +1,12 @@
 // The About tab: what a tool does, how dangerous it is, what it needs, and how it came here.
-import { html, render, useData, Badge, Loaded, Time } from '../lib/ui.js';
+import { html, render, useData } from '../lib/ui.js';
 import { state } from '../state.js';
 import { own } from '../json.js';
 import { hasGateway, may } from '../shell/session.js';
 import { href } from '../shell/routes.js';
-import { Change } from '../sources/changes.js';
 import { DANGERS, classification, dangersOf } from './badges.js';
 import { egressText } from './filters.js';
+import { Versions } from './versions.js';
 
 const APPROVALS = {
   never: 'Not needed.',
@@ -103,34 +103,6 @@ function About({ tool }) {
       </dl>
     </section>`
     }
-    ${hasGateway && may('pins:approve') && toolId !== undefined && html`<${Pin} toolId=${toolId} />`}
+    ${hasGateway && may('pins:approve') && toolId !== undefined && html`<${Versions} toolId=${toolId} />`}
   </div>`;
-}
-
-/** Whether the tool is still what was approved, and what changed. */
-function Pin({ toolId }) {
-  const found = useData(`/v1/pins?tool=${encodeURIComponent(toolId)}`);
-  return html`<section class="panel-box wide" aria-label="Pin">
-    <h3>Pin</h3>
-    <${Loaded} of=${found} rows=${2}>
-      ${({ pins }) => {
-        const pin = pins?.[0];
-        if (pin === undefined)
-          return html`<p class="muted">Tools of this source are not pinned.</p>`;
-        if (pin.state !== 'approved')
-          return html`<p>It differs from what was approved. A changed description or schema can turn a
-              harmless tool into another one.</p>
-            <${Change} pin=${pin} onApproved=${found.reload} />`;
-        return html`<p class="row">
-            <${Badge} tone="green">approved<//>
-            ${pin.quarantined && html`<${Badge} tone="red">in quarantine<//>`}
-            <span>It is as it was approved <${Time} at=${pin.approved?.at} />.</span>
-          </p>
-          <details>
-            <summary>Digest</summary>
-            <code>${pin.approved?.digest}</code>
-          </details>`;
-      }}
-    <//>
-  </section>`;
 }

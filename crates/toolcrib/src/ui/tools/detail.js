@@ -34,6 +34,7 @@ const narrow = matchMedia('(max-width: 820px)');
 export function startDetail() {
   on('select', () => draw({ moved: true }));
   on('focus-tool', () => draw());
+  on('providers', () => draw());
   on('tools', () => {
     draw();
   });

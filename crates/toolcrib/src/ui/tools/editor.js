@@ -5,7 +5,7 @@ import { isObject, locate, parseJson, parseProblem, pretty } from '../json.js';
 import { formStart, prefill, simplify } from './schema.js';
 import { createForm } from './form.js';
 
-export function createEditor({ schema, onChange }) {
+export function createEditor({ schema, onChange, title = 'Arguments' }) {
   const root = isObject(schema) ? schema : {};
   const simple = simplify(root, root);
   // As text the arguments start from exactly the required keys; a form begins with its groups open.
@@ -23,7 +23,7 @@ export function createEditor({ schema, onChange }) {
     class: 'input mono json',
     spellcheck: 'false',
     autocomplete: 'off',
-    'aria-label': 'Arguments as JSON',
+    'aria-label': `${title} as JSON`,
     rows: '6',
     on: {
       input: () => {
@@ -46,11 +46,11 @@ export function createEditor({ schema, onChange }) {
   );
   const element = h(
     'section',
-    { class: 'editor', 'aria-label': 'Arguments' },
+    { class: 'editor', 'aria-label': title },
     h(
       'div',
       { class: 'sub-head' },
-      h('h3', { text: 'Arguments' }),
+      h('h3', { text: title }),
       h('div', { class: 'segmented', role: 'group', 'aria-label': 'Edit as' }, toggles),
       button('Reset', reset, {
         class: 'quiet',

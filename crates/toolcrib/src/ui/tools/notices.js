@@ -2,6 +2,7 @@
 import { h, button, icon, plural } from '../dom.js';
 import { state } from '../state.js';
 import { focusToken } from '../auth.js';
+import { signInWith } from '../shell/session.js';
 import { classification } from './badges.js';
 
 const isApple = /^(Mac|iP)/.test(navigator.platform);
@@ -22,11 +23,15 @@ export function signIn() {
     'div',
     { class: 'card signin', id: 'signin' },
     h('div', { class: 'card-icon' }, icon('key')),
-    h('h2', { text: retry ? 'This key was not accepted' : 'Sign in with an API key' }),
+    h('h2', { text: heading(retry) }),
+    problem(),
+    providers(),
     h('p', {
       text: retry
         ? 'Check that it is complete, and that it has neither expired nor been revoked.'
-        : 'This server shows each caller the tools that caller may use, so it requires a key.',
+        : state.providers.length > 0
+          ? 'This server shows each caller the tools that caller may use. Agents and scripts use a key:'
+          : 'This server shows each caller the tools that caller may use, so it requires a key.',
     }),
     h(
       'ol',
@@ -59,7 +64,40 @@ export function signIn() {
     h(
       'div',
       { class: 'row' },
-      button(retry ? 'Enter another key' : 'Enter a key', focusToken, { class: 'button primary' }),
+      button(retry ? 'Enter another key' : 'Enter a key', focusToken, {
+        class: state.providers.length > 0 ? 'button' : 'button primary',
+      }),
+    ),
+  );
+}
+
+function heading(retry) {
+  if (retry) return 'This key was not accepted';
+  return state.providers.length > 0 ? 'Sign in' : 'Sign in with an API key';
+}
+
+/** Why the last sign-in failed: in words, and below it in those of the identity provider. */
+function problem() {
+  if (state.signInProblem === undefined) return undefined;
+  const { text, said } = state.signInProblem;
+  return h(
+    'div',
+    { class: 'verdict bad', role: 'alert', id: 'sign-in-problem' },
+    h('p', { text }),
+    said ? h('p', { class: 'muted' }, 'The identity provider says: ', h('bdi', { text: said })) : undefined,
+  );
+}
+
+function providers() {
+  if (state.providers.length === 0) return undefined;
+  return h(
+    'div',
+    { class: 'row' },
+    state.providers.map(({ issuer, name }) =>
+      button(['Sign in with ', h('bdi', { text: name })], () => signInWith(issuer), {
+        class: 'button primary',
+        data: { provider: issuer },
+      }),
     ),
   );
 }

@@ -34,9 +34,10 @@ export async function recentCalls(tool, host) {
   );
 }
 
-async function newestEvents(toolId) {
+/** Returns the newest events of a tool, of the types that match `type`. */
+export async function newestEvents(toolId, type = '*') {
   try {
-    const reply = await request('GET', `/v1/events?limit=${LIMIT}&tool=${encodeURIComponent(toolId)}`);
+    const reply = await request('GET', `/v1/events?limit=${LIMIT}&tool=${encodeURIComponent(toolId)}&type=${type}`);
     return reply.status === 200 && isObject(reply.data) ? reply.data : undefined;
   } catch {
     return undefined;

@@ -5,6 +5,8 @@
 import { h, button, announce, formatMs, plural } from '../dom.js';
 import { state, disableExecution } from '../state.js';
 import { call, validate } from '../api.js';
+import { isObject, own, parseJson } from '../json.js';
+import { hasGateway } from '../shell/session.js';
 import { focusToken } from '../auth.js';
 import { isDestructive, reasonsToConfirm } from './badges.js';
 import { confirmRun } from './confirm.js';
@@ -35,6 +37,8 @@ export function createRunner({ tool, editor, record, extra }) {
     text: 'Execution is switched off on this server.',
     hidden: true,
   });
+  const step = h('bdi', { class: 'step', 'aria-live': 'polite' });
+  const questionHost = h('div', {});
   const verdictHost = h('div', {});
   const outcomeHost = h('div', {});
   const actions = h(
@@ -45,9 +49,9 @@ export function createRunner({ tool, editor, record, extra }) {
     check,
     extra,
     off,
-    h('span', { class: 'running' }, progress, clock),
+    h('span', { class: 'running' }, progress, clock, step),
   );
-  const output = h('div', { class: 'output' }, verdictHost, outcomeHost);
+  const output = h('div', { class: 'output' }, verdictHost, questionHost, outcomeHost);
 
   function refresh() {
     execute.hidden = !state.executeEnabled;
@@ -58,6 +62,7 @@ export function createRunner({ tool, editor, record, extra }) {
     running = controller;
     execute.disabled = check.disabled = true;
     cancel.hidden = progress.hidden = false;
+    progress.removeAttribute('value');
     const started = performance.now();
     const tick = setInterval(() => {
       clock.textContent = formatMs(performance.now() - started);
@@ -69,6 +74,8 @@ export function createRunner({ tool, editor, record, extra }) {
       execute.textContent = 'Execute';
       execute.disabled = check.disabled = false;
       cancel.hidden = progress.hidden = true;
+      step.textContent = '';
+      questionHost.replaceChildren();
       running = undefined;
       return performance.now() - started;
     };
@@ -132,7 +139,7 @@ export function createRunner({ tool, editor, record, extra }) {
     outcomeHost.replaceChildren();
     const outcome = {};
     try {
-      outcome.reply = await call(tool.name, body, controller.signal);
+      outcome.reply = await (canAsk(body) ? callWithQuestions : callPlainly)(body, controller.signal);
     } catch (error) {
       if (controller.signal.aborted) outcome.cancelled = true;
       else outcome.failed = error.message;
@@ -145,6 +152,43 @@ export function createRunner({ tool, editor, record, extra }) {
     if (id === undefined) show(outcome);
     else wait(id, outcome.reply, body);
     if (outcome.reply && verdict(outcome) === 'error') await markFields(body);
+  }
+
+  /** Progress and questions of tools need `/mcp`, which only a gateway has, and only for callers with a
+   * credential. Its arguments are an object. */
+  function canAsk(body) {
+    return hasGateway && state.token !== '' && isObject(parseJson(body));
+  }
+
+  const callPlainly = (body, signal) => call(tool.name, body, signal);
+
+  async function callWithQuestions(body, signal) {
+    const [{ callByMcp }, { askAll }] = await Promise.all([import('./mcp.js'), import('./question.js')]);
+    signal.throwIfAborted();
+    const answer = async (requests) => {
+      progress.hidden = true;
+      const answers = await askAll(requests, questionHost, { toolName: tool.name, signal });
+      progress.hidden = false;
+      progress.removeAttribute('value');
+      (cancel.hidden ? execute : cancel).focus();
+      return answers;
+    };
+    return callByMcp(tool, body, { signal, progress: showProgress, answer });
+  }
+
+  /** A bar with a total, or one without an end; and the words of the tool. */
+  function showProgress(report) {
+    const [done, total] = [Number(own(report, 'progress')), Number(own(report, 'total'))];
+    if (total > 0 && done >= 0) {
+      progress.max = total;
+      progress.value = Math.min(done, total);
+    } else {
+      progress.removeAttribute('value');
+    }
+    const message = own(report, 'message');
+    const share = total > 0 && done >= 0 ? `${Math.min(Math.round((done / total) * 100), 100)} %` : '';
+    const words = typeof message === 'string' ? message.slice(0, 300) : '';
+    step.textContent = [share, words].filter(Boolean).join(' · ');
   }
 
   /** A failed call may be one whose arguments do not fit: then the fields say so. */

@@ -1,0 +1,48 @@
+// A toolcrib server with a configuration of the test, on a free port of this machine.
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const program = process.env.TOOLCRIB_PROGRAM;
+if (!program) {
+  console.error('TOOLCRIB_PROGRAM is not set: it is the path of the program');
+  process.exit(2);
+}
+
+/** Starts a server. Returns {url, folder, key, log, stop}; `key(roles)` makes a key. */
+export async function startServer(config) {
+  const folder = mkdtempSync(join(tmpdir(), 'toolcrib-browser-'));
+  writeFileSync(join(folder, 'toolcrib.toml'), config);
+  const child = spawn(program, ['serve', '--listen', '127.0.0.1:0'], {
+    cwd: folder,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let log = '';
+  const url = await new Promise((resolve, reject) => {
+    const read = (data) => {
+      log += data;
+      const found = /listening on (http:\/\/[\d.:]+)/.exec(log);
+      if (found) resolve(found[1]);
+    };
+    child.stdout.on('data', read);
+    child.stderr.on('data', read);
+    child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${log}`)));
+  });
+  return {
+    url,
+    folder,
+    log: () => log,
+    key: (...words) =>
+      execFileSync(program, ['keys', 'create', ...words], { cwd: folder, encoding: 'utf8' })
+        .match(/tc_[\w-]+/)[0],
+    stop: async () => {
+      const ended = new Promise((resolve) => child.once('exit', resolve));
+      child.removeAllListeners('exit');
+      child.once('exit', () => {});
+      child.kill('SIGTERM');
+      await Promise.race([ended, new Promise((resolve) => child.once('exit', resolve))]);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
