@@ -19,12 +19,16 @@ use crate::{paths, shell};
 
 /// One whole script, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
-/// The page's modules against hostile input; no server needed.
+/// The page against hostile input; no server needed.
 const RENDER: &str = "render.mjs";
-/// Scripts against a running demo: the explorer, its Tools screen, and the other screens.
-const EXPLORER: &str = "explorer.mjs";
-const TOOLS: &str = "tools.mjs";
-const CONSOLE: &str = "console.mjs";
+/// All scripts, with the names of their parts. Those other than [`RENDER`] use a running demo.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("page in a browser", RENDER),
+    ("explorer in a browser", "explorer.mjs"),
+    ("tools in a browser", "tools.mjs"),
+    ("screens in a browser", "console.mjs"),
+    ("roles in a browser", "roles.mjs"),
+];
 
 /// Takes the picture of the README.
 const PICTURE: &str = "picture.mjs";
@@ -39,12 +43,7 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
             return;
         }
     };
-    for (name, script) in [
-        ("page in a browser", RENDER),
-        ("explorer in a browser", EXPLORER),
-        ("tools in a browser", TOOLS),
-        ("screens in a browser", CONSOLE),
-    ] {
+    for (name, script) in SCRIPTS {
         if !source.join(script).exists() {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
             continue;

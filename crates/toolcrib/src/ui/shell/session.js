@@ -49,6 +49,11 @@ export function startSession() {
   });
   on('tools', () => {
     if (state.status === 'ready' && state.token !== '' && state.who === undefined) identify();
+    if (state.status !== 'signin' || state.who === undefined) return;
+    // The key has expired or was revoked: nothing that it showed stays.
+    keep(false);
+    state.who = undefined;
+    emit('who');
   });
 }
 
