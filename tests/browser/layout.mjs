@@ -61,8 +61,10 @@ export function shapes() {
     const at = `${element.tagName.toLowerCase()}.${element.className}`;
     if (longest(transitionDuration) > 0) found.push(`${at} has a transition of ${transitionDuration}`);
     if (animationName !== 'none' && longest(animationDuration) > 0) found.push(`${at} is animated for ${animationDuration}`);
+    // The focus follows `order` where the container says so.
+    const follows = getComputedStyle(element.parentElement ?? element).readingFlow === 'flex-visual';
     const focusable = element.querySelector('a, button, input, select, textarea');
-    if (focusable && (order !== '0' || flexDirection.endsWith('reverse')))
+    if (focusable && ((order !== '0' && !follows) || flexDirection.endsWith('reverse')))
       found.push(`${at} is shown in another order than that of the focus`);
     if (element.tabIndex > 0) found.push(`${at} has a place of its own in the order of the focus`);
   }

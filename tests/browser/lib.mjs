@@ -13,7 +13,7 @@ const FLAGS = [
 ];
 // Chromium logs these statuses as errors, although a check provokes them on purpose.
 const EXPECTED =
-  /^Failed to load resource: the server responded with a status of (401|403|404|429|500|502|503)\b/;
+  /^Failed to load resource: the server responded with a status of (401|403|404|409|429|500|502|503)\b/;
 
 export async function launch() {
   return chromium.launch({

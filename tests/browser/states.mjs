@@ -184,11 +184,11 @@ export const STATES = [
     await page.click('.tool [data-tab="schema"]');
     await page.click('[data-schema="input-json"]');
   }, { before: replaceTools }) },
-  { name: 'tool calls', ...tool('demo__add', async (page) => {
+  { name: 'tool calls', ...tool('demo__fail', async (page) => {
     await run(page);
     await page.click('.tool [data-tab="history"]');
     await page.waitForSelector('[aria-label="Recent calls"] td');
-  }, { before: (page) => page.addInitScript(() => undefined) }) },
+  }) },
   { name: 'tool code', ...tool('demo__add', openTab('snippets', '.sheet pre')) },
   { name: 'tool why', ...tool('demo__wipe', openTab('why', '.why-steps li')) },
   { name: 'form', ...tool('forms', async (page) => {

@@ -213,7 +213,7 @@ function Run({ id }) {
                     <${Status} it=${it} />
                     ${it.ms !== undefined && html`<span class="muted">${milliseconds(it.ms)}</span>`}
                   </div>
-                  <details><summary>Event</summary><pre class="lines">${pretty(event)}</pre></details>
+                  <details><summary>Event</summary><pre class="lines" tabindex="0">${pretty(event)}</pre></details>
                 </div>
               </li>`;
             })}
