@@ -22,12 +22,15 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// The page against hostile input; no server needed.
 const RENDER: &str = "render.mjs";
 /// All scripts, with the names of their parts. Those other than [`RENDER`] use a running demo.
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("page in a browser", RENDER),
     ("explorer in a browser", "explorer.mjs"),
     ("tools in a browser", "tools.mjs"),
     ("screens in a browser", "console.mjs"),
     ("roles in a browser", "roles.mjs"),
+    ("accessibility in a browser", "accessibility.mjs"),
+    ("keyboard in a browser", "keyboard.mjs"),
+    ("disclosure in a browser", "oracle.mjs"),
 ];
 
 /// Takes the picture of the README.

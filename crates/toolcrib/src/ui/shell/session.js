@@ -34,6 +34,7 @@ export function signOut() {
   emit('token');
   emit('who');
   emit('reload');
+  byId('token').focus();
 }
 
 /** Returns whether the caller has a scope of a route, such as `audit:read`. */
