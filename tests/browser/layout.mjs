@@ -41,7 +41,9 @@ export function outOfSight() {
       fixed = outer.position === 'fixed';
       if (up === dialog) break;
     }
-    if (!x && (box.right > innerWidth + 1 || box.left < -1))
+    const cell = element.closest('td, th')?.getBoundingClientRect();
+    if (cell && !shortened && box.right > cell.right + 8) found.push(`${name(element)} breaks out of its cell`);
+    if (!x && !shortened && (box.right > innerWidth + 1 || box.left < -1))
       found.push(`${name(element)} is outside of the window: from ${box.left} to ${box.right}`);
     // What is fixed in the window does not come into it by scrolling the page.
     if (fixed && !y && (box.bottom > innerHeight + 1 || box.top < -1))
@@ -67,6 +69,48 @@ export function shapes() {
     if (focusable && ((order !== '0' && !follows) || flexDirection.endsWith('reverse')))
       found.push(`${at} is shown in another order than that of the focus`);
     if (element.tabIndex > 0) found.push(`${at} has a place of its own in the order of the focus`);
+  }
+  return [...new Set(found)].slice(0, 6);
+}
+
+/** Elements, attributes and links that only markup from the server can have made. */
+export function planted() {
+  // The page places the rows of its virtual lists itself.
+  const isPlace = (style) => /^((height|transform|top): (\d+px|translateY\(\d+px\));? ?)+$/.test(style);
+  const attributes = [...document.querySelectorAll('body *')].flatMap((element) =>
+    element
+      .getAttributeNames()
+      .filter((name) => name.startsWith('on') || (name === 'style' && !isPlace(element.getAttribute('style'))))
+      .map((name) => `${element.tagName} has ${name}`),
+  );
+  const links = [...document.querySelectorAll('a[href]')]
+    .map((link) => link.getAttribute('href'))
+    .filter((href) => !/^(#|https?:)/.test(href));
+  const elements = [...document.querySelectorAll('body script, body iframe, body object, body embed, body base, body form[action], svg script')];
+  return [...attributes, ...links, ...elements.map(({ tagName }) => tagName)].slice(0, 6);
+}
+
+/** Texts whose overrides of the direction reach into what follows them in the same paragraph. */
+export function turned() {
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode()); ) {
+    if (!/[\u202a-\u202e\u2066-\u2069]/.test(node.data) || !node.parentElement.checkVisibility()) continue;
+    let box = node.parentElement;
+    const isolates = (element) => {
+      const { display, unicodeBidi } = getComputedStyle(element);
+      return !/^(inline|contents)$/.test(display) || /isolate|plaintext/.test(unicodeBidi);
+    };
+    while (!isolates(box)) box = box.parentElement;
+    const after = document.createRange();
+    after.setStart(node, node.length);
+    after.setEnd(box, box.childNodes.length);
+    if (after.toString().trim() === '') continue;
+    // Blocks after it in the same box begin a paragraph of their own.
+    const next = [...box.childNodes].find((it) => node.compareDocumentPosition(it) & Node.DOCUMENT_POSITION_FOLLOWING && it.textContent.trim() !== '');
+    if (next?.nodeType === 1 && isolates(next) && getComputedStyle(next).display !== 'inline') continue;
+    const name = `${box.tagName.toLowerCase()}.${box.className} in ${box.parentElement?.tagName.toLowerCase()}.${box.parentElement?.className}`;
+    found.push(`a text in ${name} turns what follows it: “${after.toString().trim().slice(0, 30)}”`);
   }
   return [...new Set(found)].slice(0, 6);
 }

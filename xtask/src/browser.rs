@@ -19,11 +19,12 @@ use crate::{paths, shell};
 
 /// One whole script, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
-/// The page against hostile input; no server needed.
-const RENDER: &str = "render.mjs";
-/// All scripts, with the names of their parts. Those other than [`RENDER`] use a running demo.
-const SCRIPTS: [(&str, &str); 8] = [
-    ("page in a browser", RENDER),
+/// The scripts with a hostile server of their own.
+const HOSTILE: [&str; 2] = ["render.mjs", "hostile-screens.mjs"];
+/// All scripts, with the names of their parts. Those other than [`HOSTILE`] use a running demo.
+const SCRIPTS: [(&str, &str); 9] = [
+    ("page in a browser", "render.mjs"),
+    ("hostile texts in a browser", "hostile-screens.mjs"),
     ("explorer in a browser", "explorer.mjs"),
     ("tools in a browser", "tools.mjs"),
     ("screens in a browser", "console.mjs"),
@@ -51,9 +52,12 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
             continue;
         }
-        report.part(name, || match script {
-            RENDER => shell::run_bounded(&mut stage.script(script), LIMIT),
-            _ => against_demo(&mut stage.script(script), program),
+        report.part(name, || {
+            let mut command = stage.script(script);
+            match HOSTILE.contains(&script) {
+                true => shell::run_bounded(&mut command, LIMIT),
+                false => against_demo(&mut command, program),
+            }
         });
     }
 }

@@ -245,9 +245,9 @@ function Votes({ votes }) {
   return html`<ul class="muted" aria-label="Answers">
     ${votes.map(
       (vote, at) => html`<li key=${at}>
-        <bdi class="strong">${vote.principal ?? 'someone'}</bdi> ${words(vote.verdict)}${' '}
+        <bdi class="strong">${vote.principal ?? 'someone'}</bdi> <bdi>${words(vote.verdict)}</bdi>${' '}
         ${vote.at && html`<${Time} at=${vote.at} />`}
-        ${vote.comment && html`: “${vote.comment}”`}
+        ${vote.comment && html`: “<bdi>${vote.comment}</bdi>”`}
       </li>`,
     )}
   </ul>`;

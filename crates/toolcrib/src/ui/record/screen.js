@@ -17,7 +17,7 @@ import {
   Loaded,
   Time,
 } from '../lib/ui.js';
-import { pretty } from '../json.js';
+import { visible } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { Chart } from './chart.js';
 import { FIELDS, facts, matches, parse, wire } from './query.js';
@@ -213,7 +213,7 @@ function Run({ id }) {
                     <${Status} it=${it} />
                     ${it.ms !== undefined && html`<span class="muted">${milliseconds(it.ms)}</span>`}
                   </div>
-                  <details><summary>Event</summary><pre class="lines" tabindex="0">${pretty(event)}</pre></details>
+                  <details><summary>Event</summary><pre class="lines" tabindex="0">${visible(event)}</pre></details>
                 </div>
               </li>`;
             })}
