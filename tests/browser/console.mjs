@@ -2,11 +2,8 @@
 //
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… \
 //     TOOLCRIB_KEY_APPROVER=tc_… TOOLCRIB_KEY_OTHER_TENANT=tc_… node console.mjs
-//
-// With SCREENSHOTS=FOLDER it also saves a picture of each screen.
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { check, countClicks, equal, finish, launch, openPage, truthy } from './lib.mjs';
 
 const KEYS = {
   admin: process.env.TOOLCRIB_KEY_ADMIN,
@@ -19,7 +16,6 @@ if (!url || Object.values(KEYS).some((key) => !key)) {
   console.error('TOOLCRIB_URL and the keys are not set: take them from demo.json');
   process.exit(2);
 }
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const browser = await launch();
 const complaints = [];
 
@@ -129,17 +125,26 @@ await check('a request appears by itself and is approved in place', async () => 
   await close();
 });
 
-await check('the link of a webhook leads to its request in three clicks', async () => {
-  call(KEYS.admin, 'demo.wipe', { target: `webhook ${Date.now()}` });
-  let pending;
-  for (let tries = 0; pending === undefined && tries < 50; tries += 1) {
-    pending = (await api(KEYS.approver, '/v1/approvals?state=pending')).approvals[0];
-    await new Promise((done) => setTimeout(done, 100));
-  }
-  const { page, close } = await as('approver', `#approval=${pending.approvalId}`);
+await check('the link of a webhook leads to its request, which is approved in three clicks', async () => {
+  const target = `webhook ${Date.now()}`;
+  const refused = await call(KEYS.admin, 'demo.wipe', { target });
+  const id = JSON.stringify(refused).match(/\(approval ([\w-]+)\)/)[1];
+  // The address that the webhook carries, for a page without a key.
+  const { page, complaints: said, close } = await openPage(browser);
+  await page.goto(`${url}/explorer#approval=${id}`);
+  await page.fill('#token', KEYS.approver);
+  await page.click('#use-key');
+  await page.waitForSelector('.section');
+  const clicks = await countClicks(page);
   await page.waitForSelector('.approval.marked');
-  await page.click('.approval.marked [data-verdict="reject"]');
-  await page.getByText('You rejected it.').waitFor();
+  equal(await page.getAttribute('.approval.marked', 'data-approval'), id, 'the marked request');
+  await page.click('.approval.marked [data-verdict="grant"]');
+  await page.getByText('You approved it.').waitFor();
+  const count = await clicks.count();
+  console.log(`      approved in ${count} click(s) after the sign-in`);
+  truthy(count >= 1 && count <= 3, `it took ${count} clicks`);
+  equal((await api(KEYS.approver, `/v1/approvals/${id}`)).state, 'granted', 'state');
+  complaints.push(...said);
   await close();
 });
 
@@ -256,45 +261,9 @@ await check('another tenant sees nothing of this one', async () => {
   await close();
 });
 
-for (const theme of ['light', 'dark']) {
-  for (const width of [1280, 390]) {
-    await check(`no accessibility problem on any screen, ${theme}, ${width} px`, async () => {
-      const options = { colorScheme: theme, viewport: { width, height: 860 }, bypassCSP: true };
-      const { page, close } = await as('admin', '', options);
-      for (const address of [
-        '#/approvals',
-        '#/approvals/history',
-        '#/record',
-        '#/sources',
-        '#/sources/demo',
-        '#/access',
-        '#/connect/claude-code',
-      ]) {
-        await page.evaluate((it) => (location.hash = it), address);
-        await page.waitForSelector('.screen h2');
-        await page.waitForFunction(() => !document.querySelector('.skeleton'));
-        await page.evaluate(axe);
-        const { violations } = await page.evaluate(() => window.axe.run());
-        equal(
-          violations.map((it) => `${it.id}: ${it.nodes[0].target}`),
-          [],
-          address,
-        );
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-        truthy(wide <= 0, `${address} is ${wide} px too wide`);
-        if (process.env.SCREENSHOTS)
-          await page.screenshot({
-            path: `${process.env.SCREENSHOTS}/${address.slice(2).replaceAll('/', '-')}-${theme}-${width}.png`,
-          });
-      }
-      await close();
-    });
-  }
-}
-
 await check('no error, exception or policy violation was reported', async () => {
   equal(complaints, [], 'complaints');
 });
 
 await browser.close();
-finish();
+await finish();

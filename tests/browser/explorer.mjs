@@ -444,4 +444,4 @@ await check('no console error, no exception, no policy violation', async () =>
 );
 
 await browser.close();
-finish();
+await finish();

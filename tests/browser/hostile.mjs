@@ -92,27 +92,177 @@ const TOOLS = [
   'not a tool',
 ];
 
-/** Starts the server; returns {url, bodies, close}. `bodies` collects the bodies sent to /call. */
-export async function startHostile({ execute = true } = {}) {
+/** Names and texts that try to break out of their place; each is that of everything in one run. */
+export const NASTY = {
+  markup: PWN,
+  'long word': 'W'.repeat(10_240),
+  // An override of the direction that never ends, isolates that do not close, invisible characters,
+  // line ends, text from right to left, and marks that pile up.
+  directions: `admin\u202e txt.exe \u2066\u2067\u200b\u200d\ufeff\r\nline\ttab שלום العربية Z${'\u0335\u0321\u0322'.repeat(2)}`,
+};
+
+/** What a gateway would answer, if every text in it were `nasty`. */
+function gatewayReply(nasty, method, path) {
+  const at = '2026-11-25T00:00:00Z';
+  const numbered = [1, 2, 3].map((it) => `${nasty}${it}`);
+  const form = { name: nasty, description: nasty, inputSchema: { [nasty]: nasty } };
+  const pins = numbered.map((toolId) => ({
+    toolId,
+    sourceId: `${nasty}1`,
+    name: toolId,
+    state: 'changed',
+    quarantined: true,
+    approved: { digest: nasty, at, document: form },
+    seen: { digest: nasty, at, document: { ...form, description: `${nasty} changed` } },
+  }));
+  const approvals = numbered.map((approvalId, index) => ({
+    approvalId,
+    state: index === 2 ? 'rejected' : 'pending',
+    toolId: nasty,
+    principal: nasty,
+    runId: nasty,
+    quorum: 2,
+    granted: 1,
+    requiredScope: nasty,
+    requiredRole: nasty,
+    arguments: [{ name: nasty, type: nasty, bytes: nasty }],
+    redactedArguments: index === 0 ? { [nasty]: nasty, deep: { [nasty]: [nasty] } } : undefined,
+    votes: [{ principal: nasty, verdict: nasty, at, comment: nasty }],
+    createdAt: at,
+    expiresAt: nasty,
+    mayRespond: true,
+    mayOverride: true,
+    keyId: nasty,
+    tool: { name: nasty, title: nasty, description: nasty, safetyTier: nasty },
+  }));
+  const event = (id, type, payload, more) => ({
+    eventId: `${nasty}${id}`,
+    runId: nasty,
+    type,
+    timestamp: at,
+    payload: { toolName: `mcp:${nasty}`, callId: nasty, principal: nasty, error: { code: nasty, message: nasty }, ...payload },
+    ...more,
+  });
+  const events = [
+    event(1, 'agent.toolCalled', { transport: nasty }),
+    event(2, 'agent.toolReturned', { status: nasty, durationMs: 5 }, { causationId: nasty }),
+    event(3, 'agent.toolReturned', { status: 'error', durationMs: nasty }),
+    event(4, 'authorization.decided', { approvalId: nasty }),
+    event(5, nasty, { [nasty]: nasty }, { timestamp: nasty }),
+  ];
+  const keys = numbered.map((id) => ({
+    id,
+    name: nasty,
+    tenant: nasty,
+    principal: nasty,
+    roles: [nasty],
+    scopes: [nasty],
+    createdAt: nasty,
+    expiresAt: null,
+    lastUsedAt: at,
+    madeBy: [nasty],
+  }));
+  const sources = numbered.map((id) => ({
+    id,
+    kind: 'mcp',
+    state: nasty,
+    detail: nasty,
+    reason: nasty,
+    since: nasty,
+    tools: 1,
+    quarantined: 3,
+    load: { running: 0, maxConcurrency: 1, rates: [nasty], refusedByRate: 0, refusedByQuota: 0, refusedByBreaker: 0 },
+    taskFailures: 0,
+    breaker: { state: nasty, failures: 0, opened: 0, openToCallers: 2 },
+    discoveredAt: at,
+    problems: [nasty],
+  }));
+  const scopes = ['audit:read', 'sources:read', 'sources:logs', 'keys:manage', 'pins:approve', 'config:write'];
+  if (path === '/v1/whoami')
+    return { principal: nasty, tenant: nasty, roles: [nasty], scopes: [nasty], auth: 'key', keyId: nasty, expiresAt: nasty, may: scopes };
+  if (path === '/v1/tools') return numbered.map((toolId) => ({ toolId, egress: nasty, auth: { scopes: [nasty], credentialRef: true } }));
+  if (path === '/v1/explain')
+    return { outcome: nasty, principal: nasty, tenant: nasty, steps: [{ step: nasty, result: nasty, message: nasty, details: { [nasty]: nasty } }] };
+  if (path === '/v1/events') return { tenant: nasty, next: 9, events: events.map((it, position) => ({ position, event: it })) };
+  if (path.startsWith('/v1/runs/')) return events;
+  if (path === '/v1/sources') return { sources, toolsets: [{ name: nasty, tools: 1, unresolved: 1 }] };
+  if (/^\/v1\/sources\/.*\/logs$/s.test(path)) return { lines: [{ at: nasty, line: nasty }, { at, line: nasty }] };
+  if (path === '/v1/pins') return { pins };
+  if (path === '/v1/approvals') return { approvals };
+  if (path.startsWith('/v1/approvals/')) return method === 'GET' ? approvals[0] : { ...approvals[0], state: nasty };
+  if (path === '/v1/keys') return method === 'GET' ? { keys } : { ...keys[0], key: nasty };
+  return undefined;
+}
+
+/** Answers as a gateway; returns whether it did. */
+function answerAsGateway(nasty, request, response, path) {
+  if (path === '/v1/changes') {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const data = JSON.stringify({ position: nasty, approvalId: nasty, state: nasty });
+    response.write(`: hello\n\nevent: record\ndata: ${data}\n\nevent: approval\ndata: ${data}\n\n`);
+    response.write(`event: ${PWN}\ndata: ${data}\n\nevent: approval\ndata: not JSON ${PWN}\n\n`);
+    return true;
+  }
+  if (!path.startsWith('/v1/')) return false;
+  const decoded = decodeURIComponent(path);
+  const reply = gatewayReply(nasty, request.method, decoded);
+  request.resume();
+  // A mutation of a key or a pin fails, with the message of the server.
+  const fails = reply === undefined || (request.method !== 'GET' && !/keys$|approvals/.test(path));
+  response
+    .writeHead(fails ? 422 : request.method === 'POST' && path === '/v1/keys' ? 201 : 200, { 'content-type': 'application/json' })
+    .end(JSON.stringify(fails ? { error: nasty, message: nasty } : reply));
+  return true;
+}
+
+/** The list of the explorer with names and texts of one kind. */
+const nastyTools = (nasty) =>
+  [1, 2, 3].map((at) => ({
+    name: `${nasty}${at}`,
+    description: nasty,
+    annotations: { title: nasty, destructiveHint: at === 1 },
+    _meta: {
+      'toolcrib/source': 'mcp',
+      'toolcrib/sourceId': nasty,
+      'toolcrib/tier': nasty,
+      'toolcrib/toolId': `${nasty}${at}`,
+      'toolcrib/otcId': nasty,
+      'toolcrib/approval': 'always',
+      'toolcrib/scopes': [nasty],
+    },
+    inputSchema: {
+      type: 'object',
+      required: [nasty],
+      properties: { [nasty]: { type: 'string', title: nasty, description: nasty, default: nasty, enum: [nasty, 'b'] } },
+    },
+  }));
+
+/**
+ * Starts the server; returns {url, bodies, close}. `bodies` collects the bodies sent to /call. With
+ * `nasty` it is a gateway, whose every name and text is that.
+ */
+export async function startHostile({ execute = true, nasty } = {}) {
   const bodies = [];
-  const server = createServer((request, response) => {
+  const tools = nasty === undefined ? TOOLS : nastyTools(nasty);
+  const server = createServer({ maxHeaderSize: 1 << 18 }, (request, response) => {
     const path = new URL(request.url, 'http://localhost').pathname;
     const json = (status, body) =>
       response
         .writeHead(status, { 'content-type': 'application/json' })
         .end(exact(JSON.stringify(body)));
-    if (path === '/explorer') return sendPage(response, execute);
+    if (path === '/explorer') return sendPage(response, execute, nasty !== undefined);
+    if (nasty !== undefined && answerAsGateway(nasty, request, response, path)) return undefined;
     if (path.startsWith('/explorer/assets/'))
       return sendAsset(response, path.slice('/explorer/assets/'.length));
     if (path === '/explorer/tools')
       return json(
         200,
-        TOOLS.map((tool) =>
+        tools.map((tool) =>
           tool?.inputSchema === undefined ? tool : { ...tool, inputSchema: undefined },
         ),
       );
     const [, name, verb] = /^\/explorer\/tools\/([^/]+)(?:\/(\w+))?$/.exec(path) ?? [];
-    const tool = name && TOOLS.find((candidate) => candidate?.name === decodeURIComponent(name));
+    const tool = name && tools.find((candidate) => candidate?.name === decodeURIComponent(name));
     if (!tool) return json(404, { error: PWN });
     if (!verb) return json(200, tool);
     let body = '';
@@ -130,6 +280,24 @@ export async function startHostile({ execute = true } = {}) {
           ],
         });
       bodies.push(body);
+      if (nasty !== undefined && tool.name.endsWith('1'))
+        return json(403, {
+          error: 'approval_required',
+          message: nasty,
+          details: { approval: 'required', approvalId: `${nasty}1`, expiresAt: nasty },
+        });
+      if (nasty !== undefined)
+        return json(200, {
+          content: [
+            { type: 'text', text: nasty },
+            { type: 'text', text: JSON.stringify([{ [nasty]: nasty, b: 1 }]) },
+            { type: 'resource_link', uri: `https://example.com/${nasty}`, name: nasty, description: nasty, mimeType: nasty },
+            { type: 'resource', resource: { uri: nasty, mimeType: nasty, text: nasty } },
+            { type: nasty, [nasty]: nasty },
+          ],
+          structuredContent: { [nasty]: { [nasty]: nasty } },
+          isError: false,
+        });
       if (tool.name === 'scoped')
         return json(403, { error: 'forbidden', message: PWN, details: { requiredScopes: [PWN] } });
       if (tool.name === 'disabled') return json(403, { error: 'Tool execution is disabled.' });
@@ -161,13 +329,13 @@ function exact(text) {
   return text.replaceAll('9007199254740992', '9007199254740993');
 }
 
-function sendPage(response, execute) {
+function sendPage(response, execute, gateway) {
   const values = {
     TITLE: 'Hostile',
     ALLOW_EXECUTE: String(execute),
     PROJECT_LINK: '',
     BASE: '/explorer/',
-    GATEWAY: 'false',
+    GATEWAY: String(gateway),
   };
   const html = readFileSync(new URL('index.html', UI), 'utf8').replace(
     /\{\{([A-Z_]+)\}\}/g,
@@ -177,7 +345,7 @@ function sendPage(response, execute) {
   response
     .writeHead(200, {
       'content-type': 'text/html; charset=utf-8',
-      'content-security-policy': `default-src 'none'; script-src 'self' 'sha256-${hash}'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      'content-security-policy': `default-src 'none'; script-src 'self' 'sha256-${hash}'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
     })
     .end(html);
 }

@@ -1,4 +1,4 @@
-// Shared by both browser tests: a Chromium, a page that reports all errors, checks that print one
+// Shared by all browser tests: a Chromium, a page that reports all errors, checks that print one
 // line each, and an exit code.
 import { chromium } from 'playwright-core';
 
@@ -13,7 +13,7 @@ const FLAGS = [
 ];
 // Chromium logs these statuses as errors, although a check provokes them on purpose.
 const EXPECTED =
-  /^Failed to load resource: the server responded with a status of (400|401|403|404|429|500|502|503)\b/;
+  /^Failed to load resource: the server responded with a status of (400|401|403|404|409|429|500|502|503)\b/;
 
 export async function launch() {
   return chromium.launch({
@@ -21,6 +21,9 @@ export async function launch() {
     args: FLAGS,
   });
 }
+
+/** Violations of the content security policy on any page of the script; one fails the script. */
+const violations = [];
 
 /** A fresh page (own storage) with `complaints`: console errors, exceptions, policy violations. */
 export async function openPage(browser, options = {}) {
@@ -33,13 +36,68 @@ export async function openPage(browser, options = {}) {
       complaints.push(`console: ${message.text()}`);
   });
   page.on('pageerror', (error) => complaints.push(`exception: ${error.message}`));
-  await page.exposeFunction('reportViolation', (text) => complaints.push(`policy: ${text}`));
-  await page.addInitScript(() =>
-    document.addEventListener('securitypolicyviolation', (event) => {
-      window.reportViolation(`${event.effectiveDirective} blocked ${event.blockedURI}`);
-    }),
-  );
+  await page.exposeFunction('reportViolation', (text) => {
+    complaints.push(`policy: ${text}`);
+    violations.push(`${text} at ${page.url()}`);
+  });
+  await page.addInitScript(watchPolicy);
   return { page, complaints, close: () => context.close() };
+}
+
+/** Runs in the page: reports violations, also those that a document had before a listener. */
+function watchPolicy() {
+  document.addEventListener('securitypolicyviolation', (event) => {
+    window.reportViolation(`${event.effectiveDirective} blocked ${event.blockedURI}`);
+  });
+  const reports = new ReportingObserver(
+    (list) => {
+      for (const { body } of list)
+        window.reportViolation(`${body.effectiveDirective} blocked ${body.blockedURL}`);
+    },
+    { types: ['csp-violation'], buffered: true },
+  );
+  reports.observe();
+}
+
+/**
+ * Counts what a person does on this page from now on: each press of the pointer, each key that
+ * activates something, and two for a choice in a list (open, choose). Call it once for a page, and
+ * enter text with `type`, which presses into the field unless the page has put the focus there.
+ */
+export async function countClicks(page) {
+  let clicks = 0;
+  await page.exposeFunction('countClick', (more) => {
+    clicks += more;
+  });
+  const listen = () => {
+    const count = (event, more = 1) => event.isTrusted && window.countClick(more);
+    const isText = (element) => element.matches?.('input, textarea, [contenteditable]');
+    addEventListener('pointerdown', (event) => count(event), true);
+    addEventListener(
+      'keydown',
+      (event) => {
+        if (event.key === 'Enter' || (event.key === ' ' && !isText(event.target))) count(event);
+      },
+      true,
+    );
+    // Chosen by the test, without a press of the pointer.
+    addEventListener('change', ({ target }) => target.matches('select') && window.countClick(2), true);
+  };
+  await page.addInitScript(listen);
+  await page.evaluate(listen);
+  return {
+    /** The number of clicks until now. */
+    count: async () => {
+      await page.evaluate(() => undefined); // the reports of earlier clicks arrive before this
+      return clicks;
+    },
+    type: async (selector, text) => {
+      const field = page.locator(selector).first();
+      await field.waitFor();
+      if (!(await field.evaluate((it) => it === document.activeElement))) await field.click();
+      await page.keyboard.type(text);
+    },
+  };
 }
 
 let passed = 0;
@@ -66,8 +124,11 @@ export function truthy(value, what) {
   if (!value) throw new Error(what);
 }
 
-/** Prints the totals as the last line and exits. */
-export function finish() {
+/** Requires that no page violated its policy, prints the totals as the last line, and exits. */
+export async function finish() {
+  await check('no page of this script violated its content security policy', () =>
+    equal(violations, [], 'violations'),
+  );
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed === 0 && passed > 0 ? 0 : 1);
 }

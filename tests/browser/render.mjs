@@ -297,4 +297,4 @@ await check('no console error, no exception, no policy violation', async () =>
 
 await browser.close();
 server.close();
-finish();
+await finish();

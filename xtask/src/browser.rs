@@ -19,16 +19,23 @@ use crate::{paths, shell};
 
 /// One whole script, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
-/// The page's modules against hostile input; no server needed.
-const RENDER: &str = "render.mjs";
-/// Scripts against a running demo: the explorer, its Tools screen, and the other screens.
-const EXPLORER: &str = "explorer.mjs";
-const TOOLS: &str = "tools.mjs";
-const CONSOLE: &str = "console.mjs";
-/// Scripts that start the program themselves, with their own configuration and other servers: tools
-/// with progress and questions, and sign-in with an identity provider.
-const TRY_IT: &str = "try-it.mjs";
-const SIGN_IN: &str = "oidc.mjs";
+/// The scripts that start what they need themselves: hostile servers, servers with progress and
+/// questions, and an identity provider. They find the program in `TOOLCRIB_PROGRAM`.
+const ALONE: [&str; 4] = ["render.mjs", "hostile-screens.mjs", "try-it.mjs", "oidc.mjs"];
+/// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
+const SCRIPTS: [(&str, &str); 11] = [
+    ("page in a browser", "render.mjs"),
+    ("hostile texts in a browser", "hostile-screens.mjs"),
+    ("explorer in a browser", "explorer.mjs"),
+    ("tools in a browser", "tools.mjs"),
+    ("screens in a browser", "console.mjs"),
+    ("running tools in a browser", "try-it.mjs"),
+    ("sign-in in a browser", "oidc.mjs"),
+    ("roles in a browser", "roles.mjs"),
+    ("accessibility in a browser", "accessibility.mjs"),
+    ("keyboard in a browser", "keyboard.mjs"),
+    ("disclosure in a browser", "oracle.mjs"),
+];
 
 /// Takes the picture of the README.
 const PICTURE: &str = "picture.mjs";
@@ -43,25 +50,17 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
             return;
         }
     };
-    for (name, script) in [
-        ("page in a browser", RENDER),
-        ("explorer in a browser", EXPLORER),
-        ("tools in a browser", TOOLS),
-        ("screens in a browser", CONSOLE),
-        ("running tools in a browser", TRY_IT),
-        ("sign-in in a browser", SIGN_IN),
-    ] {
+    for (name, script) in SCRIPTS {
         if !source.join(script).exists() {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
             continue;
         }
-        report.part(name, || match script {
-            RENDER => shell::run_bounded(&mut stage.script(script), LIMIT),
-            TRY_IT | SIGN_IN => {
-                let mut command = stage.script(script);
-                shell::run_bounded(command.env("TOOLCRIB_PROGRAM", program), LIMIT)
+        report.part(name, || {
+            let mut command = stage.script(script);
+            match ALONE.contains(&script) {
+                true => shell::run_bounded(command.env("TOOLCRIB_PROGRAM", program), LIMIT),
+                false => against_demo(&mut command, program),
             }
-            _ => against_demo(&mut stage.script(script), program),
         });
     }
 }

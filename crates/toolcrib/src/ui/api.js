@@ -1,6 +1,6 @@
 // The explorer's endpoints. A reply of any status is returned; only a request without a reply
 // (network error, cancellation) throws.
-import { state } from './state.js';
+import { state, emit } from './state.js';
 import { parseJson } from './json.js';
 
 export const base = basePath();
@@ -61,6 +61,8 @@ export async function request(method, path, { body, signal } = {}) {
   const started = performance.now();
   const response = await fetch(path, { method, headers, body, signal, cache: 'no-cache' });
   const text = await response.text();
+  // The list of tools finds out whether the key has ended, for the whole page.
+  if (response.status === 401 && state.status === 'ready' && auth === authorization()) emit('reload');
   return {
     status: response.status,
     statusText: response.statusText,

@@ -31,6 +31,15 @@ export function pretty(value) {
   return JSON.stringify(value, null, 2);
 }
 
+/**
+ * Returns JSON for reading, in which characters that are not seen or that turn the direction of what
+ * follows are escapes. It is the same JSON.
+ */
+export function visible(value) {
+  const escape = (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return pretty(value)?.replace(/[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, escape);
+}
+
 /** Sets an own property, also for names such as `__proto__`. */
 export function setKey(object, key, value) {
   Object.defineProperty(object, key, {
@@ -116,7 +125,7 @@ function errorOffset(text) {
 
 /** A read-only block of JSON with highlighted tokens. */
 export function jsonBlock(value, props = {}) {
-  const text = pretty(value) ?? 'undefined';
+  const text = visible(value) ?? 'undefined';
   const code = h('code');
   if (text.length > HIGHLIGHT_LIMIT) {
     code.textContent = text;

@@ -1,11 +1,14 @@
 // Creates a key and shows it once.
-import { html, useState, send, Copy, Dialog, Problem } from '../lib/ui.js';
+import { html, useEffect, useRef, useState, send, Copy, Dialog, Problem } from '../lib/ui.js';
 
 const DAY = 86_400_000;
 
 /** A key that is shown once. */
 export function Secret({ text, note }) {
-  return html`<div class="form">
+  const element = useRef();
+  // The form that had the focus is gone.
+  useEffect(() => element.current.focus(), []);
+  return html`<div class="form" ref=${element} tabindex="-1">
     <p class="warn">Copy the key now. It is not stored in readable form and cannot be shown again.</p>
     <div class="secret"><code data-new-key>${text}</code><${Copy} text=${text} /></div>
     ${note && html`<p class="note">${note}</p>`}
@@ -16,6 +19,9 @@ export function Secret({ text, note }) {
 export function words(text) {
   return text.split(/[\s,]+/).filter((it) => it !== '');
 }
+
+/** The name as a principal, which has no spaces. */
+const asPrincipal = (name) => name.trim().replace(/[^\w.@-]+/g, '-');
 
 export function NewKey({ who, onClose, onCreated }) {
   const [name, setName] = useState('');
@@ -35,7 +41,7 @@ export function NewKey({ who, onClose, onCreated }) {
     setBusy(true);
     const reply = await send('POST', '/v1/keys', {
       name: name.trim(),
-      ...(principal.trim() === '' ? {} : { principal: principal.trim() }),
+      principal: principal.trim() || asPrincipal(name),
       roles: words(roles),
       scopes: words(scopes),
       ...(days === '' ? {} : { expiresAt: new Date(Date.now() + Number(days) * DAY).toISOString() }),
@@ -64,7 +70,7 @@ export function NewKey({ who, onClose, onCreated }) {
           </label>
           <label>
             <span class="label">Principal</span>
-            <input ...${field(principal, setPrincipal)} placeholder=${name} />
+            <input ...${field(principal, setPrincipal)} placeholder=${asPrincipal(name)} />
             <span class="hint">Who acts with it; the record and the limits name this principal. By default its name.</span>
           </label>
           <label>

@@ -1,6 +1,8 @@
 // Access: who may do what.
 import {
   html,
+  useEffect,
+  useRef,
   useState,
   ago,
   plural,
@@ -23,6 +25,13 @@ export default function Access({ who }) {
   const [all, setAll] = useState(false);
   // Not part of a row: a rotated key leaves the list while its successor is shown.
   const [asking, setAsking] = useState();
+  const box = useRef();
+  const revoked = useRef(false);
+  useEffect(() => {
+    if (!revoked.current) return;
+    revoked.current = false;
+    box.current?.focus({ preventScroll: true }); // the row that had the focus is gone
+  }, [found.data]);
   useTick();
   return html`<div>
     <div class="screen-head">
@@ -38,7 +47,10 @@ export default function Access({ who }) {
     html`<${Rotate} it=${asking.key} onClose=${() => setAsking()} onChanged=${found.reload} />`}
     ${asking?.what === 'revoke' &&
     html`<${Revoke} it=${asking.key} own=${asking.key.id === who.keyId} onClose=${() => setAsking()}
-      onChanged=${found.reload} />`}
+      onChanged=${() => {
+        revoked.current = true;
+        found.reload();
+      }} />`}
     <${Loaded} of=${found}>
       ${({ keys }) => {
         const usable = keys.filter((key) => stateOf(key) === 'active');
@@ -52,7 +64,7 @@ export default function Access({ who }) {
               Show revoked and expired keys
             </label>
           </div>
-          <div class="table-box" tabindex="0" role="region" aria-label="Keys">
+          <div class="table-box" ref=${box} tabindex="0" role="region" aria-label="Keys">
             <table class="table">
               <thead>
                 <tr>

@@ -34,6 +34,7 @@ const STATES = {
 
 export default function Approvals({ route, who }) {
   const tab = route.path[0] === 'history' ? 'history' : 'pending';
+  const show = (id) => go('approvals', id === 'history' ? ['history'] : []);
   const [change, setChange] = useState(0);
   useEvents(['live:approval', 'live:open'], () => setChange((it) => it + 1));
   useTick(15_000);
@@ -45,14 +46,19 @@ export default function Approvals({ route, who }) {
       </div>
       <${Reminders} />
     </div>
-    <div class="tabs" role="tablist" aria-label="Approvals">
+    <div class="tabs" role="tablist" aria-label="Approvals" onKeyDown=${(event) => {
+      if (event.key !== 'ArrowRight' && event.key !== 'ArrowLeft') return;
+      const other = tab === 'history' ? 'pending' : 'history';
+      show(other);
+      document.getElementById(`tab-${other}`).focus();
+    }}>
       ${[
         ['pending', 'Pending'],
         ['history', 'Decided'],
       ].map(
         ([id, name]) => html`<button type="button" role="tab" key=${id} id=${`tab-${id}`}
-          aria-selected=${tab === id} aria-controls="approvals-panel"
-          onClick=${() => go('approvals', id === 'history' ? ['history'] : [])}>${name}</button>`,
+          tabindex=${tab === id ? 0 : -1} aria-selected=${tab === id}
+          aria-controls="approvals-panel" onClick=${() => show(id)}>${name}</button>`,
       )}
     </div>
     <div id="approvals-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="tab-panel">
@@ -127,6 +133,7 @@ function Card({ first, gone, opened, who }) {
     setProblem(reply.problem);
     if (reply.problem !== undefined) return;
     setAnswered({ ...reply.data, verdict });
+    element.current.focus({ preventScroll: true }); // the buttons are gone
     announce(verdict === 'reject' ? 'Rejected' : 'Approved');
   };
   const decided = state !== 'pending';
@@ -238,9 +245,9 @@ function Votes({ votes }) {
   return html`<ul class="muted" aria-label="Answers">
     ${votes.map(
       (vote, at) => html`<li key=${at}>
-        <bdi class="strong">${vote.principal ?? 'someone'}</bdi> ${words(vote.verdict)}${' '}
+        <bdi class="strong">${vote.principal ?? 'someone'}</bdi> <bdi>${words(vote.verdict)}</bdi>${' '}
         ${vote.at && html`<${Time} at=${vote.at} />`}
-        ${vote.comment && html`: “${vote.comment}”`}
+        ${vote.comment && html`: “<bdi>${vote.comment}</bdi>”`}
       </li>`,
     )}
   </ul>`;

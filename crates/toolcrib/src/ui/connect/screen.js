@@ -1,5 +1,5 @@
 // Connect: pick a client, get its configuration with a key of its own, and see its first call.
-import { html, useEffect, useState, announce, send, Badge, Button, Copy, Problem } from '../lib/ui.js';
+import { html, useEffect, useRef, useState, announce, send, Badge, Button, Copy, Problem } from '../lib/ui.js';
 import { request } from '../api.js';
 import { go } from '../shell/routes.js';
 import { may } from '../shell/session.js';
@@ -61,8 +61,11 @@ function KeyForClient({ client, who, made, onMade }) {
   const [access, setAccess] = useState(who.roles.join(' '));
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
+  const done = useRef();
+  // The form that had the focus is gone.
+  useEffect(() => made && done.current?.focus({ preventScroll: true }), [made]);
   if (made)
-    return html`<p class="done">
+    return html`<p class="done" ref=${done} tabindex="-1">
       The key <code>${made.id}</code> is in the configuration below. It is not shown again after you
       leave this screen, and works until ${new Date(made.expiresAt).toLocaleDateString()}.
     </p>`;

@@ -19,7 +19,7 @@ import {
   Time,
 } from '../lib/ui.js';
 import { authorization, request, problemText } from '../api.js';
-import { pretty } from '../json.js';
+import { visible } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
 import { NAMES, TONES, wire } from './names.js';
@@ -285,7 +285,7 @@ function Run({ id }) {
                     <${Status} status=${facts.status} code=${codeOf(event)} />
                     ${durationMs !== undefined && html`<span class="muted">${milliseconds(durationMs)}</span>`}
                   </div>
-                  <details><summary>Event</summary><pre class="lines">${pretty(event)}</pre></details>
+                  <details><summary>Event</summary><pre class="lines" tabindex="0">${visible(event)}</pre></details>
                 </div>
               </li>`;
             })}

@@ -51,6 +51,7 @@ async function open() {
       signal: mine.signal,
       cache: 'no-store',
     });
+    if (response.status === 401 && state.status === 'ready') emit('reload');
     if (!response.ok || !response.body) throw new Error(String(response.status));
     attempt = 0;
     setOpen(true);

@@ -40,6 +40,7 @@ function leave() {
   emit('token');
   emit('who');
   emit('reload');
+  byId('token').focus();
 }
 
 /** Returns whether the caller has a scope of a route, such as `audit:read`. */
@@ -79,6 +80,11 @@ export function startSession() {
   });
   on('tools', () => {
     if (state.status === 'ready' && state.token !== '' && state.who === undefined) identify();
+    if (state.status !== 'signin' || state.who === undefined) return;
+    // The key has expired or was revoked: nothing that it showed stays.
+    keep(false);
+    state.who = undefined;
+    emit('who');
   });
 }
 

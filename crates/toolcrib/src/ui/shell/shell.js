@@ -28,22 +28,23 @@ export function startShell() {
   startSession();
   startLive();
   startPalette();
-  const draw = () => {
+  const draw = (moved = false) => {
+    const signedIn = state.who !== undefined && byId('auth').contains(document.activeElement);
     render(html`<${Sections} />`, byId('sections'));
     render(html`<${Account} />`, byId('account'));
     render(html`<${Palette} />`, byId('palette'));
     byId('auth').hidden = state.who !== undefined;
-    showScreen();
+    showScreen(moved || signedIn);
   };
-  on('who', draw);
-  on('providers', draw);
+  on('who', () => draw());
+  on('providers', () => draw());
   on('tools', () => state.token === '' && draw());
-  on('pending', draw);
-  on('palette', draw);
+  on('pending', () => draw());
+  on('palette', () => draw());
   on('live:catalog', () => emit('reload'));
   on('live:approval', () => countPending());
   on('live:open', () => countPending());
-  addEventListener('hashchange', draw);
+  addEventListener('hashchange', () => draw(true));
   document.addEventListener('keydown', shortcut);
   draw();
 }
@@ -93,8 +94,10 @@ function Account() {
   useEffect(() => {
     if (!open) return undefined;
     const leave = (event) => {
-      if (event.type === 'keydown' ? event.key === 'Escape' : !menu.current?.contains(event.target))
-        setOpen(false);
+      const inside = menu.current?.contains(event.target);
+      if (event.type === 'keydown' ? event.key !== 'Escape' : inside) return;
+      if (inside) byId('account-button').focus();
+      setOpen(false);
     };
     addEventListener('keydown', leave);
     addEventListener('pointerdown', leave);
@@ -164,8 +167,8 @@ function words(list) {
 
 const screens = new Map();
 
-/** Draws the screen of the current address. */
-async function showScreen() {
+/** Draws the screen of the current address; `moved` if the user went there. */
+async function showScreen(moved) {
   const route = current();
   const host = byId('screen');
   const allowed = route.section === 'tools' || visibleSections().some((it) => it.id === route.section);
@@ -174,10 +177,12 @@ async function showScreen() {
   badge(section);
   if (section === 'tools') {
     render(null, host);
+    if (moved) rescueFocus(document.querySelector('.section[aria-current]'));
     return;
   }
   if (section === 'forbidden') {
     render(html`<${Forbidden} name=${route.section} />`, host);
+    if (moved) rescueFocus(host);
     return;
   }
   if (!screens.has(section)) {
@@ -195,6 +200,13 @@ async function showScreen() {
   }
   if (current().section !== section || !state.who) return;
   render(html`<${Screen} key=${section} route=${route} who=${state.who} />`, host);
+  if (moved) rescueFocus(host);
+}
+
+/** Moves the focus, if what had it is gone, to where the user went. */
+function rescueFocus(to) {
+  const at = document.activeElement;
+  if (at === null || at === document.body || !at.checkVisibility()) to?.focus({ preventScroll: true });
 }
 
 function Forbidden({ name }) {

@@ -1,6 +1,6 @@
 // The tools of a source that are new or changed: both forms side by side, and their approval.
 import { html, useState, plural, send, useData, Badge, Button, Loaded, Problem, Time } from '../lib/ui.js';
-import { pretty } from '../json.js';
+import { visible } from '../json.js';
 import { differences } from './diff.js';
 
 export function Changes({ source, onApproved }) {
@@ -85,5 +85,5 @@ function Forms({ pin }) {
 
 function text(moment) {
   const form = moment?.document;
-  return form === undefined ? '' : pretty(form);
+  return form === undefined ? '' : visible(form);
 }

@@ -132,7 +132,7 @@ function State({ source }) {
 function Breaker({ breaker }) {
   const [tone, word] = BREAKERS[breaker.state] ?? ['grey', breaker.state];
   const some = breaker.openToCallers > 0 ? `, open to ${plural(breaker.openToCallers, 'caller')}` : '';
-  return html`<${Badge} tone=${tone}>${word}${some}<//>`;
+  return html`<${Badge} tone=${tone}><bdi>${word}</bdi>${some}<//>`;
 }
 
 function One({ source, reload }) {

@@ -61,8 +61,10 @@ export function createRunner({ tool, editor, record, extra }) {
   function busy(label, controller) {
     running = controller;
     execute.disabled = check.disabled = true;
+    const focused = actions.contains(document.activeElement) ? document.activeElement : undefined;
     cancel.hidden = progress.hidden = false;
     progress.removeAttribute('value');
+    if (focused) cancel.focus(); // a disabled button loses the focus
     const started = performance.now();
     const tick = setInterval(() => {
       clock.textContent = formatMs(performance.now() - started);
@@ -73,6 +75,7 @@ export function createRunner({ tool, editor, record, extra }) {
       clock.textContent = '';
       execute.textContent = 'Execute';
       execute.disabled = check.disabled = false;
+      if (focused && document.activeElement === cancel) focused.focus();
       cancel.hidden = progress.hidden = true;
       step.textContent = '';
       questionHost.replaceChildren();

@@ -1,0 +1,116 @@
+// Functions that run in the page and return what is wrong with its layout, as a list of texts.
+
+/** What is cut off or out of reach at the present size of the window. */
+export function outOfSight() {
+  const found = [];
+  const name = (element) => {
+    const id = element.id ? `#${element.id}` : '';
+    const kind = typeof element.className === 'string' ? element.className.trim().split(/\s+/)[0] : '';
+    return `${element.tagName.toLowerCase()}${id}${kind ? `.${kind}` : ''} “${element.textContent.trim().slice(0, 30)}”`;
+  };
+  const root = document.documentElement;
+  if (root.scrollWidth > innerWidth) found.push(`the page scrolls ${root.scrollWidth - innerWidth} px sideways`);
+  const dialog = document.querySelector('dialog[open]');
+  const hasText = (element) =>
+    [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== '');
+  const scrolls = (value) => value === 'auto' || value === 'scroll';
+  for (const element of document.querySelectorAll('body *')) {
+    if (dialog && !dialog.contains(element)) continue;
+    if (!element.matches('a, button, input, select, textarea, summary, img, svg') && !hasText(element)) continue;
+    if (element.closest('.sr, .skip, svg *, [aria-hidden="true"], noscript, option, datalist')) continue;
+    if (!element.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
+    const box = element.getBoundingClientRect();
+    if (box.width === 0 || box.height === 0) continue;
+    const style = getComputedStyle(element);
+    // A text in one line with an ellipsis is there in full elsewhere: its title or the opened thing.
+    let shortened = style.textOverflow === 'ellipsis';
+    let [x, y] = [false, false]; // whether something above scrolls in this direction
+    let fixed = style.position === 'fixed';
+    if (!scrolls(style.overflowX) && style.overflowX !== 'visible' && !shortened && element.scrollWidth > element.clientWidth + 1 && !element.matches('input, select, textarea, img, svg'))
+      found.push(`${name(element)} is cut off by itself`);
+    for (let up = element.parentElement; up && up !== document.body && !fixed; up = up.parentElement) {
+      const outer = getComputedStyle(up);
+      shortened ||= outer.textOverflow === 'ellipsis';
+      x ||= scrolls(outer.overflowX);
+      y ||= scrolls(outer.overflowY);
+      const around = up.getBoundingClientRect();
+      if (!x && !shortened && outer.overflowX !== 'visible' && (box.right > around.right + 1 || box.left < around.left - 1))
+        found.push(`${name(element)} is cut off sideways by ${name(up)}`);
+      if (!y && outer.overflowY !== 'visible' && (box.bottom > around.bottom + 1 || box.top < around.top - 1))
+        found.push(`${name(element)} is cut off by ${name(up)}`);
+      fixed = outer.position === 'fixed';
+      if (up === dialog) break;
+    }
+    const cell = element.closest('td, th')?.getBoundingClientRect();
+    if (cell && !shortened && box.right > cell.right + 8) found.push(`${name(element)} breaks out of its cell`);
+    if (!x && !shortened && (box.right > innerWidth + 1 || box.left < -1))
+      found.push(`${name(element)} is outside of the window: from ${box.left} to ${box.right}`);
+    // What is fixed in the window does not come into it by scrolling the page.
+    if (fixed && !y && (box.bottom > innerHeight + 1 || box.top < -1))
+      found.push(`${name(element)} is out of reach: from ${box.top} to ${box.bottom}`);
+  }
+  return [...new Set(found)].slice(0, 6);
+}
+
+/** Movement although the user asked for none, and an order of the focus that is not that of the page. */
+export function shapes() {
+  const found = [];
+  const longest = (text) => Math.max(...text.split(',').map((it) => parseFloat(it) || 0));
+  for (const animation of document.getAnimations())
+    if (animation.playState === 'running') found.push(`an animation runs: ${animation.animationName ?? animation.transitionProperty}`);
+  for (const element of document.querySelectorAll('*')) {
+    const { transitionDuration, animationDuration, animationName, order, flexDirection } = getComputedStyle(element);
+    const at = `${element.tagName.toLowerCase()}.${element.className}`;
+    if (longest(transitionDuration) > 0) found.push(`${at} has a transition of ${transitionDuration}`);
+    if (animationName !== 'none' && longest(animationDuration) > 0) found.push(`${at} is animated for ${animationDuration}`);
+    // The focus follows `order` where the container says so.
+    const follows = getComputedStyle(element.parentElement ?? element).readingFlow === 'flex-visual';
+    const focusable = element.querySelector('a, button, input, select, textarea');
+    if (focusable && ((order !== '0' && !follows) || flexDirection.endsWith('reverse')))
+      found.push(`${at} is shown in another order than that of the focus`);
+    if (element.tabIndex > 0) found.push(`${at} has a place of its own in the order of the focus`);
+  }
+  return [...new Set(found)].slice(0, 6);
+}
+
+/** Elements, attributes and links that only markup from the server can have made. */
+export function planted() {
+  // The page places the rows of its virtual lists itself.
+  const isPlace = (style) => /^((height|transform|top): (\d+px|translateY\(\d+px\));? ?)+$/.test(style);
+  const attributes = [...document.querySelectorAll('body *')].flatMap((element) =>
+    element
+      .getAttributeNames()
+      .filter((name) => name.startsWith('on') || (name === 'style' && !isPlace(element.getAttribute('style'))))
+      .map((name) => `${element.tagName} has ${name}`),
+  );
+  const links = [...document.querySelectorAll('a[href]')]
+    .map((link) => link.getAttribute('href'))
+    .filter((href) => !/^(#|https?:)/.test(href));
+  const elements = [...document.querySelectorAll('body script, body iframe, body object, body embed, body base, body form[action], svg script')];
+  return [...attributes, ...links, ...elements.map(({ tagName }) => tagName)].slice(0, 6);
+}
+
+/** Texts whose overrides of the direction reach into what follows them in the same paragraph. */
+export function turned() {
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode()); ) {
+    if (!/[\u202a-\u202e\u2066-\u2069]/.test(node.data) || !node.parentElement.checkVisibility()) continue;
+    let box = node.parentElement;
+    const isolates = (element) => {
+      const { display, unicodeBidi } = getComputedStyle(element);
+      return !/^(inline|contents)$/.test(display) || /isolate|plaintext/.test(unicodeBidi);
+    };
+    while (!isolates(box)) box = box.parentElement;
+    const after = document.createRange();
+    after.setStart(node, node.length);
+    after.setEnd(box, box.childNodes.length);
+    if (after.toString().trim() === '') continue;
+    // Blocks after it in the same box begin a paragraph of their own.
+    const next = [...box.childNodes].find((it) => node.compareDocumentPosition(it) & Node.DOCUMENT_POSITION_FOLLOWING && it.textContent.trim() !== '');
+    if (next?.nodeType === 1 && isolates(next) && getComputedStyle(next).display !== 'inline') continue;
+    const name = `${box.tagName.toLowerCase()}.${box.className} in ${box.parentElement?.tagName.toLowerCase()}.${box.parentElement?.className}`;
+    found.push(`a text in ${name} turns what follows it: “${after.toString().trim().slice(0, 30)}”`);
+  }
+  return [...new Set(found)].slice(0, 6);
+}

@@ -1,0 +1,335 @@
+// The states of each screen, in one table: `accessibility.mjs` checks each of them, and `picture.mjs`
+// takes pictures of them. A new screen adds its own. States that a demo does not reach by itself are
+// made from replies that the test gives in place of the server's.
+import { as, ask, askForApproval, callTool, settled, SCREENS } from './screens.mjs';
+
+/** A schema with every kind of control that the form has. */
+const EVERY_CONTROL = {
+  type: 'object',
+  required: ['customer', 'lines', 'pay', 'labels', 'size', 'rush', 'password'],
+  properties: {
+    customer: {
+      type: 'object',
+      title: 'Customer',
+      required: ['name'],
+      properties: {
+        name: { type: 'string', description: 'As on the invoice', examples: ['Ada'] },
+        mail: { type: 'string', format: 'email' },
+      },
+    },
+    lines: {
+      type: 'array',
+      minItems: 1,
+      items: {
+        type: 'object',
+        required: ['sku', 'count'],
+        properties: { sku: { type: 'string' }, count: { type: 'integer', minimum: 1, default: 1 } },
+      },
+    },
+    pay: {
+      oneOf: [
+        { title: 'By card', type: 'object', required: ['number'], properties: { number: { type: 'string' } } },
+        { title: 'By invoice', type: 'object', required: ['mail'], properties: { mail: { type: 'string', format: 'email' } } },
+      ],
+    },
+    labels: { type: 'object', additionalProperties: { type: 'string' } },
+    size: { oneOf: [{ const: 's', title: 'Small' }, { const: 'l', title: 'Large' }] },
+    colour: { enum: ['red', 'green', 'blue', 'violet', 'white', 'black', 'grey', 'amber'] },
+    rush: { type: 'boolean', default: false },
+    password: { type: 'string', format: 'password' },
+    amount: { type: 'number', minimum: 0, maximum: 10, multipleOf: 0.5 },
+    day: { type: 'string', format: 'date' },
+    time: { type: 'string', format: 'time' },
+    at: { type: 'string', format: 'date-time' },
+    site: { type: 'string', format: 'uri' },
+    nothing: { type: 'null' },
+    free: {},
+  },
+};
+const RESULTS = {
+  table: { content: [{ type: 'text', text: '[{"id":1,"name":"Ada","born":1815},{"id":2,"name":"Grace","born":1906}]' }] },
+  tree: {
+    content: [{ type: 'text', text: 'see below' }],
+    structuredContent: { deep: { deeper: { leaf: 'found' } }, list: [1, [2, 3]] },
+  },
+  picture: {
+    content: [
+      {
+        type: 'image',
+        mimeType: 'image/png',
+        data: 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+      },
+      { type: 'resource_link', uri: 'https://example.com/report', name: 'report', mimeType: 'text/html' },
+      { type: 'resource', resource: { uri: 'file:///notes.txt', mimeType: 'text/plain', text: 'Some notes.' } },
+    ],
+  },
+};
+
+/** Serves tools with the schema and results above in place of the server's. */
+async function replaceTools(page) {
+  const list = ['forms', ...Object.keys(RESULTS)].map((name) => ({
+    name,
+    description: `The tool ${name} of the test.`,
+    _meta: {
+      'toolcrib/toolId': `mcp:test.${name}`,
+      'toolcrib/source': 'mcp',
+      'toolcrib/sourceId': 'test',
+      'toolcrib/tier': name === 'forms' ? 'write' : 'read',
+      'toolcrib/approval': 'never',
+      'toolcrib/scopes': ['demo:read'],
+    },
+  }));
+  await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  await page.route(/\/explorer\/tools\/\w+(\/\w+)?$/, (route) => {
+    const [, name, verb] = /tools\/(\w+)(?:\/(\w+))?$/.exec(route.request().url());
+    const inputSchema = name === 'forms' ? EVERY_CONTROL : { type: 'object' };
+    if (verb === undefined)
+      return route.fulfill({ json: { ...list.find((it) => it.name === name), inputSchema } });
+    if (verb === 'validate') return route.fulfill({ json: { valid: true } });
+    return route.fulfill({ json: { isError: false, ...RESULTS[name] } });
+  });
+}
+
+const PIN = {
+  toolId: 'mcp:demo.add',
+  sourceId: 'demo',
+  name: 'demo__add',
+  state: 'changed',
+  quarantined: true,
+  approved: { digest: 'a', at: '2026-11-25T00:00:00Z', document: { description: 'Adds two numbers.', tier: 'read' } },
+  seen: {
+    digest: 'b',
+    at: '2026-11-25T01:00:00Z',
+    document: { description: 'Adds two numbers, and sends them to another server for a second opinion.', tier: 'write' },
+  },
+};
+const APPROVAL = {
+  redactedArguments: { target: 'the staging database', force: true, tables: ['users', 'orders'] },
+  quorum: 2,
+  granted: 1,
+  votes: [{ principal: 'grace', verdict: 'grant', at: '2026-11-25T09:00:00Z', comment: 'fine with me' }],
+};
+/** Answers a path with a reply, as the server would with other data. */
+const reply = (path, json) => (page) => page.route(path, (route) => route.fulfill({ json }));
+/** Merges `more` into a reply of the server. */
+const amend = (path, more) => (page) =>
+  page.route(path, async (route) => {
+    if (route.request().method() !== 'GET') return route.continue();
+    const response = await route.fetch();
+    return route.fulfill({ response, json: { ...(await response.json()), ...more } });
+  });
+
+const openTab = (tab, ready) => async (page) => {
+  await page.click(`.tool [data-tab="${tab}"]`);
+  await page.waitForSelector(ready);
+};
+const run = async (page) => {
+  await page.click('[data-action="execute"]');
+  await page.locator('[data-confirm="run"], .outcome').first().waitFor();
+  if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
+  await page.waitForSelector('.outcome');
+};
+const screen = (id) => SCREENS.find((it) => it.id === id);
+const tool = (name, act, more) => ({ address: `#tool=${name}`, ready: '.tool h2', act, ...more });
+
+/**
+ * `address` and `role` (admin if absent) open the page, `before` prepares it, `ready` is in the document
+ * once it is loaded, and `act` brings it into the state. `id` names the screen that `ready` is that of.
+ */
+export const STATES = [
+  { name: 'sign-in', role: 'anonymous', ready: '#signin' },
+  {
+    name: 'sign-in rejected',
+    role: 'anonymous',
+    ready: '#signin',
+    act: async (page) => {
+      await page.fill('#token', 'tc_not_a_key');
+      await page.click('#use-key');
+      await page.getByText('Key rejected').waitFor();
+    },
+  },
+  { name: 'tools', id: 'tools' },
+  { name: 'tools filters', id: 'tools', act: async (page) => {
+    await page.click('#filter-toggle');
+    await page.selectOption('#group-by', 'danger');
+    await page.waitForSelector('.group-head');
+  } },
+  { name: 'tools compact', id: 'tools', act: async (page) => {
+    await page.click('#filter-toggle');
+    await page.check('#compact-rows');
+    await page.click('#filter-toggle');
+  } },
+  { name: 'tools no match', id: 'tools', act: async (page) => {
+    await page.fill('#search', 'no-tool-has-this-name');
+    await page.getByText('No matches').waitFor();
+  } },
+  { name: 'tools none', role: 'approver', id: 'tools' },
+  { name: 'tools error', ready: '.notice.bad', role: 'anonymous', before: (page) =>
+    page.route(/\/explorer\/tools$/, (route) => route.fulfill({ status: 500, json: { error: 'the store is not available' } })) },
+  { name: 'tools stale', id: 'tools', act: async (page) => {
+    await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ status: 503, json: { error: 'the server is starting' } }));
+    await page.click('#refresh');
+    await page.waitForSelector('#stale:not([hidden])');
+  } },
+  { name: 'tool try', ...tool('demo__add') },
+  { name: 'tool missing', address: '#tool=no_such_tool', ready: 'text=No such tool' },
+  { name: 'tool about', ...tool('demo__wipe', openTab('about', '.about')) },
+  { name: 'tool about changed', ...tool('demo__add', async (page) => {
+    await page.click('.tool [data-tab="about"]');
+    await page.click('text=Show what changed');
+    await page.waitForSelector('.diff');
+  }, { before: reply('**/v1/pins**', { pins: [PIN] }) }) },
+  { name: 'tool schema', ...tool('forms', openTab('schema', '.schema-tree'), { before: replaceTools }) },
+  { name: 'tool schema json', ...tool('forms', async (page) => {
+    await page.click('.tool [data-tab="schema"]');
+    await page.click('[data-schema="input-json"]');
+  }, { before: replaceTools }) },
+  { name: 'tool calls', ...tool('demo__fail', async (page) => {
+    await run(page);
+    await page.click('.tool [data-tab="history"]');
+    await page.waitForSelector('[aria-label="Recent calls"] td');
+  }) },
+  { name: 'tool code', ...tool('demo__add', openTab('snippets', '.sheet pre')) },
+  { name: 'tool why', ...tool('demo__wipe', openTab('why', '.why-steps li')) },
+  { name: 'form', ...tool('forms', async (page) => {
+    await page.waitForSelector('[data-path="/customer/name"]');
+    for (let add; (add = await page.locator('[data-add]').first().elementHandle({ timeout: 200 }).catch(() => undefined)); )
+      await add.click();
+    await page.click('[data-entry="/labels"]');
+  }, { before: replaceTools }) },
+  { name: 'form problems', ...tool('forms', async (page) => {
+    await page.click('[data-action="execute"]');
+    await page.waitForSelector('.violations');
+  }, { before: replaceTools }) },
+  { name: 'form as json', ...tool('forms', (page) => page.click('[data-mode="json"]'), { before: replaceTools }) },
+  { name: 'save', ...tool('demo__add', async (page) => {
+    await page.click('[data-action="save"]');
+    await page.waitForSelector('.save-form');
+  }) },
+  { name: 'confirm', ...tool('demo__wipe', async (page) => {
+    await page.click('[data-action="execute"]');
+    await page.waitForSelector('dialog[open]');
+  }) },
+  { name: 'result table', ...tool('table', run, { before: replaceTools }) },
+  { name: 'result tree', ...tool('tree', run, { before: replaceTools }) },
+  { name: 'result media', ...tool('picture', run, { before: replaceTools }) },
+  { name: 'result failed', ...tool('demo__fail', run) },
+  { name: 'result raw', ...tool('demo__fail', async (page) => {
+    await run(page);
+    await page.click('.outcome [data-tab="raw"]');
+  }) },
+  { name: 'waiting', ...tool('demo__wipe', async (page) => {
+    await run(page);
+    await page.waitForSelector('.outcome.waiting .approval-note code');
+  }) },
+  { name: 'approvals', role: 'approver', id: 'approvals', before: amend('**/v1/approvals/*', APPROVAL), act: (page) => page.waitForSelector('.arguments dd') },
+  { name: 'approvals problem', role: 'approver', id: 'approvals', act: async (page) => {
+    await page.route('**/v1/approvals/*', (route) => route.fulfill({ status: 409, json: { error: 'conflict', message: 'the request has expired' } }));
+    await page.click('[data-verdict="reject"] >> nth=0');
+    await page.waitForSelector('.approval .problem-box');
+  } },
+  { name: 'approvals answered', role: 'approver', id: 'approvals', act: async (page) => {
+    await page.click('[data-verdict="reject"] >> nth=0');
+    await page.getByText('You rejected it.').waitFor();
+    await page.click('.approval summary >> nth=0');
+  } },
+  { name: 'approvals decided', role: 'approver', id: 'approvals', address: '#/approvals/history', act: (page) => page.waitForSelector('#screen tbody tr') },
+  { name: 'approvals none', role: 'other', id: 'approvals', act: (page) => page.waitForSelector('#screen .empty') },
+  { name: 'record', id: 'record', act: (page) => page.waitForSelector('#screen tbody tr') },
+  { name: 'record as table', id: 'record', act: async (page) => {
+    await page.click('text=Show as a table');
+    await page.waitForSelector('.chart table');
+  } },
+  { name: 'record query problem', id: 'record', address: '#/record?q=color%3Ared', act: (page) => page.waitForSelector('#record-hint[role=alert]') },
+  { name: 'record no match', id: 'record', address: '#/record?q=actor%3Anobody' },
+  { name: 'record run', act: async (page) => {
+    await page.click('#screen tbody td a >> nth=0');
+    await page.waitForSelector('.timeline li');
+    await page.click('.timeline summary >> nth=0');
+  }, id: 'record' },
+  { name: 'record no run', id: 'record', address: '#/record/run/no-such-run' },
+  { name: 'sources', id: 'sources' },
+  { name: 'source', id: 'sources', address: '#/sources/demo' },
+  { name: 'source changes', id: 'sources', address: '#/sources/demo', before: async (page) => {
+    await reply('**/v1/pins**', { pins: [PIN, { ...PIN, toolId: 'mcp:demo.echo', name: 'demo__echo', state: 'new' }] })(page);
+    await reply('**/v1/sources/demo/logs', { lines: [{ at: '2026-11-25T00:00:00Z', line: 'WARN a long line on stderr: '.repeat(12) }] })(page);
+  }, act: async (page) => {
+    await page.click('text=Show what changed >> nth=0');
+    await page.waitForSelector('.diff');
+  } },
+  { name: 'source missing', id: 'sources', address: '#/sources/no-such-source' },
+  { name: 'access', id: 'access' },
+  { name: 'access new key', id: 'access', act: async (page) => {
+    await page.click('#new-key');
+    await page.fill('dialog input >> nth=0', 'nightly report');
+    await page.click('dialog .button.primary');
+    await page.waitForSelector('dialog .problem-box');
+  } },
+  { name: 'access key shown', id: 'access', act: async (page) => {
+    await page.click('#new-key');
+    await page.fill('dialog input >> nth=0', 'state');
+    await page.fill('dialog input[placeholder^="files"]', 'demo:read');
+    await page.click('dialog .button.primary');
+    await page.waitForSelector('[data-new-key]');
+  } },
+  { name: 'access rotate', id: 'access', act: async (page) => {
+    await page.click('tr[data-key] >> text=Rotate >> nth=0');
+    await page.waitForSelector('dialog[open]');
+  } },
+  { name: 'access revoke', id: 'access', act: async (page) => {
+    await page.click('tr[data-key] >> text=Revoke >> nth=0');
+    await page.waitForSelector('dialog[open]');
+  } },
+  { name: 'connect', id: 'connect' },
+  { name: 'connect client', id: 'connect', address: '#/connect/claude-desktop' },
+  { name: 'connect key made', id: 'connect', address: '#/connect/cursor', act: async (page) => {
+    await page.fill('.steps input', 'demo:read');
+    await page.click('.steps .button.primary');
+    await page.waitForSelector('.steps .done');
+  } },
+  { name: 'connect without keys', role: 'caller', id: 'connect', address: '#/connect/cursor' },
+  { name: 'palette', id: 'record', act: async (page) => {
+    await page.keyboard.press('Control+k');
+    await page.waitForSelector('#palette-list li');
+  } },
+  { name: 'palette no match', id: 'tools', act: async (page) => {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('no-such-thing');
+    await page.getByText('Nothing matches.').waitFor();
+  } },
+  { name: 'account', id: 'sources', act: async (page) => {
+    await page.click('#account-button');
+    await page.waitForSelector('.menu');
+  } },
+  { name: 'forbidden', role: 'caller', address: '#/record', ready: '#screen .empty' },
+  { name: 'no screen', address: '#/no-such-screen', ready: '#screen .empty' },
+  { name: 'error', address: '#/sources', ready: '#screen .problem-box', before: (page) =>
+    page.route('**/v1/sources', (route) => route.fulfill({ status: 503, json: { error: 'unavailable', message: 'the store is not available' } })) },
+  { name: 'offline', address: '#/access', ready: '#screen .problem-box', before: (page) =>
+    page.route('**/v1/keys', (route) => route.fulfill({ status: 502, body: '' })) },
+  { name: 'loading', address: '#/sources', ready: '#screen .skeleton', before: (page) => page.route('**/v1/sources', () => undefined) },
+].map((state) => ({ role: 'admin', ...state }));
+
+/** Data for the states: calls of each result, and requests that wait. */
+export async function startStates() {
+  for (let at = 0; at < 6; at += 1) {
+    await callTool('admin', 'demo__add', { a: at, b: 1 });
+    await callTool('admin', 'demo__fail', {});
+    await callTool('caller', 'demo__wipe', {});
+  }
+  const first = await askForApproval('admin', `states ${Date.now()} a`);
+  await ask('approver', `/v1/approvals/${first}`, { verdict: 'grant', comment: 'fine' });
+}
+
+/** Opens a state. Returns {page, close}. */
+export async function openState(browser, state, options = {}) {
+  const { role, id, act, before } = state;
+  // Each picture of an approval has one that waits.
+  if (id === 'approvals' && role === 'approver') await askForApproval('admin', `${state.name} ${Date.now()}`);
+  const address = state.address ?? (id === undefined ? '' : screen(id).address);
+  const { page, close } = await as(browser, role, address, { before, ...options });
+  if (state.ready) await page.waitForSelector(state.ready);
+  else await settled(page, screen(id));
+  await act?.(page);
+  return { page, close };
+}
