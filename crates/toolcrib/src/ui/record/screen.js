@@ -152,6 +152,7 @@ const NAMES = {
   'tool.pin.drifted': 'tool changed',
   'tool.pin.approved': 'change approved',
   'record.accepted': 'record accepted',
+  'config.edited': 'configuration edited',
 };
 
 const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };
