@@ -25,6 +25,8 @@ const RENDER: &str = "render.mjs";
 const EXPLORER: &str = "explorer.mjs";
 const TOOLS: &str = "tools.mjs";
 const CONSOLE: &str = "console.mjs";
+/// Changes of the configuration; starts a server with a file of its own.
+const SOURCES: &str = "sources.mjs";
 
 /// Takes the picture of the README.
 const PICTURE: &str = "picture.mjs";
@@ -44,6 +46,7 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
         ("explorer in a browser", EXPLORER),
         ("tools in a browser", TOOLS),
         ("screens in a browser", CONSOLE),
+        ("configuration in a browser", SOURCES),
     ] {
         if !source.join(script).exists() {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
@@ -51,6 +54,9 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
         }
         report.part(name, || match script {
             RENDER => shell::run_bounded(&mut stage.script(script), LIMIT),
+            SOURCES => {
+                shell::run_bounded(stage.script(script).env("TOOLCRIB_PROGRAM", program), LIMIT)
+            }
             _ => against_demo(&mut stage.script(script), program),
         });
     }

@@ -1,7 +1,9 @@
 //! Changes of a TOML document whose comments and layout stay.
 
 use serde_json::{Map, Value as Json};
-use toml_edit::{Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, Table, Value};
+use toml_edit::{
+    Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, RawString, Table, Value,
+};
 
 use super::change::{Change, ChangeKind, EditAction, EditError};
 
@@ -412,30 +414,38 @@ fn adjust(old: &mut Array, new: &Array) {
         // Another order: written anew.
         old.clear();
     }
-    let length = old.len();
-    for value in new.iter().skip(length) {
-        let mut value = value.clone();
-        match old.iter().last().map(|last| last.decor().prefix().cloned()) {
-            Some(Some(prefix)) => *value.decor_mut() = Decor::new(prefix, ""),
-            Some(None) => *value.decor_mut() = Decor::new(" ", ""),
-            None => *value.decor_mut() = Decor::default(),
-        }
-        if old.is_empty() {
-            old.push_formatted(value);
-            continue;
-        }
-        // What follows the last element, such as a line break, follows the new one.
-        if let Some(last) = old.len().checked_sub(1).and_then(|at| old.get_mut(at)) {
-            let suffix = last.decor().suffix().cloned();
-            if let Some(suffix) = suffix
-                && suffix.as_str().is_some_and(|it| it.contains('\n'))
-            {
-                value.decor_mut().set_suffix(suffix);
-                last.decor_mut().set_suffix("");
-            }
-        }
-        old.push_formatted(value);
+    for value in new.iter().skip(old.len()).cloned().collect::<Vec<_>>() {
+        push(old, value);
     }
+}
+
+/// Appends `value` in the layout of the last element. A comment behind that one stays there.
+fn push(array: &mut Array, mut value: Value) {
+    let text =
+        |raw: Option<&RawString>| raw.and_then(RawString::as_str).unwrap_or_default().to_owned();
+    let Some(at) = array.len().checked_sub(1) else {
+        *value.decor_mut() = Decor::default();
+        return array.push_formatted(value);
+    };
+    let has_comma = array.trailing_comma();
+    let trailing = text(Some(array.trailing()));
+    let Some(last) = array.get_mut(at) else { return };
+    let before = text(last.decor().prefix());
+    let Some((_, indent)) = before.rsplit_once('\n') else {
+        *value.decor_mut() = Decor::new(" ", "");
+        return array.push_formatted(value);
+    };
+    let behind = if has_comma { trailing } else { text(last.decor().suffix()) };
+    let end = behind.rsplit_once('\n').map_or("", |(_, end)| end);
+    let prefix = format!("{}\n{indent}", behind.trim_end());
+    if has_comma {
+        *value.decor_mut() = Decor::new(prefix, "");
+        array.set_trailing(format!("\n{end}"));
+    } else {
+        last.decor_mut().set_suffix("");
+        *value.decor_mut() = Decor::new(prefix, format!("\n{end}"));
+    }
+    array.push_formatted(value);
 }
 
 /// Returns a value without its comments and layout.

@@ -86,9 +86,9 @@ fn a_new_source_follows_the_others_and_changes_no_other_line() {
     let added = changed(change(Add, Source, "new", settings));
     assert_eq!(
         added,
-        "+\n+[[source]]\n+id = \"new\"\n+kind = \"mcp\"\n+command = [\"x\", \"-y\"]\n+\n\
+        "+[[source]]\n+id = \"new\"\n+kind = \"mcp\"\n+command = [\"x\", \"-y\"]\n+\n\
          +[source.env]\n+A = \"1\"\n+B = { env = \"B\" }\n+\n+[source.tools.\"read_*\"]\n\
-         +safety_tier = \"read\"\n"
+         +safety_tier = \"read\"\n+\n"
     );
     let text = apply(FILE, &[change(Add, Source, "new", json!({ "kind": "mcp" }))]).unwrap();
     let at = |part: &str| text.find(part).unwrap();
@@ -106,6 +106,10 @@ fn a_changed_key_keeps_its_comment_and_equal_values_their_form() {
     // An array over several lines keeps its lines and comments.
     let settings = json!({ "command": ["npx", "files-server", "--quiet"] });
     assert_eq!(changed(change(Set, Source, "files", settings)), "+    \"--quiet\",\n");
+    let text = "[[role]]\nname = \"a\"\nscopes = [\n  \"b\", # one\n  \"c\" # two\n]\n";
+    let set = change(Set, Role, "a", json!({ "scopes": ["b", "c", "d"] }));
+    let more = "[[role]]\nname = \"a\"\nscopes = [\n  \"b\", # one\n  \"c\", # two\n  \"d\"\n]\n";
+    assert_eq!(apply(text, &[set]).unwrap(), more);
     let settings = json!({ "command": ["npx", "files-server"], "kind": "mcp" });
     assert_eq!(changed(change(Set, Source, "files", settings)), "");
     let settings = json!({ "env": { "LOG_LEVEL": "info", "API": null }, "pins": null });
@@ -150,7 +154,7 @@ fn rules_and_toolsets_are_added_where_they_belong() {
         "-safety_tier = \"read\" # reviewed by Bo\n+safety_tier = \"pure\" # reviewed by Bo\n"
     );
     let added = changed(change(Add, Toolset, "more", json!({ "allow": ["web__*"] })));
-    assert_eq!(added, "+\n+[toolset.more]\n+allow = [\"web__*\"]\n");
+    assert_eq!(added, "+[toolset.more]\n+allow = [\"web__*\"]\n+\n");
 }
 
 #[test]
