@@ -21,9 +21,10 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start what they need themselves: hostile servers, servers with progress and
 /// questions, and an identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 4] = ["render.mjs", "hostile-screens.mjs", "try-it.mjs", "oidc.mjs"];
+const ALONE: [&str; 5] =
+    ["render.mjs", "hostile-screens.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 11] = [
+const SCRIPTS: [(&str, &str); 12] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("explorer in a browser", "explorer.mjs"),
@@ -31,6 +32,7 @@ const SCRIPTS: [(&str, &str); 11] = [
     ("screens in a browser", "console.mjs"),
     ("running tools in a browser", "try-it.mjs"),
     ("sign-in in a browser", "oidc.mjs"),
+    ("configuration in a browser", "sources.mjs"),
     ("roles in a browser", "roles.mjs"),
     ("accessibility in a browser", "accessibility.mjs"),
     ("keyboard in a browser", "keyboard.mjs"),

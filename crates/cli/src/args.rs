@@ -4,6 +4,7 @@ mod approvals;
 mod commands;
 mod conformance;
 mod credentials;
+mod edits;
 mod explain;
 mod output;
 mod packs;
@@ -27,6 +28,10 @@ pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
     ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
     CredentialValueArgs, CredentialsCommand,
+};
+pub(crate) use edits::{
+    ApprovalArg, EditArgs, RemoveArgs, RoleAddArgs, RoleSetArgs, RolesCommand, RuleArgs,
+    RulesCommand, SetArgs, SettingArgs, SourceAddArgs, TierArg, ToolsetsCommand,
 };
 pub(crate) use explain::ExplainArgs;
 pub(crate) use output::OutputFormat;
@@ -68,7 +73,7 @@ pub(crate) struct Args {
 }
 
 /// The options of every command.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Print JSON instead of text
@@ -202,9 +207,21 @@ The exit code is 0 if a call would run, perhaps only after an approval or with o
 else 1; for a list, it is 1 if the list is empty.")]
     Explain(ExplainArgs),
 
-    /// List and check the sources, and print their logs
+    /// List, check, add, change and remove sources
     #[command(subcommand)]
     Sources(SourcesCommand),
+
+    /// Show what roles see; add, change and remove roles
+    #[command(subcommand)]
+    Roles(RolesCommand),
+
+    /// Add, change and remove toolsets
+    #[command(subcommand)]
+    Toolsets(ToolsetsCommand),
+
+    /// Propose, add, change and remove rules of sources
+    #[command(subcommand)]
+    Rules(RulesCommand),
 
     /// Show the calls, sources and pending approvals of a running server
     #[command(after_help = "\
@@ -340,6 +357,9 @@ impl Command {
             | Self::Credentials(CredentialsCommand::List(output))
             | Self::Packs(PacksCommand::List(output))
             | Self::Audit(AuditCommand::Forwarders(output)) => *output,
+            Self::Roles(RolesCommand::List(args) | RolesCommand::Show { of: args, .. }) => {
+                args.output
+            }
             Self::Runs(RunsCommand::List(args)) => args.page.output,
             Self::Approvals(ApprovalsCommand::List(args)) => args.page.output,
             Self::Audit(AuditCommand::Verify(args)) => args.output,

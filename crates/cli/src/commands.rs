@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod conformance;
 mod credentials;
+mod edit;
 mod explain;
 mod generate;
 mod hash;
@@ -16,11 +17,14 @@ mod input;
 mod keys;
 mod mcp;
 mod packs;
+mod roles;
+mod rules;
 mod runs;
 mod serve;
 mod sources;
 mod store;
 mod tools;
+mod toolsets;
 mod top;
 
 use crate::{
@@ -49,6 +53,9 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Call(args) => call::run(args, cx).await,
         Command::Explain(args) => explain::run(&args, cx).await,
         Command::Sources(command) => sources::run(&command, cx).await,
+        Command::Roles(command) => roles::run(&command, cx).await,
+        Command::Toolsets(command) => toolsets::run(&command, cx).await,
+        Command::Rules(command) => rules::run(&command, cx).await,
         Command::Top(args) => top::run(args, cx).await,
         Command::Keys(command) => keys::run(command, cx).await,
         Command::Credentials(command) => credentials::run(command, cx).await,

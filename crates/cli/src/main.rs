@@ -7,6 +7,7 @@
 
 mod args;
 mod bundled;
+mod check;
 mod client;
 mod commands;
 mod confined;

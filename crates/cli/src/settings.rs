@@ -61,18 +61,19 @@ impl Settings {
         Self::read(global, Pipe::Refuse, Reading::complete)
     }
 
-    /// Reads `file` and returns its valid parts with all its problems.
-    pub(crate) fn check(global: &Global, file: &Path) -> anyhow::Result<Checked> {
-        let text = read(file, Pipe::Wait)?;
+    /// Returns the valid parts of `text`, the content of `file`, with all its problems.
+    pub(crate) fn check(global: &Global, file: &Path, text: &str) -> Checked {
         let base = base_of(file);
-        let reading = config::read(&file.display().to_string(), &text, &base, &Secrets);
+        let reading = config::read(&file.display().to_string(), text, &base, &Secrets);
         let data_dir = data_dir(global, &base);
-        let mut config = reading.partial().map(|config| placed(config.clone(), &text, &data_dir));
-        let mut problems = reading.problems();
+        let mut config = reading.partial().map(|config| placed(config.clone(), text, &data_dir));
+        let missing: Vec<Problem> =
+            reading.missing().iter().map(|missing| missing.problem.clone()).collect();
+        let mut problems = reading.other_problems().to_vec();
         if let Some(Err(error)) = config.as_mut().map(|it| it.protect(Some(file), &data_dir)) {
             problems.extend(error.problems);
         }
-        Ok(Checked { config, problems, text, data_dir })
+        Checked { config, problems, missing, data_dir }
     }
 
     fn read(
@@ -100,8 +101,10 @@ impl Settings {
 pub(crate) struct Checked {
     /// The valid parts; `None` if the file is not TOML.
     pub(crate) config: Option<Config>,
+    /// All problems but missing secrets.
     pub(crate) problems: Vec<Problem>,
-    pub(crate) text: String,
+    /// Secrets that are unreadable here.
+    pub(crate) missing: Vec<Problem>,
     pub(crate) data_dir: PathBuf,
 }
 
@@ -152,7 +155,7 @@ pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the text of configuration file `file`. Fails when it is not UTF-8.
-fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
+pub(crate) fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     let bytes = read_bytes(file, pipe).advise(
         format!("the configuration {} cannot be read", file.display()),
         "name another file with --config, or create one with `toolcrib import`",

@@ -106,6 +106,10 @@ pub enum EventBody {
     /// The operator accepted a record that does not continue the signed one.
     #[serde(rename = "record.accepted")]
     RecordAccepted(RecordAccepted),
+    /// A principal changed the configuration file, or had a new source connected for a preview.
+    /// Durable before the action.
+    #[serde(rename = "config.edited")]
+    ConfigEdited(ConfigEdited),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -324,6 +328,32 @@ pub struct RecordAccepted {
     pub reason: Option<String>,
 }
 
+/// Payload of `config.edited`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigEdited {
+    /// The editing principal.
+    pub principal: PrincipalId,
+    /// What happened.
+    pub action: ConfigAction,
+    /// SHA-256 of the file before.
+    pub before: String,
+    /// SHA-256 of the file after, or of the proposed one.
+    pub after: String,
+}
+
+/// What a principal did with the configuration file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ConfigAction {
+    /// Had the sources of a proposal connected to see their tools. The file is unchanged.
+    Previewed,
+    /// Wrote the file.
+    Written,
+    /// The file could not be put in place after `written` was recorded; the one before is in force.
+    Failed,
+}
+
 impl EventBody {
     /// Returns the event's type as it appears on the wire.
     pub fn kind(&self) -> &'static str {
@@ -341,6 +371,7 @@ impl EventBody {
             Self::ApprovalRejected(_) => "approval.rejected",
             Self::ApprovalOverridden(_) => "approval.overridden",
             Self::RecordAccepted(_) => "record.accepted",
+            Self::ConfigEdited(_) => "config.edited",
         }
     }
 
@@ -352,6 +383,7 @@ impl EventBody {
             Self::AuthorizationDecided(decided) => Some(&decided.principal),
             Self::ToolPinApproved(approved) => approved.principal.as_ref(),
             Self::RecordAccepted(accepted) => Some(&accepted.principal),
+            Self::ConfigEdited(edited) => Some(&edited.principal),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)
@@ -384,6 +416,7 @@ impl EventBody {
             Self::ApprovalRejected(payload) => serde_json::to_string(payload),
             Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
             Self::RecordAccepted(payload) => serde_json::to_string(payload),
+            Self::ConfigEdited(payload) => serde_json::to_string(payload),
         }
     }
 }
@@ -620,6 +653,7 @@ mod tests {
         let known = [
             "action",
             "actions",
+            "after",
             "agentId",
             "allowed",
             "approved",

@@ -26,7 +26,7 @@ use crate::{
     authn::Authenticator,
     background::{Background, Services},
     clock::SystemClock,
-    config::Config,
+    config::{Config, edit::ConfigFile},
     gateway::{Gateway, Inner},
     metrics::Metrics,
     pipeline::{
@@ -63,6 +63,7 @@ pub struct GatewayBuilder {
     key_sets: Option<Arc<dyn KeySetSource>>,
     natives: Vec<NativeTools>,
     spans: Option<Arc<dyn SpanSink>>,
+    config_file: Option<ConfigFile>,
     tasks: Tasks,
 }
 
@@ -117,6 +118,7 @@ impl GatewayBuilder {
             key_sets: None,
             natives: Vec::new(),
             spans: None,
+            config_file: None,
             tasks: Tasks::new(),
         }
     }
@@ -194,6 +196,14 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sets the file that the configuration is from, so that callers with the scope `config:write` can
+    /// change it. The program applies the changed file itself.
+    #[must_use]
+    pub fn config_file(mut self, file: ConfigFile) -> Self {
+        self.config_file = Some(file);
+        self
+    }
+
     /// Sets the receiver of spans. `[telemetry]` of the configuration says which traces it gets.
     #[must_use]
     pub fn spans(mut self, sink: Arc<dyn SpanSink>) -> Self {
@@ -210,7 +220,7 @@ impl GatewayBuilder {
         let Self { config, storage, factory, clock, authorizer, limiter, natives, tasks, .. } =
             self;
         let sampling = config.telemetry.as_ref().map(|it| it.sampling).unwrap_or_default();
-        let spans = self.spans;
+        let (spans, config_file) = (self.spans, self.config_file);
         let services = Services {
             storage,
             clock: Arc::clone(&clock),
@@ -281,6 +291,8 @@ impl GatewayBuilder {
             pipeline,
             workflows,
             supply,
+            config_file,
+            editing: tokio::sync::Mutex::new(()),
             draining: AtomicBool::new(false),
         };
         let gateway = Gateway { inner: Arc::new(inner) };

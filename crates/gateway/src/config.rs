@@ -6,6 +6,7 @@
 
 mod approvals;
 mod document;
+pub mod edit;
 mod error;
 mod gate;
 mod limits;
@@ -221,6 +222,16 @@ impl Reading {
     pub fn without_missing(mut self) -> Result<(Config, Vec<MissingSecret>), ConfigError> {
         let problems = std::mem::take(&mut self.problems);
         self.or(problems)
+    }
+
+    /// Returns the secrets that are unreadable here.
+    pub fn missing(&self) -> &[MissingSecret] {
+        &self.missing
+    }
+
+    /// Returns all problems other than missing secrets.
+    pub fn other_problems(&self) -> &[Problem] {
+        &self.problems
     }
 
     /// Returns all problems, missing secrets included.

@@ -17,7 +17,7 @@ use crate::{
     audit::{self, Audit},
     authn::Authenticator,
     background::{CLOSING_TIME, Services},
-    config::Config,
+    config::{Config, edit::ConfigFile},
     ids::new_id,
     metrics::Metrics,
     pipeline::{
@@ -48,6 +48,10 @@ pub(crate) struct Inner {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) workflows: Arc<Workflows>,
     pub(crate) supply: Arc<Supply>,
+    /// The file of the configuration, if callers may change it.
+    pub(crate) config_file: Option<ConfigFile>,
+    /// Held while the file is changed.
+    pub(crate) editing: tokio::sync::Mutex<()>,
     /// Whether the server is about to end.
     pub(crate) draining: AtomicBool,
 }

@@ -23,6 +23,7 @@ mod background;
 mod builder;
 pub mod clock;
 pub mod config;
+mod editing;
 pub mod explain;
 mod files;
 #[cfg(fuzzing)]
@@ -37,6 +38,7 @@ mod pipeline;
 pub mod policy;
 pub mod probe;
 pub mod provider;
+mod role_view;
 pub mod scopes;
 mod snapshot;
 mod supply;
@@ -45,6 +47,7 @@ pub mod trace;
 mod workflow;
 
 pub use builder::GatewayBuilder;
+pub use editing::{EditRefusal, Proposal, WriteReport};
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
 pub use measure::{
@@ -59,8 +62,13 @@ pub use pipeline::{
     rate_limit::{self, MemoryLimiter},
     session,
 };
+pub use role_view::{RoleReport, RoleTool};
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
-pub use supply::{SourceLoad, SourceReport, StderrRefusal, Supply, pins};
+pub use supply::{
+    Preview, PreviewError, PreviewedSource, PreviewedTool, RefreshRefusal, RoleChange,
+    RuleProposal, SourceError, SourceLatency, SourceLoad, SourceReport, Statement, StderrRefusal,
+    Supply, ToolChange, UnknownTools, pins,
+};
 pub use tool_ref::{CatalogScope, ToolRef};
 pub use toolcrib_core as core;
 pub use toolcrib_tasks as tasks;

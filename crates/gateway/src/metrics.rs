@@ -42,7 +42,7 @@ pub use self::{
     labels::Surface,
     table::{METRICS, MetricDescription, MetricKind},
 };
-use crate::{config::Config, pipeline::breaker::BreakerState};
+use crate::{config::Config, pipeline::breaker::BreakerState, supply::SourceLatency};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -453,6 +453,17 @@ impl Metrics {
 
     pub(crate) fn running(&self, source: &SourceId) -> u64 {
         u64::try_from(self.calls.source(source).running.get()).unwrap_or(0)
+    }
+
+    /// Returns the run times of the calls of `source` in this process.
+    pub(crate) fn latency(&self, source: &SourceId) -> Option<SourceLatency> {
+        let summary = self.calls.source(source).latency()?;
+        let milliseconds = |time: Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
+        Some(SourceLatency {
+            calls: summary.count,
+            p50_ms: milliseconds(summary.p50),
+            p95_ms: milliseconds(summary.p95),
+        })
     }
 
     pub(crate) fn refused(&self, source: &SourceId, limit: Limit) {

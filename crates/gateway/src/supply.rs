@@ -11,6 +11,8 @@ mod leader;
 pub(crate) mod listed;
 pub(crate) mod native;
 pub mod pins;
+mod preview;
+mod proposals;
 mod refresh;
 mod report;
 mod slots;
@@ -41,13 +43,19 @@ use toolcrib_core::{
     store::{CatalogStore, StoreError},
 };
 
-pub use self::report::{SourceLoad, SourceReport, StderrRefusal};
-pub(crate) use self::slots::Located;
 use self::{
     classify::classify,
     pins::{ApprovedPin, PinError, PinReport, PinReview},
     slots::Slots,
     toolsets::Reported,
+};
+pub(crate) use self::{preview::holder as role_holder, slots::Located};
+pub use self::{
+    preview::{
+        Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, ToolChange, UnknownTools,
+    },
+    proposals::{RuleProposal, Statement},
+    report::{RefreshRefusal, SourceError, SourceLatency, SourceLoad, SourceReport, StderrRefusal},
 };
 use crate::{
     audit::Audit,
@@ -58,6 +66,9 @@ use crate::{
 
 /// How often a command that waits for sources checks their state.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
+/// The shortest time between two discoveries of a source that callers request: a discovery can be a
+/// hundred requests to its upstream.
+const REFRESH_PAUSE: Duration = Duration::from_secs(10);
 
 /// The sources of a gateway and their tools. Publishes snapshots.
 pub struct Supply {
@@ -78,6 +89,8 @@ pub struct Supply {
     reported: Reported,
     reporting: AtomicBool,
     slots: Mutex<Slots>,
+    /// Held while sources are connected for a preview.
+    previewing: Arc<tokio::sync::Semaphore>,
     /// Counts requests for a snapshot.
     wanted: AtomicU64,
     requests: mpsc::UnboundedSender<SourceId>,
@@ -126,6 +139,7 @@ impl Supply {
             reported: Reported::default(),
             reporting: AtomicBool::new(false),
             slots: Mutex::new(Slots::new(parts.gate)),
+            previewing: Arc::new(tokio::sync::Semaphore::new(1)),
             wanted: AtomicU64::new(0),
             requests,
         };
@@ -135,6 +149,20 @@ impl Supply {
     /// Requests a discovery of `source`; the result is published if it differs.
     pub fn refresh(&self, source: &SourceId) {
         Listener(self.requests.clone()).changed(source);
+    }
+
+    /// Requests a discovery of the source `id` of `tenant`, at most one every [`REFRESH_PAUSE`].
+    ///
+    /// # Errors
+    /// [`RefreshRefusal`].
+    pub fn refresh_now(&self, tenant: &TenantId, id: &str) -> Result<(), RefreshRefusal> {
+        let source = {
+            let now = self.services.clock.now();
+            let mut slots = self.slots.lock();
+            slots.request_refresh(tenant, id, now, REFRESH_PAUSE)?
+        };
+        self.refresh(&source);
+        Ok(())
     }
 
     /// Waits until every source has listed its tools or has failed to, at most for `limit`. For

@@ -62,6 +62,7 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "approval.granted" => serde_json::from_str(payload).map(EventBody::ApprovalGranted),
         "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
         "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
+        "config.edited" => serde_json::from_str(payload).map(EventBody::ConfigEdited),
         "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),
         _ => return None,
     };

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod changes;
+mod config;
 mod discovery;
 mod error;
 mod events;
@@ -10,6 +11,7 @@ mod keys;
 mod pins;
 mod record;
 mod request;
+mod roles;
 mod runs;
 pub(crate) mod schemas;
 mod sources;
@@ -131,6 +133,13 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(record::checkpoints))
         .routes(routes!(sources::list))
         .routes(routes!(sources::logs))
+        .routes(routes!(sources::refresh))
+        .routes(routes!(roles::list))
+        .routes(routes!(roles::get))
+        .routes(routes!(config::get))
+        .routes(routes!(config::propose))
+        .routes(routes!(config::write))
+        .routes(routes!(config::rules))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::rotate))
         .routes(routes!(keys::revoke))

@@ -13,6 +13,7 @@ use toolcrib_core::{
 use toolcrib_gateway::config::parse_duration;
 
 use super::{
+    edits::{RemoveArgs, SetArgs, SourceAddArgs},
     output::{Output, PageArgs},
     parsers::{lifetime, name, one_of},
 };
@@ -232,6 +233,37 @@ pub(crate) enum SourcesCommand {
 Examples:
   toolcrib sources check && systemctl reload toolcrib")]
     Check(Output),
+
+    /// Add a source to the configuration file
+    #[command(after_help = "\
+Examples:
+  toolcrib sources add files --command npx --args -y @modelcontextprotocol/server-filesystem /srv/docs
+  toolcrib sources add tickets --openapi https://tickets.example.com/openapi.json --dry-run
+  toolcrib sources add crm --mcp https://crm.example.com/mcp --header Authorization=CRM_TOKEN
+  toolcrib sources add notes --command ./notes-server --env NOTES_TOKEN --set pins=warn --yes
+
+The command connects the source, prints the changed lines and the tools that appear for each role, and
+asks before it writes. A tool of the source requires the scope `tools:ID` unless a rule says otherwise:
+`toolcrib roles add` gives it to a role.
+
+The file keeps its comments and layout, and is replaced as a whole. The text before is kept as
+toolcrib.toml.bak. A running server reads the file by itself. Secrets are never in the file: --env NAME
+and --header take them from variables of the server.")]
+    Add(Box<SourceAddArgs>),
+
+    /// Change a source of the configuration file
+    #[command(after_help = "\
+Examples:
+  toolcrib sources set files --set 'command=[\"npx\", \"-y\", \"files-server\"]'
+  toolcrib sources set files --set connect_timeout=60s --unset cwd --dry-run
+  toolcrib sources set files --set env.LOG_LEVEL=debug --yes")]
+    Set(SetArgs),
+
+    /// Remove a source from the configuration file
+    #[command(after_help = "\
+Examples:
+  toolcrib sources remove files --dry-run")]
+    Remove(RemoveArgs),
 
     /// Print the last stderr lines of the processes of a source
     #[command(after_help = "\

@@ -3,7 +3,6 @@
 use std::{path::Path, time::Duration};
 
 use serde_json::json;
-use toolcrib::TlsIdentity;
 use toolcrib_core::source::SourceState;
 use toolcrib_gateway::{
     Gateway,
@@ -12,12 +11,12 @@ use toolcrib_gateway::{
 
 use crate::{
     args::ConfigCommand,
+    check::{self, Examined},
     context::Context,
     failure::{Exit, advised},
     local::{self, Local},
-    preflight,
     printer::Printer,
-    settings::{self, Checked, Settings},
+    settings::{self, Pipe},
     text::counted,
 };
 
@@ -31,20 +30,10 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
             "name the file: `toolcrib config check FILE`",
         )
     })?;
-    let Checked { config, mut problems, text, data_dir } = Settings::check(global, &file)?;
-    let mut warnings = Vec::new();
-    if let Some(config) = &config {
-        warnings = settings::warnings(config);
-        let obstacles = match preflight::check(config, &data_dir).await {
-            Ok(ready) => {
-                warnings.extend(ready.tls.iter().flat_map(TlsIdentity::warnings).cloned());
-                Vec::new()
-            }
-            Err(obstacles) => obstacles,
-        };
-        let address = preflight::unusable_address(config).await;
-        problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(&text)));
-    }
+    let text = settings::read(&file, Pipe::Wait)?;
+    let Examined { config, mut problems, missing, warnings, data_dir } =
+        check::examine(global, &file, &text).await;
+    problems.extend(missing);
     match config {
         Some(config) if problems.is_empty() && connect => {
             let checked = config.clone();

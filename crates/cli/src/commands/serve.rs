@@ -22,7 +22,7 @@ use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
-    config::{Config, ServerConfig, TlsConfig},
+    config::{Config, ExplorerConfig, ServerConfig, TlsConfig, edit::ConfigFile},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;
@@ -30,6 +30,7 @@ use toolcrib_tasks::Policy;
 
 use crate::{
     args::ServeArgs,
+    check::{self, Secrets},
     context::Context,
     demo::{self, Demo},
     failure::{Advise as _, Exit, advised},
@@ -102,7 +103,12 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
         demo.write_workflows()?;
     }
     let spans = Spans::start(config)?;
-    let (gateway, audit) = start(&settings, ready, &store, spans.as_ref(), printer).await?;
+    let file = (!args.demo).then(|| {
+        let default = Path::new(settings::DEFAULT_FILE);
+        let path = cx.global.config.as_deref().unwrap_or(default).to_path_buf();
+        check::config_file(&cx.global, path, Secrets::Required)
+    });
+    let (gateway, audit) = start(&settings, ready, &store, spans.as_ref(), file, printer).await?;
 
     // The store cannot work without its writer thread, which only a restart replaces.
     let (closing, writer) = (CancellationToken::new(), Arc::clone(&store));
@@ -165,6 +171,7 @@ async fn start(
     ready: Ready,
     store: &Arc<dyn Storage>,
     spans: Option<&Spans>,
+    file: Option<ConfigFile>,
     printer: Printer,
 ) -> anyhow::Result<(Gateway, AuditTasks)> {
     let config = &settings.config;
@@ -185,6 +192,9 @@ async fn start(
     let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials);
     if let Some(limiter) = store::limiter(config, &**store).await? {
         gateway = gateway.shared_limiter(limiter);
+    }
+    if let Some(file) = file {
+        gateway = gateway.config_file(file);
     }
     if let Some(spans) = spans {
         gateway = gateway.spans(spans.sink());
@@ -519,6 +529,8 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
         format!("{tls:?} {:?}", ServerConfig { tls: None, ..it.server.clone() })
     };
     let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
+    // Whether the page can edit is read for each request.
+    let page = |it: &Config| ExplorerConfig { edit: true, ..it.explorer.clone() };
     let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
     let sections = [
         ("server", server(old) != server(new)),
@@ -528,7 +540,7 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
         ("log] access of [log", old.log.access != new.log.access),
         ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
-        ("explorer", old.explorer != new.explorer),
+        ("explorer", page(old) != page(new)),
         ("otc], [oxp], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];
     sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()

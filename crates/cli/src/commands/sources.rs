@@ -1,5 +1,7 @@
 //! `sources list|check|logs`: the status of the sources, in this process or on a running server.
 
+mod edit;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
@@ -67,8 +69,12 @@ const TOOLSET_COLUMNS: &[Column<ToolsetReport>] = &[
 ];
 
 pub(crate) async fn run(command: &SourcesCommand, cx: &Context) -> anyhow::Result<Exit> {
-    if let SourcesCommand::Logs { id } = command {
-        return logs(id, cx).await;
+    match command {
+        SourcesCommand::Logs { id } => return logs(id, cx).await,
+        SourcesCommand::Add(args) => return edit::add(args, cx).await,
+        SourcesCommand::Set(args) => return edit::set(args, cx).await,
+        SourcesCommand::Remove(args) => return edit::remove(args, cx).await,
+        SourcesCommand::List(_) | SourcesCommand::Check(_) => {}
     }
     let status = match Client::connect(cx)? {
         Some(client) => serde_json::from_value(client.get(&["v1", "sources"], &[]).await?)?,

@@ -12,6 +12,7 @@ mod clients;
 mod cluster;
 mod completions;
 mod config;
+mod config_edit;
 mod conformance;
 mod connector;
 mod credentials;

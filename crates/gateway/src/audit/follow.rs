@@ -129,7 +129,8 @@ impl RunFollower {
             | EventBody::EgressDecided(_)
             | EventBody::ToolPinDrifted(_)
             | EventBody::ToolPinApproved(_)
-            | EventBody::RecordAccepted(_) => {}
+            | EventBody::RecordAccepted(_)
+            | EventBody::ConfigEdited(_) => {}
         }
     }
 

@@ -227,12 +227,20 @@ impl Authenticator {
     ) -> Result<(), KeyError> {
         let has_role = |role: &String| caller.roles.contains(role);
         let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
+        let policy = self.inner.policy.load();
+        let granted = roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
+        // `*` includes every grant, but does not give the scopes that must be named.
+        let is_withheld = |scope: &RouteScope| {
+            scope.is_named()
+                && !scope.is_held_by(caller)
+                && scope.is_named_by(granted.clone().chain(scopes))
+        };
         let within = roles.iter().all(|role| everything || has_role(role))
-            && scopes.iter().all(|scope| caller.scopes.includes(scope));
+            && scopes.iter().all(|scope| caller.scopes.includes(scope))
+            && !RouteScope::ALL.iter().any(is_withheld);
         if !within {
             return Err(KeyError::Wider);
         }
-        let policy = self.inner.policy.load();
         match roles.iter().all(|role| policy.roles.contains_key(role)) {
             true => Ok(()),
             false => Err(KeyError::NoSuchRole),

@@ -155,6 +155,9 @@ pub struct ExplorerConfig {
     pub prefix: String,
     /// Whether tools can be called from it.
     pub allow_execute: bool,
+    /// Whether callers with the scope `config:write` can [change the configuration
+    /// file](../guides/console.md#change-the-configuration).
+    pub edit: bool,
     /// Heading.
     pub title: String,
     /// Text of the link in the footer.
@@ -191,6 +194,7 @@ impl Default for ExplorerConfig {
             policy: ExplorerPolicy::All,
             prefix: "/explorer".to_owned(),
             allow_execute: true,
+            edit: true,
             title: "toolcrib".to_owned(),
             project_name: None,
             project_url: None,

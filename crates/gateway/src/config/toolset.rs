@@ -85,7 +85,8 @@ impl ToolPattern {
         Ok(Self { text: text.to_owned(), glob: Glob::new(text)?.compile_matcher() })
     }
 
-    fn matches(&self, entry: &Entry) -> bool {
+    /// Returns whether the glob matches the id or the wire name of a tool.
+    pub fn matches(&self, entry: &Entry) -> bool {
         self.glob.is_match(entry.id.as_str()) || self.glob.is_match(&entry.names.wire)
     }
 }

@@ -34,6 +34,7 @@ use super::{
     handles::Handles,
     labels::{SourceLabels, Surface},
     table::add,
+    times::{Summary, Times},
 };
 use crate::config::{Config, Labelled, MetricsConfig};
 
@@ -114,6 +115,8 @@ struct LabelRules {
 pub(super) struct SourceSeries {
     pub(super) running: Gauge,
     seconds: HistogramWithExemplars<ExemplarLabels>,
+    /// The same, because those of the library cannot be read.
+    times: Times,
     last_exemplar: AtomicU64,
     /// The tools without a label of their own.
     other: ToolSeries,
@@ -206,6 +209,7 @@ impl CallMetrics {
             Arc::new(SourceSeries {
                 running: self.running.get_or_create_owned(&labels),
                 seconds: self.seconds.get_or_create_owned(&labels),
+                times: Times::default(),
                 last_exemplar: AtomicU64::new(0),
                 other: ToolSeries::new(source.as_str(), OTHER),
             })
@@ -321,6 +325,11 @@ fn named_tenants(config: &Config) -> HashSet<TenantId> {
 // === impl SourceSeries ===
 
 impl SourceSeries {
+    /// Returns how many calls ran and how long they took.
+    pub(super) fn latency(&self) -> Option<Summary> {
+        self.times.summary()
+    }
+
     fn observe(&self, ran: Duration, run: &RunId, now: u64) {
         let last = self.last_exemplar.load(Ordering::Relaxed);
         let is_due = ran >= SLOW || last == 0 || now.saturating_sub(last) >= EXEMPLAR_PAUSE;
@@ -328,6 +337,7 @@ impl SourceSeries {
             self.last_exemplar.store(now.max(1), Ordering::Relaxed);
             [("run_id", run.to_string())]
         });
+        self.times.observe(ran);
         self.seconds.observe(ran.as_secs_f64(), exemplar, None);
     }
 }

@@ -47,6 +47,42 @@ impl Times {
     }
 }
 
+/// A summary of durations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Summary {
+    pub(super) count: u64,
+    pub(super) p50: Duration,
+    pub(super) p95: Duration,
+}
+
+impl Times {
+    /// Returns the number of observations and two quantiles, interpolated inside their buckets; `None`
+    /// without an observation.
+    pub(super) fn summary(&self) -> Option<Summary> {
+        let counts: Vec<u64> = self.0.buckets.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+        let above = self.0.above.load(Ordering::Relaxed);
+        let count = counts.iter().sum::<u64>() + above;
+        if count == 0 {
+            return None;
+        }
+        let quantile = |share: f64| {
+            let wanted = share * count as f64;
+            let (mut below, mut from) = (0.0, 0.0);
+            for (bound, inside) in BOUNDS.into_iter().zip(&counts) {
+                let inside = *inside as f64;
+                if inside > 0.0 && below + inside >= wanted {
+                    let part = (wanted - below) / inside;
+                    return Duration::from_secs_f64(from + (bound - from) * part);
+                }
+                (below, from) = (below + inside, bound);
+            }
+            // Above the last bound nothing more is known.
+            Duration::from_secs_f64(from)
+        };
+        Some(Summary { count, p50: quantile(0.5), p95: quantile(0.95) })
+    }
+}
+
 impl TypedMetric for Times {
     const TYPE: MetricType = MetricType::Histogram;
 }
@@ -72,6 +108,24 @@ mod tests {
     use prometheus_client::{encoding::text, registry::Registry};
 
     use super::*;
+
+    #[test]
+    fn quantiles_are_inside_the_bucket_of_their_observation() {
+        let times = Times::default();
+        assert_eq!(times.summary(), None);
+        for _ in 0..94 {
+            times.observe(Duration::from_millis(3));
+        }
+        for _ in 0..6 {
+            times.observe(Duration::from_millis(700));
+        }
+        let summary = times.summary().unwrap();
+        assert_eq!(summary.count, 100);
+        assert!((2.5..=5.0).contains(&(summary.p50.as_secs_f64() * 1e3)), "{summary:?}");
+        assert!((0.5..=1.0).contains(&summary.p95.as_secs_f64()), "{summary:?}");
+        times.observe(Duration::from_secs(500));
+        assert_eq!(times.summary().unwrap().count, 101);
+    }
 
     #[test]
     fn durations_are_in_the_buckets_up_to_their_bound() {

@@ -54,7 +54,7 @@ impl Supply {
     }
 
     /// Adds the sources of the embedding program, which are part of every configuration.
-    fn with_natives(&self, mut config: Config) -> Result<Config, InvalidSource> {
+    pub(super) fn with_natives(&self, mut config: Config) -> Result<Config, InvalidSource> {
         // A configuration that was read from the gateway contains them already.
         config.sources.retain(|source| source.spec.upstream != UpstreamSpec::Native);
         let toolkit = |id: &SourceId| id.as_str().replace('-', "_");

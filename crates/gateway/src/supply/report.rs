@@ -1,5 +1,7 @@
 //! The state of sources, for operators.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     catalog::Tenants, clock::Timestamp, descriptor::SourceKind, id::SourceId, source::SourceStatus,
@@ -33,8 +35,44 @@ pub struct SourceReport {
     pub breaker: BreakerReport,
     /// When its tools were last discovered; `None` when not yet in this process.
     pub discovered_at: Option<Timestamp>,
+    /// The last failed discovery in this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<SourceError>,
+    /// How long calls ran in this process; absent without a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<SourceLatency>,
     /// The problems of its tools and rules.
     pub problems: Vec<String>,
+}
+
+/// A failed discovery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceError {
+    /// When it failed.
+    pub at: Timestamp,
+    /// Why, for the operator.
+    pub message: String,
+}
+
+/// The run times of a source's calls, of all tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceLatency {
+    /// Calls that ran.
+    pub calls: u64,
+    /// Half of them took no longer, in milliseconds.
+    pub p50_ms: f64,
+    /// 95 of 100 took no longer, in milliseconds.
+    pub p95_ms: f64,
+}
+
+/// Why a source is not discovered again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefreshRefusal {
+    /// The tenant has no such source.
+    Unknown,
+    /// It was requested a moment ago. The time until it may be requested again.
+    TooSoon(Duration),
 }
 
 /// The calls and limits of a source.

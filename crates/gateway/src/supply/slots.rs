@@ -21,7 +21,7 @@ use super::{
     assemble::{Assembled, Assembler, Made},
     classify::classify,
     listed::Listed,
-    report::{SourceLoad, SourceReport, StderrRefusal},
+    report::{RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal},
 };
 use crate::{
     config::{GateConfig, SourceConfig, ToolsetConfig},
@@ -67,6 +67,10 @@ pub(super) struct Slot {
     /// Whether a discovery was requested since the last one began.
     pub(super) is_requested: bool,
     failure: Option<Failure>,
+    /// The last failed discovery, also after a good one.
+    last_error: Option<SourceError>,
+    /// When a caller last requested a discovery.
+    refreshed_at: Option<Timestamp>,
     entries: Vec<Arc<Entry>>,
     problems: Vec<String>,
     /// The pins of its tools; `None` until they were read.
@@ -99,8 +103,8 @@ pub(crate) struct Located {
 
 /// The entries of a source under the rules of its configuration.
 pub(super) struct Offered {
-    assembled: Assembled,
-    flows: Vec<Arc<Flow>>,
+    pub(super) assembled: Assembled,
+    pub(super) flows: Vec<Arc<Flow>>,
 }
 
 /// Discoveries that failed since the last good one.
@@ -259,6 +263,29 @@ impl Slots {
         }
     }
 
+    /// Notes that a caller of `tenant` requests a discovery of the source `id`.
+    pub(super) fn request_refresh(
+        &mut self,
+        tenant: &TenantId,
+        id: &str,
+        now: Timestamp,
+        pause: Duration,
+    ) -> Result<SourceId, RefreshRefusal> {
+        let known = |slot: &&mut Slot| {
+            slot.config.spec.id.as_str() == id && slot.config.tenants.admits(tenant)
+        };
+        let slot = self.slots.iter_mut().find(known).ok_or(RefreshRefusal::Unknown)?;
+        // A clock that was set back gives no endless pause.
+        let since = slot.refreshed_at.and_then(|at| (now - at).to_std().ok());
+        if let Some(left) = since.and_then(|since| pause.checked_sub(since))
+            && !left.is_zero()
+        {
+            return Err(RefreshRefusal::TooSoon(left));
+        }
+        slot.refreshed_at = Some(now);
+        Ok(slot.config.spec.id.clone())
+    }
+
     /// How many tools of each source are quarantined.
     pub(crate) fn quarantined(&self) -> impl Iterator<Item = (&SourceId, usize)> {
         self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined.len()))
@@ -347,6 +374,8 @@ impl Slot {
             is_discovering: false,
             is_requested: false,
             failure: None,
+            last_error: None,
+            refreshed_at: None,
             entries: Vec::new(),
             problems: Vec::new(),
             pins: None,
@@ -407,6 +436,7 @@ impl Slot {
 
     pub(super) fn failed(&mut self, at: Timestamp, why: String) {
         let times = self.failure.as_ref().map_or(1, |failure| failure.times.saturating_add(1));
+        self.last_error = Some(SourceError { at, message: why.clone() });
         self.failure = Some(Failure { times, at, why });
     }
 
@@ -483,6 +513,8 @@ impl Slot {
             task_failures: metrics.task_failures(&self.config.spec.id),
             breaker: self.breaker.report(),
             discovered_at: self.discovered_at,
+            last_error: self.last_error.clone(),
+            latency: metrics.latency(&self.config.spec.id),
             problems: failure.chain(named.filter(|_| open)).collect(),
         }
     }

@@ -121,7 +121,8 @@ impl History {
             | EventBody::ApprovalGranted(_)
             | EventBody::ApprovalRejected(_)
             | EventBody::ApprovalOverridden(_)
-            | EventBody::RecordAccepted(_) => {}
+            | EventBody::RecordAccepted(_)
+            | EventBody::ConfigEdited(_) => {}
         }
     }
 }

@@ -379,7 +379,8 @@ async fn every_bracket_is_closed_once_and_last() {
                 EventBody::EgressDecided(_) => panic!("nothing leaves"),
                 EventBody::ToolPinDrifted(_)
                 | EventBody::ToolPinApproved(_)
-                | EventBody::RecordAccepted(_) => panic!("nothing changes"),
+                | EventBody::RecordAccepted(_)
+                | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)
                 | EventBody::ApprovalRejected(_)

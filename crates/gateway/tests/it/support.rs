@@ -108,6 +108,7 @@ pub(crate) fn recorded(body: &EventBody) -> String {
             format!("rejected {} {}", rejected.principal, rejected.reason.as_deref().unwrap_or("-"))
         }
         EventBody::ApprovalOverridden(overridden) => format!("overridden {}", overridden.principal),
+        EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
         EventBody::RecordAccepted(accepted) => format!("accepted {}", accepted.problem),
         EventBody::ToolSessionClosed(closed) => {
             format!("closed {} {:?}", closed.tool_id, closed.outcome)

@@ -20,7 +20,7 @@ use toolcrib_core::{canonical::Digest, clock::Timestamp};
 use super::{failure::Failure, row::time_text};
 
 /// The types of events. The number of a type in the file is its place, from 1; new ones go last.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "agent.toolCalled",
     "agent.toolReturned",
     "authorization.decided",
@@ -34,6 +34,7 @@ const KINDS: [&str; 13] = [
     "approval.rejected",
     "approval.overridden",
     "record.accepted",
+    "config.edited",
 ];
 
 /// The number of `agent.toolCalled`.

@@ -135,7 +135,8 @@ impl Record {
             | EventBody::ApprovalGranted(_)
             | EventBody::ApprovalRejected(_)
             | EventBody::ApprovalOverridden(_)
-            | EventBody::RecordAccepted(_) => Effect::None,
+            | EventBody::RecordAccepted(_)
+            | EventBody::ConfigEdited(_) => Effect::None,
         };
         Ok(Self {
             run: (event.tenant.clone(), event.run_id.clone()),

@@ -34,6 +34,7 @@ impl Default for ExplorerConfig {
                 policy: ExplorerPolicy::SpecPublic,
                 prefix: String::new(),
                 allow_execute: false,
+                edit: false,
                 title: "MCP Tool Explorer".to_owned(),
                 project_name: None,
                 project_url: None,

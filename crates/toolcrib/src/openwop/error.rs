@@ -1,5 +1,7 @@
 //! The flat, closed error envelope `{error, message, details?}` and its codes.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -47,7 +49,7 @@ impl Failure {
     }
 
     /// Returns the failure for a path that no route has.
-    fn no_route() -> Self {
+    pub(super) fn no_route() -> Self {
         let message = "not found, or not visible to this caller";
         Self::new(StatusCode::NOT_FOUND, "not_found", message, None)
     }
@@ -69,6 +71,13 @@ impl Failure {
 
     pub(super) fn forbidden(message: impl ToString, details: Option<Value>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message, details)
+    }
+
+    /// Refuses a request that may be repeated after `left`.
+    pub(super) fn too_soon(message: impl ToString, left: Duration) -> Self {
+        let Self(response) =
+            Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message, None);
+        Self(Box::new(respond::with_retry_after(*response, Some(left))))
     }
 
     pub(super) fn conflict(message: impl ToString, details: Option<Value>) -> Self {

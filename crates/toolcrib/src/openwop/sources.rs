@@ -5,8 +5,8 @@ use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::source::StderrLine;
 use toolcrib_gateway::{
-    QuotaReport, SourceReport, StderrRefusal, ToolsetReport,
-    scopes::RouteScope::{SourcesLogs, SourcesRead},
+    QuotaReport, RefreshRefusal, SourceReport, StderrRefusal, ToolsetReport,
+    scopes::RouteScope::{SourcesLogs, SourcesRead, SourcesRefresh},
 };
 use utoipa::ToSchema;
 
@@ -61,6 +61,39 @@ pub(super) async fn logs(context: Context, source: Segment) -> Result<Response, 
             "other tenants have called this source, and its lines may contain their arguments; \
              with `stderr = \"log\"` the operator finds them in the server's log",
             None,
+        )),
+    }
+}
+
+/// A requested discovery.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RequestedRefresh {
+    /// Always `true`.
+    requested: bool,
+}
+
+/// Requests a discovery of the tools of a source. Its result is in `GET /v1/sources`: `discoveredAt` or
+/// `lastError`. A source accepts one request every ten seconds, from all callers together.
+#[utoipa::path(
+    post,
+    path = "/v1/sources/{sourceId}/refresh",
+    operation_id = "refreshSource",
+    params(("sourceId" = String, Path, description = "The id of the source")),
+    responses(
+        (status = 202, description = "The discovery begins soon", body = RequestedRefresh),
+        (status = 403, description = "The scope `sources:refresh` is missing", body = ErrorEnvelope),
+        (status = 404, description = "The caller's tenant has no such source", body = ErrorEnvelope),
+        (status = 429, description = "It was requested within the last ten seconds", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn refresh(context: Context, source: Segment) -> Result<Response, Failure> {
+    context.require(SourcesRefresh)?;
+    match context.gateway.supply().refresh_now(&context.caller.tenant, source.as_str()) {
+        Ok(()) => Ok(respond::json(StatusCode::ACCEPTED, &RequestedRefresh { requested: true })),
+        Err(RefreshRefusal::Unknown) => Err(Failure::not_found()),
+        Err(RefreshRefusal::TooSoon(left)) => Err(Failure::too_soon(
+            "this source was refreshed a moment ago; try again in a few seconds",
+            left,
         )),
     }
 }

@@ -39,6 +39,7 @@ impl EventKind {
             EventBody::ToolPinDrifted(_) => ("toolcrib.pin-drifted", false),
             EventBody::ToolPinApproved(_) => ("toolcrib.pin-approved", false),
             EventBody::RecordAccepted(_) => ("toolcrib.record-accepted", false),
+            EventBody::ConfigEdited(_) => ("toolcrib.config-edited", false),
         };
         Self { name, in_updates }
     }
@@ -121,6 +122,7 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         EventBody::ToolPinDrifted(payload) => members(payload).into(),
         EventBody::ToolPinApproved(payload) => members(payload).into(),
         EventBody::RecordAccepted(payload) => members(payload).into(),
+        EventBody::ConfigEdited(payload) => members(payload).into(),
     }
 }
 

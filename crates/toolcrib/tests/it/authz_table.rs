@@ -27,6 +27,8 @@ struct Row {
 const OPEN: [&str; 4] = ["200", "200", "200", "200"];
 /// For routes that exist only with certain settings.
 const ABSENT: [&str; 4] = ["404", "404", "404", "404"];
+/// The same below a path where every caller needs a key.
+const HIDDEN: [&str; 4] = ["401", "404", "404", "404"];
 
 fn rows() -> Vec<Row> {
     let get = |route, path, answers| Row { method: "get", route, path, body: None, answers };
@@ -73,6 +75,20 @@ fn rows() -> Vec<Row> {
         get("/v1/record/forwarders", "/v1/record/forwarders", ["401", "403", "200", "200"]),
         get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),
         get("/v1/sources/{sourceId}/logs", "/v1/sources/crib/logs", ["401", "403", "404", "200"]),
+        post(
+            "/v1/sources/{sourceId}/refresh",
+            "/v1/sources/crib/refresh",
+            json!({}),
+            ["401", "403", "404", "202"],
+        ),
+        // The role grants nothing in the other tenant, so it is unknown there.
+        get("/v1/roles", "/v1/roles", ["401", "403", "200 blind", "200 sees"]),
+        get("/v1/roles/{role}", "/v1/roles/crib-role", ["401", "403", "404", "200 sees"]),
+        // Without a configuration file; `config_edit.rs` of the program has the table with one.
+        get("/v1/config", "/v1/config", HIDDEN),
+        get("/v1/config/rules", "/v1/config/rules", HIDDEN),
+        post("/v1/config/propose", "/v1/config/propose", json!({}), HIDDEN),
+        post("/v1/config/write", "/v1/config/write", json!({}), HIDDEN),
         get("/v1/keys", "/v1/keys", ["401", "403", "200 blind", "200 sees"]),
         post(
             "/v1/keys",
@@ -264,6 +280,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let issuer = TestIssuer::start().await;
     let gw = TestGateway::builder()
         .config(&issuer.config("[toolset.some]\nallow = [\"mcp:*\"]\n"))
+        .config("[[role]]\nname = \"crib-role\"\nscopes = [\"files:*\"]")
         .test_routes()
         .source(
             TestSource::new("crib")
@@ -278,13 +295,16 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let everything = [
         "files:read",
         "audit:read",
+        "config:write",
         "explain:others",
         "keys:manage",
         "keys:impersonate",
         "metrics:read",
         "pins:approve",
+        "roles:read",
         "sources:logs",
         "sources:read",
+        "sources:refresh",
         "tools:flows",
     ];
     let held = gw.principal("crib", ["files:read"]).await;

@@ -44,6 +44,11 @@ fn describe(body: &EventBody) -> String {
         EventBody::ApprovalOverridden(it) => {
             format!("by {} (approval {})", it.principal, it.gate_id)
         }
+        EventBody::ConfigEdited(edited) => {
+            let short = |hash: &str| hash.chars().take(12).collect::<String>();
+            let (before, after) = (short(&edited.before), short(&edited.after));
+            format!("{} by {}: {before} to {after}", word(edited.action), edited.principal)
+        }
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
             format!("by {}: {}{reason}", accepted.principal, accepted.problem)

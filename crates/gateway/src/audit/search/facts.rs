@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toolcrib_core::{clock::Timestamp, record::StoredEvent};
 
 /// The types of events, in a fixed order: an index stores their places.
-pub(super) const TYPES: [&str; 13] = [
+pub(super) const TYPES: [&str; 14] = [
     "agent.toolCalled",
     "agent.toolReturned",
     "authorization.decided",
@@ -21,6 +21,7 @@ pub(super) const TYPES: [&str; 13] = [
     "approval.rejected",
     "approval.overridden",
     "record.accepted",
+    "config.edited",
 ];
 
 /// The place of `agent.toolReturned` in [`TYPES`].

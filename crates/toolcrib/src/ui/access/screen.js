@@ -17,9 +17,32 @@ import {
   Problem,
   Time,
 } from '../lib/ui.js';
+import { href } from '../shell/routes.js';
+import { may } from '../shell/session.js';
 import { NewKey, Secret } from './new-key.js';
+import { Roles } from './roles.js';
 
-export default function Access({ who }) {
+export default function Access({ route, who }) {
+  const tabs = [
+    ['keys', 'Keys', 'keys:manage'],
+    ['roles', 'Roles', 'roles:read'],
+  ].filter(([, , scope]) => may(scope));
+  const open = tabs.find(([id]) => id === route.path[0])?.[0] ?? tabs[0]?.[0];
+  return html`<div>
+    ${tabs.length > 1 &&
+    html`<nav class="row" aria-label="Parts of this screen">
+      ${tabs.map(
+        ([id, name]) => html`<a key=${id} class="button" href=${href('access', [id])} data-part=${id}
+          aria-current=${id === open ? 'page' : undefined}>${name}</a>`,
+      )}
+    </nav>`}
+    ${open === 'keys' && html`<${Keys} who=${who} />`}
+    ${open === 'roles' &&
+    html`<h2>Access</h2><${Roles} key=${route.path[1] ?? ''} name=${route.path[1]} />`}
+  </div>`;
+}
+
+function Keys({ who }) {
   const found = useData('/v1/keys');
   const [making, setMaking] = useState(false);
   const [all, setAll] = useState(false);

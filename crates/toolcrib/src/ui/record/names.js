@@ -15,6 +15,7 @@ export const NAMES = {
   'tool.pin.drifted': 'tool changed',
   'tool.pin.approved': 'change approved',
   'record.accepted': 'record accepted',
+  'config.edited': 'configuration edited',
 };
 
 export const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };

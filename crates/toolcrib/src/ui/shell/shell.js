@@ -9,18 +9,18 @@ import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } fro
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
-/** `scope` is what the server requires; sections without it are not shown. */
+/** `scope` is what the server requires, or else `or`; sections without it are not shown. */
 export const SECTIONS = [
   { id: 'tools', name: 'Tools', keys: 't' },
   { id: 'approvals', name: 'Approvals', keys: 'a' },
   { id: 'record', name: 'Record', keys: 'r', scope: 'audit:read' },
   { id: 'sources', name: 'Sources', keys: 's', scope: 'sources:read' },
-  { id: 'access', name: 'Access', keys: 'k', scope: 'keys:manage' },
+  { id: 'access', name: 'Access', keys: 'k', scope: 'keys:manage', or: 'roles:read' },
   { id: 'connect', name: 'Connect', keys: 'c' },
 ];
 
 export function visibleSections() {
-  return state.who ? SECTIONS.filter(({ scope }) => scope === undefined || may(scope)) : [];
+  return state.who ? SECTIONS.filter(({ scope, or }) => scope === undefined || may(scope) || may(or)) : [];
 }
 
 export function startShell() {

@@ -4,7 +4,9 @@ import {
   useEffect,
   useState,
   number,
+  milliseconds,
   plural,
+  send,
   useData,
   useEvents,
   useTick,
@@ -12,11 +14,15 @@ import {
   Button,
   Empty,
   Loaded,
+  Problem,
   Time,
 } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
+import { AddSource } from './add.js';
+import { ChangeSource, Rules, ToolsetDialog } from './change.js';
 import { Changes } from './changes.js';
+import { ProposalDialog, useConfig } from './proposal.js';
 
 /** What the breaker of a source lets through. */
 const BREAKERS = {
@@ -41,12 +47,18 @@ export default function Sources({ route }) {
   useTick();
   const found = useData('/v1/sources', { key: String(turn) });
   const id = route.path[0];
+  const config = useConfig();
+  const onWritten = () => {
+    // The server reads the file by itself, a moment later.
+    config.reload();
+    for (const ms of [300, 1_000, 3_000]) setTimeout(() => setTurn((it) => it + 1), ms);
+  };
   return html`<${Loaded} of=${found}>
     ${(data) => {
-      if (id === undefined) return html`<${All} data=${data} />`;
+      if (id === undefined) return html`<${All} data=${data} config=${config.data} onWritten=${onWritten} />`;
       const source = data.sources.find((it) => it.id === id);
       return source
-        ? html`<${One} source=${source} reload=${found.reload} />`
+        ? html`<${One} source=${source} reload=${found.reload} config=${config.data} onWritten=${onWritten} />`
         : html`<${Empty} title="There is no such source">
             <p><a href=${href('sources')}>All sources</a></p>
           <//>`;
@@ -54,8 +66,9 @@ export default function Sources({ route }) {
   <//>`;
 }
 
-function All({ data }) {
+function All({ data, config, onWritten }) {
   const { sources, toolsets } = data;
+  const [asking, setAsking] = useState();
   const bad = sources.filter((it) => it.state !== 'ready');
   return html`<div>
     <div class="screen-head">
@@ -67,7 +80,13 @@ function All({ data }) {
             : `${plural(bad.length, 'source needs', 'sources need')} attention.`}
         </p>
       </div>
+      ${config &&
+      html`<${Button} kind="primary" id="add-source" onClick=${() => setAsking({ what: 'source' })}>Add a source<//>`}
     </div>
+    ${asking?.what === 'source' &&
+    html`<${AddSource} config=${config} onClose=${() => setAsking()} onWritten=${onWritten} />`}
+    ${asking?.what === 'toolset' &&
+    html`<${ToolsetDialog} name=${asking.name} onClose=${() => setAsking()} onWritten=${onWritten} />`}
     ${sources.length === 0
       ? html`<${Empty} title="No source is configured">
           <p class="muted">
@@ -80,7 +99,8 @@ function All({ data }) {
             <thead>
               <tr>
                 <th>Source</th><th>State</th><th>Kind</th><th class="right">Tools</th>
-                <th class="right">Quarantined</th><th class="right">Running</th><th>Breaker</th>
+                <th class="right">Quarantined</th><th class="right">Running</th>
+                <th class="right">p95</th><th>Breaker</th>
                 <th>Last discovery</th><th>Problem</th>
               </tr>
             </thead>
@@ -97,25 +117,31 @@ function All({ data }) {
                       : 0}
                   </td>
                   <td class="right">${it.load.running} / ${it.load.maxConcurrency}</td>
+                  <td class="right">${milliseconds(it.latency?.p95Ms)}</td>
                   <td><${Breaker} breaker=${it.breaker} /></td>
                   <td><${Time} at=${it.discoveredAt} fallback="not yet" /></td>
-                  <td class="wrap muted">${it.reason ?? it.problems?.[0] ?? ''}</td>
+                  <td class="wrap muted">${it.detail ?? it.problems?.[0] ?? ''}</td>
                 </tr>`,
               )}
             </tbody>
           </table>
         </div>`}
+    ${config &&
+    html`<div class="screen-head"><h3>Toolsets</h3>
+      <${Button} id="add-toolset" onClick=${() => setAsking({ what: 'toolset' })}>Add a toolset<//></div>`}
     ${toolsets?.length > 0 &&
-    html`<h3 class="screen-head">Toolsets</h3>
+    html`${!config && html`<h3 class="screen-head">Toolsets</h3>`}
       <div class="table-box" tabindex="0" role="region" aria-label="Toolsets">
         <table class="table">
-          <thead><tr><th>Toolset</th><th class="right">Tools for you</th><th class="right">Entries that match nothing</th></tr></thead>
+          <thead><tr><th>Toolset</th><th class="right">Tools for you</th><th class="right">Entries that match nothing</th>${config && html`<th>Actions</th>`}</tr></thead>
           <tbody>
             ${toolsets.map(
               (it) => html`<tr key=${it.name}>
                 <td><bdi class="mono">${it.name}</bdi></td>
                 <td class="right">${number(it.tools ?? 0)}</td>
                 <td class="right">${number(it.unresolved ?? 0)}</td>
+                ${config && html`<td><button type="button" class="quiet"
+                  onClick=${() => setAsking({ what: 'toolset', name: it.name })}>Remove</button></td>`}
               </tr>`,
             )}
           </tbody>
@@ -135,16 +161,45 @@ function Breaker({ breaker }) {
   return html`<${Badge} tone=${tone}><bdi>${word}</bdi>${some}<//>`;
 }
 
-function One({ source, reload }) {
+/** Has the tools of a source discovered again. */
+function RefreshNow({ source, reload }) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState();
+  const refresh = async () => {
+    setBusy(true);
+    const reply = await send('POST', `/v1/sources/${encodeURIComponent(source)}/refresh`);
+    setProblem(reply.problem);
+    // The result is in the next state of the source.
+    for (const ms of [500, 2_000]) setTimeout(reload, ms);
+    setTimeout(() => setBusy(false), 2_000);
+  };
+  return html`<${Button} busy=${busy} data-refresh onClick=${refresh}>Refresh now<//>
+    ${problem && html`<${Problem} text=${problem} />`}`;
+}
+
+function One({ source, reload, config, onWritten }) {
+  const [asking, setAsking] = useState();
+  const settings = config?.sources?.find((it) => it.id === source.id);
+  const rules = useData('/v1/config/rules', { enabled: settings !== undefined, key: config?.hash });
   return html`<div>
     <div class="screen-head">
       <div>
         <p><a href=${href('sources')}>Sources</a></p>
         <h2><bdi class="mono">${source.id}</bdi> <${State} source=${source} /></h2>
-        ${source.reason && html`<p>${source.reason}</p>`}
+        ${source.detail && html`<p>${source.detail}</p>`}
       </div>
-      <${Button} onClick=${reload}>Refresh<//>
+      <div class="row">
+        ${may('sources:refresh') && html`<${RefreshNow} source=${source.id} reload=${reload} />`}
+        ${settings &&
+        html`<${Button} data-change onClick=${() => setAsking('change')}>Change<//>
+          <${Button} data-remove onClick=${() => setAsking('remove')}>Remove<//>`}
+      </div>
     </div>
+    ${asking === 'change' &&
+    html`<${ChangeSource} source=${settings} onClose=${() => setAsking()} onWritten=${onWritten} />`}
+    ${asking === 'remove' &&
+    html`<${ProposalDialog} title=${`Remove ${source.id}`} onClose=${() => setAsking()} onWritten=${onWritten}
+      changes=${[{ action: 'remove', kind: 'source', name: source.id }]} />`}
     <div class="columns">
       <section class="panel padded">
         <h3>Health</h3>
@@ -153,7 +208,18 @@ function One({ source, reload }) {
           <dt>Last discovery</dt><dd><${Time} at=${source.discoveredAt} fallback="not yet" /></dd>
           <dt>Tools</dt><dd>${number(source.tools)}</dd>
           <dt>Breaker</dt><dd><${Breaker} breaker=${source.breaker} /></dd>
+          <dt>In this state since</dt><dd><${Time} at=${source.since} /></dd>
+          <dt>Restarts</dt><dd>${number(source.restarts ?? 0)}</dd>
           <dt>Restarts of its tasks</dt><dd>${number(source.taskFailures ?? 0)}</dd>
+          <dt>Calls that ran</dt><dd>${number(source.latency?.calls ?? 0)}</dd>
+          <dt>Run time</dt>
+          <dd>${source.latency
+            ? html`half within ${milliseconds(source.latency.p50Ms)}, 95 of 100 within ${milliseconds(source.latency.p95Ms)}`
+            : html`<span class="muted">no call yet</span>`}</dd>
+          <dt>Last error</dt>
+          <dd>${source.lastError
+            ? html`<${Time} at=${source.lastError.at} />: ${source.lastError.message}`
+            : html`<span class="muted">none since the start</span>`}</dd>
         </dl>
       </section>
       <section class="panel padded">
@@ -172,6 +238,9 @@ function One({ source, reload }) {
       <h3>Problems</h3>
       <ul>${source.problems.map((text) => html`<li key=${text}>${text}</li>`)}</ul>
     </section>`}
+    ${settings &&
+    html`<${Rules} source=${source.id} settings=${settings} proposals=${rules.data?.proposals ?? []}
+      onWritten=${onWritten} />`}
     ${may('pins:approve') && html`<${Changes} source=${source.id} onApproved=${reload} />`}
     ${may('sources:logs') && source.kind === 'mcp' && html`<${Log} source=${source.id} />`}
   </div>`;

@@ -1,0 +1,83 @@
+//! The checks of a configuration file before a server applies it: of `config check`, of commands that
+//! change the file, and of the console.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use toolcrib::TlsIdentity;
+use toolcrib_gateway::config::{
+    Config, Problem,
+    edit::{CheckReport, ConfigCheck, ConfigFile},
+};
+
+use crate::{
+    args::Global,
+    preflight,
+    settings::{self, Checked, Settings},
+};
+
+/// A configuration file after all checks.
+pub(crate) struct Examined {
+    /// The valid parts; `None` if the file is not TOML.
+    pub(crate) config: Option<Config>,
+    /// All problems but missing secrets.
+    pub(crate) problems: Vec<Problem>,
+    /// Secrets that this process cannot read.
+    pub(crate) missing: Vec<Problem>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) data_dir: PathBuf,
+}
+
+/// Checks `text` as the content of `file`.
+pub(crate) async fn examine(global: &Global, file: &Path, text: &str) -> Examined {
+    let Checked { config, mut problems, missing, data_dir } = Settings::check(global, file, text);
+    let mut warnings = Vec::new();
+    if let Some(config) = &config {
+        warnings = settings::warnings(config);
+        let obstacles = match preflight::check(config, &data_dir).await {
+            Ok(ready) => {
+                warnings.extend(ready.tls.iter().flat_map(TlsIdentity::warnings).cloned());
+                Vec::new()
+            }
+            Err(obstacles) => obstacles,
+        };
+        let address = preflight::unusable_address(config).await;
+        problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(text)));
+    }
+    Examined { config, problems, missing, warnings, data_dir }
+}
+
+/// Whether a missing secret is a problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    /// A server refuses the file.
+    Required,
+    /// A command has another environment than the server.
+    Optional,
+}
+
+/// Checks texts of one file.
+struct FileCheck {
+    global: Global,
+    path: PathBuf,
+    secrets: Secrets,
+}
+
+/// Returns the configuration file at `path`, for changes.
+pub(crate) fn config_file(global: &Global, path: PathBuf, secrets: Secrets) -> ConfigFile {
+    let check = FileCheck { global: global.clone(), path: path.clone(), secrets };
+    ConfigFile::new(path, std::sync::Arc::new(check))
+}
+
+#[async_trait]
+impl ConfigCheck for FileCheck {
+    async fn check(&self, text: &str) -> CheckReport {
+        let examined = examine(&self.global, &self.path, text).await;
+        let Examined { config, mut problems, missing, mut warnings, .. } = examined;
+        match self.secrets {
+            Secrets::Required => problems.extend(missing),
+            Secrets::Optional => warnings.extend(missing.into_iter().map(|it| it.message)),
+        }
+        CheckReport { config, problems, warnings }
+    }
+}

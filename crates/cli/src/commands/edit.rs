@@ -1,0 +1,380 @@
+//! The change of the configuration file that a command describes: shown, confirmed and written.
+
+use std::{
+    io::{BufRead as _, IsTerminal as _, Write as _},
+    path::PathBuf,
+};
+
+use anyhow::Context as _;
+use serde_json::{Map, Value as Json, json};
+use toolcrib_core::id::TenantId;
+use toolcrib_gateway::{
+    Gateway, Preview, RoleChange,
+    config::{
+        Config, Problem, ToolPattern,
+        edit::{self, Change, CheckReport, ConfigFile, Hunk},
+    },
+};
+
+use crate::{
+    args::{EditArgs, SettingArgs},
+    check::{self, Secrets},
+    context::Context,
+    failure::{Exit, advised, usage},
+    local::{self, Local},
+    printer::Printer,
+    settings,
+    text::counted,
+};
+
+/// The most tools that are printed of one list.
+const SHOWN: usize = 12;
+
+/// Makes the changes that `changes` returns for the gateway of the current configuration; there is none
+/// with `--no-connect`, and while the current file is invalid.
+pub(super) async fn run(
+    cx: &Context,
+    args: &EditArgs,
+    changes: impl FnOnce(Option<&Gateway>, &Config) -> anyhow::Result<Vec<Change>>,
+) -> anyhow::Result<Exit> {
+    settings::no_url(&cx.global, "the configuration file is changed")?;
+    let path = settings::file(&cx.global).unwrap_or_else(|| PathBuf::from(settings::DEFAULT_FILE));
+    let file = check::config_file(&cx.global, path, Secrets::Optional);
+    let stored = file.read()?;
+    let current = file.check(&stored.text).await;
+    let valid = current.config.filter(|_| current.problems.is_empty());
+    let old = valid.clone().unwrap_or_else(|| Config::empty(&settings::base_of(file.path())));
+    let gateway = match valid.filter(|_| !args.no_connect) {
+        None => None,
+        Some(config) => {
+            let data_dir = settings::data_dir(&cx.global, &settings::base_of(file.path()));
+            Some(Local::start_forgetful(config, &data_dir, cx.printer).await?)
+        }
+    };
+    let draft = |gateway: Option<&Gateway>| -> anyhow::Result<(String, Vec<Hunk>)> {
+        let text = edit::apply(&stored.text, &changes(gateway, &old)?)?;
+        let diff = edit::diff(&stored.text, &text);
+        Ok((text, diff))
+    };
+    let (draft, report, preview) = match gateway {
+        None => {
+            let (text, diff) = draft(None)?;
+            let report = file.check(&text).await;
+            ((text, diff), report, None)
+        }
+        Some(local) => {
+            let (file, old) = (&file, &old);
+            local
+                .run(async |gateway: &Gateway| {
+                    local::settle(gateway, cx.printer).await;
+                    let (text, diff) = draft(Some(gateway))?;
+                    let report = file.check(&text).await;
+                    let preview = preview(gateway, old, &report).await?;
+                    Ok(((text, diff), report, preview))
+                })
+                .await?
+        }
+    };
+    let (text, diff) = draft;
+    Edit {
+        file: &file,
+        before: &stored.hash,
+        text,
+        diff,
+        report,
+        preview,
+        args,
+        printer: cx.printer,
+    }
+    .finish()
+}
+
+async fn preview(
+    gateway: &Gateway,
+    old: &Config,
+    report: &CheckReport,
+) -> anyhow::Result<Option<Preview>> {
+    let Some(new) = report.config.as_ref().filter(|_| report.problems.is_empty()) else {
+        return Ok(None);
+    };
+    let mut tenants: Vec<TenantId> = [old, new]
+        .iter()
+        .flat_map(|config| config.sources.iter().flat_map(|it| it.tenants.named()))
+        .cloned()
+        .collect();
+    tenants.sort();
+    tenants.dedup();
+    if tenants.is_empty() {
+        tenants.push(TenantId::parse("default")?);
+    }
+    Ok(Some(gateway.supply().preview(new, &old.roles, &tenants, true).await?))
+}
+
+/// A change that is ready to be written.
+struct Edit<'a> {
+    file: &'a ConfigFile,
+    before: &'a str,
+    text: String,
+    diff: Vec<Hunk>,
+    report: CheckReport,
+    preview: Option<Preview>,
+    args: &'a EditArgs,
+    printer: Printer,
+}
+
+impl Edit<'_> {
+    fn finish(self) -> anyhow::Result<Exit> {
+        let Self { file, before, printer, args, .. } = self;
+        let after = edit::hash(&self.text);
+        if !printer.wants_json() {
+            self.print()?;
+        }
+        let is_same = after == before;
+        let obstacle = file.obstacle().map(|it| it.to_string());
+        let mut result = json!({
+            "file": file.path(), "before": before, "after": after, "diff": self.diff,
+            "problems": self.report.problems.iter().map(problem).collect::<Vec<_>>(),
+            "warnings": self.report.warnings, "preview": self.preview, "obstacle": obstacle,
+            "written": false,
+        });
+        if !self.report.problems.is_empty() {
+            if printer.wants_json() {
+                printer.json(&result)?;
+            } else {
+                printer.note("nothing was written, because of these problems");
+            }
+            return Ok(Exit::Failed);
+        }
+        if is_same || args.dry_run {
+            let why =
+                if is_same { "the file has this content already" } else { "nothing was written" };
+            printer.json_or_note(&result, why)?;
+            return Ok(Exit::Done);
+        }
+        if let Some(obstacle) = obstacle {
+            return Err(advised(obstacle, "`--dry-run` shows the change, to make it by hand"));
+        }
+        if !args.yes && !confirmed(file, printer)? {
+            printer.note("nothing was written");
+            return Ok(Exit::Failed);
+        }
+        let backup = file.prepare(before, &self.text)?.place()?;
+        if let Some(members) = result.as_object_mut() {
+            members.insert("written".to_owned(), true.into());
+            members.insert("backup".to_owned(), json!(backup));
+        }
+        let kept = backup.map(|it| format!("; the text before is in {it}")).unwrap_or_default();
+        printer.json_or_note(&result, format_args!("wrote {}{kept}", file.path().display()))?;
+        Ok(Exit::Done)
+    }
+
+    fn print(&self) -> anyhow::Result<()> {
+        let printer = self.printer;
+        for Hunk { line, table, lines } in &self.diff {
+            printer.foreign(&format!("@@ line {line} {table}").trim_end().to_owned())?;
+            for line in lines {
+                printer.foreign(&format!("{}{}", line.sign, line.text))?;
+            }
+        }
+        for warning in &self.report.warnings {
+            printer.warning(warning);
+        }
+        for problem in &self.report.problems {
+            printer.foreign(&format!("{}{problem}", self.file.path().display()))?;
+        }
+        match &self.preview {
+            Some(preview) => print_preview(preview, printer)?,
+            None if self.report.problems.is_empty() => {
+                printer.note("no source was connected, so what each role would see is unknown");
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
+    let mut tenants: Vec<_> = preview.roles.iter().map(|it| &it.tenant).collect();
+    tenants.dedup();
+    let several = tenants.len() > 1;
+    let is_changed = |it: &&RoleChange| {
+        !(it.appears.is_empty() && it.disappears.is_empty() && it.changes.is_empty())
+            || it.before != it.after
+    };
+    let changed: Vec<&RoleChange> = preview.roles.iter().filter(is_changed).collect();
+    if changed.is_empty() {
+        printer.line("no role sees other tools")?;
+    }
+    for role in changed {
+        let tenant = if several { format!(" in tenant {}", role.tenant) } else { String::new() };
+        let (before, after) = (role.before, counted(role.after as u64, "tool"));
+        printer.foreign(&format!("role {}{tenant}: {before} -> {after}", role.role))?;
+        for (sign, tools) in [('+', &role.appears), ('-', &role.disappears)] {
+            for tool in tools.iter().take(SHOWN) {
+                printer.foreign(&format!("  {sign} {tool}"))?;
+            }
+            if tools.len() > SHOWN {
+                printer.line(format_args!("  {sign} and {} more", tools.len() - SHOWN))?;
+            }
+        }
+        for change in role.changes.iter().take(SHOWN) {
+            printer.foreign(&format!("  ~ {}: {}", change.tool, change.what.join(", ")))?;
+        }
+        if role.changes.len() > SHOWN {
+            printer.line(format_args!("  ~ and {} more", role.changes.len() - SHOWN))?;
+        }
+    }
+    for unknown in &preview.unknown {
+        printer.warning(format_args!(
+            "the tools of source `{}` are unknown: {}",
+            unknown.source, unknown.reason
+        ));
+    }
+    let proposals = preview.sources.iter().map(|it| it.proposals.len()).sum::<usize>();
+    if proposals > 0 {
+        printer.note("`toolcrib rules propose` has rules for the tools of this source");
+    }
+    Ok(())
+}
+
+fn problem(Problem { line, key, message }: &Problem) -> Json {
+    json!({ "line": line, "key": key, "message": message })
+}
+
+/// Asks on the terminal whether to write.
+fn confirmed(file: &ConfigFile, printer: Printer) -> anyhow::Result<bool> {
+    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
+    if printer.wants_json() || !stdin.is_terminal() || !stderr.is_terminal() {
+        return Err(usage(
+            "there is no terminal to ask on: --yes writes the change, and --dry-run only shows it",
+        ));
+    }
+    write!(stderr, "Write {}? [y/N] ", file.path().display())?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer).context("no answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Returns the settings of `--set` and `--unset`.
+pub(super) fn settings_of(args: &SettingArgs) -> anyhow::Result<Map<String, Json>> {
+    let mut settings = Map::new();
+    for text in &args.set {
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| usage(format!("--set {text}: expected KEY=VALUE")))?;
+        put(&mut settings, key, toml_value(value))?;
+    }
+    for key in &args.unset {
+        put(&mut settings, key, Json::Null)?;
+    }
+    Ok(settings)
+}
+
+/// Puts `value` at the dotted `key`.
+fn put(settings: &mut Map<String, Json>, key: &str, value: Json) -> anyhow::Result<()> {
+    let invalid = || usage(format!("`{key}` is not a key; expected NAME or TABLE.NAME"));
+    let (first, rest) = match key.split_once('.') {
+        Some((first, rest)) => (first, Some(rest)),
+        None => (key, None),
+    };
+    if first.is_empty() {
+        return Err(invalid());
+    }
+    match rest {
+        None => {
+            settings.insert(first.to_owned(), value);
+            Ok(())
+        }
+        Some(rest) => {
+            let inner = settings.entry(first).or_insert_with(|| Json::Object(Map::new()));
+            put(inner.as_object_mut().ok_or_else(invalid)?, rest, value)
+        }
+    }
+}
+
+/// Returns `text` as a TOML value; anything else is a text.
+fn toml_value(text: &str) -> Json {
+    let table: Option<toml::Table> = toml::from_str(&format!("x = {text}")).ok();
+    let value = table.filter(|table| table.len() == 1).and_then(|mut table| table.remove("x"));
+    match value.and_then(|value| serde_json::to_value(value).ok()) {
+        // Dates have no JSON form of their own.
+        Some(value) if !value.to_string().contains("$__toml_private") => value,
+        _ => text.into(),
+    }
+}
+
+/// Returns the scopes that the tools of `gateway` which match one of `globs` require.
+pub(super) fn scopes_of(
+    gateway: Option<&Gateway>,
+    globs: &[String],
+) -> anyhow::Result<Vec<String>> {
+    if globs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(gateway) = gateway else {
+        return Err(advised(
+            "the tools are not known, because the current configuration file is invalid",
+            "repair it first: `toolcrib config check`",
+        ));
+    };
+    let snapshot = gateway.snapshot();
+    let mut scopes: Vec<String> = Vec::new();
+    for glob in globs {
+        let pattern = ToolPattern::new(glob)
+            .map_err(|error| usage(format!("--tools {glob}: is not a glob: {}", error.kind())))?;
+        let mut matching =
+            snapshot.catalog.entries().iter().filter(|entry| pattern.matches(entry)).peekable();
+        if matching.peek().is_none() {
+            return Err(advised(
+                format!("no tool matches {glob}"),
+                "`toolcrib tools list` shows the tools; `toolcrib sources check` says why some are \
+                 missing",
+            ));
+        }
+        let required = matching.filter_map(|entry| entry.tool.auth.as_ref()?.scopes.clone());
+        scopes.extend(required.flatten().map(|scope| scope.to_string()));
+    }
+    scopes.sort();
+    scopes.dedup();
+    Ok(scopes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_toml_or_text() {
+        for (text, expected) in [
+            ("true", json!(true)),
+            ("3", json!(3)),
+            ("\"a\"", json!("a")),
+            ("5m", json!("5m")),
+            ("a b", json!("a b")),
+            ("[\"a\", \"b\"]", json!(["a", "b"])),
+            ("{ env = \"X\" }", json!({ "env": "X" })),
+            ("1\ny = 2", json!("1\ny = 2")),
+            ("2026-01-01", json!("2026-01-01")),
+            ("", json!("")),
+        ] {
+            assert_eq!(toml_value(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_are_paths() {
+        let args = SettingArgs {
+            set: vec!["env.A=1".to_owned(), "env.B=x=y".to_owned(), "cwd=/tmp".to_owned()],
+            unset: vec!["env.C".to_owned(), "pins".to_owned()],
+        };
+        let expected = json!({
+            "env": { "A": 1, "B": "x=y", "C": null }, "cwd": "/tmp", "pins": null,
+        });
+        assert_eq!(Json::Object(settings_of(&args).unwrap()), expected);
+        for wrong in ["a", "=1", "a.=1", ".a=1"] {
+            let args = SettingArgs { set: vec![wrong.to_owned()], unset: Vec::new() };
+            assert!(settings_of(&args).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! One change of the configuration file, as requests and commands describe it.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The most changes of one proposal.
+pub const MAX_CHANGES: usize = 32;
+
+/// One change of the configuration file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Change {
+    /// What to do.
+    pub action: EditAction,
+    /// What is changed.
+    pub kind: ChangeKind,
+    /// The id of the source, the name of the role or toolset, or the glob of the rule.
+    pub name: String,
+    /// For a rule: the id of its source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The keys of the file with their values. With `set`, other keys stay, `null` removes a key, and
+    /// the members of a table are changed one by one.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub settings: Map<String, Value>,
+}
+
+/// What a change does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EditAction {
+    /// Adds something that the file does not have.
+    Add,
+    /// Changes something that the file has.
+    Set,
+    /// Removes something that the file has.
+    Remove,
+}
+
+/// What a change is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeKind {
+    /// `[[source]]`
+    Source,
+    /// `[[role]]`
+    Role,
+    /// `[toolset.NAME]`
+    Toolset,
+    /// `[source.tools."GLOB"]`
+    Rule,
+}
+
+/// Why a change does not fit the text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct EditError {
+    /// The number of the change, from 0.
+    pub change: usize,
+    /// The member of `settings`, if one is the problem.
+    pub key: Option<String>,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
+impl EditError {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { change: 0, key: None, message: message.into() }
+    }
+
+    pub(super) fn of_key(key: &str, message: impl Into<String>) -> Self {
+        Self { key: Some(key.to_owned()), ..Self::new(message) }
+    }
+}
+
+impl ChangeKind {
+    /// Returns the word for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Role => "role",
+            Self::Toolset => "toolset",
+            Self::Rule => "rule",
+        }
+    }
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,73 @@
+//! The lines that a change of the configuration file adds and removes.
+//!
+//! Invariant: a diff has changed lines alone, and no value of an environment or header that was in the
+//! file before ([`mask`](super::mask)).
+
+use serde::Serialize;
+use similar::{ChangeTag, TextDiff};
+
+use super::mask::masked;
+
+/// The most lines of a diff; further ones are counted.
+const MAX_LINES: usize = 2_000;
+
+/// Changed lines that follow one another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hunk {
+    /// The first line in the new text, from 1.
+    pub line: usize,
+    /// The header of the table that the lines are in; empty before the first table.
+    pub table: String,
+    /// The lines.
+    pub lines: Vec<DiffLine>,
+}
+
+/// One changed line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DiffLine {
+    /// `+` or `-`.
+    pub sign: char,
+    /// The text without its line break.
+    pub text: String,
+}
+
+/// Returns the changed lines from `before` to `after`.
+pub fn diff(before: &str, after: &str) -> Vec<Hunk> {
+    let (before, after) = masked(before, after);
+    let diff = TextDiff::from_lines(&before, &after);
+    let headers: Vec<&str> = after.lines().map(str::trim).collect();
+    let table = |line: usize| {
+        let above = headers.iter().take(line).rev();
+        let found = above.copied().find(|it| it.starts_with('[') && it.ends_with(']'));
+        found.unwrap_or_default().to_owned()
+    };
+    let (mut hunks, mut lines): (Vec<Hunk>, usize) = (Vec::new(), 0);
+    let (mut next, mut is_open) = (0, false);
+    for change in diff.iter_all_changes() {
+        let sign = match change.tag() {
+            ChangeTag::Equal => {
+                (next, is_open) = (next + 1, false);
+                continue;
+            }
+            ChangeTag::Insert => '+',
+            ChangeTag::Delete => '-',
+        };
+        if !is_open {
+            hunks.push(Hunk { line: next + 1, table: table(next), lines: Vec::new() });
+            is_open = true;
+        }
+        lines += 1;
+        if let Some(hunk) = hunks.last_mut()
+            && lines <= MAX_LINES
+        {
+            let text = change.value().trim_end_matches(['\n', '\r']).to_owned();
+            hunk.lines.push(DiffLine { sign, text });
+        }
+        next += usize::from(sign == '+');
+    }
+    if let Some(last) = hunks.last_mut().filter(|_| lines > MAX_LINES) {
+        let text = format!("… and {} more lines", lines - MAX_LINES);
+        last.lines.push(DiffLine { sign: '+', text });
+    }
+    hunks
+}

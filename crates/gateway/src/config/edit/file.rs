@@ -1,0 +1,312 @@
+//! The configuration file on disk: reading it, and putting another text in its place.
+//!
+//! Invariant: the file is replaced whole or not at all, only if its content is the one that the change
+//! was made for, and with the same permissions. The text before is kept next to it.
+
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use toolcrib_core::canonical::Digest;
+
+use crate::config::{Config, Problem};
+
+/// Copies of earlier texts that are kept.
+pub(super) const BACKUPS: usize = 5;
+/// Size limit of the file, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+/// Permissions of a new file.
+const NEW_MODE: u32 = 0o600;
+
+/// Checks a text as a server and `toolcrib config check` do.
+#[async_trait]
+pub trait ConfigCheck: Send + Sync + 'static {
+    /// Returns the configuration in `text` with all problems and warnings.
+    async fn check(&self, text: &str) -> CheckReport;
+}
+
+/// The text of a configuration file after its checks.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// The valid parts; `None` when the text is not TOML.
+    pub config: Option<Config>,
+    /// Why a server would not apply it.
+    pub problems: Vec<Problem>,
+    /// What is probably a mistake.
+    pub warnings: Vec<String>,
+}
+
+/// The configuration file of this process.
+#[derive(Clone)]
+pub struct ConfigFile {
+    path: PathBuf,
+    check: Arc<dyn ConfigCheck>,
+}
+
+/// The content of the file.
+#[derive(Debug, Clone)]
+pub struct FileContent {
+    /// The text; empty when there is no file.
+    pub text: String,
+    /// The SHA-256 of the text, in hexadecimal digits.
+    pub hash: String,
+    exists: bool,
+}
+
+/// Why the file cannot be read or replaced. The texts are for people who may edit it.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is not the text that the change was made for.
+    #[error("the configuration file was changed since it was read; look at it again")]
+    Changed,
+    /// Another process replaces it at this moment.
+    #[error("another process changes the configuration file at this moment; try again")]
+    Busy,
+    /// The file is not one that can be replaced.
+    #[error("the configuration file cannot be edited from here: {0}")]
+    Unsuitable(String),
+    /// The system refused it.
+    #[error("the configuration file cannot be {what}: {error}")]
+    System {
+        /// The verb.
+        what: &'static str,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
+/// A new text on the disk that is not in place yet. Dropping it removes it.
+pub struct PendingFile {
+    target: PathBuf,
+    temporary: PathBuf,
+    /// Held until the text is in place, so that no other process replaces the file.
+    _lock: File,
+    backup: Option<PathBuf>,
+    is_placed: bool,
+}
+
+/// Returns the SHA-256 of `text` in hexadecimal digits.
+pub fn hash(text: &str) -> String {
+    Digest::of(text.as_bytes()).to_string()
+}
+
+impl ConfigFile {
+    /// The file at `path`, whose texts are checked by `check`.
+    pub fn new(path: PathBuf, check: Arc<dyn ConfigCheck>) -> Self {
+        Self { path, check }
+    }
+
+    /// Returns the name of the file without its directory.
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks `text`.
+    pub async fn check(&self, text: &str) -> CheckReport {
+        self.check.check(text).await
+    }
+
+    /// Reads the file; one that does not exist is empty.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn read(&self) -> Result<FileContent, FileError> {
+        let read = |error| FileError::System { what: "read", error };
+        let mut text = String::new();
+        let exists = match open(&self.path) {
+            Ok(file) => {
+                file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(read)?;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(read(error)),
+        };
+        if text.len() as u64 > MAX_BYTES {
+            let reason = format!("it is larger than {} MiB", MAX_BYTES >> 20);
+            return Err(FileError::Unsuitable(reason));
+        }
+        Ok(FileContent { hash: hash(&text), text, exists })
+    }
+
+    /// Returns why the file cannot be replaced; `None` if nothing speaks against it.
+    pub fn obstacle(&self) -> Option<FileError> {
+        let metadata = match self.suitable() {
+            Ok(metadata) => metadata,
+            Err(error) => return Some(error),
+        };
+        // Only an attempt says whether the directory and its file system can be written.
+        let probe = self.beside("probe");
+        let result = create(&probe, metadata.as_ref()).map(drop);
+        fs::remove_file(&probe).ok();
+        result.err()
+    }
+
+    /// Writes `text` next to the file, durably, and keeps a copy of the current text. `expected` is the
+    /// hash of the text that the change was made for.
+    ///
+    /// # Errors
+    /// [`FileError`]: the file is as it was.
+    pub fn prepare(&self, expected: &str, text: &str) -> Result<PendingFile, FileError> {
+        let metadata = self.suitable()?;
+        let written = |error| FileError::System { what: "written", error };
+        let lock = File::open(directory(&self.path)).map_err(written)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(FileError::Busy),
+            Err(fs::TryLockError::Error(error)) => return Err(written(error)),
+        }
+        let current = self.read()?;
+        if current.hash != expected {
+            return Err(FileError::Changed);
+        }
+        let temporary = self.beside("new");
+        // Left by a process that was killed; the lock is held, so no other process uses it.
+        fs::remove_file(&temporary).ok();
+        let mut prepared = PendingFile {
+            target: self.path.clone(),
+            temporary: temporary.clone(),
+            _lock: lock,
+            backup: None,
+            is_placed: false,
+        };
+        let mut file = create(&temporary, metadata.as_ref())?;
+        let durable = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        durable.map_err(written)?;
+        if current.exists {
+            prepared.backup = Some(self.back_up(&current.text, metadata.as_ref())?);
+        }
+        Ok(prepared)
+    }
+
+    /// Keeps `text` as the newest copy, and removes the oldest.
+    fn back_up(&self, text: &str, metadata: Option<&Metadata>) -> Result<PathBuf, FileError> {
+        let written = |error| FileError::System { what: "copied", error };
+        let copy = self.beside("copy");
+        fs::remove_file(&copy).ok();
+        let mut file = create(&copy, metadata)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(written)?;
+        for number in (1..BACKUPS).rev() {
+            match fs::rename(self.backup(number), self.backup(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(written(error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let newest = self.backup(1);
+        fs::rename(&copy, &newest).map_err(written)?;
+        Ok(newest)
+    }
+
+    fn backup(&self, number: usize) -> PathBuf {
+        let more = if number == 1 { String::new() } else { format!(".{number}") };
+        self.path.with_file_name(format!("{}.bak{more}", self.name()))
+    }
+
+    fn beside(&self, what: &str) -> PathBuf {
+        self.path.with_file_name(format!(".{}.{what}", self.name()))
+    }
+
+    /// Returns the metadata of the file if it is one that can be replaced; `None` if there is none.
+    fn suitable(&self) -> Result<Option<Metadata>, FileError> {
+        let unsuitable = |reason: &str| Err(FileError::Unsuitable(reason.to_owned()));
+        let metadata = match fs::symlink_metadata(&self.path) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(FileError::System { what: "read", error }),
+        };
+        if metadata.file_type().is_symlink() {
+            return unsuitable(
+                "it is a symbolic link, for example to a version that another program manages; \
+                 change it there",
+            );
+        }
+        if !metadata.is_file() {
+            return unsuitable("it is not a regular file");
+        }
+        if metadata.nlink() > 1 {
+            return unsuitable("it has several names (hard links), which replacing it would part");
+        }
+        Ok(Some(metadata))
+    }
+}
+
+impl PendingFile {
+    /// Puts the text in place. Returns the name of the copy of the text before.
+    ///
+    /// # Errors
+    /// [`FileError::System`]: the file is as it was.
+    pub fn place(mut self) -> Result<Option<String>, FileError> {
+        let renamed = fs::rename(&self.temporary, &self.target);
+        renamed.map_err(|error| FileError::System { what: "replaced", error })?;
+        self.is_placed = true;
+        // The new name is in force already; a file system without this loses it in a power cut only.
+        if let Err(error) = File::open(directory(&self.target)).and_then(|it| it.sync_all()) {
+            tracing::warn!(%error, "the directory of the configuration could not be synced");
+        }
+        let name = |path: &PathBuf| path.file_name().map(|it| it.to_string_lossy().into_owned());
+        Ok(self.backup.as_ref().and_then(name))
+    }
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            fs::remove_file(&self.temporary).ok();
+        }
+    }
+}
+
+fn directory(file: &Path) -> &Path {
+    match file.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    }
+}
+
+/// Opens the file without waiting for the writer of a pipe.
+fn open(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    File::open(path)
+}
+
+/// Creates a file with the owner and the permissions of the one that it is to replace.
+fn create(path: &Path, like: Option<&Metadata>) -> Result<File, FileError> {
+    let written = |error| FileError::System { what: "written", error };
+    let mut options = OpenOptions::new();
+    // Others get access only with the permissions of the old file.
+    options.write(true).create_new(true).mode(NEW_MODE);
+    let file = options.open(path).map_err(written)?;
+    let Some(like) = like else { return Ok(file) };
+    let result = adopt(&file, like);
+    if let Err(error) = result {
+        fs::remove_file(path).ok();
+        return Err(error);
+    }
+    Ok(file)
+}
+
+fn adopt(file: &File, like: &Metadata) -> Result<(), FileError> {
+    let written = |error| FileError::System { what: "written", error };
+    let own = file.metadata().map_err(written)?;
+    if (own.uid(), own.gid()) != (like.uid(), like.gid()) {
+        fchown(file, Some(like.uid()), Some(like.gid())).map_err(|_| {
+            let reason = "it belongs to another user or group, which replacing it would change";
+            FileError::Unsuitable(reason.to_owned())
+        })?;
+    }
+    let mode = like.permissions().mode() & 0o7777;
+    file.set_permissions(fs::Permissions::from_mode(mode)).map_err(written)
+}

@@ -1,0 +1,148 @@
+//! Leaves secrets out of what is shown of the configuration file.
+//!
+//! The file refers to secrets by the name of a variable or a file, and the checks refuse the known
+//! places of plain ones. A plain value of an environment, a header or an argument can be one all the
+//! same, so values of these that were in the file before are never shown.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value as Json};
+use toml_edit::{Array, DocumentMut, Item, TableLike, Value};
+use toolcrib_core::redact::{Redactor, is_secret_key};
+use url::Url;
+
+/// What is shown in place of a value.
+const MASK: &str = "***";
+
+/// Tables whose plain values may be secrets.
+const TABLES: [&str; 2] = ["env", "headers"];
+
+/// Returns both texts as they are shown: without values that may be secrets, except for those that
+/// only `after` has, which its author knows.
+pub(super) fn masked(before: &str, after: &str) -> (String, String) {
+    let (Ok(mut old), Ok(mut new)) = (before.parse::<DocumentMut>(), after.parse::<DocumentMut>())
+    else {
+        // Never the case for texts that were changed by `apply`.
+        return (String::new(), String::new());
+    };
+    let mut known = BTreeSet::new();
+    visit(old.as_table_mut(), "", &mut |text| {
+        known.insert(text.to_owned());
+        None
+    });
+    visit(old.as_table_mut(), "", &mut |_| Some(MASK.to_owned()));
+    visit(new.as_table_mut(), "", &mut |text| known.contains(text).then(|| MASK.to_owned()));
+    // Comments, and places that look like secrets.
+    let redactor = Redactor::default();
+    let clean = |document: &DocumentMut| {
+        let text = document.to_string();
+        text.split_inclusive('\n').map(|line| redactor.text(line)).collect::<String>()
+    };
+    (clean(&old), clean(&new))
+}
+
+/// Returns the settings of a table of the file as JSON, without values that may be secrets.
+pub fn settings(table: &dyn TableLike) -> Map<String, Json> {
+    let redactor = Redactor::default();
+    let members = table.iter().map(|(key, item)| {
+        let mut item = item.clone();
+        visit_item(&mut item, key, &mut |_| Some(MASK.to_owned()));
+        (key.to_owned(), redactor.value(&json(&item)))
+    });
+    members.collect()
+}
+
+/// Calls `replace` with each value of `table` that may be a secret, and puts its result in place.
+fn visit(table: &mut dyn TableLike, name: &str, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    let values_may_be_secret = TABLES.contains(&name);
+    for (key, item) in table.iter_mut() {
+        let key = key.get().to_owned();
+        if let Item::Value(value @ Value::String(_)) = item
+            && (values_may_be_secret || is_secret_key(&key))
+        {
+            put(value, replace);
+            continue;
+        }
+        visit_item(item, &key, replace);
+    }
+}
+
+fn visit_item(item: &mut Item, key: &str, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    match item {
+        Item::None => {}
+        Item::Value(value) => visit_value(value, key, replace),
+        Item::Table(table) => visit(table, key, replace),
+        Item::ArrayOfTables(all) => all.iter_mut().for_each(|table| visit(table, key, replace)),
+    }
+}
+
+fn visit_value(value: &mut Value, key: &str, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    match value {
+        Value::InlineTable(table) => visit(table, key, replace),
+        Value::Array(array) => visit_array(array, key, replace),
+        Value::String(text) if has_secret_part(text.value()) => put(value, replace),
+        _ => {}
+    }
+}
+
+/// Arguments of a program: `--token X`, `--token=X`, and addresses with a query.
+fn visit_array(array: &mut Array, key: &str, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    let mut after_flag = false;
+    for value in array.iter_mut() {
+        let text = value.as_str().unwrap_or_default().to_owned();
+        let flag = text.trim_start_matches('-');
+        let (name, has_value) = match flag.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (flag, false),
+        };
+        let is_flag = text.starts_with('-') || has_value;
+        if after_flag && !text.starts_with('-')
+            || is_flag && has_value && is_secret_key(name)
+            || has_secret_part(&text)
+        {
+            put(value, replace);
+        } else {
+            visit_value(value, key, replace);
+        }
+        after_flag = text.starts_with('-') && !has_value && is_secret_key(name);
+    }
+}
+
+/// Whether an address has user information or a parameter with the name of a secret.
+fn has_secret_part(text: &str) -> bool {
+    let Ok(url) = Url::parse(text) else { return false };
+    let secret = |(name, _): (std::borrow::Cow<'_, str>, _)| is_secret_key(&name) || name == "key";
+    url.password().is_some() || url.query_pairs().any(secret)
+}
+
+fn put(value: &mut Value, replace: &mut dyn FnMut(&str) -> Option<String>) {
+    let Some(new) = value.as_str().and_then(replace) else { return };
+    let mut new = Value::from(new);
+    *new.decor_mut() = value.decor().clone();
+    *value = new;
+}
+
+fn json(item: &Item) -> Json {
+    match item {
+        Item::None => Json::Null,
+        Item::Value(value) => json_value(value),
+        Item::Table(table) => object(table),
+        Item::ArrayOfTables(all) => all.iter().map(|it| object(it)).collect(),
+    }
+}
+
+fn object(table: &dyn TableLike) -> Json {
+    Json::Object(table.iter().map(|(key, item)| (key.to_owned(), json(item))).collect())
+}
+
+fn json_value(value: &Value) -> Json {
+    match value {
+        Value::String(it) => it.value().as_str().into(),
+        Value::Integer(it) => (*it.value()).into(),
+        Value::Float(it) => (*it.value()).into(),
+        Value::Boolean(it) => (*it.value()).into(),
+        Value::Datetime(it) => it.value().to_string().into(),
+        Value::Array(it) => it.iter().map(json_value).collect(),
+        Value::InlineTable(it) => object(it),
+    }
+}

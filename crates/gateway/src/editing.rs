@@ -1,0 +1,269 @@
+//! Changes of the configuration file by callers of a running server.
+//!
+//! Invariant: a text is written only if the checks of a reload accept it, after its event is durable,
+//! and only in place of the text that the caller has seen. The reload itself is the server's usual one.
+
+use serde_json::{Map, Value, json};
+use toml_edit::{DocumentMut, Item};
+use toolcrib_core::{
+    event::{ConfigAction, ConfigEdited, EventBody},
+    principal::Principal,
+};
+
+use crate::{
+    config::{
+        Config, Problem,
+        edit::{self, Change, CheckReport, ConfigFile, EditError, FileContent, FileError, Hunk},
+    },
+    gateway::Gateway,
+    ids::new_id,
+    supply::{Preview, PreviewError},
+};
+
+/// A proposed change and its effect.
+#[derive(Debug)]
+pub struct Proposal {
+    /// The SHA-256 of the text that it changes.
+    pub before: String,
+    /// The SHA-256 of the proposed text.
+    pub after: String,
+    /// The changed lines, without secrets.
+    pub diff: Vec<Hunk>,
+    /// Why a server would not apply it.
+    pub problems: Vec<Problem>,
+    /// What is probably a mistake.
+    pub warnings: Vec<String>,
+    /// Its effect; `None` for a text with problems.
+    pub preview: Option<Preview>,
+    /// Why the file cannot be written.
+    pub obstacle: Option<String>,
+}
+
+/// A text that is in place.
+#[derive(Debug)]
+pub struct WriteReport {
+    /// The SHA-256 of the text before.
+    pub before: String,
+    /// The SHA-256 of the text that is in place.
+    pub after: String,
+    /// The file with the text before.
+    pub backup: Option<String>,
+}
+
+/// Why nothing was written, or a proposal has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum EditRefusal {
+    /// The process has no configuration file, or `[explorer] edit` is off.
+    #[error("the configuration cannot be edited here")]
+    Absent,
+    /// A change does not fit the text.
+    #[error(transparent)]
+    Change(#[from] EditError),
+    /// A server would not apply the text.
+    #[error("the changed configuration has problems")]
+    Problems(Vec<Problem>),
+    /// The file cannot be read or replaced.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The effect cannot be computed.
+    #[error(transparent)]
+    Preview(#[from] PreviewError),
+    /// The event could not be stored.
+    #[error("the change could not be recorded, so it was not made")]
+    Unrecorded,
+    /// A task failed.
+    #[error("the change could not be made")]
+    Failed,
+}
+
+impl Gateway {
+    /// Returns the configuration file, if callers may edit it.
+    pub fn config_file(&self) -> Option<&ConfigFile> {
+        self.inner.config_file.as_ref().filter(|_| self.config().explorer.edit)
+    }
+
+    /// Returns what callers may edit: the sources, roles and toolsets as the file has them, without
+    /// values that may be secrets.
+    ///
+    /// # Errors
+    /// [`EditRefusal`].
+    pub async fn editable(
+        &self,
+    ) -> Result<(FileContent, Option<String>, Map<String, Value>), EditRefusal> {
+        let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
+        blocking(move || {
+            let stored = file.read()?;
+            let obstacle = file.obstacle().map(|it| it.to_string());
+            let parts = parts(&stored.text);
+            Ok((stored, obstacle, parts))
+        })
+        .await
+    }
+
+    /// Returns the text with `changes`, its problems and its effect for the roles in the tenant of
+    /// `principal`. With `connect`, new sources are connected for it, which is recorded first.
+    ///
+    /// # Errors
+    /// [`EditRefusal`].
+    pub async fn propose(
+        &self,
+        principal: &Principal,
+        changes: Vec<Change>,
+        connect: bool,
+    ) -> Result<Proposal, EditRefusal> {
+        let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
+        let (stored, text, diff, obstacle) = blocking({
+            let file = file.clone();
+            move || {
+                let stored = file.read()?;
+                let text = edit::apply(&stored.text, &changes)?;
+                let diff = edit::diff(&stored.text, &text);
+                let obstacle = file.obstacle().map(|it| it.to_string());
+                Ok((stored, text, diff, obstacle))
+            }
+        })
+        .await?;
+        let CheckReport { config, problems, warnings } = self.checked(&file, &text).await;
+        let after = edit::hash(&text);
+        let config = config.filter(|_| problems.is_empty());
+        let preview = match config {
+            None => None,
+            Some(config) => {
+                let connect = connect && self.has_new_sources(&config);
+                if connect {
+                    let action = ConfigAction::Previewed;
+                    self.record_edit(principal, action, &stored.hash, &after).await?;
+                }
+                let roles = self.authenticator().roles();
+                let tenants = [principal.tenant.clone()];
+                Some(self.supply().preview(&config, &roles, &tenants, connect).await?)
+            }
+        };
+        Ok(Proposal { before: stored.hash, after, diff, problems, warnings, preview, obstacle })
+    }
+
+    /// Writes the text with `changes` in place of the one with the hash `expected`.
+    ///
+    /// # Errors
+    /// [`EditRefusal`]: the file is as it was.
+    pub async fn write_config(
+        &self,
+        principal: &Principal,
+        changes: Vec<Change>,
+        expected: &str,
+    ) -> Result<WriteReport, EditRefusal> {
+        let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
+        // Edits of this process wait for one another; the lock of the directory is for others.
+        let _editing = self.inner.editing.lock().await;
+        let text = blocking({
+            let (file, expected) = (file.clone(), expected.to_owned());
+            move || {
+                let stored = file.read()?;
+                if stored.hash != expected {
+                    return Err(FileError::Changed.into());
+                }
+                Ok(edit::apply(&stored.text, &changes)?)
+            }
+        })
+        .await?;
+        let CheckReport { problems, .. } = self.checked(&file, &text).await;
+        if !problems.is_empty() {
+            return Err(EditRefusal::Problems(problems));
+        }
+        let (before, after) = (expected.to_owned(), edit::hash(&text));
+        if before == after {
+            return Ok(WriteReport { before, after, backup: None });
+        }
+        let prepared = blocking({
+            let before = before.clone();
+            move || Ok(file.prepare(&before, &text)?)
+        })
+        .await?;
+        self.record_edit(principal, ConfigAction::Written, &before, &after).await?;
+        // Not cancelled with its request, so that the record and the file agree.
+        let placed = tokio::task::spawn_blocking(move || prepared.place());
+        let failure = match placed.await {
+            Ok(Ok(backup)) => return Ok(WriteReport { before, after, backup }),
+            Ok(Err(error)) => error.into(),
+            Err(_) => EditRefusal::Failed,
+        };
+        let event = self.edit_event(principal, ConfigAction::Failed, &before, &after);
+        self.audit().append_with_retry(vec![event]).await;
+        Err(failure)
+    }
+
+    /// Checks `text` as a reload of this server does.
+    async fn checked(&self, file: &ConfigFile, text: &str) -> CheckReport {
+        let mut checked = file.check(text).await;
+        let is_empty = checked.config.as_ref().is_some_and(|it| it.sources.is_empty());
+        if is_empty && !self.config().sources.is_empty() {
+            checked.problems.push(Problem {
+                line: None,
+                key: Some("source".to_owned()),
+                message: "a running server does not apply a configuration without sources; remove \
+                          the last one on the machine of the server"
+                    .to_owned(),
+            });
+        }
+        checked
+    }
+
+    fn has_new_sources(&self, config: &Config) -> bool {
+        let current = self.config();
+        config.sources.iter().any(|source| {
+            let identity = source.spec.upstream.identity();
+            let same = current.source(&source.spec.id);
+            same.is_none_or(|same| same.spec.upstream.identity() != identity)
+        })
+    }
+
+    async fn record_edit(
+        &self,
+        principal: &Principal,
+        action: ConfigAction,
+        before: &str,
+        after: &str,
+    ) -> Result<(), EditRefusal> {
+        let event = self.edit_event(principal, action, before, after);
+        let recorded = self.audit().append_or_refuse(event).await;
+        recorded.map_err(|_| EditRefusal::Unrecorded)
+    }
+
+    fn edit_event(
+        &self,
+        principal: &Principal,
+        action: ConfigAction,
+        before: &str,
+        after: &str,
+    ) -> toolcrib_core::event::NewEvent {
+        let body = EventBody::ConfigEdited(ConfigEdited {
+            principal: principal.id.clone(),
+            action,
+            before: before.to_owned(),
+            after: after.to_owned(),
+        });
+        self.audit().event(principal.tenant.clone(), new_id(), body, None)
+    }
+}
+
+/// Returns the editable parts of `text`.
+fn parts(text: &str) -> Map<String, Value> {
+    let Ok(document) = text.parse::<DocumentMut>() else { return Map::new() };
+    let array = |name: &str| -> Value {
+        let tables = document.get(name).and_then(Item::as_array_of_tables);
+        let tables = tables.into_iter().flatten();
+        tables.map(|table| Value::Object(edit::settings(table))).collect()
+    };
+    let toolsets = document.get("toolset").and_then(Item::as_table_like);
+    let toolsets = toolsets.map(edit::settings).unwrap_or_default();
+    let parts = json!({
+        "sources": array("source"), "roles": array("role"), "toolsets": toolsets,
+    });
+    parts.as_object().cloned().unwrap_or_default()
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, EditRefusal> + Send + 'static,
+) -> Result<T, EditRefusal> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(EditRefusal::Failed))
+}

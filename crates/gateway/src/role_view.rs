@@ -1,0 +1,115 @@
+//! What a role sees in one tenant.
+//!
+//! Invariant (I-9): nothing of another tenant is in an answer. A role whose grants match nothing of the
+//! tenant is unknown to it, because its name or grants may be about another one.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use toolcrib_core::{
+    catalog::{Entry, View},
+    id::{TenantId, ToolId},
+    scope::{Grant, Scope},
+};
+
+use crate::{gateway::Gateway, scopes::RouteScope, snapshot::Snapshot, supply::role_holder};
+
+/// A role, as far as one tenant may know of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RoleReport {
+    /// The name.
+    pub name: String,
+    /// The grants that match a tool of the tenant or a route.
+    pub scopes: Vec<String>,
+    /// The scopes of routes that it has, such as `audit:read`.
+    pub may: Vec<&'static str>,
+    /// The number of tools that it sees.
+    pub tools: usize,
+}
+
+/// A tool that a role sees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleTool {
+    /// The wire name.
+    pub name: String,
+    /// The id.
+    pub tool_id: ToolId,
+    /// The source.
+    pub source: String,
+    /// The tier.
+    pub safety_tier: String,
+    /// Whether a person must consent.
+    pub approval: String,
+}
+
+impl Gateway {
+    /// Returns the roles that grant something in `tenant`, sorted by name.
+    pub fn roles_in(&self, tenant: &TenantId) -> Vec<RoleReport> {
+        let snapshot = self.snapshot();
+        let scopes = self.scopes_in(&snapshot, tenant);
+        let roles = self.authenticator().roles();
+        let reports = roles.iter().filter_map(|(name, grants)| {
+            report(&snapshot, tenant, &scopes, name, grants).map(|(report, _)| report)
+        });
+        reports.collect()
+    }
+
+    /// Returns the role `name` and the tools that it sees in `tenant`; `None` if it grants nothing
+    /// there.
+    pub fn role_in(&self, tenant: &TenantId, name: &str) -> Option<(RoleReport, Vec<RoleTool>)> {
+        let snapshot = self.snapshot();
+        let scopes = self.scopes_in(&snapshot, tenant);
+        let roles = self.authenticator().roles();
+        let (report, view) = report(&snapshot, tenant, &scopes, name, roles.get(name)?)?;
+        let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let tool = |entry: &Arc<Entry>| RoleTool {
+            name: entry.names.wire.clone(),
+            tool_id: entry.id.clone(),
+            source: entry.source.to_string(),
+            safety_tier: word(serde_json::to_value(entry.tool.safety_tier).unwrap_or_default()),
+            approval: word(serde_json::to_value(entry.tool.approval).unwrap_or_default()),
+        };
+        Some((report, view.entries().iter().map(tool).collect()))
+    }
+
+    /// The scopes that something in `tenant` requires, without those of routes.
+    fn scopes_in(&self, snapshot: &Snapshot, tenant: &TenantId) -> Vec<Scope> {
+        let entries = snapshot.catalog.entries().iter();
+        let entries = entries.filter(|entry| entry.tenants.admits(tenant));
+        let mut scopes: Vec<Scope> = entries
+            .flat_map(|entry| {
+                let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone());
+                required.into_iter().flatten().chain(entry.consent.scope.clone())
+            })
+            .collect();
+        scopes.push(self.config().approvals.respond_scope.clone());
+        scopes.sort();
+        scopes.dedup();
+        scopes
+    }
+}
+
+fn report(
+    snapshot: &Snapshot,
+    tenant: &TenantId,
+    scopes: &[Scope],
+    name: &str,
+    grants: &[Grant],
+) -> Option<(RoleReport, Arc<View>)> {
+    let principal = role_holder(tenant, name, grants)?;
+    let view = snapshot.view(&principal);
+    let may: Vec<RouteScope> =
+        RouteScope::ALL.iter().copied().filter(|it| it.is_held_by(&principal)).collect();
+    let matches = |grant: &&Grant| {
+        let route = |it: &RouteScope| Scope::parse(it.as_str()).is_ok_and(|it| grant.covers(&it));
+        scopes.iter().any(|scope| grant.covers(scope)) || may.iter().any(route)
+    };
+    let scopes: Vec<String> = grants.iter().filter(matches).map(ToString::to_string).collect();
+    if scopes.is_empty() {
+        return None;
+    }
+    let may = may.iter().map(|scope| scope.as_str()).collect();
+    let report = RoleReport { name: name.to_owned(), scopes, may, tools: view.entries().len() };
+    Some((report, view))
+}

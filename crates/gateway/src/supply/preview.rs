@@ -1,0 +1,392 @@
+//! What another configuration would change for each role: the tools that appear and disappear.
+//!
+//! Invariant: a preview changes nothing. Sources that it connects have no slot, and are closed before
+//! it returns; the tools of all others are those of their last discovery.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolcrib_core::{
+    catalog::{Catalog, Entry, Generation},
+    id::{PrincipalId, SourceId, TenantId},
+    pin::PinBook,
+    principal::{AuthMethod, Principal},
+    scope::{Grant, ScopeSet},
+    source::{InvalidSource, Source, SourceListener, SourceState},
+};
+
+use super::{
+    Supply,
+    assemble::{Assembler, Made},
+    listed::Listed,
+    proposals::{RuleProposal, Statement, proposals, statement},
+    slots::Offered,
+};
+use crate::{
+    config::{Config, PinFirst, PinMode, SourceConfig},
+    policy::Decider,
+    workflow::offer::{Flow, Flows, offer},
+};
+
+/// The most tools of a list in a preview.
+const MAX_TOOLS: usize = 1_000;
+/// How often a source that connects is checked.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
+/// Longest description of a tool in a preview, in characters.
+const MAX_DESCRIPTION: usize = 300;
+
+/// The effect of another configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    /// The roles before and after, by name and tenant.
+    pub roles: Vec<RoleChange>,
+    /// Sources whose tools are not known, so that they are missing in the lists.
+    pub unknown: Vec<UnknownTools>,
+    /// The sources that were connected for the preview.
+    pub sources: Vec<PreviewedSource>,
+}
+
+/// The tools of a role before and after. Each list has at most 1 000 names.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleChange {
+    /// The role.
+    pub role: String,
+    /// The tenant whose tools they are.
+    #[schemars(with = "String")]
+    pub tenant: TenantId,
+    /// The number of tools before.
+    pub before: usize,
+    /// The number of tools after.
+    pub after: usize,
+    /// The tools that the role would see, and does not see now.
+    pub appears: Vec<String>,
+    /// The tools that the role would no longer see.
+    pub disappears: Vec<String>,
+    /// The tools that it sees before and after, with other requirements.
+    pub changes: Vec<ToolChange>,
+}
+
+/// A tool with other requirements.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ToolChange {
+    /// The tool.
+    pub tool: String,
+    /// What differs, such as `approval: never → always`.
+    pub what: Vec<String>,
+}
+
+/// A source whose tools are not known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UnknownTools {
+    /// The source.
+    #[schemars(with = "String")]
+    pub source: SourceId,
+    /// Why.
+    pub reason: String,
+}
+
+/// A source that was connected for a preview.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviewedSource {
+    /// The source.
+    #[schemars(with = "String")]
+    pub source: SourceId,
+    /// Its tools, at most 1 000.
+    pub tools: Vec<PreviewedTool>,
+    /// Whether its tools stay hidden until they are approved.
+    pub requires_approval: bool,
+    /// Rules that fit the words of its tools.
+    pub proposals: Vec<RuleProposal>,
+}
+
+/// A tool of a source that was connected for a preview. Its texts are the upstream's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviewedTool {
+    /// The source's own name of the tool.
+    pub name: String,
+    /// The beginning of its description.
+    pub description: String,
+    /// What its words say that it does.
+    pub statement: Statement,
+}
+
+/// Why there is no preview.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PreviewError {
+    /// Another preview connects sources at this moment.
+    #[error("another preview connects sources at this moment; try again")]
+    Busy,
+    /// A source can never work.
+    #[error(transparent)]
+    Invalid(#[from] InvalidSource),
+}
+
+/// The tools of a source under another configuration.
+struct SourceTools {
+    config: Arc<SourceConfig>,
+    listed: Arc<Listed>,
+    pins: Option<Arc<PinBook>>,
+}
+
+/// Hears nothing: a preview discovers once.
+struct Deaf;
+
+impl SourceListener for Deaf {
+    fn changed(&self, _: &SourceId) {}
+}
+
+impl Supply {
+    /// Returns what `config` would change for the roles in `tenants`. With `connect`, sources that do
+    /// not run yet are started for it, under their usual limits.
+    ///
+    /// # Errors
+    /// [`PreviewError`].
+    pub async fn preview(
+        self: &Arc<Self>,
+        config: &Config,
+        roles_before: &BTreeMap<String, Vec<Grant>>,
+        tenants: &[TenantId],
+        connect: bool,
+    ) -> Result<Preview, PreviewError> {
+        let config = self.with_natives(config.clone())?;
+        for source in &config.sources {
+            self.factory.check(&source.spec)?;
+        }
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        let mut new: Vec<Arc<SourceConfig>> = Vec::new();
+        {
+            let mut slots = self.slots.lock();
+            for source in &config.sources {
+                let same = |it: &&mut super::slots::Slot| {
+                    it.config.spec.upstream.identity() == source.spec.upstream.identity()
+                };
+                let slot = slots.find(&source.spec.id).filter(same);
+                match slot.and_then(|slot| Some((slot.listed.clone()?, slot.pins.clone()))) {
+                    Some((listed, pins)) => {
+                        known.push(SourceTools { config: Arc::new(source.clone()), listed, pins });
+                    }
+                    None => new.push(Arc::new(source.clone())),
+                }
+            }
+        }
+        let mut sources = Vec::new();
+        if connect && !new.is_empty() {
+            let permit = Arc::clone(&self.previewing).try_acquire_owned();
+            let permit = permit.map_err(|_| PreviewError::Busy)?;
+            let supply = Arc::clone(self);
+            // Not cancelled with its request, so that every source is closed.
+            let connected = self.services.background.spawn(async move {
+                let connected = new.iter().map(|config| supply.connect(config));
+                let found = futures_util::future::join_all(connected).await;
+                drop(permit);
+                new.into_iter().zip(found).collect::<Vec<_>>()
+            });
+            for (config, found) in connected.await.unwrap_or_default() {
+                match found {
+                    Ok(listed) => {
+                        sources.push(previewed(&config, &listed));
+                        known.push(SourceTools { config, listed: Arc::new(listed), pins: None });
+                    }
+                    Err(reason) => {
+                        unknown.push(UnknownTools { source: config.spec.id.clone(), reason });
+                    }
+                }
+            }
+        } else {
+            let reason = "its tools are not known until it is connected";
+            unknown.extend(new.iter().map(|config| UnknownTools {
+                source: config.spec.id.clone(),
+                reason: reason.to_owned(),
+            }));
+        }
+        let supply = Arc::clone(self);
+        let (before, tenants) = (roles_before.clone(), tenants.to_vec());
+        let roles =
+            tokio::task::spawn_blocking(move || supply.compare(&config, &known, &before, &tenants));
+        let roles = roles.await.unwrap_or_default();
+        Ok(Preview { roles, unknown, sources })
+    }
+
+    /// Starts the source, lists its tools and closes it. The error is for people.
+    async fn connect(&self, config: &SourceConfig) -> Result<Listed, String> {
+        let source = self.factory.build(&config.spec, Arc::new(Deaf));
+        let source = source.map_err(|invalid| invalid.problem)?;
+        let limit = config.spec.limits.connect_timeout;
+        let found = tokio::select! {
+            found = discovered(&source, limit) => found,
+            () = self.services.background.ended().cancelled() => Err("the server ends".to_owned()),
+        };
+        source.close().await;
+        found
+    }
+
+    fn compare(
+        &self,
+        config: &Config,
+        known: &[SourceTools],
+        roles_before: &BTreeMap<String, Vec<Grant>>,
+        tenants: &[TenantId],
+    ) -> Vec<RoleChange> {
+        let current = self.snapshots.load();
+        let after = self.catalog_of(config, known);
+        let base = Arc::clone(&self.authorizer);
+        let decider = Decider { base, policies: config.policies.clone() };
+        let view = |catalog: &Catalog,
+                    decider: &Decider,
+                    tenant: &TenantId,
+                    role: &str,
+                    grants: Option<&Vec<Grant>>| {
+            let Some(principal) = grants.and_then(|grants| holder(tenant, role, grants)) else {
+                return Vec::new();
+            };
+            catalog.view(decider, principal.subject()).entries().to_vec()
+        };
+        let names: std::collections::BTreeSet<&String> =
+            roles_before.keys().chain(config.roles.keys()).collect();
+        let mut changes = Vec::new();
+        for tenant in tenants {
+            for role in &names {
+                let old = roles_before.get(*role);
+                let old = view(&current.catalog, &current.decider, tenant, role, old);
+                let new = view(&after, &decider, tenant, role, config.roles.get(*role));
+                changes.push(change(role, tenant, &old, &new));
+            }
+        }
+        changes
+    }
+
+    /// Returns the tools of `known` under the rules of `config`.
+    fn catalog_of(&self, config: &Config, known: &[SourceTools]) -> Catalog {
+        let validators = Arc::clone(&self.slots.lock().validators);
+        let mut entries: Vec<Arc<Entry>> = Vec::new();
+        let mut flows: Vec<(Arc<SourceConfig>, Vec<Arc<Flow>>)> = Vec::new();
+        for SourceTools { config: source, listed, pins } in known {
+            // Without pins so far, all tools are approved at the first discovery.
+            let is_trusted = pins.is_none() && source.pins.first == PinFirst::Trust;
+            let source = match is_trusted {
+                true => {
+                    let mut source = SourceConfig::clone(source);
+                    source.pins.mode = PinMode::Off;
+                    Arc::new(source)
+                }
+                false => Arc::clone(source),
+            };
+            let assembler =
+                Assembler { source: &source, gate: &config.gate, validators: &validators };
+            let made = Offered::new(&assembler, listed, pins.as_deref(), &Made::default());
+            entries.extend(made.assembled.entries);
+            flows.push((source, made.flows));
+        }
+        if flows.iter().any(|(_, flows)| !flows.is_empty()) {
+            let (catalog, _) = Catalog::build(Generation(0), entries.clone());
+            let flows: Vec<_> =
+                flows.iter().map(|(config, flows)| Flows { config, flows }).collect();
+            entries.extend(offer(&flows, &config.gate, &validators, &catalog).entries);
+        }
+        Catalog::build(Generation(0), entries).0
+    }
+}
+
+/// Waits until `source` is connected, and lists its tools.
+async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed, String> {
+    let connected = async {
+        loop {
+            let status = source.status();
+            match status.state {
+                SourceState::Ready => return Ok(()),
+                SourceState::Starting if status.detail.is_none() => {}
+                SourceState::Starting | SourceState::Degraded | SourceState::Stopped => {
+                    let detail = status.detail.unwrap_or_else(|| "no reason is known".to_owned());
+                    return Err(format!("it could not be connected: {detail}"));
+                }
+            }
+            tokio::time::sleep(CONNECT_INTERVAL).await;
+        }
+    };
+    let late = |_| "it did not answer in time".to_owned();
+    tokio::time::timeout(limit, connected).await.map_err(late)??;
+    let discovered = tokio::time::timeout(limit, source.discover()).await.map_err(late)?;
+    let discovered = discovered.map_err(|error| {
+        format!("it is connected, but its tools could not be listed: {}", error.detail)
+    })?;
+    Ok(Listed::new(discovered, None))
+}
+
+fn previewed(config: &SourceConfig, listed: &Listed) -> PreviewedSource {
+    let tools = listed.discovered_tools().take(MAX_TOOLS).map(|tool| {
+        let seen = |text: &str| -> String {
+            text.chars().filter(|c| !toolcrib_core::text::is_hidden(*c)).collect()
+        };
+        let description = tool.description.as_deref().map(seen).unwrap_or_default();
+        PreviewedTool {
+            statement: statement(&tool),
+            name: seen(&tool.name),
+            description: description.chars().take(MAX_DESCRIPTION).collect(),
+        }
+    });
+    PreviewedSource {
+        source: config.spec.id.clone(),
+        tools: tools.collect(),
+        requires_approval: config.pins.mode == PinMode::Enforce
+            && config.pins.first == PinFirst::Approve,
+        proposals: proposals(config, listed, None),
+    }
+}
+
+/// Returns a caller with the role `role` alone.
+pub(crate) fn holder(tenant: &TenantId, role: &str, grants: &[Grant]) -> Option<Principal> {
+    Some(Principal {
+        id: PrincipalId::parse("preview").ok()?,
+        tenant: tenant.clone(),
+        scopes: ScopeSet::new(grants.iter().cloned()),
+        roles: vec![role.to_owned()],
+        makers: Vec::new(),
+        auth: AuthMethod::Anonymous,
+    })
+}
+
+fn change(role: &str, tenant: &TenantId, old: &[Arc<Entry>], new: &[Arc<Entry>]) -> RoleChange {
+    let by_name = |entries: &[Arc<Entry>]| -> BTreeMap<String, Arc<Entry>> {
+        entries.iter().map(|it| (it.names.wire.clone(), Arc::clone(it))).collect()
+    };
+    let (before, after) = (by_name(old), by_name(new));
+    let without = |one: &BTreeMap<String, Arc<Entry>>, other: &BTreeMap<String, Arc<Entry>>| {
+        let names = one.keys().filter(|name| !other.contains_key(*name));
+        names.take(MAX_TOOLS).cloned().collect()
+    };
+    let changes = after.iter().filter_map(|(tool, after)| {
+        let what = differences(before.get(tool)?, after);
+        (!what.is_empty()).then(|| ToolChange { tool: tool.clone(), what })
+    });
+    RoleChange {
+        role: role.to_owned(),
+        tenant: tenant.clone(),
+        before: old.len(),
+        after: new.len(),
+        appears: without(&after, &before),
+        disappears: without(&before, &after),
+        changes: changes.take(MAX_TOOLS).collect(),
+    }
+}
+
+/// Returns what callers would notice.
+fn differences(before: &Entry, after: &Entry) -> Vec<String> {
+    let word = |value: serde_json::Value| value.as_str().unwrap_or("none").to_owned();
+    let words = |entry: &Entry| {
+        let tool = &entry.tool;
+        let limit = entry.rate.map_or_else(|| "off".to_owned(), |rate| rate.to_string());
+        [
+            ("tier", word(serde_json::to_value(tool.safety_tier).unwrap_or_default())),
+            ("approval", word(serde_json::to_value(tool.approval).unwrap_or_default())),
+            ("rate", limit),
+        ]
+    };
+    let pairs = words(before).into_iter().zip(words(after));
+    let differing = pairs.filter(|(one, other)| one.1 != other.1);
+    differing.map(|((name, one), (_, other))| format!("{name}: {one} → {other}")).collect()
+}

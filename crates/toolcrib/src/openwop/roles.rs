@@ -1,0 +1,76 @@
+//! `GET /v1/roles`: the roles, and the tools of the caller's tenant that each of them sees.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde::Serialize;
+use toolcrib_gateway::{RoleReport, RoleTool, scopes::RouteScope::RolesRead};
+use utoipa::ToSchema;
+
+use super::{
+    error::{ErrorEnvelope, Failure},
+    request::Context,
+};
+use crate::{
+    middleware::{Refusal, Segment},
+    respond,
+};
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Roles {
+    /// Sorted by name.
+    #[schema(value_type = Vec<Object>)]
+    roles: Vec<RoleReport>,
+}
+
+/// A role and its tools.
+#[derive(Serialize, ToSchema)]
+pub(super) struct RoleView {
+    /// The role.
+    #[schema(value_type = Object)]
+    role: RoleReport,
+    /// The tools that it sees in the caller's tenant, sorted by id.
+    #[schema(value_type = Vec<Object>)]
+    tools: Vec<RoleTool>,
+}
+
+/// Lists the roles that grant something in the caller's tenant, each with those of its scopes and with
+/// the number of tools that it sees.
+#[utoipa::path(
+    get,
+    path = "/v1/roles",
+    operation_id = "listRoles",
+    responses(
+        (status = 200, description = "The roles", body = Roles),
+        (status = 403, description = "The scope `roles:read` is missing", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(context: Context) -> Result<Response, Failure> {
+    context.require(RolesRead)?;
+    let (gateway, tenant) = (context.gateway.clone(), context.caller.tenant.clone());
+    // Compares every role with every tool.
+    let roles = tokio::task::spawn_blocking(move || gateway.roles_in(&tenant)).await;
+    Ok(respond::json(StatusCode::OK, &Roles { roles: roles.map_err(|_| Refusal::Internal)? }))
+}
+
+/// Returns the tools of the caller's tenant that a role sees.
+#[utoipa::path(
+    get,
+    path = "/v1/roles/{role}",
+    operation_id = "getRole",
+    params(("role" = String, Path, description = "The name of the role")),
+    responses(
+        (status = 200, description = "The role and its tools", body = RoleView),
+        (status = 403, description = "The scope `roles:read` is missing", body = ErrorEnvelope),
+        (status = 404, description = "No such role, or it grants nothing in the caller's tenant", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn get(context: Context, role: Segment) -> Result<Response, Failure> {
+    context.require(RolesRead)?;
+    let (gateway, tenant) = (context.gateway.clone(), context.caller.tenant.clone());
+    let name = role.as_str().to_owned();
+    let view = tokio::task::spawn_blocking(move || gateway.role_in(&tenant, &name)).await;
+    match view.map_err(|_| Refusal::Internal)? {
+        Some((role, tools)) => Ok(respond::json(StatusCode::OK, &RoleView { role, tools })),
+        None => Err(Failure::not_found()),
+    }
+}

@@ -1,0 +1,128 @@
+// The roles, and the tools that each of them sees.
+import { html, useState, plural, useData, Badge, Button, Dialog, Empty, Loaded, Tier } from '../lib/ui.js';
+import { href } from '../shell/routes.js';
+import { Proposal, ProposalDialog, useConfig } from '../sources/proposal.js';
+
+export function Roles({ name }) {
+  const [turn, setTurn] = useState(0);
+  const found = useData('/v1/roles', { key: String(turn) });
+  const config = useConfig();
+  const [asking, setAsking] = useState();
+  const onWritten = () => {
+    config.reload();
+    for (const ms of [300, 1_000, 3_000]) setTimeout(() => setTurn((it) => it + 1), ms);
+  };
+  if (name !== undefined) return html`<${One} name=${name} config=${config.data} onWritten=${onWritten} />`;
+  return html`<section aria-label="Roles">
+    <div class="screen-head">
+      <p class="muted">A role is a name for scopes. Keys have roles.</p>
+      ${config.data && html`<${Button} kind="primary" id="new-role" onClick=${() => setAsking('add')}>Add a role<//>`}
+    </div>
+    ${asking === 'add' && html`<${RoleDialog} onClose=${() => setAsking()} onWritten=${onWritten} />`}
+    <${Loaded} of=${found}>
+      ${({ roles }) =>
+        roles.length === 0
+          ? html`<${Empty} title="No role grants anything here">
+              <p class="muted">Roles are <code>[[role]]</code> tables of the configuration.</p><//>`
+          : html`<div class="table-box" tabindex="0" role="region" aria-label="Roles">
+              <table class="table">
+                <thead><tr><th>Role</th><th class="right">Tools</th><th>Scopes</th></tr></thead>
+                <tbody>
+                  ${roles.map(
+                    (it) => html`<tr key=${it.name} data-role=${it.name}>
+                      <td><a href=${href('access', ['roles', it.name])}><bdi class="strong">${it.name}</bdi></a></td>
+                      <td class="right">${it.tools}</td>
+                      <td class="wrap">${it.scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}</td>
+                    </tr>`,
+                  )}
+                </tbody>
+              </table>
+            </div>`}
+    <//>
+  </section>`;
+}
+
+function One({ name, config, onWritten }) {
+  const found = useData(`/v1/roles/${encodeURIComponent(name)}`);
+  const [asking, setAsking] = useState();
+  const settings = config?.roles?.find((it) => it.name === name);
+  const done = () => {
+    onWritten();
+    for (const ms of [400, 1_500]) setTimeout(found.reload, ms);
+  };
+  return html`<section aria-label="Role">
+    <div class="screen-head">
+      <div>
+        <p><a href=${href('access', ['roles'])}>Roles</a></p>
+        <h3><bdi>${name}</bdi></h3>
+      </div>
+      ${settings &&
+      html`<div class="row">
+        <${Button} data-change onClick=${() => setAsking('change')}>Change<//>
+        <${Button} data-remove onClick=${() => setAsking('remove')}>Remove<//>
+      </div>`}
+    </div>
+    ${asking === 'change' && html`<${RoleDialog} role=${settings} onClose=${() => setAsking()} onWritten=${done} />`}
+    ${asking === 'remove' &&
+    html`<${ProposalDialog} title=${`Remove ${name}`} onClose=${() => setAsking()} onWritten=${done}
+      changes=${[{ action: 'remove', kind: 'role', name }]}>
+      <p class="note">Keys with this role stay and lose its scopes.</p>
+    <//>`}
+    <${Loaded} of=${found}>
+      ${({ role, tools }) => html`<p>
+          ${role.scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}
+        </p>
+        ${role.may.length > 0 &&
+        html`<p class="muted">It may also use ${role.may.map((scope) => html`<code key=${scope}>${scope}</code> `)}</p>`}
+        <p>It sees ${plural(tools.length, 'tool')}.</p>
+        ${tools.length > 0 &&
+        html`<div class="table-box" tabindex="0" role="region" aria-label="Tools of the role">
+          <table class="table">
+            <thead><tr><th>Tool</th><th>Source</th><th>Effect</th><th>Approval</th></tr></thead>
+            <tbody>
+              ${tools.map(
+                (it) => html`<tr key=${it.toolId} data-tool=${it.name}>
+                  <td><bdi class="mono">${it.name}</bdi></td>
+                  <td><bdi>${it.source}</bdi></td>
+                  <td><${Tier} tier=${it.safetyTier} /></td>
+                  <td>${it.approval === 'never' ? html`<span class="muted">none</span>` : html`<${Badge} tone="violet">${it.approval}<//>`}</td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`}`}
+    <//>
+  </section>`;
+}
+
+/** Adds a role, or changes its scopes. */
+function RoleDialog({ role, onClose, onWritten }) {
+  const [name, setName] = useState(role?.name ?? '');
+  const [scopes, setScopes] = useState((role?.scopes ?? []).join('\n'));
+  const [changes, setChanges] = useState();
+  const submit = (event) => {
+    event.preventDefault();
+    const list = scopes.split(/[\s,]+/).filter((it) => it !== '');
+    setChanges([
+      { action: role ? 'set' : 'add', kind: 'role', name: name.trim(), settings: { scopes: list } },
+    ]);
+  };
+  return html`<${Dialog} title=${role ? `Change ${role.name}` : 'Add a role'} onClose=${onClose} wide>
+    ${changes
+      ? html`<${Proposal} changes=${changes} onWritten=${onWritten} />`
+      : html`<form class="form" onSubmit=${submit}>
+          <label>
+            <span class="label">Name</span>
+            <input class="input" value=${name} disabled=${role !== undefined} required autofocus
+              onInput=${(event) => setName(event.target.value)} />
+          </label>
+          <label>
+            <span class="label">Scopes</span>
+            <textarea class="input mono" rows="5" required value=${scopes} placeholder="files:read"
+              onInput=${(event) => setScopes(event.target.value)}></textarea>
+            <span class="hint">One on each line. A tool of source S requires tools:S unless a rule says otherwise; a final * stands for all that follows.</span>
+          </label>
+          <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
+        </form>`}
+  <//>`;
+}

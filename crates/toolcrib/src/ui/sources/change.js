@@ -1,0 +1,192 @@
+// Changes and removes what the configuration has: sources, rules and toolsets.
+import { html, useState, Badge, Button, Dialog } from '../lib/ui.js';
+import { Proposal, ProposalDialog } from './proposal.js';
+import { lineOf, wordsOf } from './words.js';
+
+/** What the server shows in place of a value that may be a secret. */
+const MASK = '***';
+
+/** A text as JSON, if it is, or as a text. */
+function valueOf(text) {
+  if (text.trim() === '') return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+const textOf = (value) => (typeof value === 'string' ? value : JSON.stringify(value));
+const hasMask = (value) => JSON.stringify(value).includes(MASK);
+
+/** Settings that have their own place on the page. */
+const APART = ['id', 'kind', 'tools', 'command', 'url', 'document'];
+
+export function ChangeSource({ source, onClose, onWritten }) {
+  const main = ['command', 'url', 'document'].find((key) => source[key] !== undefined);
+  const before = main === 'command' ? lineOf(source.command) : source[main];
+  const [where, setWhere] = useState(before ?? '');
+  const others = Object.entries(source).filter(([key]) => !APART.includes(key));
+  const [texts, setTexts] = useState(() => Object.fromEntries(others.map(([key, it]) => [key, textOf(it)])));
+  const [fresh, setFresh] = useState({ key: '', value: '' });
+  const [changes, setChanges] = useState();
+  const submit = (event) => {
+    event.preventDefault();
+    const settings = {};
+    if (main && where !== before) settings[main] = main === 'command' ? wordsOf(where) : where.trim();
+    for (const [key, it] of others) if (texts[key] !== textOf(it)) settings[key] = valueOf(texts[key]);
+    if (fresh.key.trim() !== '') settings[fresh.key.trim()] = valueOf(fresh.value);
+    setChanges([{ action: 'set', kind: 'source', name: source.id, settings }]);
+  };
+  if (changes)
+    return html`<${ProposalDialog} title=${`Change ${source.id}`} changes=${changes} connect onClose=${onClose}
+      onWritten=${onWritten} />`;
+  return html`<${Dialog} title=${`Change ${source.id}`} onClose=${onClose} wide>
+    <form class="form" onSubmit=${submit}>
+      ${main &&
+      html`<label>
+        <span class="label">${main === 'command' ? 'Command' : main === 'url' ? 'Address' : 'OpenAPI document'}</span>
+        <input class="input mono" value=${where} disabled=${hasMask(before)} required
+          onInput=${(event) => setWhere(event.target.value)} />
+        ${hasMask(before) && html`<span class="hint">A part of it may be a secret, so it is changed in the file alone.</span>`}
+      </label>`}
+      ${others.map(
+        ([key, it]) => html`<label key=${key}>
+          <span class="label mono">${key}</span>
+          <input class="input mono" value=${texts[key]} disabled=${hasMask(it)} data-setting=${key}
+            onInput=${(event) => setTexts({ ...texts, [key]: event.target.value })} />
+        </label>`,
+      )}
+      <div class="row">
+        <input class="input mono" aria-label="Another key" placeholder="connect_timeout" value=${fresh.key}
+          onInput=${(event) => setFresh({ ...fresh, key: event.target.value })} />
+        <input class="input mono" aria-label="Its value" placeholder="60s" value=${fresh.value}
+          onInput=${(event) => setFresh({ ...fresh, value: event.target.value })} />
+      </div>
+      <p class="note">A value is a text or JSON. An empty one removes the key.</p>
+      <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
+    </form>
+  <//>`;
+}
+
+/** The rules of a source, and rules that its tools suggest. */
+export function Rules({ source, settings, proposals, onWritten }) {
+  const [asking, setAsking] = useState();
+  const [form, setForm] = useState();
+  const rules = Object.entries(settings?.tools ?? {});
+  const change = (action, name, more = {}) => ({
+    title: `${action === 'remove' ? 'Remove' : 'Add'} the rule ${name}`,
+    changes: [{ action, kind: 'rule', source, name, ...(action === 'remove' ? {} : { settings: more }) }],
+  });
+  const own = proposals.filter((it) => it.source === source);
+  return html`<section class="panel padded" aria-label="Rules">
+    <div class="screen-head">
+      <h3>Rules</h3>
+      <${Button} data-add-rule onClick=${() => setForm({ glob: '', approval: '', tier: '', scopes: '' })}>Add a rule<//>
+    </div>
+    ${rules.length === 0
+      ? html`<p class="muted">No rule: every tool requires the scope <code>tools:${source}</code>.</p>`
+      : html`<dl class="facts">
+          ${rules.map(
+            ([glob, rule]) => html`<dt key=${glob}><bdi class="mono">${glob}</bdi></dt>
+              <dd>
+                ${Object.entries(rule).map(([key, it]) => html`<code key=${key}>${key} = ${textOf(it)}</code> `)}
+                <button type="button" class="quiet" onClick=${() => setAsking(change('remove', glob))}>Remove</button>
+              </dd>`,
+          )}
+        </dl>`}
+    ${own.map(
+      (it) => html`<div class="row" key=${it.change.name} data-proposed=${it.change.name}>
+        <${Badge} tone="violet">proposed<//>
+        <span>
+          ${it.change.settings.approval ? 'Require approval' : 'Mark as reading'}:
+          ${it.tools.map((tool) => html` <bdi class="mono" key=${tool}>${tool}</bdi>`)}
+          <span class="muted"> ${it.reason}</span>
+        </span>
+        <${Button} onClick=${() => setAsking({ title: 'A proposed rule', changes: [it.change] })}>Show what changes<//>
+      </div>`,
+    )}
+    ${form &&
+    html`<${RuleForm} form=${form} setForm=${setForm} source=${source} onClose=${() => setForm()}
+      onWritten=${onWritten} change=${change} />`}
+    ${asking &&
+    html`<${ProposalDialog} ...${asking} onClose=${() => setAsking()} onWritten=${onWritten} />`}
+  </section>`;
+}
+
+function RuleForm({ form, setForm, source, change, onClose, onWritten }) {
+  const [ready, setReady] = useState();
+  const set = (name) => (event) => setForm({ ...form, [name]: event.target.value });
+  const submit = (event) => {
+    event.preventDefault();
+    const scopes = form.scopes.split(/[\s,]+/).filter((it) => it !== '');
+    setReady(
+      change('add', form.glob.trim(), {
+        ...(form.approval === '' ? {} : { approval: form.approval }),
+        ...(form.tier === '' ? {} : { safety_tier: form.tier }),
+        ...(scopes.length === 0 ? {} : { scopes }),
+      }),
+    );
+  };
+  return html`<${Dialog} title=${`Add a rule to ${source}`} onClose=${onClose} wide>
+    ${ready
+      ? html`<${Proposal} changes=${ready.changes} onWritten=${onWritten} />`
+      : html`<form class="form" onSubmit=${submit}>
+          <label>
+            <span class="label">Tools</span>
+            <input class="input mono" value=${form.glob} onInput=${set('glob')} required autofocus placeholder="delete_*" />
+            <span class="hint">A pattern over the source's own names.</span>
+          </label>
+          <label>
+            <span class="label">Approval</span>
+            <select class="input" value=${form.approval} onChange=${set('approval')}>
+              <option value="">as it is</option>
+              <option value="always">a person must consent to every call</option>
+              <option value="never">calls run at once</option>
+            </select>
+          </label>
+          <label>
+            <span class="label">What they do</span>
+            <select class="input" value=${form.tier} onChange=${set('tier')}>
+              <option value="">as it is</option>
+              <option value="read">read</option>
+              <option value="write">write</option>
+            </select>
+          </label>
+          <label>
+            <span class="label">Required scopes</span>
+            <input class="input mono" value=${form.scopes} onInput=${set('scopes')} placeholder=${`tools:${source}`} />
+          </label>
+          <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
+        </form>`}
+  <//>`;
+}
+
+/** Adds a toolset, or removes one. */
+export function ToolsetDialog({ name, onClose, onWritten }) {
+  const [form, setForm] = useState({ name: '', title: '', allow: '' });
+  const [changes, setChanges] = useState(
+    name === undefined ? undefined : [{ action: 'remove', kind: 'toolset', name }],
+  );
+  const set = (key) => (event) => setForm({ ...form, [key]: event.target.value });
+  const submit = (event) => {
+    event.preventDefault();
+    const allow = form.allow.split(/[\s,]+/).filter((it) => it !== '');
+    const title = form.title.trim() === '' ? {} : { title: form.title.trim() };
+    setChanges([{ action: 'add', kind: 'toolset', name: form.name.trim(), settings: { ...title, allow } }]);
+  };
+  return html`<${Dialog} title=${name === undefined ? 'Add a toolset' : `Remove ${name}`} onClose=${onClose} wide>
+    ${changes
+      ? html`<${Proposal} changes=${changes} onWritten=${onWritten} />`
+      : html`<form class="form" onSubmit=${submit}>
+          <label><span class="label">Name</span>
+            <input class="input mono" value=${form.name} onInput=${set('name')} required autofocus /></label>
+          <label><span class="label">Title</span>
+            <input class="input" value=${form.title} onInput=${set('title')} /></label>
+          <label><span class="label">Tools</span>
+            <input class="input mono" value=${form.allow} onInput=${set('allow')} required placeholder="files__* mail__read_*" />
+            <span class="hint">Patterns over tool names, separated by spaces.</span></label>
+          <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
+        </form>`}
+  <//>`;
+}

@@ -1,0 +1,162 @@
+// A change of the configuration: what it does to the file and to each role, and the button that writes
+// it. The server computes all of it; nothing is written before it was shown.
+import {
+  html,
+  announce,
+  useEffect,
+  useState,
+  plural,
+  send,
+  useData,
+  Badge,
+  Button,
+  Dialog,
+  Problem,
+  Skeleton,
+} from '../lib/ui.js';
+import { may } from '../shell/session.js';
+
+/** The editable parts of the configuration; `data` stays undefined where it cannot be edited. */
+export function useConfig() {
+  return useData('/v1/config', { enabled: may('config:write') });
+}
+
+/** Proposes `changes` again whenever they differ. */
+function useProposal(changes, connect) {
+  const [state, setState] = useState({});
+  const [turn, setTurn] = useState(0);
+  const key = JSON.stringify(changes);
+  useEffect(() => {
+    let ended = false;
+    setState({});
+    send('POST', '/v1/config/propose', { changes, connect }).then((reply) => {
+      if (!ended) setState(reply);
+    });
+    return () => (ended = true);
+  }, [key, connect, turn]);
+  return { ...state, again: () => setTurn((it) => it + 1) };
+}
+
+/**
+ * Shows what `changes` do and writes them. `connect` starts new sources to see their tools.
+ * `onWritten` is called once the file is in place.
+ */
+export function Proposal({ changes, connect = false, onWritten }) {
+  const proposal = useProposal(changes, connect);
+  const [busy, setBusy] = useState(false);
+  const [written, setWritten] = useState();
+  const [refused, setRefused] = useState();
+  const write = async () => {
+    setBusy(true);
+    const reply = await send('POST', '/v1/config/write', { changes, hash: proposal.data.before });
+    setBusy(false);
+    setRefused(reply);
+    if (reply.problem !== undefined) return;
+    setWritten(reply.data);
+    announce('The configuration was written');
+    onWritten?.();
+  };
+  if (written)
+    return html`<div class="done" role="status" data-written>
+      <strong>The configuration is written.</strong>
+      <span>The server applies it within a second.
+        ${written.backup && html` The text before is in <code>${written.backup}</code>.`}</span>
+    </div>`;
+  if (proposal.problem !== undefined)
+    return html`<${Problem} text=${proposal.problem} retry=${proposal.again} />`;
+  if (proposal.data === undefined) return html`<${Skeleton} rows=${4} />`;
+  const { diff, problems, warnings, preview, obstacle, writable } = proposal.data;
+  return html`<div class="form" data-proposal>
+    ${problems.length > 0 &&
+    html`<div class="problem-box" role="alert"><div>
+      <p>The changed configuration would not work:</p>
+      <ul>${problems.map((it) => html`<li key=${it.message}>
+        ${it.key && html`<code>${it.key}</code> `}${it.message}</li>`)}</ul>
+    </div></div>`}
+    ${obstacle && html`<p class="warn">${obstacle}</p>`}
+    ${warnings.map((text) => html`<p class="warn" key=${text}>${text}</p>`)}
+    ${preview && html`<${Effect} preview=${preview} />`}
+    <${Lines} diff=${diff} />
+    ${diff.length === 0 && html`<p class="note">The file has this content already.</p>`}
+    ${refused?.problem &&
+    html`<${Problem} text=${refused.problem}
+      retry=${refused.status === 409 ? proposal.again : undefined} />`}
+    <div class="row end">
+      <${Button} kind="primary" busy=${busy} disabled=${!writable} data-write onClick=${write}>
+        Write the configuration
+      <//>
+    </div>
+  </div>`;
+}
+
+/** A proposal in a dialog of its own. */
+export function ProposalDialog({ title, changes, connect, onClose, onWritten, children }) {
+  return html`<${Dialog} title=${title} onClose=${onClose} wide>
+    ${children}
+    <${Proposal} changes=${changes} connect=${connect} onWritten=${onWritten} />
+  <//>`;
+}
+
+/** What each role sees before and after. */
+function Effect({ preview }) {
+  const changed = preview.roles.filter(
+    (it) => it.appears.length + it.disappears.length + it.changes.length > 0,
+  );
+  return html`<section class="form" aria-label="What each role sees">
+    <h3>What each role sees</h3>
+    ${preview.unknown.map(
+      (it) => html`<p class="warn" key=${it.source} data-unknown=${it.source}>
+        The tools of <bdi class="mono">${it.source}</bdi> are unknown: ${it.reason}.</p>`,
+    )}
+    ${changed.length === 0
+      ? html`<p class="note">No role sees other tools.</p>`
+      : html`<div class="table-box" tabindex="0" role="region" aria-label="Roles before and after">
+          <table class="table">
+            <thead><tr><th>Role</th><th class="right">Before</th><th class="right">After</th><th>What changes</th></tr></thead>
+            <tbody>
+              ${changed.map(
+                (it) => html`<tr key=${it.role} data-role=${it.role}>
+                  <td><bdi class="strong">${it.role}</bdi></td>
+                  <td class="right">${it.before}</td>
+                  <td class="right">${it.after}</td>
+                  <td class="wrap">
+                    <${Names} tone="green" word="appears" names=${it.appears} />
+                    <${Names} tone="red" word="disappears" names=${it.disappears} />
+                    ${it.changes.slice(0, SHOWN).map(
+                      (change) => html`<div key=${change.tool}><bdi class="mono">${change.tool}</bdi>
+                        <span class="muted"> ${change.what.join(', ')}</span></div>`,
+                    )}
+                    ${it.changes.length > SHOWN &&
+                    html`<div class="muted">and ${it.changes.length - SHOWN} more with other requirements</div>`}
+                  </td>
+                </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>`}
+  </section>`;
+}
+
+const SHOWN = 8;
+
+function Names({ tone, word, names }) {
+  if (names.length === 0) return null;
+  return html`<div>
+    <${Badge} tone=${tone}>${plural(names.length, 'tool')} ${names.length === 1 ? word : word.slice(0, -1)}<//>
+    ${names.slice(0, SHOWN).map((name) => html` <bdi class="mono" key=${name}>${name}</bdi>`)}
+    ${names.length > SHOWN && html` <span class="muted">and ${names.length - SHOWN} more</span>`}
+  </div>`;
+}
+
+/** The changed lines of the file. */
+function Lines({ diff }) {
+  if (diff.length === 0) return null;
+  return html`<section class="form" aria-label="Changed lines">
+    <h3>Changed lines of the file</h3>
+    <pre class="lines patch" tabindex="0" data-diff>${diff.map(
+      (hunk, at) => html`<span class="where" key=${at}>line ${hunk.line} ${hunk.table}${'\n'}</span>${hunk.lines.map(
+        (line, index) => html`<span key=${index} class=${line.sign === '+' ? 'added' : 'removed'}>${line.sign} ${line.text}${'\n'}</span>`,
+      )}`,
+    )}</pre>
+  </section>`;
+}

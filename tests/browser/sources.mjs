@@ -1,0 +1,424 @@
+// Sources and Access for people who may change the configuration, against a server with a file of its
+// own, which this script starts.
+//
+//   TOOLCRIB_PROGRAM=target/debug/toolcrib node sources.mjs
+//
+// With SCREENSHOTS=FOLDER it also saves a picture of each screen.
+import { spawn, execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+
+const program = process.env.TOOLCRIB_PROGRAM;
+if (!program) {
+  console.error('TOOLCRIB_PROGRAM is not set');
+  process.exit(2);
+}
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const folder = mkdtempSync(path.join(tmpdir(), 'toolcrib-sources-'));
+const file = path.join(folder, 'toolcrib.toml');
+const SERVED = `# The tools of the team.
+[server]
+listen = "127.0.0.1:0"
+
+# Reviewed by Ada.
+[[source]]
+id = "demo"
+kind = "mcp"
+command = [${JSON.stringify(program)}, "demo-upstream"]
+
+[source.env]
+LOG_LEVEL = "canary-of-the-environment"
+
+# The help desk.
+[[role]]
+name = "support"
+scopes = ["tools:none"]
+
+[toolset.work]
+allow = ["demo__*"]
+`;
+writeFileSync(file, SERVED);
+const env = { PATH: process.env.PATH, HOME: folder };
+const key = (name, ...scopes) =>
+  JSON.parse(
+    execFileSync(program, ['keys', 'create', '--json', '--name', name, ...scopes.flatMap((it) => (it.startsWith('role=') ? ['--role', it.slice(5)] : ['--scope', it]))], {
+      cwd: folder,
+      env,
+    }),
+  ).key;
+const KEYS = {
+  operator: key('operator', 'config:write', 'sources:*', 'roles:read', 'keys:manage', 'pins:approve', 'audit:read', 'tools:*'),
+  // Everything but the scope that has to be named.
+  admin: key('admin', '*'),
+  auditor: key('auditor', 'roles:read', 'sources:read'),
+  support: key('support', 'role=support'),
+};
+const server = spawn(program, ['serve'], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
+let log = '';
+server.stderr.on('data', (data) => (log += data));
+const url = await new Promise((resolve, reject) => {
+  let out = '';
+  server.stdout.on('data', (data) => {
+    out += data;
+    const found = /listening on (\S+)/.exec(out);
+    if (found) resolve(found[1]);
+  });
+  server.on('exit', () => reject(new Error(`the server ended: ${log}`)));
+}).catch((error) => {
+  console.error(error.message);
+  process.exit(1);
+});
+
+const browser = await launch();
+const complaints = [];
+const api = async (role, address) => {
+  const reply = await fetch(`${url}${address}`, { headers: { Authorization: `Bearer ${KEYS[role]}` } });
+  return { status: reply.status, data: await reply.json() };
+};
+
+/** Waits until `look` returns something. */
+async function until(what, look) {
+  for (let tries = 0; tries < 300; tries += 1) {
+    const found = await look();
+    if (found) return found;
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  throw new Error(`not in time: ${what}`);
+}
+
+/** Opens the page as one of the callers, at an address. */
+async function as(role, address = '', options = {}) {
+  const opened = await openPage(browser, options);
+  const { page } = opened;
+  await page.goto(`${url}/explorer${address}`);
+  await page.fill('#token', KEYS[role]);
+  await page.click('#use-key');
+  await page.waitForSelector('.section');
+  return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
+}
+
+/** What a person does with the mouse, counted. Typing goes into the field that has the focus. */
+function counter(page) {
+  const counted = {
+    clicks: 0,
+    async click(selector) {
+      await page.click(selector);
+      counted.clicks += 1;
+    },
+    async type(text) {
+      await page.keyboard.type(text);
+    },
+    /** A list is opened and one line of it chosen. */
+    async choose(selector, value) {
+      await page.selectOption(selector, value);
+      counted.clicks += 2;
+    },
+  };
+  return counted;
+}
+
+const picture = async (page, name) => {
+  if (process.env.SCREENSHOTS) await page.screenshot({ path: `${process.env.SCREENSHOTS}/${name}.png` });
+};
+
+await until('the tools of the first source', async () => {
+  const { data } = await api('operator', '/v1/tools');
+  return Array.isArray(data) && data.length === 6;
+});
+
+await check('a person adds an MCP server and gives a team read access in 12 clicks', async () => {
+  const { page, close } = await as('operator');
+  const hand = counter(page);
+  await hand.click('.section[data-section="sources"]');
+  await page.waitForSelector('#add-source');
+  await hand.click('#add-source');
+  await page.waitForFunction(() => document.activeElement?.id === 'source-name');
+  await hand.type('files');
+  await hand.click('#source-where');
+  await hand.type(`${program} demo-upstream`);
+  await hand.click('[data-connect]');
+  await page.waitForSelector('#source-role');
+  await picture(page, 'sources-add-grant');
+  await hand.choose('#source-role', 'support');
+  await hand.click('[data-continue]');
+  await page.waitForSelector('[data-proposal] tr[data-role="support"]');
+  await picture(page, 'sources-add-proposal');
+  const effect = await page.textContent('[data-proposal] tr[data-role="support"]');
+  truthy(/files__/.test(effect), effect);
+  truthy(!/files__wipe/.test(effect), `a team that reads would delete: ${effect}`);
+  const before = readFileSync(file, 'utf8');
+  equal(before, SERVED, 'the file before it is written');
+  await hand.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  truthy(hand.clicks <= 12, `${hand.clicks} clicks`);
+  console.log(`      ${hand.clicks} clicks`);
+  const after = readFileSync(file, 'utf8');
+  truthy(after.includes('# Reviewed by Ada.') && after.includes('# The help desk.'), after);
+  truthy(after.includes('id = "files"') && after.includes('tools:files:read'), after);
+  equal(readFileSync(`${file}.bak`, 'utf8'), SERVED, 'the copy');
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('tr[data-source="files"]');
+  const tools = await until('the tools of the team', async () => {
+    const { data } = await api('support', '/v1/tools');
+    return Array.isArray(data) && data.length > 0 && data;
+  });
+  const names = tools.map((it) => it.toolId);
+  truthy(names.every((it) => it.startsWith('mcp:files.')), names.join());
+  truthy(!names.includes('mcp:files.wipe'), names.join());
+  await close();
+});
+
+await check('the change is in the record, without content', async () => {
+  const { data } = await api('operator', '/v1/events?after=0&limit=1000');
+  const edits = data.events.map((it) => it.event ?? it).filter((it) => it.type === 'config.edited');
+  const written = edits.filter((it) => it.payload.action === 'written');
+  equal(written.length, 1, 'written');
+  equal(Object.keys(written[0].payload).sort(), ['action', 'after', 'before', 'principal'], 'members');
+  truthy(edits.some((it) => it.payload.action === 'previewed'), 'the preview is recorded');
+});
+
+await check('the page shows no value of an environment', async () => {
+  const { page, close } = await as('operator', '#/sources/demo');
+  const texts = [];
+  page.on('response', async (reply) => texts.push(await reply.text().catch(() => '')));
+  await page.reload();
+  await page.fill('#token', KEYS.operator);
+  await page.click('#use-key');
+  await page.click('[data-change]');
+  await page.waitForSelector('[data-setting="env"]');
+  equal(await page.inputValue('[data-setting="env"]'), '{"LOG_LEVEL":"***"}', 'the field');
+  equal(await page.isDisabled('[data-setting="env"]'), true, 'a masked field is disabled');
+  truthy(!texts.join().includes('canary-of-the-environment'), 'a response has the value');
+  await close();
+});
+
+await check('a source is changed and the before and after is shown first', async () => {
+  const { page, close } = await as('operator', '#/sources/demo');
+  await page.click('[data-change]');
+  await page.fill('input[aria-label="Another key"]', 'connect_timeout');
+  await page.fill('input[aria-label="Its value"]', '45s');
+  await page.click('[data-continue]');
+  await page.waitForSelector('[data-diff]');
+  const diff = await page.textContent('[data-diff]');
+  truthy(/connect_timeout = "45s"/.test(diff) && !/LOG_LEVEL/.test(diff), diff);
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  truthy(readFileSync(file, 'utf8').includes('connect_timeout = "45s"'), 'the file');
+  await close();
+});
+
+await check('a value that the checks refuse cannot be written', async () => {
+  const { page, close } = await as('operator', '#/sources/demo');
+  await page.click('[data-change]');
+  await page.fill('input[aria-label="Another key"]', 'commando');
+  await page.fill('input[aria-label="Its value"]', 'x');
+  await page.click('[data-continue]');
+  await page.waitForSelector('[data-proposal] [role=alert]');
+  truthy(/commando/.test(await page.textContent('[data-proposal] [role=alert]')), 'the key is named');
+  equal(await page.isDisabled('[data-write]'), true, 'the button');
+  await close();
+});
+
+await check('a file that changed meanwhile is not overwritten', async () => {
+  const { page, close } = await as('operator', '#/sources/demo');
+  await page.click('[data-add-rule]');
+  await page.keyboard.type('echo');
+  await page.selectOption('dialog select >> nth=0', 'always');
+  await page.click('[data-continue]');
+  await page.waitForSelector('[data-diff]');
+  writeFileSync(file, `${readFileSync(file, 'utf8')}# By another hand.\n`);
+  await page.click('[data-write]');
+  await page.getByText('was changed since it was read').waitFor();
+  truthy(!/approval/.test(readFileSync(file, 'utf8').split('id = "files"')[0]), 'it was written');
+  await page.click('[data-proposal] [role=alert] button');
+  await page.waitForSelector('[data-diff]');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  truthy(readFileSync(file, 'utf8').includes('# By another hand.'), 'the other change is gone');
+  await close();
+});
+
+await check('proposed rules are shown with their reason, and written one by one', async () => {
+  const { page, close } = await as('operator', '#/sources/demo');
+  await page.waitForSelector('[data-proposed]');
+  const text = await page.textContent('[data-proposed]');
+  truthy(/wipe/.test(text) && /approval/i.test(text), text);
+  await picture(page, 'sources-rules');
+  await page.click('[data-proposed] button');
+  await page.waitForSelector('[data-diff]');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  await until('the rule is in force', async () => {
+    const { data } = await api('operator', '/v1/tools/mcp%3Ademo.wipe');
+    return data.approval === 'always';
+  });
+  await close();
+});
+
+await check('a source is refreshed now, and not again at once', async () => {
+  const { page, close } = await as('operator', '#/sources/files');
+  await page.waitForSelector('[data-refresh]');
+  const before = (await api('operator', '/v1/sources')).data.sources.find((it) => it.id === 'files');
+  await page.click('[data-refresh]');
+  await until('a new discovery', async () => {
+    const { data } = await api('operator', '/v1/sources');
+    return data.sources.find((it) => it.id === 'files').discoveredAt !== before.discoveredAt;
+  });
+  await page.waitForSelector('[data-refresh]:not([disabled])');
+  await page.click('[data-refresh]');
+  await page.getByText('refreshed a moment ago').waitFor();
+  await close();
+});
+
+await check('run times are shown once a tool was called', async () => {
+  await fetch(`${url}/tools/call`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${KEYS.operator}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ request: { tool_id: 'files.echo', input: { text: 'a' } } }),
+  });
+  const { page, close } = await as('operator', '#/sources/files');
+  await page.getByText('95 of 100 within').waitFor();
+  await picture(page, 'source');
+  await close();
+});
+
+await check('toolsets are added and removed', async () => {
+  const { page, close } = await as('operator', '#/sources');
+  await page.click('#add-toolset');
+  await page.keyboard.type('reading');
+  await page.fill('dialog input >> nth=2', 'files__*');
+  await page.click('[data-continue]');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  await page.keyboard.press('Escape');
+  await page.getByText('reading', { exact: true }).waitFor();
+  await page.locator('tr', { hasText: 'reading' }).getByText('Remove').click();
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  truthy(!readFileSync(file, 'utf8').includes('reading'), 'the toolset is gone');
+  await close();
+});
+
+await check('roles show what they see, and are changed', async () => {
+  const { page, close } = await as('operator', '#/access/roles');
+  await page.click('tr[data-role="support"] a');
+  await page.waitForSelector('tr[data-tool^="files__"]');
+  equal(await page.locator('tr[data-tool="files__wipe"]').count(), 0, 'a tool that deletes');
+  await picture(page, 'access-role');
+  await page.click('[data-change]');
+  await page.fill('dialog textarea', 'tools:*');
+  await page.click('[data-continue]');
+  await page.waitForSelector('[data-proposal] tr[data-role="support"]');
+  truthy(/appear/.test(await page.textContent('[data-proposal]')), 'what appears');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('tr[data-tool="demo__echo"]');
+  await page.goto(`${url}/explorer#/access/roles`);
+  await page.click('#new-role');
+  await page.keyboard.type('<img src=x onerror=alert(1)>');
+  await page.fill('dialog textarea', 'tools:files');
+  await page.click('[data-continue]');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  await page.keyboard.press('Escape');
+  await page.waitForSelector('tr[data-role^="<img"]');
+  equal(await page.locator('img').count(), 0, 'a name became an element');
+  await close();
+});
+
+await check('who may not edit sees no button for it', async () => {
+  for (const role of ['admin', 'auditor']) {
+    const { page, close } = await as(role, '#/sources');
+    await page.waitForSelector('tr[data-source="demo"]');
+    equal(await page.locator('#add-source, #add-toolset').count(), 0, `${role}: buttons`);
+    await page.click('tr[data-source="demo"] a');
+    await page.waitForSelector('.facts');
+    equal(await page.locator('[data-change], [data-remove], [data-add-rule]').count(), 0, role);
+    await page.goto(`${url}/explorer#/access/roles`);
+    await page.waitForSelector('tr[data-role="support"]');
+    equal(await page.locator('#new-role').count(), 0, `${role}: roles`);
+    equal((await api(role, '/v1/config')).status, 403, role);
+    await close();
+  }
+});
+
+for (const theme of ['light', 'dark']) {
+  for (const width of [1280, 390]) {
+    await check(`no accessibility problem while editing, ${theme}, ${width} px`, async () => {
+      const options = { colorScheme: theme, viewport: { width, height: 860 }, bypassCSP: true };
+      const { page, close } = await as('operator', '', options);
+      const look = async (name) => {
+        await page.waitForFunction(() => !document.querySelector('.skeleton'));
+        await page.evaluate(axe);
+        const { violations } = await page.evaluate(() => window.axe.run());
+        equal(violations.map((it) => `${it.id}: ${it.nodes[0].target}`), [], name);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        truthy(wide <= 0, `${name} is ${wide} px too wide`);
+        await picture(page, `${name}-${theme}-${width}`);
+      };
+      const go = (address) => page.evaluate((it) => (location.hash = it), address);
+      await go('#/sources');
+      await page.waitForSelector('#add-source');
+      await look('edit-sources');
+      await page.click('#add-source');
+      await look('edit-add');
+      await page.keyboard.type('more');
+      await page.fill('#source-where', `${program} demo-upstream`);
+      await page.click('[data-connect]');
+      await page.waitForSelector('#source-role');
+      await look('edit-grant');
+      await page.selectOption('#source-role', 'support');
+      await page.click('[data-continue]');
+      await page.waitForSelector('[data-diff]');
+      await look('edit-proposal');
+      await page.keyboard.press('Escape');
+      await go('#/sources/demo');
+      await page.waitForSelector('[data-add-rule]');
+      await look('edit-source');
+      await go('#/access/roles');
+      await page.waitForSelector('tr[data-role="support"]');
+      await look('edit-roles');
+      await go('#/access/roles/support');
+      await page.waitForSelector('tr[data-tool]');
+      await look('edit-role');
+      await close();
+    });
+  }
+}
+
+await check('a source is removed', async () => {
+  const { page, close } = await as('operator', '#/sources/files');
+  await page.click('[data-remove]');
+  await page.waitForSelector('[data-proposal] tr[data-role="support"]');
+  truthy(/disappear/.test(await page.textContent('[data-proposal]')), 'what disappears');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  await page.keyboard.press('Escape');
+  await page.getByText('There is no such source').waitFor();
+  await close();
+});
+
+await check('with edit = false the page changes nothing', async () => {
+  writeFileSync(file, `${readFileSync(file, 'utf8')}\n[explorer]\nedit = false\n`);
+  await until('the routes are gone', async () => (await api('operator', '/v1/config')).status === 404);
+  const { page, close } = await as('operator', '#/sources');
+  await page.waitForSelector('tr[data-source="demo"]');
+  equal(await page.locator('#add-source').count(), 0, 'the button');
+  await close();
+});
+
+await check('no error, exception or policy violation was reported', async () => {
+  // The refused write of a changed file is one on purpose.
+  equal(complaints.filter((it) => !/status of (400|409)/.test(it)), [], 'complaints');
+});
+
+await browser.close();
+server.removeAllListeners('exit');
+server.kill('SIGTERM');
+await new Promise((done) => server.on('exit', done));
+rmSync(folder, { recursive: true, force: true });
+finish();
