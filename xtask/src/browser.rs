@@ -21,6 +21,8 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The page's modules against hostile input; no server needed.
 const RENDER: &str = "render.mjs";
+/// The first steps, against empty servers that the script starts itself.
+const FIRST_RUN: &str = "first-run.mjs";
 /// Scripts against a running demo: the explorer, its Tools screen, and the other screens.
 const EXPLORER: &str = "explorer.mjs";
 const TOOLS: &str = "tools.mjs";
@@ -41,6 +43,7 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     };
     for (name, script) in [
         ("page in a browser", RENDER),
+        ("first run in a browser", FIRST_RUN),
         ("explorer in a browser", EXPLORER),
         ("tools in a browser", TOOLS),
         ("screens in a browser", CONSOLE),
@@ -51,6 +54,10 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
         }
         report.part(name, || match script {
             RENDER => shell::run_bounded(&mut stage.script(script), LIMIT),
+            FIRST_RUN => {
+                let command = &mut stage.script(script);
+                shell::run_bounded(command.env("TOOLCRIB_PROGRAM", program), LIMIT)
+            }
             _ => against_demo(&mut stage.script(script), program),
         });
     }
