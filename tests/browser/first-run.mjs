@@ -21,13 +21,16 @@ const home = join(folder, 'home');
 const work = join(folder, 'work');
 mkdirSync(join(home, '.cursor'), { recursive: true });
 mkdirSync(work);
-// The program refuses itself as a source, so it has another name here.
-symlinkSync(program, join(folder, 'notes-server'));
-const servers = { notes: { command: join(folder, 'notes-server'), args: ['demo-upstream'] } };
+// The program refuses itself as a source, so it has another name here. Its path has the random part
+// of a temporary folder, which could be a secret, so it is found by its name.
+mkdirSync(join(folder, 'bin'));
+symlinkSync(program, join(folder, 'bin', 'notes-server'));
+const servers = { notes: { command: 'notes-server', args: ['demo-upstream'] } };
 writeFileSync(join(home, '.cursor', 'mcp.json'), JSON.stringify({ mcpServers: servers }));
 
-const env = { PATH: process.env.PATH, HOME: home };
-const run = (...args) => execFileSync(program, args, { cwd: work, env, encoding: 'utf8' }).trim();
+const env = { PATH: `${join(folder, 'bin')}:${process.env.PATH}`, HOME: home };
+const options = { cwd: work, env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] };
+const run = (...args) => execFileSync(program, args, options).trim();
 const key = (principal, tenant, ...scopes) =>
   run('keys', 'create', '--name', principal, '--principal', principal, '--tenant', tenant,
     ...scopes.flatMap((it) => ['--scope', it]));

@@ -49,7 +49,7 @@ const CALLERS: [(&str, &[&str]); 5] = [
 const APPROVER: (&str, &[&str]) = ("eve", &["approvals:respond"]);
 
 /// The tools in the order of their calls; popular ones occur several times.
-const TOOLS: [&str; 19] = [
+const TOOLS: [&str; 18] = [
     "library__find_books",
     "demo__echo",
     "demo__structured",
@@ -68,7 +68,6 @@ const TOOLS: [&str; 19] = [
     "everyday__json-diff",
     "demo__structured",
     "flows__forecast",
-    "host__version",
 ];
 
 /// Every so many calls, one has arguments that its tool does not accept.
@@ -83,13 +82,24 @@ enum End {
     Open,
 }
 
-/// Requests for approval: caller, target, end.
-const REQUESTS: [(&str, &str, End); 5] = [
-    ("ada", "last year's reports", End::Answered(Verdict::Grant, "they are archived")),
-    ("cleo", "the customer table", End::Answered(Verdict::Reject, "that one is in use")),
-    ("nightly", "old backups", End::Answered(Verdict::Grant, "")),
-    ("ada", "the test data", End::Answered(Verdict::Grant, "go ahead")),
-    ("cleo", "the staging cache", End::Open),
+/// The calls that require an approval: caller, tool, target, end.
+const REQUESTS: [(&str, &str, &str, End); 6] = [
+    ("ada", "host__version", "", End::Answered(Verdict::Grant, "")),
+    (
+        "ada",
+        "demo__wipe",
+        "last year's reports",
+        End::Answered(Verdict::Grant, "they are archived"),
+    ),
+    (
+        "cleo",
+        "demo__wipe",
+        "the customer table",
+        End::Answered(Verdict::Reject, "that one is in use"),
+    ),
+    ("nightly", "demo__wipe", "old backups", End::Answered(Verdict::Grant, "")),
+    ("ada", "demo__wipe", "the test data", End::Answered(Verdict::Grant, "go ahead")),
+    ("cleo", "demo__wipe", "the staging cache", End::Open),
 ];
 
 /// Makes the history, unless the record has one.
@@ -206,21 +216,21 @@ async fn calls_of(gateway: Gateway, caller: Principal, first: usize) -> usize {
 /// of calls.
 async fn requests(gateway: &Gateway, callers: &[Principal], approver: Principal) -> usize {
     let mut made = 0;
-    for (name, target, end) in REQUESTS {
+    for (name, tool, target, end) in REQUESTS {
         let by_name = |it: &&Principal| it.id.as_str().strip_prefix(PREFIX) == Some(name);
         let Some(caller) = callers.iter().find(by_name) else { continue };
-        let call = async || {
-            let request = request(gateway, "demo__wipe", json!({ "target": target }));
-            gateway.call(caller, request).await.result.err().and_then(pending)
+        let arguments = match tool {
+            "demo__wipe" => json!({ "target": target }),
+            _ => json!({}),
         };
-        let requested = call().await;
+        let requested = ask(gateway, caller, tool, arguments.clone()).await;
         made += 1;
         let (Some(id), End::Answered(verdict, comment)) = (requested, end) else { continue };
         tokio::time::sleep(PAUSE * 8).await;
         let comment = Some(comment.to_owned()).filter(|it| !it.is_empty());
         match gateway.approvals().respond(&approver, &id, verdict, comment).await {
             Ok(_) => {
-                call().await;
+                ask(gateway, caller, tool, arguments).await;
                 made += 1;
             }
             Err(error) => tracing::warn!(%error, "the demo could not answer its own request"),
@@ -229,16 +239,22 @@ async fn requests(gateway: &Gateway, callers: &[Principal], approver: Principal)
     made
 }
 
-fn request<'a>(gateway: &Gateway, tool: &'a str, arguments: Value) -> CallRequest<'a> {
-    CallRequest::new(gateway.snapshot(), Surface::CLI, ToolRef::Wire(tool), arguments)
-}
-
-/// Returns the open request of a call that requires an approval.
-fn pending(error: CallError) -> Option<ApprovalId> {
-    match error {
-        CallError::ApprovalRequired { pending, .. } => Some(pending?.approval),
+/// Calls a tool that requires an approval, and returns the open request if there is one.
+async fn ask(
+    gateway: &Gateway,
+    caller: &Principal,
+    tool: &str,
+    arguments: Value,
+) -> Option<ApprovalId> {
+    let request = request(gateway, tool, arguments);
+    match gateway.call(caller, request).await.result {
+        Err(CallError::ApprovalRequired { pending, .. }) => Some(pending?.approval),
         _ => None,
     }
+}
+
+fn request<'a>(gateway: &Gateway, tool: &'a str, arguments: Value) -> CallRequest<'a> {
+    CallRequest::new(gateway.snapshot(), Surface::CLI, ToolRef::Wire(tool), arguments)
 }
 
 /// Returns the arguments of the call with this number.

@@ -355,8 +355,7 @@ fn it_makes_a_history_once() {
     };
     let export = || {
         let lines = run(dir.path(), &["--data-dir", "data", "audit", "export"]).ok().stdout;
-        let events = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        events.map(|it| it["event"].clone()).collect::<Vec<_>>()
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
     };
     let text = |event: &Value, pointer: &str| {
         event.pointer(pointer).and_then(Value::as_str).map(str::to_owned)

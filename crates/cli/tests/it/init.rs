@@ -15,7 +15,7 @@ use rustix::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{CommandOutput, Server, dir, finish, key, run, toolcrib};
+use crate::support::{CommandOutput, PROGRAM, Server, dir, eventually, finish, key, run, toolcrib};
 
 /// A home with files of clients, and an empty directory to work in.
 pub(crate) struct Place(TempDir);
@@ -338,27 +338,27 @@ fn a_file_that_may_not_be_read_is_named() {
 }
 
 /// From an empty directory to a call: `init`, a key, a server, a client.
-#[tokio::test]
-async fn what_it_writes_is_served() {
+#[test]
+fn what_it_writes_is_served() {
     let place = Place::new();
-    let program = crate::support::PROGRAM;
-    let servers =
-        json!({ "mcpServers": { "demo": { "command": program, "args": ["demo-upstream"] } } });
-    place.write(".cursor/mcp.json", &servers.to_string());
-    place.init(&["--yes"]).ok();
     let work = place.work();
-    // The program under test is called toolcrib, like the one of a client that uses it already.
-    let toml = place.toml();
-    assert!(toml.contains("# Not in force: it is toolcrib itself."), "{toml}");
-    let renamed = work.join("files-server");
-    symlink(program, &renamed).unwrap();
-    let servers =
-        json!({ "mcpServers": { "demo": { "command": renamed, "args": ["demo-upstream"] } } });
-    place.write(".cursor/mcp.json", &servers.to_string());
+    let client = |program: &str| {
+        let demo = json!({ "command": program, "args": ["demo-upstream"] });
+        place.write(".cursor/mcp.json", &json!({ "mcpServers": { "demo": demo } }).to_string());
+    };
+    client(PROGRAM);
+    place.init(&["--yes"]).ok();
+    assert!(place.toml().contains("# Not in force: it is toolcrib itself."), "{}", place.toml());
+
+    // Another name, found in the search path: a temporary directory has a random part, which could be
+    // a secret.
+    symlink(PROGRAM, work.join("files-server")).unwrap();
+    client("files-server");
     place.init(&["--yes", "--force"]).ok();
     let (_, key) = key(&work, &["--principal", "me", "--scope", "*"]);
-    let server = Server::of(toolcrib(&work).args(["serve", "--listen", "127.0.0.1:0"]));
-    let ran =
-        run(&work, &["--url", &server.url, "--key", &key, "call", "demo__echo", "text=first"]).ok();
-    assert_eq!(ran.stdout, "first\n");
+    let mut serve = toolcrib(&work);
+    serve.args(["serve", "--listen", "127.0.0.1:0"]).env("PATH", &work);
+    let server = Server::of(&mut serve);
+    let call = ["--url", &server.url, "--key", &key, "call", "demo__echo", "text=first"];
+    eventually("its tools are listed", || run(&work, &call).stdout == "first\n");
 }

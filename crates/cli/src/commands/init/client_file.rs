@@ -155,8 +155,9 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<Described>>> {
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {
-    let kinds = error.chain().filter_map(|it| it.downcast_ref::<io::Error>()).map(io::Error::kind);
-    kinds.into_iter().any(|it| matches!(it, io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
+    use io::ErrorKind::{NotADirectory, NotFound};
+    let mut causes = error.chain().filter_map(|it| it.downcast_ref::<io::Error>());
+    causes.any(|it| matches!(it.kind(), NotFound | NotADirectory))
 }
 
 /// Returns the error with its causes and hints on one line.

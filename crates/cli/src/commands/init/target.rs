@@ -97,12 +97,11 @@ fn back_up(file: &Path) -> anyhow::Result<PathBuf> {
                 created.with_context(|| format!("{} cannot be written", backup.display()))?
             }
         };
-        let copy = || -> io::Result<()> {
+        let mut copy = || -> io::Result<()> {
             out.set_permissions(fs::metadata(file)?.permissions())?;
             io::copy(&mut fs::File::open(file)?, &mut out)?;
             out.sync_all()
         };
-        let mut copy = copy;
         copy().with_context(|| format!("{} cannot be copied", file.display()))?;
         return Ok(backup);
     }

@@ -111,9 +111,9 @@ function Steps({ done }) {
   return html`
     <h2>${all ? 'Everything is in place' : 'Three steps to the first call'}</h2>
     <p>
-      ${all
-        ? 'A client has reached this server with a key of its own.'
-        : html`No source supplies tools to the tenant <bdi>${tenant}</bdi> yet.`}
+      ${all && 'A client has reached this server with a key of its own.'}
+      ${!all && done.source && html`The tenant <bdi>${tenant}</bdi> has its first source.`}
+      ${!done.source && html`No source supplies tools to the tenant <bdi>${tenant}</bdi> yet.`}
     </p>
     <ol class="first-steps">
       <${Step} name="source" title="Add a source" done=${done.source}>
