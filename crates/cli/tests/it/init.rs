@@ -143,7 +143,100 @@ fn every_client_is_found_and_imported_by_consent() {
     ] {
         assert!(ran.stdout.contains(step), "{step}\n{}", ran.stdout);
     }
-    insta::assert_snapshot!(toml, @"");
+    insta::assert_snapshot!(toml, @r#"
+    # Written by `toolcrib init`. `toolcrib config check` reports the problems of this file. A running
+    # server applies changes by itself.
+
+    [server]
+    # The console is at /explorer and MCP at /mcp. An address that other machines can reach requires `tls`.
+    listen = "127.0.0.1:8808"
+
+    # A role is a list of scopes that keys can have: `toolcrib keys create --role reader …`.
+    #
+    # [[role]]
+    # name = "reader"
+    # scopes = ["files:read"]
+
+    # A source supplies tools: an MCP server, an OpenAPI document, a pack, commands or workflows.
+    #
+    # [[source]]
+    # id = "files"
+    # kind = "mcp"
+    # command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/docs"]
+    #
+    # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
+    # belong to their source; later rules override earlier ones:
+    #
+    # [source.tools."read_*"]
+    # scopes = ["files:read"]
+    # safety_tier = "read"
+    #
+    # A rule with `approval = "always"` lets calls wait for the consent of another person.
+    #
+    # Not translated:
+    # - search.supports_parallel: it is not translated
+
+    # From ~/.config/Claude/claude_desktop_config.json (Claude Desktop).
+    [[source]]
+    id = "notes"
+    kind = "mcp"
+    command = ["notes-server"]
+    [source.env]
+    NOTES_TOKEN = { env = "NOTES_TOKEN" }
+
+    # From ~/.claude.json (Claude Code).
+    [[source]]
+    id = "db"
+    kind = "mcp"
+    command = ["db-server"]
+
+    # From ~/.cursor/mcp.json (Cursor).
+    [[source]]
+    id = "files"
+    kind = "mcp"
+    command = ["files-server", "/srv/docs"]
+
+    # From ~/.cursor/mcp.json (Cursor).
+    [[source]]
+    id = "linear"
+    kind = "mcp"
+    url = "https://mcp.example.com/mcp"
+    [source.headers]
+    Authorization = { env = "LINEAR_AUTHORIZATION" }
+
+    # From ~/Library/Application Support/Code/User/mcp.json (VS Code).
+    # Not in force: it is toolcrib itself.
+    # [[source]]
+    # id = "toolcrib"
+    # kind = "mcp"
+    # command = ["toolcrib", "mcp"]
+
+    # From ~/.codex/config.toml (Codex).
+    [[source]]
+    id = "search"
+    kind = "mcp"
+    command = ["search-server"]
+    [source.env]
+    SEARCH_API_KEY = { env = "SEARCH_API_KEY" }
+    SEARCH_REGION = { env = "SEARCH_REGION" }
+    [source.tools."*"]
+    hide = true
+    [source.tools."find"]
+    hide = false
+    [source.tools."li[*]t"]
+    hide = false
+    [source.tools."drop"]
+    hide = true
+
+    # From ~/.codex/config.toml (Codex).
+    [[source]]
+    id = "remote"
+    kind = "mcp"
+    url = "https://remote.example.com/mcp"
+    [source.headers]
+    X-Team = { env = "TEAM" }
+    Authorization = { env = "REMOTE_AUTHORIZATION" }
+    "#);
     let again = place.init(&["--yes", "--force", "--json"]).ok().json();
     check(&place, &again["variables"]);
     assert_eq!(again["sources"], 6, "{again}");
