@@ -21,12 +21,13 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start what they need themselves: hostile servers, servers with progress and
 /// questions, and an identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 5] =
-    ["render.mjs", "hostile-screens.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
+const ALONE: [&str; 6] =
+    ["render.mjs", "hostile-screens.mjs", "first-run.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 12] = [
+const SCRIPTS: [(&str, &str); 13] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
+    ("first run in a browser", "first-run.mjs"),
     ("explorer in a browser", "explorer.mjs"),
     ("tools in a browser", "tools.mjs"),
     ("screens in a browser", "console.mjs"),

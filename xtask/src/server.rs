@@ -50,7 +50,7 @@ impl Demo {
         let data = folder.path().join("data");
         let log = File::create(folder.path().join("log"))?;
         let child = program
-            .args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--demo", "--no-history", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
             .current_dir(folder.path())
             .stdin(Stdio::null())

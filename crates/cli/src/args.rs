@@ -20,9 +20,9 @@ use toolcrib_core::credential::Secret;
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
 pub(crate) use commands::{
     AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
-    FilterArgs, GenArgs, HashArgs, HealthArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs,
-    RunListArgs, RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs,
-    ToolListArgs, ToolsCommand, VerifyArgs,
+    FilterArgs, GenArgs, HashArgs, HealthArgs, ImportArgs, InitArgs, KeyCreateArgs, KeysCommand,
+    McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs,
+    ToolLintArgs, ToolListArgs, ToolsCommand, VerifyArgs,
 };
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
@@ -55,6 +55,7 @@ use crate::env;
     after_help = "\
 Examples:
   toolcrib serve --demo                     try it without a configuration or a network
+  toolcrib init                             write a toolcrib.toml from the clients you have
   toolcrib import claude_desktop_config.json -o toolcrib.toml
   toolcrib config check                     report the problems of ./toolcrib.toml
   toolcrib serve                            serve ./toolcrib.toml
@@ -295,6 +296,26 @@ certificate of `[server] tls`. The command sends no key. The exit code is 0 if t
 1 if it is not ready or does not answer in time.")]
     Health(HealthArgs),
 
+    /// Write a first toolcrib.toml from the clients that are installed
+    #[command(after_help = "\
+Examples:
+  toolcrib init
+  toolcrib init --yes
+  toolcrib init --from ~/.cursor/mcp.json --dry-run
+  toolcrib init --no-input --config /etc/toolcrib/toolcrib.toml
+
+The command looks for the files of Claude Desktop, Claude Code, Cursor, VS Code and Codex in their
+usual places in your home and in this directory, lists the servers in each, and asks before it imports
+them. Without a terminal it imports only with --yes or --from. It changes no file of a client and
+starts no server.
+
+Secrets are not copied: a variable or header that may be one becomes `{ env = \"NAME\" }`, and the
+command lists the variables to set. `toolcrib import --help` has the rules, and converts other files.
+
+It writes ./toolcrib.toml or the file of --config, with comments. A file that exists stays as it is
+without --force.")]
+    Init(InitArgs),
+
     /// Convert the servers of a desktop client or another gateway to a toolcrib.toml
     #[command(after_help = "\
 Examples:
@@ -306,7 +327,7 @@ Examples:
 
 The format is detected: `mcpServers` of Claude Desktop, Cursor and other clients, `servers` of VS Code,
 the configuration of agentgateway, an export of ContextForge, and `mcp_servers` of LiteLLM; as JSON or
-YAML.
+YAML. A file that ends in `.toml` is that of Codex.
 
 Only headers and variables that cannot be secrets are copied. The others become `{ env = \"NAME\" }`,
 and stderr lists the variables to set. A server with an argument or address that may contain a secret

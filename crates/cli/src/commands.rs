@@ -13,6 +13,7 @@ mod generate;
 mod hash;
 mod health;
 mod import;
+mod init;
 mod input;
 mod keys;
 mod mcp;
@@ -67,6 +68,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Config(command) => config::run(command, cx).await,
         Command::Conformance(args) => conformance::run(*args, cx).await,
         Command::Health(args) => health::run(&args, cx).await,
+        Command::Init(args) => init::run(&args, cx),
         Command::Import(args) => import::run(&args, printer),
         Command::Hash(args) => hash::run(&args, printer),
         Command::Completions { shell } => completions::run(shell, printer),

@@ -3,9 +3,10 @@
 //! It is the ordinary server with an embedded configuration and ordinary API keys in the store. Its
 //! sources need only this program: an MCP server (`upstream`) and two commands, which are this
 //! program run as a child process; a small HTTP service (`library`); two workflows; and the bundled
-//! pack.
+//! pack. At its first start it makes some calls itself (`history`).
 
 mod facts;
+mod history;
 mod library;
 pub(crate) mod upstream;
 
@@ -182,6 +183,12 @@ impl Demo {
         facts.write(&file)?;
         local::settle(gateway, printer).await;
         self.introduce(gateway, &facts, &file, printer)
+    }
+
+    /// Makes the history of the demo in the background, if its record has none.
+    pub(crate) fn make_history(gateway: &Gateway, store: &dyn Storage, printer: Printer) {
+        let work = history::make(gateway.clone(), store.events(), printer);
+        gateway.tasks().once("demo-history", work);
     }
 
     fn introduce(

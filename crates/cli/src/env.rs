@@ -13,6 +13,7 @@
 //! | `TOOLCRIB_LOG` | log filter, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
+//! | `HOME`, `USERPROFILE`, `APPDATA`, `XDG_CONFIG_HOME`, `CODEX_HOME` | where `init` looks for files of clients |
 //!
 //! The first eight are read by the argument parser. Nothing else in the workspace reads the
 //! environment.

@@ -8,7 +8,7 @@
 
 use std::{
     fmt::{self, Display},
-    io::{self, IsTerminal as _, Write},
+    io::{self, BufRead as _, IsTerminal as _, Read as _, Write},
 };
 
 use anstream::AutoStream;
@@ -23,6 +23,9 @@ use crate::{
     table::{Column, Layout},
     text::harmless,
 };
+
+/// Size limit of an answer, in bytes.
+const MAX_ANSWER: u64 = 1 << 10;
 
 /// Prints data and messages according to the global options. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
@@ -153,6 +156,21 @@ impl Printer {
     /// As [`note`](Self::note), for upstream text, on one line.
     pub(crate) fn note_foreign(self, text: &str) {
         self.note(harmless(text).replace('\n', " "));
+    }
+
+    /// Returns whether a person can answer questions: stdin and stderr are terminals.
+    pub(crate) fn can_ask(self) -> bool {
+        io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a question on stderr, with the answer "no" for everything but `y` and `yes`.
+    pub(crate) fn is_confirmed(self, question: &str) -> io::Result<bool> {
+        let mut out = AutoStream::auto(io::stderr().lock());
+        write!(out, "{} [y/N] ", harmless(question).replace('\n', " "))?;
+        out.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().take(MAX_ANSWER).read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
     /// Prints a message to stderr if `--verbose` is set.

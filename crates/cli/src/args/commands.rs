@@ -25,6 +25,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) demo: bool,
 
+    /// Start the demo without the calls that it makes itself at its first start
+    #[arg(long, requires = "demo")]
+    pub(crate) no_history: bool,
+
     /// Listen on this address; port 0 selects a free port [default: the file's, or 127.0.0.1:8808]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
@@ -669,6 +673,29 @@ Examples:
         #[arg(long)]
         connect: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Import the servers of this file, and look for no others; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Vec<PathBuf>,
+
+    /// Import the servers of every file that is found, without asking
+    #[arg(short, long, conflicts_with_all = ["from", "no_input"])]
+    pub(crate) yes: bool,
+
+    /// Ask nothing, and import nothing that --from does not name
+    #[arg(long)]
+    pub(crate) no_input: bool,
+
+    /// Print the configuration on stdout and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Replace a configuration that exists, and keep it as FILE.bak
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

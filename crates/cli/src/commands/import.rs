@@ -8,6 +8,7 @@
 mod agentgateway;
 mod arguments;
 mod cel;
+mod codex;
 mod contextforge;
 mod jsonc;
 mod litellm;
@@ -16,7 +17,7 @@ mod secrets;
 mod servers;
 mod write;
 
-use std::{fs, io::Write as _};
+use std::{fs, io::Write as _, path::Path};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -30,6 +31,10 @@ use crate::{
 };
 
 use servers::Imported;
+pub(super) use {
+    servers::{Described, read_files},
+    write::{RULES, below},
+};
 
 pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
     let (name, text) = match args.file.as_os_str() == "-" {
@@ -42,17 +47,17 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
     let text = text
         .and_then(|text| Ok(String::from_utf8(text)?))
         .with_context(|| format!("{name} cannot be read"))?;
-    let document = parse(&text, &name)?;
-    // `mcpServers` is a name of several products, so the formats with names of their own come first.
-    let formats = [agentgateway::read, contextforge::read, litellm::read, servers::read];
-    let imported = formats.iter().find_map(|read| read(&document)).ok_or_else(|| {
-        advised(
-            format!("{name} has no MCP servers"),
-            "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code), `binds` or \
-             `mcp.targets` (agentgateway), `entities` (an export of ContextForge), or `mcp_servers` \
-             (LiteLLM)",
-        )
-    })?;
+    let imported = match is_toml(&args.file) {
+        true => codex::read(&toml(&text, &name)?),
+        false => {
+            let document = parse(&text, &name)?;
+            // `mcpServers` is a name of several products, so the formats with names of their own come
+            // first.
+            let formats = [agentgateway::read, contextforge::read, litellm::read, servers::read];
+            formats.iter().find_map(|read| read(&document))
+        }
+    };
+    let imported = imported.ok_or_else(|| no_servers(&name))?;
     let shown = match args.file.file_name() {
         Some(name) if name != "-" => name.to_string_lossy(),
         _ => "stdin".into(),
@@ -95,6 +100,41 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// Returns the servers in the file of a desktop client, as they are; `None` if it has no table for them.
+pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<Vec<Described>>> {
+    let name = file.display().to_string();
+    match is_toml(file) {
+        true => Ok(codex::described(&toml(text, &name)?)),
+        false => Ok(servers::described(&parse(text, &name)?)),
+    }
+}
+
+/// The error for a file without servers.
+pub(super) fn no_servers(name: &str) -> anyhow::Error {
+    advised(
+        format!("{name} has no MCP servers"),
+        "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code), `binds` or \
+         `mcp.targets` (agentgateway), `entities` (an export of ContextForge), or `mcp_servers` \
+         (LiteLLM, and Codex in a .toml file)",
+    )
+}
+
+fn is_toml(file: &Path) -> bool {
+    file.extension().is_some_and(|it| it.eq_ignore_ascii_case("toml"))
+}
+
+fn toml(text: &str, name: &str) -> anyhow::Result<Value> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        // The message of the library repeats the line.
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let at = before.map(|it| format!(" at line {}", it.matches('\n').count() + 1));
+        advised(
+            format!("{name} is not TOML{}", at.unwrap_or_default()),
+            "check this line; `codex mcp list` reads the file too",
+        )
+    })
+}
+
 /// Parses JSON, also with comments, or YAML.
 fn parse(text: &str, name: &str) -> anyhow::Result<Value> {
     let json = json::parse_strict(jsonc::plain(text).as_bytes());
@@ -120,7 +160,8 @@ fn parse(text: &str, name: &str) -> anyhow::Result<Value> {
     })
 }
 
-fn report(imported: &Imported, written: &write::Written, printer: Printer) {
+/// Prints the parts that were not translated, and the variables to set.
+pub(super) fn report(imported: &Imported, written: &write::Written, printer: Printer) {
     for part in &imported.parts {
         let (place, reason) = (&part.place, &part.reason);
         printer.note_foreign(&format!("not translated: {place}: {reason}"));

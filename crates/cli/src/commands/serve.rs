@@ -136,6 +136,9 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     // From here on, all paths close the sources and the store.
     let mut reloader = Reloader::new(&gateway, &audit, settings, certificate, args, cx);
     let greeted = greeted.and_then(|()| printer.line(format_args!("listening on {url}")));
+    if demo.is_some() && !args.no_history && greeted.is_ok() {
+        Demo::make_history(&gateway, &*store, printer);
+    }
     let served = match greeted {
         Ok(()) => supervise(&mut server, &mut signals, &mut reloader).await,
         Err(error) => Err(error),

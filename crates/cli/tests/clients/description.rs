@@ -28,7 +28,7 @@ impl Demo {
         let log = folder.path().join("log");
         let mut child = toolcrib()
             .current_dir(folder.path())
-            .args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--demo", "--no-history", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(&data)
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(&log).unwrap())

@@ -1,5 +1,6 @@
 //! The program behind and between other programs, which `cargo xtask test` installs.
 
+mod init;
 mod proxies;
 mod sessions;
 

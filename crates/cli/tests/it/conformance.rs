@@ -183,7 +183,15 @@ fn the_demo_does_what_the_table_of_checks_says() {
     let dir = dir();
     let data = dir.path().join("data");
     let mut command = toolcrib(dir.path());
-    command.args(["serve", "--demo", "--test-routes", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.args([
+        "serve",
+        "--demo",
+        "--no-history",
+        "--test-routes",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+    ]);
     let server = Server::of(command.arg(&data));
     run_twice(dir.path(), &server, &demo_key(&data, "admin"), "flows__welcome");
     // A principal of the same tenant shows what is hidden, one of another what is foreign.

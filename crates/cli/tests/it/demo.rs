@@ -1,8 +1,10 @@
 //! `serve --demo`, end to end over real sockets.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use crate::support::{Caller, Server, demo_key, dir, eventually, facts, run};
+use crate::support::{Caller, Server, demo_key, dir, eventually, facts, run, toolcrib};
 
 /// Tool id, wire name, and whether the reader may use it.
 const TOOLS: &[(&str, &str, bool)] = &[
@@ -339,4 +341,60 @@ fn its_record_is_verified_soon() {
     eventually("the first events are signed", || verify().code == 0);
     let said = verify().ok().stdout;
     assert!(said.contains("verified, nothing was changed"), "{said}");
+}
+
+/// The demo's own calls: every kind of result, under names that say so, and only once.
+#[test]
+fn it_makes_a_history_once() {
+    let dir = dir();
+    let start = |until: &str| {
+        let args = ["-v", "serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir", "data"];
+        let mut server = Server::of(toolcrib(dir.path()).args(args));
+        server.process.until(until, |it| it.stderr().contains(until).then_some(()));
+        server
+    };
+    let export = || {
+        let lines = run(dir.path(), &["--data-dir", "data", "audit", "export"]).ok().stdout;
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let text = |event: &Value, pointer: &str| {
+        event.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+    };
+    let server = start("the demo has made its history: ");
+    let admin = demo_key(&dir.path().join("data"), "admin");
+    let pending = || {
+        let args = ["--url", &server.url, "--key", &admin, "--json", "approvals", "list"];
+        run(dir.path(), &[&args[..], &["--state", "pending"]].concat()).ok().json()
+    };
+    assert_eq!(pending().as_array().map(Vec::len), Some(1), "{}", pending());
+    server.stop();
+    let events = export();
+    let all =
+        |pointer: &str| events.iter().filter_map(|it| text(it, pointer)).collect::<BTreeSet<_>>();
+    let called = events.iter().filter(|it| it["type"] == "agent.toolCalled").count();
+    assert!(called >= 250, "{called} calls");
+    let principals = all("/payload/principal");
+    assert!(principals.len() >= 6, "{principals:?}");
+    assert!(principals.iter().all(|it| it.starts_with("demo-")), "{principals:?}");
+    assert!(all("/payload/toolName").len() >= 10, "{:?}", all("/payload/toolName"));
+    let statuses = all("/payload/status");
+    for status in ["ok", "error"] {
+        assert!(statuses.contains(status), "{statuses:?}");
+    }
+    let types = all("/type");
+    for kind in [
+        "agent.toolReturned",
+        "approval.granted",
+        "approval.rejected",
+        "authorization.decided",
+        "interrupt.requested",
+        "tool.session.closed",
+    ] {
+        assert!(types.contains(kind), "{types:?}");
+    }
+    start("the record has the demo's history already").stop();
+    let again = export();
+    let made =
+        |events: &[Value]| events.iter().filter(|it| it["type"] == "agent.toolCalled").count();
+    assert_eq!(made(&again), called);
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 34] = [
+const COMMANDS: [&[&str]; 35] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -33,6 +33,7 @@ const COMMANDS: [&[&str]; 34] = [
     &["audit", "forwarders"],
     &["config", "check"],
     &["import"],
+    &["init"],
     &["hash"],
     &["health"],
     &["completions"],
@@ -68,6 +69,7 @@ fn the_help_lists_all_commands() {
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
       health       Check whether a running server is ready, for probes and scripts
+      init         Write a first toolcrib.toml from the clients that are installed
       import       Convert the servers of a desktop client or another gateway to a toolcrib.toml
       hash         Hash JSON as the record does: redacted, RFC 8785, SHA-256
       completions  Print a completion script for a shell
@@ -100,6 +102,7 @@ fn the_help_lists_all_commands() {
 
     Examples:
       toolcrib serve --demo                     try it without a configuration or a network
+      toolcrib init                             write a toolcrib.toml from the clients you have
       toolcrib import claude_desktop_config.json -o toolcrib.toml
       toolcrib config check                     report the problems of ./toolcrib.toml
       toolcrib serve                            serve ./toolcrib.toml

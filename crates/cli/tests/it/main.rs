@@ -25,6 +25,7 @@ mod help;
 mod host_extension;
 mod idempotency;
 mod import;
+mod init;
 mod input;
 mod keys;
 mod kills;

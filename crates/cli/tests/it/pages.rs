@@ -247,7 +247,12 @@ impl Session {
     fn serve(&mut self, arguments: &str) -> String {
         let mut command = toolcrib(&self.folder.path().join("page"));
         command.arg("serve").args(arguments.split_whitespace()).args(["--listen", "127.0.0.1:0"]);
-        let server = Server::of(command.env("PATH", path()));
+        let mut server = Server::of(command.env("PATH", path()));
+        if arguments.contains("--demo") {
+            // A reader takes longer than the demo for its own calls.
+            let made = "the demo has made its history";
+            server.process.until(made, |it| it.stderr().contains(made).then_some(()));
+        }
         let output = server.process.stdout();
         let output = output.replace(server.url.trim_start_matches("http://"), ADDRESS);
         self.server = Some(server);

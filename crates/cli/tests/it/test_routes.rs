@@ -16,7 +16,15 @@ const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
 async fn the_demo_serves_the_test_routes_with_the_flag_and_warns() {
     let dir = dir();
     let data = dir.path().join("data");
-    let args = ["serve", "--demo", "--test-routes", "--listen", "127.0.0.1:0", "--data-dir"];
+    let args = [
+        "serve",
+        "--demo",
+        "--no-history",
+        "--test-routes",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+    ];
     let server = Server::of(toolcrib(dir.path()).args(args).arg(&data));
     let admin = server.caller(Some(&demo_key(&data, "admin")));
     let asked = json!({ "principal": "core.system", "toolName": "web.search", "args": {} });

@@ -9,7 +9,7 @@ use super::{
     reference,
     secrets::{
         has_only_references, hidden_address, is_known, is_name, is_path, is_public_address,
-        is_public_variable, is_secret_name, is_words, may_be_key,
+        is_public_header, is_public_variable, is_secret_name, is_version, is_words, may_be_key,
     },
 };
 
@@ -89,6 +89,7 @@ const NAMING: &[&str] = &[
     "capabilities",
     "caps",
     "channel",
+    "context",
     "cwd",
     "device",
     "directory",
@@ -101,6 +102,7 @@ const NAMING: &[&str] = &[
     "format",
     "from",
     "index-strategy",
+    "kube-context",
     "lang",
     "language",
     "level",
@@ -110,6 +112,7 @@ const NAMING: &[&str] = &[
     "model",
     "module",
     "name",
+    "namespace",
     "network",
     "output",
     "package",
@@ -166,6 +169,9 @@ const LONG_SHORT_SECRET: &[&str] = &[
     "token", "user",
 ];
 
+/// Words before a secret in a header, if a client split it into several arguments.
+const AUTH_SCHEMES: &[&str] = &["basic", "bearer", "digest"];
+
 /// Signs between the commands of a shell.
 const SIGNS: &[&str] = &["&&", "||", "|", ";", "-", "--"];
 
@@ -202,6 +208,8 @@ enum Next {
     Word,
     /// A secret.
     Secret,
+    /// The name of a client program, as in the header.
+    UserAgent,
     /// A user of a container, or a secret.
     User,
     /// The ports of a container.
@@ -222,6 +230,11 @@ impl Line {
             return self.program(word, &plain);
         }
         let next = std::mem::take(&mut self.next);
+        // `--header Authorization: Bearer VALUE` without quotes are four arguments.
+        let is_scheme = AUTH_SCHEMES.contains(&word.to_ascii_lowercase().as_str());
+        if word.ends_with(':') || is_scheme {
+            self.next = Next::Secret;
+        }
         let is_flag = word.starts_with('-') && !SIGNS.contains(&word) && !is_known(word);
         // A secret can begin with a dash.
         if is_flag && (!matches!(next, Next::Secret | Next::User) || is_plain_flag(word)) {
@@ -315,6 +328,7 @@ impl Line {
             "u" if self.is_python => Next::Word,
             "u" | "user" if self.is_container => Next::User,
             "H" | "P" | "a" | "b" | "u" => Next::Secret,
+            "user-agent" | "userAgent" => Next::UserAgent,
             "e" | "env" => Next::Variable,
             "i" | "t" | "d" if self.is_container => Next::Word,
             "p" | "publish" if self.is_container => Next::Ports,
@@ -340,6 +354,7 @@ impl Line {
         let is_plain = is_known(plain) || is_path(plain) || is_public_address(plain);
         match next {
             Next::Secret => word.is_empty() || has_only_references(word),
+            Next::UserAgent => is_public_header("user-agent", word),
             Next::User => {
                 let is_id = |id: &str| id.len() <= 5 && id.bytes().all(|b| b.is_ascii_digit());
                 word.split(':').all(is_id)
@@ -349,7 +364,7 @@ impl Line {
             Next::Name if self.is_container => {
                 is_plain || (plain.split([':', '=']).all(is_thing) && !has_secret_name(plain))
             }
-            Next::Name => is_plain || is_thing(plain),
+            Next::Name => is_plain || is_thing(plain) || is_requirement(plain),
             Next::Value | Next::Word => is_plain,
         }
     }
@@ -361,6 +376,10 @@ impl Line {
             return accept(is_plain, placeholder);
         }
         let (name, _) = word.split_once("://").unwrap_or((word, ""));
+        if !self.has_program && is_requirement(plain) {
+            self.has_program = true;
+            return Ok(());
+        }
         if name.contains('=') {
             return accept(is_variable(word), || hidden_variable(word));
         }
@@ -375,7 +394,13 @@ impl Line {
         let image = plain.strip_prefix("npm:").or(plain.strip_prefix("jsr:")).unwrap_or(plain);
         let is_image = self.is_container && image.split(':').all(is_name);
         let is_program = !self.has_program && (is_image || is_name(image));
+        // The name of an image has an `@` only before its digest.
+        let image = image.split_once("@sha256:").map_or(image, |(image, _)| image);
+        let is_login = self.is_container && !self.has_program && image.contains('@');
         self.has_program = true;
+        if is_login {
+            return Err(placeholder());
+        }
         let is_package = plain.starts_with('@') && plain.contains('/') && is_name(plain);
         let is_plain = is_known(plain) || is_path(plain) || is_words(plain);
         accept(is_program || is_package || is_plain || SIGNS.contains(&word), placeholder)
@@ -466,6 +491,12 @@ fn is_thing(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
+/// Returns whether `text` is a Python package with a version, such as `mcp-server-git==2025.1.14`.
+fn is_requirement(text: &str) -> bool {
+    let parts = ["==", ">=", "~="].into_iter().find_map(|sign| text.split_once(sign));
+    parts.is_some_and(|(name, version)| is_name(name) && is_version(version))
+}
+
 /// Returns whether one of the settings `name=value`, with commas between, has the name of a secret.
 fn has_secret_name(text: &str) -> bool {
     text.split(',').filter_map(|it| it.split_once('=')).any(|(name, _)| is_secret_name(name))
@@ -530,6 +561,18 @@ mod tests {
             &["server", "--no-auth", "-", "--", "read-only"],
             &["server", "--directory", "${workspaceFolder}/src", "--token", "${env:TOKEN}"],
             &["server", "--header", "Authorization: Bearer ${env:TOKEN}"],
+            &["uvx", "mcp-server-git==2025.1.14"],
+            &["uvx", "--from", "mcp-server-git>=2025.1", "mcp-server-git"],
+            &["npx", "@playwright/mcp@latest", "--viewport-size=1280,720"],
+            &["npx", "@playwright/mcp", "--viewport-size", "1280x720"],
+            &[
+                "npx",
+                "@playwright/mcp",
+                "--user-agent=Mozilla/5.0 (X11; Linux x86_64) Chrome/120.0.0.0",
+            ],
+            &["kubernetes-mcp-server", "--context", "staging", "--namespace", "shop"],
+            &["server", "/home/ana/9c1185a5-c5e9-4c8a-9d4e-1f2a3b4c5d6e/notes"],
+            &["npx", "mcp-remote", "https://mcp.supabase.com/mcp?project_ref=abcdefghijklmnopqrst"],
         ] {
             assert_eq!(clean(words), words);
         }
@@ -618,6 +661,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn secrets_without_a_flag_of_their_own_are_not_copied() {
+        for (words, expected) in [
+            (
+                &["npx", "mcp-remote", "--header", "Authorization:", "Bearer", "abc", "--debug"][..],
+                &[
+                    "npx",
+                    "mcp-remote",
+                    "--header",
+                    "[redacted]",
+                    "[redacted]",
+                    "[redacted]",
+                    "--debug",
+                ][..],
+            ),
+            (&["s", "Authorization:", "abc"], &["s", "[redacted]", "[redacted]"]),
+            (&["s", "Bearer", "abc"], &["s", "Bearer", "[redacted]"]),
+            (&["docker", "run", "ada:pw@registry/img"], &["docker", "run", "[redacted]"]),
+            (&["docker", "run", "pw@registry/img"], &["docker", "run", "[redacted]"]),
+            (&["s", "--user-agent=ada:pw@example.com"], &["s", "--user-agent=[redacted]"]),
+            (&["s", "--context", "s3cr3tw0rd"], &["s", "--context", "[redacted]"]),
+            (&["uvx", "aB3dE5fG==1.2"], &["uvx", "[redacted]"]),
+        ] {
+            assert_eq!(clean(words), expected);
+        }
+        let digest = format!("ghcr.io/a/b@sha256:{}", "0a".repeat(32));
+        let words = ["docker", "run", digest.as_str()];
+        assert_eq!(clean(&words), words);
     }
 
     #[test]

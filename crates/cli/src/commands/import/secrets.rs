@@ -265,6 +265,12 @@ pub(super) fn is_known(text: &str) -> bool {
         || is_locale(text)
         || is_region(text)
         || is_local(text)
+        || is_size(text)
+}
+
+/// Returns whether `text` is a width and a height, such as `1280,720` or `1280x720`.
+fn is_size(text: &str) -> bool {
+    text.split_once([',', 'x']).is_some_and(|(width, height)| digits(width, 5) && digits(height, 5))
 }
 
 /// Returns whether `text` is a number of at most six digits, perhaps with a unit.
@@ -284,7 +290,7 @@ fn digits(text: &str, most: usize) -> bool {
 }
 
 /// Returns whether `text` is like `1.20.3`, `v2` or `2025-11-25`.
-fn is_version(text: &str) -> bool {
+pub(super) fn is_version(text: &str) -> bool {
     let text = text.strip_prefix('v').unwrap_or(text);
     let parts = |separator| text.split(separator).collect::<Vec<_>>();
     let (dots, dashes) = (parts('.'), parts('-'));
@@ -380,7 +386,7 @@ pub(super) fn is_path(text: &str) -> bool {
     let is_one = |path: &str| {
         let rest = path.trim_start_matches(['~', '.']);
         let mut words = rest.split_whitespace();
-        let is_first = |word: &str| is_name(word) || matches!(word, "/" | "\\");
+        let is_first = |word: &str| is_name_in_path(word) || matches!(word, "/" | "\\");
         (path.len() - rest.len()) <= 2
             && rest.starts_with(['/', '\\'])
             && words.next().is_some_and(is_first)
@@ -419,6 +425,14 @@ pub(super) fn is_name(text: &str) -> bool {
         if is_digest { name } else { text }
     });
     !name.is_empty() && name.len() <= 200 && name.chars().all(legal) && !may_be_key(name)
+}
+
+/// Returns whether `text` is a name as in a path, where the UUID of a directory is no secret.
+fn is_name_in_path(text: &str) -> bool {
+    let is_part = |part: &str| part.is_empty() || is_uuid(part) || is_name(part);
+    text.len() <= 200
+        && text.split(['/', '\\']).all(is_part)
+        && Redactor::default().text(text) == text
 }
 
 /// Returns whether `text` has the form of a key: of a known service, long, or of mixed characters.
@@ -461,11 +475,20 @@ fn is_key(word: &str) -> bool {
 
 /// Returns whether `text` contains a UUID.
 fn has_uuid(text: &str) -> bool {
-    text.as_bytes().windows(36).any(|window| {
-        window.iter().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
+    text.as_bytes().windows(UUID_LENGTH).any(is_uuid_of)
+}
+
+const UUID_LENGTH: usize = 36;
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == UUID_LENGTH && is_uuid_of(text.as_bytes())
+}
+
+/// Returns whether these 36 bytes are a UUID.
+fn is_uuid_of(bytes: &[u8]) -> bool {
+    bytes.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
     })
 }
 
@@ -489,9 +512,11 @@ fn is_address(text: &str, schemes: &[&str]) -> bool {
         && query.into_iter().all(is_plain)
 }
 
-/// Returns whether a parameter lists the parts of the service to use.
+/// Returns whether a parameter names the project or the parts of the service to use.
 fn is_flag_list(name: &str, value: &str) -> bool {
-    matches!(name, "features" | "groups" | "tools" | "toolsets") && is_words(value)
+    const LISTS: &[&str] =
+        &["features", "groups", "project", "project_id", "project_ref", "tools", "toolsets"];
+    LISTS.contains(&name) && is_words(value)
 }
 
 /// Returns whether `text` is an address on the web without a user, a password or a query. Its path

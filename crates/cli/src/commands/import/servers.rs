@@ -22,10 +22,10 @@ pub(super) const SSE: &str =
 
 /// The content of a document.
 #[derive(Debug, Default)]
-pub(super) struct Imported {
+pub(in crate::commands) struct Imported {
     pub(super) servers: Vec<Server>,
     /// Variables to set, in the order of their first use.
-    pub(super) variables: Vec<Variable>,
+    pub(in crate::commands) variables: Vec<Variable>,
     /// The port that the gateway listens on.
     pub(super) port: Option<u16>,
     /// Names of the gateway.
@@ -35,14 +35,14 @@ pub(super) struct Imported {
     /// Issuers of tokens.
     pub(super) issuers: Vec<Issuer>,
     /// The parts that were not translated.
-    pub(super) parts: Vec<Part>,
+    pub(in crate::commands) parts: Vec<Part>,
 }
 
 /// A part of the document that was not translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) place: String,
-    pub(super) reason: String,
+pub(in crate::commands) struct Part {
+    pub(in crate::commands) place: String,
+    pub(in crate::commands) reason: String,
 }
 
 /// An issuer of tokens.
@@ -79,6 +79,8 @@ pub(super) struct Server {
     pub(super) rules: Vec<Rule>,
     /// The reason why it is not usable as a source.
     pub(super) obstacle: Option<String>,
+    /// The file that describes it, if there are several.
+    pub(super) origin: Option<String>,
 }
 
 /// The transport of a server.
@@ -99,22 +101,65 @@ pub(super) enum Setting {
 
 /// A variable to set before serving.
 #[derive(Debug)]
-pub(super) struct Variable {
-    pub(super) name: String,
-    pub(super) about: String,
+pub(in crate::commands) struct Variable {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) about: String,
     /// The value in the client's file, which distinguishes two uses of a name; never written.
     value: String,
 }
 
+/// A server as the file of a desktop client describes it, before its secrets are taken out.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::commands) struct Described {
+    /// Its name in the client.
+    pub(in crate::commands) name: String,
+    pub(super) settings: Value,
+    pub(super) rules: Vec<Rule>,
+    /// Its settings that are not translated, with the reason.
+    pub(super) parts: Vec<(String, String)>,
+}
+
 /// Returns the servers of `document`; `None` if it has no member for servers.
 pub(super) fn read(document: &Value) -> Option<Imported> {
-    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
-    let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
+    described(document).map(|servers| of(&servers))
+}
+
+/// Returns described servers without their secrets.
+pub(super) fn of(servers: &[Described]) -> Imported {
     let mut reader = Reader::default();
-    for (name, server) in servers {
-        reader.server(name, server);
+    reader.described(servers, None);
+    reader.imported
+}
+
+/// Returns the servers of `document` as they are; `None` if it has no member for servers.
+pub(super) fn described(document: &Value) -> Option<Vec<Described>> {
+    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
+    let first = places.iter().find_map(|place| document.pointer(place)?.as_object());
+    // Claude Code keeps servers for each project too.
+    let projects = document.get("projects").and_then(Value::as_object);
+    let projects = projects.into_iter().flat_map(Map::values);
+    let projects = projects.filter_map(|project| project.get("mcpServers")?.as_object());
+    let tables: Vec<_> = first.into_iter().chain(projects).collect();
+    if tables.is_empty() {
+        return None;
     }
-    Some(reader.imported)
+    let servers = tables.into_iter().flatten().map(|(name, settings)| Described {
+        name: name.clone(),
+        settings: settings.clone(),
+        rules: Vec::new(),
+        parts: Vec::new(),
+    });
+    Some(servers.collect())
+}
+
+/// Returns the servers of several files with their origins. A server that several files describe in the
+/// same way is read once.
+pub(in crate::commands) fn read_files(files: &[(String, Vec<Described>)]) -> Imported {
+    let mut reader = Reader::default();
+    for (origin, servers) in files {
+        reader.described(servers, Some(origin));
+    }
+    reader.imported
 }
 
 /// Collects the content of a document.
@@ -122,6 +167,10 @@ pub(super) fn read(document: &Value) -> Option<Imported> {
 pub(super) struct Reader {
     /// Used ids, with `-` as `_`: ids that differ only in this are rejected.
     ids: BTreeSet<String>,
+    /// The texts of the described servers.
+    known: BTreeSet<String>,
+    /// The file of the next server.
+    origin: Option<String>,
     pub(super) imported: Imported,
 }
 
@@ -140,7 +189,18 @@ impl Obstacle {
 }
 
 impl Reader {
-    fn server(&mut self, name: &str, server: &Value) {
+    /// Reads servers, except those that were read before.
+    fn described(&mut self, servers: &[Described], origin: Option<&str>) {
+        self.origin = origin.map(str::to_owned);
+        for server in servers {
+            let settings = &server.settings;
+            if self.known.insert(format!("{} {settings} {:?}", server.name, server.rules)) {
+                self.server(server);
+            }
+        }
+    }
+
+    fn server(&mut self, Described { name, settings: server, rules, parts }: &Described) {
         let id = self.id(name);
         let mut obstacle = Obstacle::default();
         let none = Map::new();
@@ -152,6 +212,9 @@ impl Reader {
         if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
             obstacle.add("it is disabled in the client");
         }
+        for (key, why) in parts {
+            self.part(format!("{id}.{key}"), why);
+        }
         if server.contains_key("envFile") {
             obstacle.add("its `envFile` is not read; name its variables in `env`");
         }
@@ -160,6 +223,9 @@ impl Reader {
             (Some(program), _) => {
                 let args = server.get("args").and_then(Value::as_array);
                 let words = words(program, args);
+                if is_toolcrib(&words) {
+                    obstacle.add("it is toolcrib itself");
+                }
                 let cwd = text("cwd").map(str::to_owned);
                 self.command(&id, words, table("env"), cwd, &mut obstacle)
             }
@@ -174,7 +240,7 @@ impl Reader {
                 Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }
             }
         };
-        self.add(name, id, upstream, Vec::new(), obstacle);
+        self.add(name, id, upstream, rules.clone(), obstacle);
     }
 
     pub(super) fn add(
@@ -186,7 +252,8 @@ impl Reader {
         obstacle: Obstacle,
     ) {
         let (name, obstacle) = (name.to_owned(), obstacle.into_reason());
-        self.imported.servers.push(Server { name, id, upstream, rules, obstacle });
+        let origin = self.origin.clone();
+        self.imported.servers.push(Server { name, id, upstream, rules, obstacle, origin });
     }
 
     /// Notes that the part at `place` was not translated.
@@ -379,6 +446,14 @@ pub(super) fn words(program: &str, args: Option<&Vec<Value>>) -> Vec<String> {
     std::iter::once(program.to_owned()).chain(args).collect()
 }
 
+/// Returns whether the command runs toolcrib, which would then be a source of itself.
+fn is_toolcrib(words: &[String]) -> bool {
+    let program = words.first().and_then(|it| it.rsplit(['/', '\\']).next()).unwrap_or_default();
+    let is_runner = matches!(program, "npx" | "uvx" | "bunx" | "npx.cmd");
+    let package = words.iter().skip(1).find(|it| !it.starts_with('-')).map(String::as_str);
+    matches!(program, "toolcrib" | "toolcrib.exe") || (is_runner && package == Some("toolcrib"))
+}
+
 /// Returns whether toolcrib itself, or the programs that it starts, use the variable `name`.
 fn is_own_variable(name: &str) -> bool {
     const NAMES: &[&str] = &[
@@ -449,6 +524,33 @@ mod tests {
         assert_eq!(ids[2], "server");
         assert_eq!(ids[3], "server-2");
         assert_eq!(ids[4], "a_b");
+    }
+
+    #[test]
+    fn a_server_of_several_files_or_projects_is_read_once() {
+        let servers = json!({ "mcpServers": { "a": { "command": "a" } }, "projects": {
+            "/one": { "mcpServers": { "a": { "command": "a" }, "b": { "command": "b" } } },
+            "/two": { "mcpServers": { "a": { "command": "other" } } }, "/three": {}
+        }});
+        let servers = described(&servers).unwrap();
+        let twice = [("x".to_owned(), servers.clone()), ("y".to_owned(), servers)];
+        let ids: Vec<String> = read_files(&twice).servers.into_iter().map(|it| it.id).collect();
+        assert_eq!(ids, ["a", "b", "a-2"]);
+        assert_eq!(described(&json!({ "projects": { "/one": {} } })), None);
+    }
+
+    #[test]
+    fn toolcrib_is_no_source_of_itself() {
+        for (program, args, expected) in [
+            ("toolcrib", json!(["mcp"]), true),
+            ("/usr/bin/toolcrib", json!([]), true),
+            ("npx", json!(["-y", "toolcrib", "mcp"]), true),
+            ("npx", json!(["-y", "files", "toolcrib"]), false),
+        ] {
+            let servers = json!({ "mcpServers": { "a": { "command": program, "args": args } } });
+            let server = &read(&servers).unwrap().servers[0];
+            assert_eq!(server.obstacle.is_some(), expected, "{program} {args}");
+        }
     }
 
     #[test]

@@ -11,27 +11,31 @@ use crate::env::AnySecret;
 
 /// The configuration file and a summary of its servers.
 #[derive(Debug)]
-pub(super) struct Written {
-    pub(super) text: String,
+pub(in crate::commands) struct Written {
+    pub(in crate::commands) text: String,
     /// Enabled sources.
-    pub(super) sources: usize,
+    pub(in crate::commands) sources: usize,
     /// Servers that are only comments, with the reason.
-    pub(super) left_out: Vec<(String, String)>,
+    pub(in crate::commands) left_out: Vec<(String, String)>,
 }
 
 /// Creates the configuration of `imported`; `from` is the name of the client's file.
 pub(super) fn file(from: &str, imported: &Imported) -> Written {
     let from: String = from.chars().filter(|c| !c.is_control() && !is_hidden(*c)).collect();
-    let mut text = format!(
-        "# Created by `toolcrib import` from {from}.\n\
-         #\n\
-         # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules\n\
-         # belong to their source; later rules override earlier ones:\n\
-         #\n\
-         # [source.tools.\"read_*\"]\n\
-         # scopes = [\"files:read\"]\n\
-         # safety_tier = \"read\"\n"
-    );
+    below(format!("# Created by `toolcrib import` from {from}.\n#\n{RULES}"), imported)
+}
+
+/// Explains the rules for tools, as a comment.
+pub(in crate::commands) const RULES: &str = "\
+    # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules\n\
+    # belong to their source; later rules override earlier ones:\n\
+    #\n\
+    # [source.tools.\"read_*\"]\n\
+    # scopes = [\"files:read\"]\n\
+    # safety_tier = \"read\"\n";
+
+/// Returns `text` followed by the configuration of `imported`.
+pub(in crate::commands) fn below(mut text: String, imported: &Imported) -> Written {
     text.push_str(&parts(imported));
     text.push_str(&server_table(imported));
     for issuer in &imported.issuers {
@@ -47,6 +51,9 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
         let source = source(server);
         let obstacle = server.obstacle.clone().or_else(|| refused(&source));
         text.push('\n');
+        if let Some(origin) = &server.origin {
+            text.push_str(&format!("# From {}.\n", one_line(origin)));
+        }
         match obstacle {
             None => {
                 sources += 1;

@@ -41,7 +41,7 @@ impl Server {
 
     /// `serve --demo` on a free port with `data` as its data directory.
     pub(crate) fn demo(data: &Path) -> Self {
-        let args = ["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"];
+        let args = ["serve", "--demo", "--no-history", "--listen", "127.0.0.1:0", "--data-dir"];
         Self::of(toolcrib(data.parent().unwrap()).args(args).arg(data))
     }
 

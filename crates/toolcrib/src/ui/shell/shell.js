@@ -6,6 +6,7 @@ import { base, request } from '../api.js';
 import { byId } from '../dom.js';
 import { current, href } from './routes.js';
 import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
+import { startFirstRun } from './first-run.js';
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
@@ -28,6 +29,7 @@ export function startShell() {
   startSession();
   startLive();
   startPalette();
+  startFirstRun();
   const draw = (moved = false) => {
     const signedIn = state.who !== undefined && byId('auth').contains(document.activeElement);
     render(html`<${Sections} />`, byId('sections'));

@@ -4,6 +4,7 @@ import { h, byId, button, icon } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { base, getTool, problemText } from '../api.js';
 import { isObject, pretty } from '../json.js';
+import { firstRun } from '../shell/first-run.js';
 import { notice, overview, signIn } from './notices.js';
 import { whyPanel } from './why.js';
 
@@ -38,6 +39,7 @@ export function startDetail() {
   on('tools', () => {
     draw();
   });
+  on('first-run', () => draw());
   on('token', () => {
     for (const view of views.values()) view.drop();
     views.clear();
@@ -84,7 +86,11 @@ function drawPane(name) {
   const view = views.get(name);
   if (state.status === 'signin' || state.status === 'idle')
     host.replaceChildren(...(name === undefined ? [] : [back()]), signIn());
-  else if (name === undefined) host.replaceChildren(overview());
+  else if (name === undefined) {
+    const only = firstRun() ?? overview();
+    // What is in place stays, with the focus in it.
+    if (host.childElementCount !== 1 || host.firstElementChild !== only) host.replaceChildren(only);
+  }
   else if (view) {
     if (state.status === 'ready' && !view.fresh()) refresh(name, view);
     if (view.element.parentElement !== host || host.childElementCount !== 2)

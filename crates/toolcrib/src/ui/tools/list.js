@@ -5,6 +5,7 @@
 import { h, byId, button, icon, plural } from '../dom.js';
 import { state, on, emit, select } from '../state.js';
 import { request } from '../api.js';
+import { firstRun } from '../shell/first-run.js';
 import { hasGateway } from '../shell/session.js';
 import { classification, dangersOf, needsApproval, DANGERS } from './badges.js';
 import { whyEmpty } from './why.js';
@@ -72,6 +73,7 @@ export function startList({ reload }) {
     draw({ reload });
   });
   on('filter', () => draw({ reload, toTop: true }));
+  on('first-run', () => draw({ reload }));
   on('select', markSelected);
   on('focus-list', () => focusRow(rows.findIndex((row) => row.tool?.name === state.selected)));
 }
@@ -149,6 +151,12 @@ function clear(host, ...content) {
   host.replaceChildren(...content);
 }
 
+function whyNone() {
+  if (firstRun()) return 'The first steps say how to get some.';
+  if (state.token === '') return 'This server offers no tools.';
+  return 'The key is valid, but none of its scopes grants a tool.';
+}
+
 function drawTools(host, toTop) {
   if (state.tools.length === 0) {
     shown = 0;
@@ -157,14 +165,9 @@ function drawTools(host, toTop) {
       h(
         'div',
         { class: 'notice' },
-        h('p', { class: 'strong', text: 'No tools' }),
-        h('p', {
-          text:
-            state.token === ''
-              ? 'This server offers no tools.'
-              : 'The key is valid, but none of its scopes grants a tool.',
-        }),
-        state.token === '' ? undefined : whyEmpty(),
+        h('p', { class: 'strong', text: firstRun() ? 'No tools yet' : 'No tools' }),
+        h('p', { text: whyNone() }),
+        state.token === '' || firstRun() ? undefined : whyEmpty(),
       ),
     );
     return;

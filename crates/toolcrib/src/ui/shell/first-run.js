@@ -1,0 +1,162 @@
+// The first steps of a server without sources: what to do, in the order in which it works, each step
+// ticked off as soon as it is done. Only callers that may read the sources see them: others cannot
+// know whether there are any.
+import { html, render, announce, Copy } from '../lib/ui.js';
+import { state, on, emit } from '../state.js';
+import { request } from '../api.js';
+import { h } from '../dom.js';
+import { current, href } from './routes.js';
+import { hasGateway, may } from './session.js';
+
+const EVERY_MS = 2_000;
+
+/** While the steps are shown: their element, and what is done. */
+let shown;
+let dismissed = false;
+let looking = false;
+let timer;
+
+/** The element with the steps; undefined when there is nothing to say. */
+export function firstRun() {
+  return shown?.element;
+}
+
+export function startFirstRun() {
+  if (!hasGateway) return;
+  on('who', () => {
+    end();
+    dismissed = false;
+    look();
+  });
+  on('tools', look);
+  addEventListener('hashchange', look);
+  document.addEventListener('visibilitychange', look);
+}
+
+function end() {
+  clearTimeout(timer);
+  if (shown === undefined) return;
+  render(null, shown.element);
+  shown = undefined;
+  emit('first-run');
+}
+
+/** Asks the server how far things are: at first whether it has sources at all. */
+async function look() {
+  if (looking || dismissed || document.hidden || current().section !== 'tools') return;
+  if (state.status !== 'ready' || !may('sources:read')) return;
+  if (shown === undefined && state.tools.length > 0) return;
+  clearTimeout(timer);
+  looking = true;
+  const who = state.who;
+  let found;
+  try {
+    found = await facts(who);
+  } catch {
+    found = undefined; // the next look tries again
+  }
+  looking = false;
+  if (state.who !== who || dismissed) return;
+  if (found !== undefined) update(found);
+  if (shown !== undefined && !(shown.done.source && shown.done.key && shown.done.client))
+    timer = setTimeout(look, EVERY_MS);
+}
+
+async function facts(who) {
+  const sources = await request('GET', '/v1/sources', {});
+  if (sources.status !== 200) return undefined;
+  const done = { source: sources.data.sources.length > 0, key: false, client: false };
+  if (may('keys:manage')) {
+    const keys = await request('GET', '/v1/keys', {});
+    // The key of this page is not the one for a client.
+    const others = (keys.data?.keys ?? []).filter((key) => key.id !== who.keyId && !key.revokedAt);
+    done.key = others.length > 0;
+    done.client = others.some((key) => key.lastUsedAt);
+  }
+  return done;
+}
+
+function update(done) {
+  if (shown === undefined) {
+    if (done.source) return;
+    shown = { element: h('div', { class: 'card first-run' }), done: {} };
+    draw(done);
+    emit('first-run');
+    return;
+  }
+  const before = shown.done;
+  if (JSON.stringify(before) === JSON.stringify(done)) return;
+  draw(done);
+  for (const [name, text] of [
+    ['source', 'The first source is there'],
+    ['key', 'The first key is made'],
+    ['client', 'The first client is connected'],
+  ])
+    if (done[name] && !before[name]) announce(text);
+}
+
+function draw(done) {
+  shown.done = done;
+  render(html`<${Steps} done=${done} />`, shown.element);
+}
+
+function dismiss() {
+  dismissed = true;
+  end();
+}
+
+function Steps({ done }) {
+  const tenant = state.who.tenant;
+  const all = done.source && done.key && done.client;
+  return html`
+    <h2>${all ? 'Everything is in place' : 'Three steps to the first call'}</h2>
+    <p>
+      ${all && 'A client has reached this server with a key of its own.'}
+      ${!all && done.source && html`The tenant <bdi>${tenant}</bdi> has its first source.`}
+      ${!done.source && html`No source supplies tools to the tenant <bdi>${tenant}</bdi> yet.`}
+    </p>
+    <ol class="first-steps">
+      <${Step} name="source" title="Add a source" done=${done.source}>
+        ${may('config:write') &&
+        html`<p><a class="button primary" href=${href('sources')}>Open Sources</a></p>`}
+        <p>
+          ${may('config:write') ? 'Or import what you have' : 'Import what you have'}: on the machine of
+          the server, in its directory, this command writes a configuration from the clients that are
+          installed there (Claude Desktop, Claude Code, Cursor, VS Code, Codex).
+        </p>
+        <${Command} text="toolcrib init" />
+        <p class="muted">The server reads a changed <code>toolcrib.toml</code> by itself.</p>
+      <//>
+      <${Step} name="key" title="Make a key" done=${done.key}>
+        ${may('keys:manage')
+          ? html`<p>Each client has a key of its own, with only the scopes that it needs.</p>
+              <p><a class="button" href=${href('access')}>Open Access</a></p>
+              <${Command} text=${`toolcrib keys create --name laptop --principal ada --tenant ${tenant} --scope 'tools:*'`} />`
+          : html`<p>
+              Whoever has the scope <code>keys:manage</code> in the tenant <bdi>${tenant}</bdi> makes a
+              key for each client.
+            </p>`}
+      <//>
+      <${Step} name="client" title="Connect a client" done=${done.client}>
+        <p>Choose your client and copy its configuration.</p>
+        <p><a class="button" href=${href('connect')}>Open Connect</a></p>
+      <//>
+    </ol>
+    <div class="row">
+      <button type="button" class=${all ? 'button primary' : 'quiet'} id="first-run-close" onClick=${dismiss}>
+        ${all ? 'Show the tools' : 'Hide these steps'}
+      </button>
+    </div>
+  `;
+}
+
+function Step({ name, title, done, children }) {
+  return html`<li data-step=${name} data-done=${done ? 'true' : 'false'}>
+    <h3>${title} ${done && html`<span class="badge green">✓ done</span>`}</h3>
+    ${!done && children}
+  </li>`;
+}
+
+function Command({ text }) {
+  return html`<div class="command"><code tabindex="0">${text}</code><${Copy} text=${text} /></div>`;
+}
