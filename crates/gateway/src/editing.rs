@@ -31,7 +31,7 @@ pub struct Proposal {
     pub diff: Vec<Hunk>,
     /// Why a server would not apply it.
     pub problems: Vec<Problem>,
-    /// What is probably a mistake.
+    /// Probable mistakes.
     pub warnings: Vec<String>,
     /// Its effect; `None` for a text with problems.
     pub preview: Option<Preview>,

@@ -1,4 +1,4 @@
-//! What a role sees in one tenant.
+//! The tools that a role sees in one tenant.
 //!
 //! Invariant (I-9): nothing of another tenant is in an answer. A role whose grants match nothing of the
 //! tenant is unknown to it, because its name or grants may be about another one.

@@ -12,7 +12,7 @@ pub(crate) struct EditArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Write without asking
+    /// Write without a confirmation
     #[arg(short, long, conflicts_with = "dry_run")]
     pub(crate) yes: bool,
 

@@ -241,12 +241,12 @@ fn problem(Problem { line, key, message }: &Problem) -> Json {
     json!({ "line": line, "key": key, "message": message })
 }
 
-/// Asks on the terminal whether to write.
+/// Returns whether the user confirms the change on the terminal.
 fn confirmed(file: &ConfigFile, printer: Printer) -> anyhow::Result<bool> {
     let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
     if printer.wants_json() || !stdin.is_terminal() || !stderr.is_terminal() {
         return Err(usage(
-            "there is no terminal to ask on: --yes writes the change, and --dry-run only shows it",
+            "a confirmation needs a terminal: --yes writes the change, and --dry-run only shows it",
         ));
     }
     write!(stderr, "Write {}? [y/N] ", file.path().display())?;

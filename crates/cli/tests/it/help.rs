@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 35] = [
+const COMMANDS: [&[&str]; 45] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -12,6 +12,16 @@ const COMMANDS: [&[&str]; 35] = [
     &["call"],
     &["sources", "list"],
     &["sources", "check"],
+    &["sources", "add"],
+    &["sources", "set"],
+    &["sources", "remove"],
+    &["roles", "show"],
+    &["roles", "add"],
+    &["roles", "set"],
+    &["toolsets", "add"],
+    &["rules", "propose"],
+    &["rules", "add"],
+    &["rules"],
     &["keys", "create"],
     &["keys", "list"],
     &["keys", "revoke"],
@@ -57,7 +67,10 @@ fn the_help_lists_all_commands() {
       tools        List, search, check and approve tools
       call         Call a tool and print its result
       explain      Explain why a principal can or cannot call a tool, or why its list is empty
-      sources      List and check the sources, and print their logs
+      sources      List, check, add, change and remove sources
+      roles        Show what roles see; add, change and remove roles
+      toolsets     Add, change and remove toolsets
+      rules        Propose, add, change and remove rules of sources
       top          Show the calls, sources and pending approvals of a running server
       keys         Create, list, rotate and revoke API keys
       credentials  Manage the credentials of sources: tokens, passwords, OAuth clients

@@ -1,4 +1,4 @@
-//! What another configuration would change for each role: the tools that appear and disappear.
+//! The effect of another configuration on each role: the tools that appear and disappear.
 //!
 //! Invariant: a preview changes nothing. Sources that it connects have no slot, and are closed before
 //! it returns; the tools of all others are those of their last discovery.
@@ -74,7 +74,7 @@ pub struct RoleChange {
 pub struct ToolChange {
     /// The tool.
     pub tool: String,
-    /// What differs, such as `approval: never → always`.
+    /// The differences, such as `approval: never → always`.
     pub what: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ pub struct PreviewedTool {
     pub name: String,
     /// The beginning of its description.
     pub description: String,
-    /// What its words say that it does.
+    /// The effect that its own words claim.
     pub statement: Statement,
 }
 
@@ -374,7 +374,7 @@ fn change(role: &str, tenant: &TenantId, old: &[Arc<Entry>], new: &[Arc<Entry>])
     }
 }
 
-/// Returns what callers would notice.
+/// Returns the differences that callers notice.
 fn differences(before: &Entry, after: &Entry) -> Vec<String> {
     let word = |value: serde_json::Value| value.as_str().unwrap_or("none").to_owned();
     let words = |entry: &Entry| {

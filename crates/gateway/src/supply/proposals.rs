@@ -56,7 +56,7 @@ const DESTROYS: &[&str] = &[
 const IRREVERSIBLE: &[&str] =
     &["cannot be undone", "can't be undone", "irreversibl", "permanently delete"];
 
-/// What a tool's own words say that it does. They are untrusted.
+/// The effect that a tool claims in its own words, which are untrusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Statement {
@@ -122,12 +122,8 @@ pub(super) fn proposals(
         }
         let (approval, tier) = (set.approval, set.safety_tier);
         match statement(&tool) {
-            Statement::Destroys if approval.is_none_or(|it| it == Approval::Never) => {
-                // An explicit `never` is the operator's decision.
-                if approval.is_none() {
-                    destroying.push(tool.name);
-                }
-            }
+            // A setting, be it `never`, is the operator's decision.
+            Statement::Destroys if approval.is_none() => destroying.push(tool.name),
             Statement::Reads if tier.is_none() => reading.push(tool.name),
             _ => {}
         }
@@ -149,7 +145,7 @@ pub(super) fn proposals(
     destroying.into_iter().chain(reading).take(MAX_RULES).collect()
 }
 
-/// Returns what the words of `tool` say. A hint that contradicts the name counts less than the name.
+/// Returns the effect that the words of `tool` claim. A hint that contradicts the name counts less than the name.
 pub(super) fn statement(tool: &DiscoveredTool) -> Statement {
     let words = words(&tool.name);
     let has = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));

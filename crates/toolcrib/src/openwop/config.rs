@@ -78,7 +78,7 @@ pub(super) struct ConfigWriting {
 pub(super) struct ConfigChange {
     /// `add`, `set` or `remove`.
     action: ConfigAction,
-    /// What is changed.
+    /// The kind of thing to change.
     kind: ConfigNoun,
     /// The id of a source, the name of a role or toolset, or the glob of a rule.
     name: String,
@@ -122,7 +122,7 @@ pub(super) struct ConfigEffect {
     diff: Vec<Hunk>,
     /// Why a server would not apply it.
     problems: Vec<ConfigProblem>,
-    /// What is probably a mistake.
+    /// Probable mistakes.
     warnings: Vec<String>,
     /// The tools that appear and disappear for each role in the caller's tenant; absent for a text with
     /// problems.

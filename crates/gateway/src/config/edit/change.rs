@@ -15,7 +15,7 @@ pub const MAX_CHANGES: usize = 32;
 pub struct Change {
     /// What to do.
     pub action: EditAction,
-    /// What is changed.
+    /// The kind of thing to change.
     pub kind: ChangeKind,
     /// The id of the source, the name of the role or toolset, or the glob of the rule.
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Change {
     pub settings: Map<String, Value>,
 }
 
-/// What a change does.
+/// The action of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EditAction {
@@ -40,7 +40,7 @@ pub enum EditAction {
     Remove,
 }
 
-/// What a change is about.
+/// The subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
@@ -62,7 +62,7 @@ pub struct EditError {
     pub change: usize,
     /// The member of `settings`, if one is the problem.
     pub key: Option<String>,
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub message: String,
 }
 

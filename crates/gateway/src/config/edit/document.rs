@@ -112,7 +112,7 @@ fn append(document: &mut DocumentMut, array: &str, mut table: Table) -> Result<(
     let is_blank = document.iter().next().is_none();
     let mut prefix = String::new();
     if is_last {
-        // Comments at the end of the file stay before what is added.
+        // Comments at the end of the file stay before the new table.
         prefix.push_str(document.trailing().as_str().unwrap_or_default());
         document.set_trailing("");
         if !prefix.is_empty() && !prefix.ends_with('\n') {
@@ -151,7 +151,7 @@ fn last_position(item: &Item) -> Option<isize> {
 /// file.
 fn keep_comment(document: &mut DocumentMut, removed: &Table) {
     let prefix = removed.decor().prefix().and_then(|it| it.as_str()).unwrap_or_default();
-    // What is directly above it goes with it.
+    // A comment directly above it goes with it.
     let Some((kept, _)) = prefix.rsplit_once("\n\n") else { return };
     if kept.trim().is_empty() {
         return;

@@ -37,7 +37,7 @@ pub struct CheckReport {
     pub config: Option<Config>,
     /// Why a server would not apply it.
     pub problems: Vec<Problem>,
-    /// What is probably a mistake.
+    /// Probable mistakes.
     pub warnings: Vec<String>,
 }
 

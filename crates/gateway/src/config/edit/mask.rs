@@ -1,4 +1,4 @@
-//! Leaves secrets out of what is shown of the configuration file.
+//! Hides secrets in the shown parts of the configuration file.
 //!
 //! The file refers to secrets by the name of a variable or a file, and the checks refuse the known
 //! places of plain ones. A plain value of an environment, a header or an argument can be one all the
@@ -11,7 +11,7 @@ use toml_edit::{Array, DocumentMut, Item, TableLike, Value};
 use toolcrib_core::redact::{Redactor, is_secret_key};
 use url::Url;
 
-/// What is shown in place of a value.
+/// The text in place of a value.
 const MASK: &str = "***";
 
 /// Tables whose plain values may be secrets.
