@@ -75,6 +75,14 @@ export function button(label, listener, props = {}) {
   return h('button', { type: 'button', class: 'button', on: { click: listener }, ...props }, label);
 }
 
+/** Scrolls a bar sideways, and nothing else, so that `element` in it is visible. */
+export function reveal(bar, element) {
+  if (!bar || !element) return;
+  const [box, own] = [bar.getBoundingClientRect(), element.getBoundingClientRect()];
+  if (own.right > box.right) bar.scrollLeft += own.right - box.right;
+  else if (own.left < box.left) bar.scrollLeft -= box.left - own.left;
+}
+
 /** Announces a text to screen readers without moving the focus. */
 export function announce(text) {
   const live = byId('live');

@@ -38,7 +38,7 @@ function Steps({ client, who }) {
       ${may('keys:manage')
         ? html`<${KeyForClient} client=${client} who=${who} made=${made} onMade=${setMade} />`
         : html`<p class="note">
-            Ask whoever manages the keys of <bdi>${who.tenant}</bdi> for one, and replace
+            Ask whoever manages the keys of <bdi>${who.tenant}</bdi> for one, and replace${' '}
             <code>YOUR_KEY</code> below. Do not share your own key with a client that others use.
           </p>`}
     </li>

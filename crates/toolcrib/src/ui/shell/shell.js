@@ -3,7 +3,7 @@
 import { html, render, useEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { base, request } from '../api.js';
-import { byId } from '../dom.js';
+import { byId, reveal } from '../dom.js';
 import { current, href } from './routes.js';
 import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
 import { startFirstRun } from './first-run.js';
@@ -36,6 +36,8 @@ export function startShell() {
     render(html`<${Account} />`, byId('account'));
     render(html`<${Palette} />`, byId('palette'));
     byId('auth').hidden = state.who !== undefined;
+    const bar = byId('sections').firstElementChild;
+    reveal(bar, bar?.querySelector('[aria-current]'));
     showScreen(moved || signedIn);
   };
   on('who', () => draw());

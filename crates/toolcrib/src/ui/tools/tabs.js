@@ -1,5 +1,5 @@
 // A tab list as the ARIA practices describe it: arrows move, one tab stop, panels are labelled.
-import { h } from '../dom.js';
+import { h, reveal } from '../dom.js';
 
 let serial = 0;
 
@@ -43,6 +43,7 @@ export function tabs(list, { label, onShow } = {}) {
       buttons.get(tab.id).tabIndex = active ? 0 : -1;
       tab.panel.hidden = !active;
     }
+    reveal(bar, buttons.get(id));
     onShow?.(id);
   }
 
