@@ -2,6 +2,7 @@
 //! segments are in memory.
 
 use std::{
+    io::{Write as _, stdout},
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -61,7 +62,7 @@ pub(crate) async fn run(options: SearchOptions) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let settings = Options { durability: Durability::Relaxed, ..Options::default() };
     let Machine { date, processor, cores, .. } = Machine::read();
-    println!("{date}, {processor}, {cores} cores");
+    writeln!(stdout(), "{date}, {processor}, {cores} cores")?;
     match &options.postgres {
         Some(url) => measure(&PostgresStore::open(url, settings).await?, &options).await,
         None => {
@@ -78,13 +79,20 @@ async fn measure<S: Storage + EventLog + RecordStore>(
     if store.last_position().await? == 0 {
         let begun = Instant::now();
         fill(store, options).await?;
-        println!("{} events written in {:.1?}", options.events, begun.elapsed());
+        writeln!(stdout(), "{} events written in {:.1?}", options.events, begun.elapsed())?;
     }
     let search = EventSearch::new(store);
     let begun = Instant::now();
     search.find(Some(&options.tenant), &EventFilter::default(), Page::Newest(None), 1).await?;
-    println!("the index was brought up to date in {:.1?}", begun.elapsed());
-    println!("{:<72} {:>8} {:>10} {:>10}", "100 newest matches of", "found", "stored", "in memory");
+    writeln!(stdout(), "the index was brought up to date in {:.1?}", begun.elapsed())?;
+    writeln!(
+        stdout(),
+        "{:<72} {:>8} {:>10} {:>10}",
+        "100 newest matches of",
+        "found",
+        "stored",
+        "in memory"
+    )?;
     let now = Utc::now();
     let run = format!("run:{}", first_run(store).await?);
     for query in QUERIES.iter().map(|it| (*it).to_owned()).chain([run]) {
@@ -101,7 +109,7 @@ async fn measure<S: Storage + EventLog + RecordStore>(
         for _ in 0..REPEATS {
             times.push(find(&search).await?.1);
         }
-        line(&query, &found.to_string(), stored, &mut times);
+        line(&query, &found.to_string(), stored, &mut times)?;
     }
     for query in ["", "after:24h", "actor:user-7"] {
         let filter = EventFilter::parse(query, now)?;
@@ -115,17 +123,18 @@ async fn measure<S: Storage + EventLog + RecordStore>(
         for _ in 0..REPEATS {
             times.push(count(&search).await?.1);
         }
-        line(&format!("summary of {query:?}"), &events.to_string(), stored, &mut times);
+        line(&format!("summary of {query:?}"), &events.to_string(), stored, &mut times)?;
     }
     Storage::close(store).await;
     Ok(())
 }
 
-fn line(name: &str, found: &str, stored: Duration, times: &mut [Duration]) {
+fn line(name: &str, found: &str, stored: Duration, times: &mut [Duration]) -> Result<()> {
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or_default();
     let millis = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
-    println!("{name:<72} {found:>8} {:>10} {:>10}", millis(stored), millis(median));
+    writeln!(stdout(), "{name:<72} {found:>8} {:>10} {:>10}", millis(stored), millis(median))?;
+    Ok(())
 }
 
 /// Returns the run of the first event, which is the last one that a search from the end finds.

@@ -19,8 +19,8 @@ use crate::{paths, shell};
 
 /// One whole script, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(300);
-/// The scripts that start what they need themselves: hostile servers, servers with progress and
-/// questions, and an identity provider. They find the program in `TOOLCRIB_PROGRAM`.
+/// The scripts that start their own servers: hostile ones, some with progress and questions, and an
+/// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
 const ALONE: [&str; 6] =
     ["render.mjs", "hostile-screens.mjs", "first-run.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.

@@ -685,7 +685,7 @@ pub(crate) struct InitArgs {
     #[arg(short, long, conflicts_with_all = ["from", "no_input"])]
     pub(crate) yes: bool,
 
-    /// Ask nothing, and import nothing that --from does not name
+    /// Never wait for an answer, and import only the files of --from
     #[arg(long)]
     pub(crate) no_input: bool,
 

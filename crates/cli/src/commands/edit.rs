@@ -171,7 +171,7 @@ impl Edit<'_> {
     fn print(&self) -> anyhow::Result<()> {
         let printer = self.printer;
         for Hunk { line, table, lines } in &self.diff {
-            printer.foreign(&format!("@@ line {line} {table}").trim_end().to_owned())?;
+            printer.foreign(format!("@@ line {line} {table}").trim_end())?;
             for line in lines {
                 printer.foreign(&format!("{}{}", line.sign, line.text))?;
             }

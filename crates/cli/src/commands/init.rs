@@ -127,7 +127,7 @@ fn introduce(files: &[ClientFile], printer: Printer) {
     }
 }
 
-/// Chooses the files to import, by the options or by asking.
+/// Chooses the files to import, by the options or by questions.
 fn choose(files: &mut [ClientFile], args: &InitArgs, printer: Printer) -> anyhow::Result<()> {
     let can_ask = printer.can_ask() && !args.no_input;
     let usable = files.iter_mut().filter(|file| !file.servers.is_empty());

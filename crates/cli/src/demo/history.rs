@@ -161,7 +161,7 @@ fn is_own(principal: &PrincipalId) -> bool {
 
 fn principal((name, scopes): (&str, &[&str]), tenant: &TenantId) -> anyhow::Result<Principal> {
     Ok(Principal {
-        id: PrincipalId::parse(&format!("{PREFIX}{name}"))?,
+        id: PrincipalId::parse(format!("{PREFIX}{name}"))?,
         tenant: tenant.clone(),
         scopes: ScopeSet::parse(scopes.iter().copied())?,
         roles: Vec::new(),

@@ -4,7 +4,6 @@ use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     os::unix::fs::{PermissionsExt as _, symlink},
-    path::Path,
     process::{Command, Stdio},
 };
 
@@ -422,7 +421,7 @@ fn a_file_that_may_not_be_read_is_named() {
     let place = Place::new();
     place.write(".cursor/mcp.json", CURSOR);
     let file = place.home().join(".cursor/mcp.json");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(&file).is_ok() {
         return; // the superuser reads everything
     }

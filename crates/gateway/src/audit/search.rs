@@ -162,7 +162,7 @@ impl EventSearch {
         Ok(counting.finish(visited.more))
     }
 
-    /// Stores what is not stored yet of the index, slowly: call it every few seconds.
+    /// Stores the parts of the index that are missing in the store, slowly: call it every few seconds.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
-    descriptor::{Approval, SourceKind},
+    descriptor::SourceKind,
     id::{SourceId, TenantId},
     source::DiscoveredTool,
 };

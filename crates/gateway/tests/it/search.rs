@@ -254,7 +254,7 @@ async fn a_search_finds_what_a_look_at_every_event_finds() {
 
     let directory = tempfile::tempdir().unwrap();
     let options = toolcrib_store::Options::default();
-    let sqlite = SqliteStore::open(&directory.path().join("store.db"), options).unwrap();
+    let sqlite = SqliteStore::open(directory.path().join("store.db"), options).unwrap();
     fill(&sqlite, 0..CALLS).await;
     let all = EventFilter::default();
     let page = EventSearch::new(&sqlite).find(None, &all, Page::Newest(None), 1).await.unwrap();

@@ -69,7 +69,7 @@ pub(super) struct RecordEntry {
     facts: Option<EventFacts>,
 }
 
-/// What a search knows about an event.
+/// The facts of an event in a search.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventFacts {
     /// The principal of the event, or of the event that caused it.

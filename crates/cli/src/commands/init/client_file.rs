@@ -15,14 +15,14 @@ use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use toolcrib_core::text::io_reason;
 
-use super::{
-    super::{
-        import::{self, Described},
-        input,
+use super::places;
+use crate::{
+    commands::{
+        import::{Described, described, no_servers},
+        input::bounded,
     },
-    places,
+    failure::{advised, hints},
 };
-use crate::failure::{advised, hints};
 
 /// Size limit, in bytes. The file of Claude Code keeps the history of its prompts too.
 const MAX_BYTES: u64 = 64 << 20;
@@ -78,7 +78,7 @@ pub(super) fn find() -> Vec<ClientFile> {
 impl ClientFile {
     /// Reads a file that the command line names; its servers are imported.
     pub(super) fn named(path: &Path) -> anyhow::Result<Self> {
-        let servers = read(path)?.ok_or_else(|| import::no_servers(&path.display().to_string()))?;
+        let servers = read(path)?.ok_or_else(|| no_servers(&path.display().to_string()))?;
         let path = path.to_owned();
         Ok(Self { client: "named by --from", path, servers, problem: None, chosen: true })
     }
@@ -136,14 +136,14 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<Described>>> {
     let about = file.metadata().with_context(|| format!("{shown} cannot be read"))?;
     anyhow::ensure!(about.is_file(), "{shown} is not a file");
     anyhow::ensure!(about.len() <= MAX_BYTES, "{shown} is larger than 64 MiB");
-    let bytes = input::bounded(file).with_context(|| format!("{shown} cannot be read"))?;
+    let bytes = bounded(file).with_context(|| format!("{shown} cannot be read"))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| advised(format!("{shown} is not UTF-8"), "save the file in that encoding"))?;
     // A new installation can leave an empty file.
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let servers = import::described(path, &text)?;
+    let servers = described(path, &text)?;
     if let Some(servers) = &servers {
         let count = servers.len();
         anyhow::ensure!(

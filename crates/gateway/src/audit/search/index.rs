@@ -382,7 +382,7 @@ impl Index {
         let known = newest.last.unwrap_or(next * SIZE);
         if self.record.last_position().await? < known.saturating_add(SIZE) {
             if is_idle {
-                // What is left is read again by the next search, within milliseconds.
+                // The rest is read again by the next search, within milliseconds.
                 *newest = Newest { held: std::mem::take(&mut newest.held), ..Newest::default() };
             }
             return Ok(());

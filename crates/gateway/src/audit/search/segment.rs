@@ -265,7 +265,7 @@ mod tests {
             principal: principal.to_owned(),
             tool: "mcp:files.read".to_owned(),
             code: "timeout".to_owned(),
-            number: (position % 2 == 0).then_some(12),
+            number: position.is_multiple_of(2).then_some(12),
             ids: [position, 1, 2],
         }
     }
@@ -274,7 +274,7 @@ mod tests {
     fn a_segment_is_read_as_it_was_built() {
         let mut builder = Builder::new(1);
         for position in [SIZE + 1, SIZE + 2, SIZE + 9, 2 * SIZE] {
-            let (tenant, by) = if position % 2 == 0 { ("a", "ada") } else { ("b", "bob") };
+            let (tenant, by) = if position.is_multiple_of(2) { ("a", "ada") } else { ("b", "bob") };
             builder.add(facts(position, tenant, by));
         }
         let stored = builder.stored().unwrap();
