@@ -10,7 +10,7 @@ export function Roles({ name }) {
   const [asking, setAsking] = useState();
   const onWritten = () => {
     config.reload();
-    for (const ms of [300, 1_000, 3_000]) setTimeout(() => setTurn((it) => it + 1), ms);
+    for (const ms of [300, 1_000, 3_000, 8_000]) setTimeout(() => setTurn((it) => it + 1), ms);
   };
   if (name !== undefined) return html`<${One} name=${name} config=${config.data} onWritten=${onWritten} />`;
   return html`<section aria-label="Roles">
@@ -48,7 +48,7 @@ function One({ name, config, onWritten }) {
   const settings = config?.roles?.find((it) => it.name === name);
   const done = () => {
     onWritten();
-    for (const ms of [400, 1_500]) setTimeout(found.reload, ms);
+    for (const ms of [400, 1_500, 4_000, 9_000]) setTimeout(found.reload, ms);
   };
   return html`<section aria-label="Role">
     <div class="screen-head">

@@ -51,7 +51,7 @@ export default function Sources({ route }) {
   const onWritten = () => {
     // The server reads the file by itself, a moment later.
     config.reload();
-    for (const ms of [300, 1_000, 3_000]) setTimeout(() => setTurn((it) => it + 1), ms);
+    for (const ms of [300, 1_000, 3_000, 8_000]) setTimeout(() => setTurn((it) => it + 1), ms);
   };
   return html`<${Loaded} of=${found}>
     ${(data) => {
