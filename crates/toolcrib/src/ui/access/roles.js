@@ -13,7 +13,7 @@ export function Roles({ name }) {
     for (const ms of [300, 1_000, 3_000, 8_000]) setTimeout(() => setTurn((it) => it + 1), ms);
   };
   if (name !== undefined) return html`<${One} name=${name} config=${config.data} onWritten=${onWritten} />`;
-  return html`<section aria-label="Roles">
+  return html`<section>
     <div class="screen-head">
       <p class="muted">A role is a name for scopes. Keys have roles.</p>
       ${config.data && html`<${Button} kind="primary" id="new-role" onClick=${() => setAsking('add')}>Add a role<//>`}
@@ -50,7 +50,7 @@ function One({ name, config, onWritten }) {
     onWritten();
     for (const ms of [400, 1_500, 4_000, 9_000]) setTimeout(found.reload, ms);
   };
-  return html`<section aria-label="Role">
+  return html`<section>
     <div class="screen-head">
       <div>
         <p><a href=${href('access', ['roles'])}>Roles</a></p>
