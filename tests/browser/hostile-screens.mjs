@@ -39,6 +39,15 @@ const all = (selector) => async (page) => {
 };
 const address = (...parts) => `#/${parts.map(encodeURIComponent).join('/')}`;
 
+/** Runs the open tool, and confirms it where the page asks for that. */
+const run = [
+  click('[data-action="execute"]'),
+  (page) => page.locator('[data-confirm="run"], .outcome, .question').first().waitFor(),
+  async (page) => {
+    if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
+  },
+];
+
 /** What is opened, in this order; a new screen adds a line. `act` may be several steps. */
 const VISITS = [
   { name: 'tools', at: '#', ready: 'button.item' },
@@ -58,20 +67,13 @@ const VISITS = [
     name: 'result',
     at: (nasty) => `#tool=${encodeURIComponent(`${nasty}2`)}`,
     ready: '.tool .tabs',
-    act: [
-      click('[data-action="execute"]'),
-      (page) => page.locator('[data-confirm="run"], .outcome').first().waitFor(),
-      async (page) => {
-        if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
-      },
-      (page) => page.waitForSelector('.outcome'),
-    ],
+    act: [...run, (page) => page.waitForSelector('.outcome')],
   },
   {
     name: 'question',
     at: (nasty) => `#tool=${encodeURIComponent(`${nasty}3`)}`,
     ready: '.tool .tabs',
-    act: [click('[data-action="execute"]'), click('[data-confirm="run"]'), (page) => page.getByText('Your answer').waitFor()],
+    act: [...run, (page) => page.getByText('Your answer').waitFor()],
   },
   { name: 'question cancelled', act: [click('[data-action="cancel"]')] },
   { name: 'another result', at: (nasty) => `#tool=${encodeURIComponent(`${nasty}2`)}`, ready: '.outcome' },
@@ -180,6 +182,7 @@ for (const [kind, nasty] of Object.entries(NASTY)) {
     await page.waitForSelector('.approvals-screen');
     await page.getByText('Notify me of new requests').click();
     await page.getByText('Notifications are on').waitFor();
+    await page.waitForTimeout(200); // the page counts what is pending now
     await page.evaluate(async () => {
       Object.defineProperty(document, 'hidden', { get: () => true });
       const { state, emit } = await import('/explorer/assets/state.js');
