@@ -39,6 +39,15 @@ const all = (selector) => async (page) => {
 };
 const address = (...parts) => `#/${parts.map(encodeURIComponent).join('/')}`;
 
+/** Runs the open tool, and confirms it where the page asks for that. */
+const run = [
+  click('[data-action="execute"]'),
+  (page) => page.locator('[data-confirm="run"], .outcome, .question').first().waitFor(),
+  async (page) => {
+    if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
+  },
+];
+
 /** What is opened, in this order; a new screen adds a line. `act` may be several steps. */
 const VISITS = [
   { name: 'tools', at: '#', ready: 'button.item' },
@@ -58,15 +67,16 @@ const VISITS = [
     name: 'result',
     at: (nasty) => `#tool=${encodeURIComponent(`${nasty}2`)}`,
     ready: '.tool .tabs',
-    act: [
-      click('[data-action="execute"]'),
-      (page) => page.locator('[data-confirm="run"], .outcome').first().waitFor(),
-      async (page) => {
-        if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
-      },
-      (page) => page.waitForSelector('.outcome'),
-    ],
+    act: [...run, (page) => page.waitForSelector('.outcome')],
   },
+  {
+    name: 'question',
+    at: (nasty) => `#tool=${encodeURIComponent(`${nasty}3`)}`,
+    ready: '.tool .tabs',
+    act: [...run, (page) => page.getByText('Your answer').waitFor()],
+  },
+  { name: 'question cancelled', act: [click('[data-action="cancel"]')] },
+  { name: 'another result', at: (nasty) => `#tool=${encodeURIComponent(`${nasty}2`)}`, ready: '.outcome' },
   { name: 'result raw', act: [click('.outcome [data-tab="raw"]')] },
   { name: 'palette', act: [(page) => page.keyboard.press('Control+k'), (page) => page.waitForSelector('#palette-list li')] },
   { name: 'palette closed', act: [(page) => page.keyboard.press('Escape')] },
@@ -83,7 +93,12 @@ const VISITS = [
   { name: 'a source', at: (nasty) => address('sources', `${nasty}1`), ready: '#screen .lines', act: [all('#screen [aria-expanded="false"]'), (page) => page.waitForSelector('.diff')] },
   { name: 'a change that is refused', act: [click('[data-approve] >> nth=0'), (page) => page.waitForSelector('.problem-box')] },
   { name: 'access', at: '#/access', ready: '#screen tbody tr' },
-  { name: 'rotate', act: [click('text=Rotate >> nth=0'), click('dialog .button.primary'), (page) => page.waitForSelector('dialog .problem-box')] },
+  { name: 'roles', at: '#/access/roles', ready: 'tr[data-role]' },
+  { name: 'a role', at: (nasty) => address('access', 'roles', nasty), ready: 'tr[data-tool]' },
+  { name: 'a change of a role', act: [click('[data-change]'), click('dialog [data-continue]'), (page) => page.waitForSelector('[data-proposal]')] },
+  { name: 'a change that is not written', act: [click('[data-write]'), (page) => page.waitForSelector('[data-proposal] .problem-box >> nth=1')] },
+  { name: 'a change closed', act: [(page) => page.keyboard.press('Escape')] },
+  { name: 'rotate', at: '#/access', ready: 'tr[data-key]', act: [click('text=Rotate >> nth=0'), click('dialog .button.primary'), (page) => page.waitForSelector('dialog .problem-box')] },
   { name: 'rotate closed', act: [(page) => page.keyboard.press('Escape')] },
   {
     name: 'a new key',
@@ -167,6 +182,7 @@ for (const [kind, nasty] of Object.entries(NASTY)) {
     await page.waitForSelector('.approvals-screen');
     await page.getByText('Notify me of new requests').click();
     await page.getByText('Notifications are on').waitFor();
+    await page.waitForTimeout(200); // the page counts what is pending now
     await page.evaluate(async () => {
       Object.defineProperty(document, 'hidden', { get: () => true });
       const { state, emit } = await import('/explorer/assets/state.js');

@@ -177,14 +177,43 @@ function gatewayReply(nasty, method, path) {
     discoveredAt: at,
     problems: [nasty],
   }));
-  const scopes = ['audit:read', 'sources:read', 'sources:logs', 'keys:manage', 'pins:approve', 'config:write'];
+  const scopes = ['audit:read', 'sources:read', 'sources:logs', 'sources:refresh', 'keys:manage', 'roles:read', 'pins:approve', 'config:write'];
   if (path === '/v1/whoami')
     return { principal: nasty, tenant: nasty, roles: [nasty], scopes: [nasty], auth: 'key', keyId: nasty, expiresAt: nasty, may: scopes };
   if (path === '/v1/tools') return numbered.map((toolId) => ({ toolId, egress: nasty, auth: { scopes: [nasty], credentialRef: true } }));
   if (path === '/v1/explain')
     return { outcome: nasty, principal: nasty, tenant: nasty, steps: [{ step: nasty, result: nasty, message: nasty, details: { [nasty]: nasty } }] };
-  if (path === '/v1/events') return { tenant: nasty, next: 9, events: events.map((it, position) => ({ position, event: it })) };
-  if (path.startsWith('/v1/runs/')) return events;
+  const facts = { principal: nasty, tool: `mcp:${nasty}`, status: nasty };
+  if (path === '/v1/events')
+    return { tenant: nasty, next: 9, cursor: nasty, events: events.map((it, position) => ({ position, prevHash: nasty, hash: nasty, event: it, facts })) };
+  if (path === '/v1/events/summary') {
+    const counts = { ok: 1, failed: 1, denied: 1, p50Ms: 1, p95Ms: 9 };
+    const groups = [{ ...counts, name: nasty }];
+    return { from: at, to: at, stepSecs: 60, events: 5, totals: counts, buckets: [{ ...counts, from: at }], tools: groups, principals: groups };
+  }
+  if (path === '/v1/record/checkpoints') return { checkpoints: [] };
+  const role = { name: nasty, scopes: [nasty], may: [nasty], tools: 1 };
+  if (path === '/v1/roles') return { roles: [role] };
+  if (path.startsWith('/v1/roles/'))
+    return { role, tools: [{ toolId: nasty, name: nasty, source: nasty, safetyTier: nasty, approval: nasty }] };
+  const rule = { [nasty]: { approval: nasty, scopes: [nasty] } };
+  if (path === '/v1/config')
+    return { hash: nasty, roles: [role], sources: sources.map(({ id }) => ({ id, kind: 'mcp', command: [nasty], [nasty]: nasty, tools: rule })) };
+  const proposal = { source: `${nasty}1`, tools: [nasty], reason: nasty, change: { action: 'add', kind: 'rule', name: nasty, source: `${nasty}1`, settings: { approval: nasty } } };
+  if (path === '/v1/config/rules') return { proposals: [proposal] };
+  if (path === '/v1/config/propose')
+    return {
+      before: nasty,
+      writable: true,
+      obstacle: nasty,
+      warnings: [nasty],
+      problems: [{ key: nasty, message: nasty }],
+      diff: [{ line: 1, table: nasty, lines: [{ sign: '+', text: nasty }, { sign: '-', text: nasty }] }],
+      preview: {
+        unknown: [{ source: nasty, reason: nasty }],
+        roles: [{ role: nasty, before: 1, after: 2, appears: [nasty], disappears: [nasty], changes: [{ tool: nasty, what: [nasty] }] }],
+      },
+    };
   if (path === '/v1/sources') return { sources, toolsets: [{ name: nasty, tools: 1, unresolved: 1 }] };
   if (/^\/v1\/sources\/.*\/logs$/s.test(path)) return { lines: [{ at: nasty, line: nasty }, { at, line: nasty }] };
   if (path === '/v1/pins') return { pins };
@@ -203,16 +232,63 @@ function answerAsGateway(nasty, request, response, path) {
     response.write(`event: ${PWN}\ndata: ${data}\n\nevent: approval\ndata: not JSON ${PWN}\n\n`);
     return true;
   }
+  if (path === '/mcp') {
+    let text = '';
+    request.on('data', (chunk) => (text += chunk));
+    request.on('end', () => answerByMcp(nasty, response, text));
+    return true;
+  }
   if (!path.startsWith('/v1/')) return false;
   const decoded = decodeURIComponent(path);
   const reply = gatewayReply(nasty, request.method, decoded);
   request.resume();
   // A mutation of a key or a pin fails, with the message of the server.
-  const fails = reply === undefined || (request.method !== 'GET' && !/keys$|approvals/.test(path));
+  const fails = reply === undefined || (request.method !== 'GET' && !/keys$|approvals|propose$/.test(path));
   response
     .writeHead(fails ? 422 : request.method === 'POST' && path === '/v1/keys' ? 201 : 200, { 'content-type': 'application/json' })
     .end(JSON.stringify(fails ? { error: nasty, message: nasty } : reply));
   return true;
+}
+
+/** What a tool returns. */
+const resultOf = (nasty) => ({
+  content: [
+    { type: 'text', text: nasty },
+    { type: 'text', text: JSON.stringify([{ [nasty]: nasty, b: 1 }]) },
+    { type: 'resource_link', uri: `https://example.com/${nasty}`, name: nasty, description: nasty, mimeType: nasty },
+    { type: 'resource', resource: { uri: nasty, mimeType: nasty, text: nasty } },
+    { type: nasty, [nasty]: nasty },
+  ],
+  structuredContent: { [nasty]: { [nasty]: nasty } },
+  isError: false,
+});
+
+/** The answers of `/mcp`: the first tool waits for an approval, the third one asks a question. */
+function answerByMcp(nasty, response, text) {
+  const { id, params } = JSON.parse(text);
+  let result = resultOf(nasty);
+  if (params.name.endsWith('1'))
+    result = {
+      content: [{ type: 'text', text: nasty }],
+      isError: true,
+      _meta: { 'dev.toolcrib/error': 'approval_required', 'dev.toolcrib/approvalId': `${nasty}1`, 'dev.toolcrib/expiresAt': nasty },
+    };
+  else if (params.name.endsWith('3') && params.inputResponses === undefined)
+    result = {
+      resultType: 'input_required',
+      requestState: nasty,
+      inputRequests: {
+        [nasty]: {
+          method: 'elicitation/create',
+          params: { mode: 'form', message: nasty, requestedSchema: { type: 'object', required: [nasty], properties: { [nasty]: { type: 'string', title: nasty, description: nasty } } } },
+        },
+      },
+    };
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  const event = (message) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`);
+  event({ method: 'notifications/progress', params: { progressToken: id, progress: 1, total: nasty, message: nasty } });
+  event({ id, result });
+  response.end();
 }
 
 /** The list of the explorer with names and texts of one kind. */
@@ -280,24 +356,6 @@ export async function startHostile({ execute = true, nasty } = {}) {
           ],
         });
       bodies.push(body);
-      if (nasty !== undefined && tool.name.endsWith('1'))
-        return json(403, {
-          error: 'approval_required',
-          message: nasty,
-          details: { approval: 'required', approvalId: `${nasty}1`, expiresAt: nasty },
-        });
-      if (nasty !== undefined)
-        return json(200, {
-          content: [
-            { type: 'text', text: nasty },
-            { type: 'text', text: JSON.stringify([{ [nasty]: nasty, b: 1 }]) },
-            { type: 'resource_link', uri: `https://example.com/${nasty}`, name: nasty, description: nasty, mimeType: nasty },
-            { type: 'resource', resource: { uri: nasty, mimeType: nasty, text: nasty } },
-            { type: nasty, [nasty]: nasty },
-          ],
-          structuredContent: { [nasty]: { [nasty]: nasty } },
-          isError: false,
-        });
       if (tool.name === 'scoped')
         return json(403, { error: 'forbidden', message: PWN, details: { requiredScopes: [PWN] } });
       if (tool.name === 'disabled') return json(403, { error: 'Tool execution is disabled.' });

@@ -114,7 +114,7 @@ export const goTo = (page, address) =>
 /** Waits until a screen is open and has loaded its data. */
 export async function settled(page, { id, ready }) {
   await page.waitForFunction((it) => document.body.dataset.section === it, id);
-  await page.waitForSelector(ready ?? '#screen h2');
+  await page.waitForSelector(ready ?? '#screen:not([aria-busy="true"]) h2');
   await page.waitForFunction(() => !document.querySelector('.skeleton'));
 }
 

@@ -240,6 +240,10 @@ export const STATES = [
     await page.click('text=Show as a table');
     await page.waitForSelector('.chart table');
   } },
+  { name: 'record verified', id: 'record', act: async (page) => {
+    await page.getByRole('button', { name: 'Verify' }).click();
+    await page.waitForSelector('[data-verified]');
+  } },
   { name: 'record query problem', id: 'record', address: '#/record?q=color%3Ared', act: (page) => page.waitForSelector('#record-hint[role=alert]') },
   { name: 'record no match', id: 'record', address: '#/record?q=actor%3Anobody' },
   { name: 'record run', act: async (page) => {
@@ -259,6 +263,11 @@ export const STATES = [
   } },
   { name: 'source missing', id: 'sources', address: '#/sources/no-such-source' },
   { name: 'access', id: 'access' },
+  { name: 'access roles', id: 'access', address: '#/access/roles', act: (page) => page.waitForSelector('tr[data-role]'), before: reply('**/v1/roles', { roles: [
+    { name: 'support', tools: 3, scopes: ['demo:read', 'library:read'], may: [] },
+    { name: 'operator', tools: 14, scopes: ['demo:*'], may: ['sources:read'] },
+  ] }) },
+  { name: 'access roles none', id: 'access', address: '#/access/roles' },
   { name: 'access new key', id: 'access', act: async (page) => {
     await page.click('#new-key');
     await page.fill('dialog input >> nth=0', 'nightly report');

@@ -100,7 +100,7 @@ function Top({ title, field, groups, shown, onFilter }) {
   const most = Math.max(...groups.map(callsOf), 1);
   return html`<div>
     <h3>${title}</h3>
-    <ul class="top">
+    <ul class="ranking">
       ${groups.map(
         (it) => html`<li key=${it.name}>
           <button type="button" class="quiet" title=${`Only ${field} ${it.name}`} onClick=${() => onFilter(field, it.name)}>

@@ -179,6 +179,7 @@ async function showScreen(moved) {
   const section = allowed ? route.section : state.who ? 'forbidden' : 'tools';
   document.body.dataset.section = section;
   badge(section);
+  host.ariaBusy = 'false';
   if (section === 'tools') {
     render(null, host);
     if (moved) rescueFocus(document.querySelector('.section[aria-current]'));
@@ -195,6 +196,7 @@ async function showScreen(moved) {
     screens.set(section, import(address).then((it) => it.default));
   }
   let Screen;
+  host.ariaBusy = 'true'; // what it still shows is the former screen
   try {
     Screen = await screens.get(section);
   } catch (error) {
@@ -203,6 +205,7 @@ async function showScreen(moved) {
       html`<p class="problem-box" role="alert">This screen could not be loaded (${error.message}).</p>`;
   }
   if (current().section !== section || !state.who) return;
+  host.ariaBusy = 'false';
   render(html`<${Screen} key=${section} route=${route} who=${state.who} />`, host);
   if (moved) rescueFocus(host);
 }

@@ -106,7 +106,7 @@ function Effect({ preview }) {
     <h3>What each role sees</h3>
     ${preview.unknown.map(
       (it) => html`<p class="warn" key=${it.source} data-unknown=${it.source}>
-        The tools of <bdi class="mono">${it.source}</bdi> are unknown: ${it.reason}.</p>`,
+        The tools of <bdi class="mono">${it.source}</bdi> are unknown: <bdi>${it.reason}</bdi>.</p>`,
     )}
     ${changed.length === 0
       ? html`<p class="note">No role sees other tools.</p>`
