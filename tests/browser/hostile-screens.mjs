@@ -73,7 +73,7 @@ const VISITS = [
     name: 'question',
     at: (nasty) => `#tool=${encodeURIComponent(`${nasty}3`)}`,
     ready: '.tool .tabs',
-    act: [...run, (page) => page.getByText('Your answer').waitFor()],
+    act: [...run, (page) => page.getByRole('heading', { name: 'Your answer' }).waitFor()],
   },
   { name: 'question cancelled', act: [click('[data-action="cancel"]')] },
   { name: 'another result', at: (nasty) => `#tool=${encodeURIComponent(`${nasty}2`)}`, ready: '.outcome' },

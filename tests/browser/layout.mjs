@@ -11,6 +11,12 @@ export function outOfSight() {
   const root = document.documentElement;
   if (root.scrollWidth > innerWidth) found.push(`the page scrolls ${root.scrollWidth - innerWidth} px sideways`);
   const dialog = document.querySelector('dialog[open]');
+  // What belongs to the bar at the top stays in it.
+  const top = document.querySelector('header.top');
+  for (const part of dialog ? [] : top.querySelectorAll('a, button:not(.menu *), input:not(.menu *), h1')) {
+    const [box, bar] = [part.getBoundingClientRect(), top.getBoundingClientRect()];
+    if (box.height > 0 && (box.top < bar.top - 1 || box.bottom > bar.bottom + 1)) found.push(`${name(part)} is outside of the bar at the top`);
+  }
   const hasText = (element) =>
     [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== '');
   const scrolls = (value) => value === 'auto' || value === 'scroll';
@@ -43,6 +49,14 @@ export function outOfSight() {
     }
     const cell = element.closest('td, th')?.getBoundingClientRect();
     if (cell && !shortened && box.right > cell.right + 8) found.push(`${name(element)} breaks out of its cell`);
+    // Something else, which is not a bar that stays in the window, lies over the middle of a control.
+    if (element.matches('a, button, input:not([type=radio]), select, textarea, summary') && !x && !y) {
+      const [across, down] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+      const over = document.elementFromPoint(across, down);
+      let bar = over;
+      while (bar && !/^(sticky|fixed|absolute)$/.test(getComputedStyle(bar).position)) bar = bar.parentElement;
+      if (over && !element.contains(over) && !over.contains(element) && !bar) found.push(`${name(element)} is under ${name(over)}`);
+    }
     if (!x && !shortened && (box.right > innerWidth + 1 || box.left < -1))
       found.push(`${name(element)} is outside of the window: from ${box.left} to ${box.right}`);
     // What is fixed in the window does not come into it by scrolling the page.

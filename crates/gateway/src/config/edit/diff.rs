@@ -16,7 +16,7 @@ const MAX_LINES: usize = 2_000;
 pub struct Hunk {
     /// The first line in the new text, from 1.
     pub line: usize,
-    /// The header of the table that the lines are in; empty before the first table.
+    /// The header of the table that the lines are in; empty before the first table and for new ones.
     pub table: String,
     /// The lines.
     pub lines: Vec<DiffLine>,
@@ -68,6 +68,13 @@ pub fn diff(before: &str, after: &str) -> Vec<Hunk> {
     if let Some(last) = hunks.last_mut().filter(|_| lines > MAX_LINES) {
         let text = format!("… and {} more lines", lines - MAX_LINES);
         last.lines.push(DiffLine { sign: '+', text });
+    }
+    for hunk in &mut hunks {
+        // A new table is in no other one.
+        let first = hunk.lines.iter().find(|line| !line.text.trim().is_empty());
+        if first.is_some_and(|line| line.text.trim_start().starts_with('[')) {
+            hunk.table.clear();
+        }
     }
     hunks
 }

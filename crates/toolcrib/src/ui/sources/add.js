@@ -190,7 +190,9 @@ function Grant({ found, config, onReady }) {
           <span>
             <strong>${isReading(it) ? 'Mark as reading' : 'Require approval'}</strong>:
             ${it.tools.map((tool) => html` <bdi class="mono" key=${tool}>${tool}</bdi>`)}
-            <span class="hint"> ${it.reason}</span>
+            <span class="hint"> ${isReading(it) && role !== '' && reach === 'reads'
+              ? html`They say that they only read, and get the scope <code>${`tools:${id}:read`}</code>.`
+              : it.reason}</span>
           </span>
         </label>`,
       )}
