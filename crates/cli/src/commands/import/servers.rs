@@ -22,10 +22,10 @@ pub(super) const SSE: &str =
 
 /// The content of a document.
 #[derive(Debug, Default)]
-pub(in crate::commands) struct Imported {
+pub(crate) struct Imported {
     pub(super) servers: Vec<Server>,
     /// Variables to set, in the order of their first use.
-    pub(in crate::commands) variables: Vec<Variable>,
+    pub(crate) variables: Vec<Variable>,
     /// The port that the gateway listens on.
     pub(super) port: Option<u16>,
     /// Names of the gateway.
@@ -35,14 +35,14 @@ pub(in crate::commands) struct Imported {
     /// Issuers of tokens.
     pub(super) issuers: Vec<Issuer>,
     /// The parts that were not translated.
-    pub(in crate::commands) parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// A part of the document that was not translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::commands) struct Part {
-    pub(in crate::commands) place: String,
-    pub(in crate::commands) reason: String,
+pub(crate) struct Part {
+    pub(crate) place: String,
+    pub(crate) reason: String,
 }
 
 /// An issuer of tokens.
@@ -101,18 +101,18 @@ pub(super) enum Setting {
 
 /// A variable to set before serving.
 #[derive(Debug)]
-pub(in crate::commands) struct Variable {
-    pub(in crate::commands) name: String,
-    pub(in crate::commands) about: String,
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    pub(crate) about: String,
     /// The value in the client's file, which distinguishes two uses of a name; never written.
     value: String,
 }
 
 /// A server as the file of a desktop client describes it, before its secrets are taken out.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::commands) struct Described {
+pub(crate) struct Described {
     /// Its name in the client.
-    pub(in crate::commands) name: String,
+    pub(crate) name: String,
     pub(super) settings: Value,
     pub(super) rules: Vec<Rule>,
     /// Its settings that are not translated, with the reason.
@@ -154,7 +154,7 @@ pub(super) fn described(document: &Value) -> Option<Vec<Described>> {
 
 /// Returns the servers of several files with their origins. A server that several files describe in the
 /// same way is read once.
-pub(in crate::commands) fn read_files(files: &[(String, Vec<Described>)]) -> Imported {
+pub(crate) fn read_files(files: &[(String, Vec<Described>)]) -> Imported {
     let mut reader = Reader::default();
     for (origin, servers) in files {
         reader.described(servers, Some(origin));

@@ -11,12 +11,12 @@ use crate::env::AnySecret;
 
 /// The configuration file and a summary of its servers.
 #[derive(Debug)]
-pub(in crate::commands) struct Written {
-    pub(in crate::commands) text: String,
+pub(crate) struct Written {
+    pub(crate) text: String,
     /// Enabled sources.
-    pub(in crate::commands) sources: usize,
+    pub(crate) sources: usize,
     /// Servers that are only comments, with the reason.
-    pub(in crate::commands) left_out: Vec<(String, String)>,
+    pub(crate) left_out: Vec<(String, String)>,
 }
 
 /// Creates the configuration of `imported`; `from` is the name of the client's file.
@@ -26,7 +26,7 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
 }
 
 /// Explains the rules for tools, as a comment.
-pub(in crate::commands) const RULES: &str = "\
+pub(crate) const RULES: &str = "\
     # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules\n\
     # belong to their source; later rules override earlier ones:\n\
     #\n\
@@ -35,7 +35,7 @@ pub(in crate::commands) const RULES: &str = "\
     # safety_tier = \"read\"\n";
 
 /// Returns `text` followed by the configuration of `imported`.
-pub(in crate::commands) fn below(mut text: String, imported: &Imported) -> Written {
+pub(crate) fn below(mut text: String, imported: &Imported) -> Written {
     text.push_str(&parts(imported));
     text.push_str(&server_table(imported));
     for issuer in &imported.issuers {

@@ -1,4 +1,4 @@
-//! What a search knows about an event: read from the stored row, so that one that another program
+//! The facts of an event for searches: read from the stored row, so that one that another program
 //! has changed hides no other.
 
 use std::{borrow::Cow, collections::HashMap};

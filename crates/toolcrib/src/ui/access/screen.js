@@ -30,7 +30,7 @@ export default function Access({ route, who }) {
   const open = tabs.find(([id]) => id === route.path[0])?.[0] ?? tabs[0]?.[0];
   return html`<div>
     ${tabs.length > 1 &&
-    html`<nav class="row" aria-label="Parts of this screen">
+    html`<nav class="row parts" aria-label="Parts of this screen">
       ${tabs.map(
         ([id, name]) => html`<a key=${id} class="button" href=${href('access', [id])} data-part=${id}
           aria-current=${id === open ? 'page' : undefined}>${name}</a>`,

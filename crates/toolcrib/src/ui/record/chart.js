@@ -5,6 +5,8 @@ import { wire } from './names.js';
 const WIDTH = 800;
 const HEIGHT = 110;
 const LATENCY = 44;
+/** Tools and principals that are listed; the table of events has the others. */
+const SHOWN = 5;
 const KINDS = ['ok', 'failed', 'denied'];
 
 const callsOf = (it) => it.ok + it.failed + it.denied;
@@ -101,7 +103,7 @@ function Top({ title, field, groups, shown, onFilter }) {
   return html`<div>
     <h3>${title}</h3>
     <ul class="ranking">
-      ${groups.map(
+      ${groups.slice(0, SHOWN).map(
         (it) => html`<li key=${it.name}>
           <button type="button" class="quiet" title=${`Only ${field} ${it.name}`} onClick=${() => onFilter(field, it.name)}>
             <bdi>${shown(it.name)}</bdi>

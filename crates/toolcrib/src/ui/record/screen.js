@@ -170,8 +170,8 @@ function Events({ route }) {
           return html`<div class="row">
               <span class="muted">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}</span>
               <${Export} search=${search} />
+              <${Verify} />
             </div>
-            <${Verify} />
             <div class="table-box" tabindex="0" role="region" aria-label="Events">
               ${fresh > 0 &&
               html`<button type="button" class="fresh" onClick=${show}>${plural(fresh, 'new event')}</button>`}
