@@ -185,6 +185,26 @@ await check('the record filters, links to a run, and keeps the filter in the add
   await close();
 });
 
+await check('who called what last week is found and exported in at most six clicks', async () => {
+  const { page, close } = await as('admin');
+  const clicks = await countClicks(page);
+  await page.click('.section[data-section="record"]');
+  await page.waitForSelector('.screen tbody tr');
+  await page.selectOption('#record-range', '7d');
+  await clicks.type('#record-query', 'tool:demo__echo');
+  await page.waitForFunction(() => /q=tool%3Ademo__echo/.test(location.hash));
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll('.screen tbody tr td:nth-child(4)')].every((it) => it.textContent === 'demo__echo'),
+  );
+  truthy((await page.textContent('.screen tbody')).includes('admin'), 'the principal is not shown');
+  const saved = page.waitForEvent('download');
+  await page.click('#record-export');
+  const file = await saved;
+  truthy(/^record-.*\.jsonl$/.test(file.suggestedFilename()), file.suggestedFilename());
+  truthy((await clicks.count()) <= 6, `${await clicks.count()} clicks`);
+  await close();
+});
+
 await check('new events wait under a bar', async () => {
   const { page, close } = await as('admin', '#/record');
   await page.waitForSelector('.screen tbody tr');

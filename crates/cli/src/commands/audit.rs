@@ -32,7 +32,7 @@ pub(crate) async fn run(command: AuditCommand, cx: &Context) -> anyhow::Result<E
         AuditCommand::Tail(args) => (args.tenant.clone(), Conditions::new(&args.filter)?),
         AuditCommand::Export(args) => (args.tenant.clone(), Conditions::new(&args.filter)?),
     };
-    let log = Log { target: Target::open(cx).await?, tenant, conditions };
+    let log = Log::new(Target::open(cx).await?, tenant, conditions);
     if matches!(log.target, Target::Server(_)) && log.tenant.is_some() {
         return Err(usage("a server shows the events of the key's own tenant; leave out --tenant"));
     }

@@ -30,10 +30,17 @@ fn text(dir: &Path) -> String {
     fs::read_to_string(dir.join("toolcrib.toml")).unwrap()
 }
 
-fn editor(dir: &Path, server: &Server, more: &[&str]) -> Caller {
+async fn editor(dir: &Path, server: &Server, more: &[&str]) -> Caller {
     let (_, text) =
         key(dir, &[&["--scope", "config:write", "--scope", "demo:read"], more].concat());
-    server.caller(Some(&text))
+    caller(server, &text).await
+}
+
+/// Returns a caller with a new key, once the server knows it.
+async fn caller(server: &Server, key: &str) -> Caller {
+    let caller = server.caller(Some(key));
+    eventually_async("the key is known", async || caller.get("/v1/whoami").await.0 == 200).await;
+    caller
 }
 
 fn role(name: &str, scopes: &[&str]) -> Value {
@@ -66,7 +73,10 @@ async fn only_a_grant_of_exactly_this_name_edits() {
         // The hash is not that of the file.
         (Some(&named), [200, 200, 200, 409]),
     ] {
-        let caller = server.caller(key.map(String::as_str));
+        let caller = match key {
+            Some(key) => caller(&server, key).await,
+            None => server.caller(None),
+        };
         let answers = [
             caller.get("/v1/config").await.0,
             caller.get("/v1/config/rules").await.0,
@@ -82,7 +92,7 @@ async fn only_a_grant_of_exactly_this_name_edits() {
     }
     // I-61: a holder of `*` cannot give itself the scope, neither by name nor by a role.
     write_config(dir.path(), &config("[[role]]\nname = \"editor\"\nscopes = [\"config:write\"]\n"));
-    let admin = server.caller(Some(&all));
+    let admin = caller(&server, &all).await;
     eventually_async("the role is there", async || {
         let wanted = json!({ "name": "plain", "roles": ["editor"], "scopes": [] });
         let (status, told) = admin.post("/v1/keys", &wanted).await;
@@ -93,7 +103,7 @@ async fn only_a_grant_of_exactly_this_name_edits() {
     assert_eq!(admin.post("/v1/keys", &wanted).await.0, 403);
     let (_, both) =
         key(dir.path(), &["--principal", "e", "--scope", "*", "--scope", "config:write"]);
-    assert_eq!(server.caller(Some(&both)).post("/v1/keys", &wanted).await.0, 201);
+    assert_eq!(caller(&server, &both).await.post("/v1/keys", &wanted).await.0, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +112,8 @@ async fn a_change_is_proposed_written_recorded_and_applied() {
     let before = config(ROLES);
     write_config(dir.path(), &before);
     let server = Server::start(dir.path());
-    let editor = editor(dir.path(), &server, &["--scope", "audit:read", "--scope", "roles:read"]);
+    let editor =
+        editor(dir.path(), &server, &["--scope", "audit:read", "--scope", "roles:read"]).await;
     eventually_async("the tools are there", async || {
         editor.get("/v1/tools").await.1.as_array().is_some_and(|it| it.len() == 6)
     })
@@ -182,7 +193,7 @@ async fn of_several_changes_for_one_text_one_is_made() {
     let dir = dir();
     write_config(dir.path(), &config(ROLES));
     let server = Server::start(dir.path());
-    let editor = editor(dir.path(), &server, &[]);
+    let editor = editor(dir.path(), &server, &[]).await;
     let hash = hash(&editor).await;
     let attempt = async |number: usize| {
         let body = json!({ "changes": [role(&format!("r{number}"), &["a"])], "hash": hash });
@@ -209,7 +220,7 @@ async fn what_the_checks_refuse_is_not_written() {
     let dir = dir();
     write_config(dir.path(), &config(ROLES));
     let server = Server::start(dir.path());
-    let editor = editor(dir.path(), &server, &[]);
+    let editor = editor(dir.path(), &server, &[]).await;
     let before = text(dir.path());
     let hash = hash(&editor).await;
     let nasty = "\"]\n[server]\nlisten = \"0.0.0.0:1\"";
@@ -277,7 +288,7 @@ async fn the_routes_do_not_exist_where_nothing_can_be_edited() {
     let dir = dir();
     write_config(dir.path(), &config("[explorer]\nedit = false\n"));
     let server = Server::start(dir.path());
-    let off = editor(dir.path(), &server, &[]);
+    let off = editor(dir.path(), &server, &[]).await;
     let nowhere = off.get("/v1/nowhere").await;
     for path in ["/v1/config", "/v1/config/rules"] {
         assert_eq!(off.get(path).await, nowhere, "{path}");
@@ -304,7 +315,7 @@ async fn a_linked_file_is_shown_and_not_written() {
     let link: PathBuf = dir.path().join("toolcrib.toml");
     std::os::unix::fs::symlink("real.toml", &link).unwrap();
     let server = Server::start(dir.path());
-    let editor = editor(dir.path(), &server, &[]);
+    let editor = editor(dir.path(), &server, &[]).await;
     let (status, told) = editor.get("/v1/config").await;
     assert_eq!(status, 200, "{told}");
     assert!(told["obstacle"].as_str().unwrap().contains("symbolic link"), "{told}");
@@ -474,7 +485,9 @@ fn with_fault(fault: &str) -> Option<(tempfile::TempDir, crate::support::Command
     own.args(["roles", "add", "new", "--scope", "a", "--no-connect", "--yes"]);
     #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
     let mut command = std::process::Command::new(strace);
-    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=none", "-e", fault]);
+    // strace changes only calls that it traces.
+    let traced = format!("trace={}", fault.split(['=', ':']).nth(1).unwrap());
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", &traced, "-e", fault]);
     command.arg(own.get_program()).args(own.get_args()).current_dir(dir.path());
     for (name, value) in own.get_envs() {
         match value {

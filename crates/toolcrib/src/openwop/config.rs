@@ -67,7 +67,7 @@ pub(super) struct ConfigWriting {
     #[serde(deserialize_with = "changes")]
     changes: Vec<Change>,
     /// `before` of the proposal. The file must still have this text.
-    #[schema(inline)]
+    #[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
     hash: FormDigest,
 }
 

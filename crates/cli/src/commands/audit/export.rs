@@ -12,7 +12,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::audit::{
     export::Format,
-    search::{EventSearch, FoundEvent, Page},
+    search::{FoundEvent, Page},
 };
 
 use super::log::{Log, PAGE};
@@ -157,9 +157,7 @@ impl Log {
                 Ok(Stored { events, next })
             }
             Target::Store(_, store) => {
-                let (tenant, filter) = (self.tenant.as_ref(), &self.conditions.filter);
-                let search = EventSearch::new(&**store);
-                let found = search.find(tenant, filter, Page::After(after), PAGE).await?;
+                let found = self.find(&**store, Page::After(after), PAGE).await?;
                 let stored = |it: &FoundEvent| Ok((it.logged.position, it.logged.stored()?));
                 let events = found.events.iter().map(stored).collect::<anyhow::Result<_>>()?;
                 Ok(Stored { events, next: found.next })

@@ -1,12 +1,15 @@
 //! Reads the event log page by page, so that a command needs little memory for a log of any length.
 
+use std::sync::OnceLock;
+
 use anyhow::Context as _;
 use serde::Deserialize;
 use toolcrib_core::{
     event::{self, EventFilter, EventQuery, RunEvent},
     id::TenantId,
+    store::Storage,
 };
-use toolcrib_gateway::audit::search::{EventSearch, Page};
+use toolcrib_gateway::audit::search::{EventSearch, FoundPage, Page};
 
 use crate::{args::FilterArgs, failure::usage, target::Target};
 
@@ -18,6 +21,8 @@ pub(super) struct Log {
     pub(super) target: Target,
     pub(super) tenant: Option<TenantId>,
     pub(super) conditions: Conditions,
+    /// Keeps the newest events in memory between two pages.
+    search: OnceLock<EventSearch>,
 }
 
 /// Which events to show.
@@ -67,6 +72,21 @@ impl Conditions {
 }
 
 impl Log {
+    pub(super) fn new(target: Target, tenant: Option<TenantId>, conditions: Conditions) -> Self {
+        Self { target, tenant, conditions, search: OnceLock::new() }
+    }
+
+    /// Returns a page of matching events of `store`, the target of this log.
+    pub(super) async fn find(
+        &self,
+        store: &dyn Storage,
+        page: Page,
+        limit: usize,
+    ) -> anyhow::Result<FoundPage> {
+        let search = self.search.get_or_init(|| EventSearch::new(store));
+        Ok(search.find(self.tenant.as_ref(), &self.conditions.filter, page, limit).await?)
+    }
+
     pub(super) async fn read(&self, start: Start) -> anyhow::Result<Events> {
         let (after, limit) = match start {
             Start::After(position) => (Some(position), PAGE),
@@ -80,9 +100,7 @@ impl Log {
             }
             Target::Store(_, store) => {
                 let page = after.map_or(Page::Newest(None), Page::After);
-                let search = EventSearch::new(&**store);
-                let filter = &self.conditions.filter;
-                let found = search.find(self.tenant.as_ref(), filter, page, limit).await?;
+                let found = self.find(&**store, page, limit).await?;
                 let events = found.events.into_iter().map(|it| it.logged).collect();
                 Ok(Events::new(events, found.next))
             }

@@ -170,3 +170,85 @@ async fn the_record_tells_a_tenant_nothing_of_another() {
     assert_eq!(positions(&events), (1..=count as u64).collect::<Vec<_>>(), "{events:#}");
     assert!(probes.iter().all(|probe| probe["reason"] == "unknown"));
 }
+
+/// The same conditions select events in the list, the summary and the export.
+#[tokio::test]
+async fn an_auditor_searches_the_record() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["files:read"]).await;
+    let bob = gw.principal("bob", ["files:read"]).await;
+    let auditor = gw.principal("auditor", ["audit:read"]).await;
+    for _ in 0..3 {
+        ada.post("/tools/call", call("crib.read")).await;
+    }
+    bob.post("/tools/call", call("crib.read")).await;
+    bob.post("/tools/call", call("crib.write")).await;
+    let foreign = gw.principal_of("other", "ada", &["*"]).await;
+    foreign.post("/tools/call", json!({ "request": { "tool_id": "other.secret" } })).await;
+
+    let of_ada = auditor.get("/v1/events?principal=ada&limit=4").await.json();
+    assert_eq!(of_ada["tenant"], "acme");
+    assert_eq!(positions(&of_ada), [3, 4, 5, 6], "the newest four, in order");
+    let facts = &of_ada["events"][3]["facts"];
+    assert_eq!(*facts, json!({ "principal": "ada", "tool": "mcp:crib.read", "status": "ok" }));
+    let cursor = of_ada["cursor"].as_str().unwrap();
+    let older = auditor.get(&format!("/v1/events?principal=ada&cursor={cursor}")).await.json();
+    assert_eq!((positions(&older), &older["cursor"]), (vec![1, 2], &Value::Null));
+    // The text of the page and of the command line, and a page from the other end.
+    let denied = auditor.get("/v1/events?query=actor%3Abob%20status%3Adenied&after=0").await.json();
+    assert_eq!(
+        denied["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["event"]["type"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        ["agent.toolReturned", "authorization.decided"]
+    );
+    assert_eq!(denied["next"], 11, "everything was searched");
+
+    let summary = auditor.get("/v1/events/summary?tool=crib__*&buckets=10").await.json();
+    let totals = &summary["totals"];
+    assert_eq!(
+        (&totals["ok"], &totals["failed"], &totals["denied"]),
+        (&json!(4), &json!(0), &json!(1))
+    );
+    assert_eq!(column(&summary["principals"], "name"), ["ada", "bob"]);
+    assert_eq!(column(&summary["tools"], "name"), ["mcp:crib.read", "mcp:crib.write"]);
+    assert!(!summary.to_string().contains("secret"));
+
+    let export = auditor.get("/v1/events/export?principal=bob&type=agent.*").await;
+    assert_eq!(export.header("content-type"), "application/x-ndjson");
+    assert!(export.header("content-disposition").starts_with("attachment; filename=\"record-"));
+    let lines: Vec<Value> =
+        export.text().lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(lines.len(), 4);
+    assert!(lines.iter().all(|it| it["chain"]["hash"].as_str().unwrap().len() == 64));
+    let ocsf = auditor.get("/v1/events/export?format=ocsf&principal=bob&type=agent.*").await;
+    assert!(ocsf.text().lines().all(|it| it.contains("class_uid")));
+}
+
+#[tokio::test]
+async fn conditions_of_a_search_are_checked() {
+    let gw = fixture().start().await;
+    let auditor = gw.principal("auditor", ["audit:read"]).await;
+    for (path, part) in [
+        ("/v1/events?color=red", "unknown query parameter"),
+        ("/v1/events?query=color%3Ared", "there is no field `color`"),
+        ("/v1/events?from=yesterday", "`from` must be a time"),
+        ("/v1/events?principal=", "`principal` must have a value"),
+        ("/v1/events?query=actor%3Aa&principal=b", "`principal` is given twice"),
+        ("/v1/events?id=abc", "at least its first 8 characters"),
+        ("/v1/events?after=1&cursor=2", "exclude one another"),
+        ("/v1/events?cursor=x", "must be a whole number"),
+        ("/v1/events/summary?buckets=0", "must be a whole number"),
+        ("/v1/events/summary?limit=1", "unknown query parameter"),
+        ("/v1/events/export?format=otlp2", "must be one of"),
+        ("/v1/events/export?after=1", "unknown query parameter"),
+    ] {
+        let reply = auditor.get(path).await;
+        let body = reply.json();
+        assert_eq!((reply.status, &body["error"]), (400, &json!("validation_error")), "{path}");
+        assert!(body["message"].as_str().unwrap().contains(part), "{path}: {body}");
+    }
+}
