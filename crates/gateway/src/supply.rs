@@ -151,7 +151,7 @@ impl Supply {
         Listener(self.requests.clone()).changed(source);
     }
 
-    /// Requests a discovery of the source `id` of `tenant`, at most one every [`REFRESH_PAUSE`].
+    /// Requests a discovery of the source `id` of `tenant`, at most one every ten seconds.
     ///
     /// # Errors
     /// [`RefreshRefusal`].

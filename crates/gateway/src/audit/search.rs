@@ -1,6 +1,6 @@
 //! Searches of the record by time, principal, tool, source, type, status, run and ids.
 //!
-//! An index of columns finds the positions ([`index`]); the events themselves are read from the log.
+//! An index of columns finds the positions (`index`); the events themselves are read from the log.
 //! It is derived from the log, so nothing depends on it but the speed and the result of searches:
 //! verification and exports without conditions read the log.
 
