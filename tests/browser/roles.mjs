@@ -123,7 +123,7 @@ await check('an unknown screen says so, with a way back', async () => {
 await check('a rejected key opens nothing', async () => {
   const { page, close } = await as(browser, 'anonymous', '#/record');
   await page.fill('#token', 'tc_000000000000000000000000000000000000000000');
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.getByText('Key rejected').waitFor();
   equal(await page.locator('.section, #screen *').count(), 0, 'content');
   await close();

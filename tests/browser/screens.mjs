@@ -101,7 +101,7 @@ export async function as(browser, role, address = '', { before, ...options } = {
 
 export async function signIn(page, key) {
   await page.fill('#token', key);
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.waitForSelector('.section');
 }
 

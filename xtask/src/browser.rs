@@ -58,12 +58,19 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
             report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
             continue;
         }
-        report.part(name, || {
+        let run = || {
             let mut command = stage.script(script);
             match ALONE.contains(&script) {
                 true => shell::run_bounded(command.env("TOOLCRIB_PROGRAM", program), LIMIT),
                 false => against_demo(&mut command, program),
             }
+        };
+        // Like the Rust tests: one more try on a machine that is shared, shown as such.
+        report.part(name, || {
+            run().or_else(|error| {
+                shell::say(format_args!("FLAKY? {name}: {error:#}; one more try"));
+                run()
+            })
         });
     }
 }
