@@ -27,7 +27,7 @@ const { page, complaints } = await openPage(browser);
 
 const signIn = async (target, key) => {
   await target.fill('#token', key);
-  await target.click('#use-key');
+  await target.press('#token', 'Enter');
   await target.waitForSelector('button.item');
 };
 const names = (target) =>
@@ -87,7 +87,7 @@ await check('without a key the page requests a sign-in', async () => {
 
 await check('a wrong key is reported as rejected', async () => {
   await page.fill('#token', 'tc_not_a_key');
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.waitForFunction(
     () => document.querySelector('#token-badge').textContent === 'Key rejected',
   );
@@ -316,7 +316,7 @@ await check('an approver sees pending approvals and decides them', async () => {
   });
   await desk.goto(`${explorer}#/approvals/${asked[1]}`);
   await desk.fill('#token', TOOLCRIB_KEY_APPROVER);
-  await desk.click('#use-key');
+  await desk.press('#token', 'Enter');
   const card = (id) => desk.locator(`article[data-approval="${id}"]`);
   await card(asked[1]).waitFor();
   equal(await desk.locator('.approval.marked').getAttribute('data-approval'), asked[1], 'marked');
@@ -429,7 +429,7 @@ await check('nothing overflows at 390 px', async () => {
   const phone = await openPage(browser, { viewport: { width: 390, height: 844 } });
   await phone.page.goto(`${explorer}#tool=demo__add`);
   await phone.page.fill('#token', TOOLCRIB_KEY_ADMIN);
-  await phone.page.click('#use-key');
+  await phone.page.press('#token', 'Enter');
   await phone.page.waitForSelector('.tool h2');
   const wide = await phone.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   truthy(wide <= 0, `the page is ${wide} px too wide`);

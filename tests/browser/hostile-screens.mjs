@@ -25,7 +25,7 @@ async function openHostile(nasty) {
   });
   await page.goto(server.url);
   await page.fill('#token', 'tc_hostile');
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.waitForSelector('.section');
   return { ...opened, server };
 }

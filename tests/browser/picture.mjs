@@ -24,7 +24,7 @@ async function readme() {
   });
   await page.goto(`${TOOLCRIB_URL}/explorer`);
   await page.fill('#token', TOOLCRIB_KEY_ADMIN);
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.click('button.item[data-name="library__find_books"]');
   await page.click('[data-action="execute"]');
   await page.locator('.outcome').waitFor();

@@ -95,7 +95,7 @@ async function as(role, address = '', options = {}) {
   const { page } = opened;
   await page.goto(`${url}/explorer${address}`);
   await page.fill('#token', KEYS[role]);
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.waitForSelector('.section');
   return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
 }
@@ -186,7 +186,7 @@ await check('the page shows no value of an environment', async () => {
   page.on('response', async (reply) => texts.push(await reply.text().catch(() => '')));
   await page.reload();
   await page.fill('#token', KEYS.operator);
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.click('[data-change]');
   await page.waitForSelector('[data-setting="env"]');
   equal(await page.inputValue('[data-setting="env"]'), '{"LOG_LEVEL":"***"}', 'the field');

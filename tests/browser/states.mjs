@@ -144,7 +144,7 @@ export const STATES = [
     ready: '#signin',
     act: async (page) => {
       await page.fill('#token', 'tc_not_a_key');
-      await page.click('#use-key');
+      await page.press('#token', 'Enter');
       await page.getByText('Key rejected').waitFor();
     },
   },

@@ -143,7 +143,7 @@ async function replaceTools(page) {
 
 const signIn = async (page) => {
   await page.fill('#token', TOOLCRIB_KEY_ADMIN);
-  await page.click('#use-key');
+  await page.press('#token', 'Enter');
   await page.waitForSelector('button.item');
   await page.waitForSelector('.section');
 };

@@ -47,7 +47,7 @@ const browser = await launch();
 const { page, complaints } = await openPage(browser);
 await page.goto(`${server.url}/explorer`);
 await page.fill('#token', key);
-await page.click('#use-key');
+await page.press('#token', 'Enter');
 await page.waitForSelector('button.item[data-name="asking__ask"]');
 await page.waitForFunction(() =>
   document.querySelector('button.item[data-name="everything__trigger-long-running-operation"]'));
