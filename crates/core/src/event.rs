@@ -355,6 +355,25 @@ pub enum ConfigAction {
 }
 
 impl EventBody {
+    /// The types of events, as they appear on the wire. Stores and indexes keep the places in this
+    /// list, so the order is fixed and new types go last.
+    pub const KINDS: [&str; 14] = [
+        "agent.toolCalled",
+        "agent.toolReturned",
+        "authorization.decided",
+        "egress.decided",
+        "tool.session.opened",
+        "tool.session.closed",
+        "tool.pin.drifted",
+        "tool.pin.approved",
+        "interrupt.requested",
+        "approval.granted",
+        "approval.rejected",
+        "approval.overridden",
+        "record.accepted",
+        "config.edited",
+    ];
+
     /// Returns the event's type as it appears on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -436,6 +455,28 @@ pub struct LoggedEvent {
     pub event: RunEvent,
 }
 
+impl RunEvent {
+    /// Returns the event as it is stored at `position` of the log of `tenant`, without its link and its
+    /// position in the whole log.
+    ///
+    /// # Errors
+    /// See [`EventBody::payload_text`].
+    pub fn stored(&self, tenant: &str, position: u64) -> Result<StoredEvent, serde_json::Error> {
+        Ok(StoredEvent {
+            tenant: tenant.to_owned(),
+            tenant_position: position,
+            event_id: self.event_id.to_string(),
+            run_id: self.run_id.to_string(),
+            sequence: self.sequence,
+            kind: self.body.kind().to_owned(),
+            timestamp: crate::clock::millis::text(&self.timestamp),
+            causation_id: self.causation_id.as_ref().map(ToString::to_string),
+            payload: self.body.payload_text()?,
+            ..StoredEvent::default()
+        })
+    }
+}
+
 impl LoggedEvent {
     /// Returns the event in the form in which it is stored and exported.
     ///
@@ -445,17 +486,9 @@ impl LoggedEvent {
         let Self { position, tenant, link, event } = self;
         Ok(StoredEvent {
             position: *position,
-            tenant: tenant.to_string(),
-            tenant_position: link.position,
-            event_id: event.event_id.to_string(),
-            run_id: event.run_id.to_string(),
-            sequence: event.sequence,
-            kind: event.body.kind().to_owned(),
-            timestamp: crate::clock::millis::text(&event.timestamp),
-            causation_id: event.causation_id.as_ref().map(ToString::to_string),
-            payload: event.body.payload_text()?,
             prev: Some(link.prev),
             hash: Some(link.hash),
+            ..event.stored(tenant.as_str(), link.position)?
         })
     }
 }

@@ -167,7 +167,9 @@ impl EventSearch {
     /// # Errors
     /// [`StoreError`].
     pub async fn maintain(&self) -> Result<(), StoreError> {
-        self.index.maintain(MOST_AT_ONCE).await?;
+        if !self.index.maintain(MOST_AT_ONCE).await? {
+            return Ok(());
+        }
         match self.first(None).await? {
             Some(first) => self.index.forget_before(first.segment).await,
             None => Ok(()),

@@ -2,7 +2,7 @@
 //! value without a small form is stored as its text.
 //!
 //! - An id that is a UUID is stored as its 16 bytes.
-//! - A type is stored as its number in [`KINDS`], a time as milliseconds since the Unix epoch.
+//! - A type is stored as its number in [`EventBody::KINDS`], a time as milliseconds since the Unix epoch.
 //! - A payload is stored as a *form*, the text with marks in place of the parts that differ from
 //!   event to event, and those parts. The forms are in a table of their own.
 //!
@@ -15,27 +15,9 @@ use rusqlite::{
     Connection, OptionalExtension as _, Row, ToSql,
     types::{ToSqlOutput, ValueRef},
 };
-use toolcrib_core::{canonical::Digest, clock::Timestamp};
+use toolcrib_core::{canonical::Digest, clock::Timestamp, event::EventBody};
 
 use super::{failure::Failure, row::time_text};
-
-/// The types of events. The number of a type in the file is its place, from 1; new ones go last.
-const KINDS: [&str; 14] = [
-    "agent.toolCalled",
-    "agent.toolReturned",
-    "authorization.decided",
-    "egress.decided",
-    "tool.session.opened",
-    "tool.session.closed",
-    "tool.pin.drifted",
-    "tool.pin.approved",
-    "interrupt.requested",
-    "approval.granted",
-    "approval.rejected",
-    "approval.overridden",
-    "record.accepted",
-    "config.edited",
-];
 
 /// The number of `agent.toolCalled`.
 pub(super) const TOOL_CALLED: i64 = 1;
@@ -154,7 +136,7 @@ pub(super) fn push_id(row: &Row<'_>, column: usize, out: &mut String) -> bool {
 
 /// Returns a type as stored.
 pub(super) fn kind_value(kind: &str) -> ValueRef<'_> {
-    let place = KINDS.iter().position(|it| *it == kind);
+    let place = EventBody::KINDS.iter().position(|it| *it == kind);
     match place.and_then(|place| i64::try_from(place + 1).ok()) {
         Some(number) => ValueRef::Integer(number),
         None => ValueRef::Text(kind.as_bytes()),
@@ -166,7 +148,9 @@ pub(super) fn push_kind(row: &Row<'_>, column: usize, out: &mut String) {
     match row.get_ref(column) {
         Ok(ValueRef::Integer(number)) => {
             let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-            out.push_str(place.and_then(|place| KINDS.get(place)).map_or(FOREIGN, |kind| kind));
+            out.push_str(
+                place.and_then(|place| EventBody::KINDS.get(place)).map_or(FOREIGN, |kind| kind),
+            );
         }
         Ok(ValueRef::Text(bytes)) => out.push_str(&text(bytes)),
         _ => out.push_str(FOREIGN),
@@ -496,7 +480,7 @@ mod tests {
 
     #[test]
     fn every_type_has_its_number() {
-        for (place, kind) in KINDS.iter().enumerate() {
+        for (place, kind) in EventBody::KINDS.iter().enumerate() {
             let number = i64::try_from(place + 1).unwrap();
             assert_eq!(kind_value(kind), ValueRef::Integer(number));
         }

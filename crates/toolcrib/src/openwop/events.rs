@@ -22,7 +22,7 @@ use toolcrib_gateway::{
     },
     scopes::RouteScope::AuditRead,
 };
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     error::{ErrorEnvelope, Failure},
@@ -35,6 +35,35 @@ use crate::respond;
 /// The parameters that are conditions of a search.
 const CONDITIONS: [&str; 10] =
     ["from", "to", "principal", "tool", "source", "kind", "type", "status", "run", "id"];
+
+/// The conditions of a search, as parameters. `EventFilter` reads and checks them.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "it only describes the parameters")]
+struct EventConditions {
+    /// Conditions in one text, such as `actor:ada tool:files__* status:denied after:7d`
+    query: Option<String>,
+    /// Only events at this time or later
+    from: Option<String>,
+    /// Only events before this time
+    to: Option<String>,
+    /// Only events of these principals
+    principal: Option<String>,
+    /// Only events of these tools, by id or as `source__name`
+    tool: Option<String>,
+    /// Only events of tools of these sources
+    source: Option<String>,
+    /// Only events of tools of these kinds, such as `mcp`
+    kind: Option<String>,
+    /// Only events of these types
+    r#type: Option<String>,
+    /// Only events with this status or error code, or `denied` or `failed`
+    status: Option<String>,
+    /// Only events of this run
+    run: Option<String>,
+    /// Only events with an id that starts like this: of the event, its run, call, session or approval; at least 8 characters
+    id: Option<String>,
+}
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventPage {
@@ -139,7 +168,7 @@ pub(super) struct CallGroup {
 }
 
 /// Lists the events of the caller's tenant: the oldest first from `after` on, or the newest. With
-/// conditions, only the events that match all of them. `*` in a condition stands for any characters;
+/// conditions, only the events that match all of them. `*` in a condition matches any characters;
 /// a time is RFC 3339, a day, an age such as `24h` or `7d`, or `now`.
 #[utoipa::path(
     get,
@@ -149,17 +178,7 @@ pub(super) struct CallGroup {
         ("after" = inline(Option<Position>), Query, description = "Only events at greater positions. By default the newest `limit` events"),
         ("limit" = inline(Option<Limit>), Query, description = "The maximum number of events; 100 by default"),
         ("cursor" = inline(Option<Position>), Query, description = "The `cursor` of the page after the wanted one"),
-        ("query" = Option<String>, Query, description = "Conditions in one text, such as `actor:ada tool:files__* status:denied after:7d`"),
-        ("from" = Option<String>, Query, description = "Only events at this time or later"),
-        ("to" = Option<String>, Query, description = "Only events before this time"),
-        ("principal" = Option<String>, Query, description = "Only events of these principals"),
-        ("tool" = Option<String>, Query, description = "Only events of these tools, by id or as `source__name`"),
-        ("source" = Option<String>, Query, description = "Only events of tools of these sources"),
-        ("kind" = Option<String>, Query, description = "Only events of tools of these kinds, such as `mcp`"),
-        ("type" = Option<String>, Query, description = "Only events of these types"),
-        ("status" = Option<String>, Query, description = "Only events with this status or error code, or `denied` or `failed`"),
-        ("run" = Option<String>, Query, description = "Only events of this run"),
-        ("id" = Option<String>, Query, description = "Only events with an id that starts like this: of the event, its run, call, session or approval; at least 8 characters"),
+        EventConditions,
     ),
     responses(
         (status = 200, description = "A page of events", body = EventPage),
@@ -222,17 +241,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     operation_id = "summarizeEvents",
     params(
         ("buckets" = inline(Option<Buckets>), Query, description = "The maximum number of parts of time; 60 by default"),
-        ("query" = Option<String>, Query, description = "As for `GET /v1/events`, like all other conditions"),
-        ("from" = Option<String>, Query),
-        ("to" = Option<String>, Query),
-        ("principal" = Option<String>, Query),
-        ("tool" = Option<String>, Query),
-        ("source" = Option<String>, Query),
-        ("kind" = Option<String>, Query),
-        ("type" = Option<String>, Query),
-        ("status" = Option<String>, Query),
-        ("run" = Option<String>, Query),
-        ("id" = Option<String>, Query),
+        EventConditions,
     ),
     responses(
         (status = 200, description = "The counts", body = EventSummary),
@@ -258,17 +267,7 @@ pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
     operation_id = "exportEvents",
     params(
         ("format" = inline(Option<ExportFormat>), Query, description = "`jsonl` by default: events with the hashes that check them"),
-        ("query" = Option<String>, Query, description = "As for `GET /v1/events`, like all other conditions"),
-        ("from" = Option<String>, Query),
-        ("to" = Option<String>, Query),
-        ("principal" = Option<String>, Query),
-        ("tool" = Option<String>, Query),
-        ("source" = Option<String>, Query),
-        ("kind" = Option<String>, Query),
-        ("type" = Option<String>, Query),
-        ("status" = Option<String>, Query),
-        ("run" = Option<String>, Query),
-        ("id" = Option<String>, Query),
+        EventConditions,
     ),
     responses(
         (status = 200, description = "The events", body = String, content_type = "application/x-ndjson"),

@@ -206,20 +206,10 @@ pub(super) async fn remote(
     let listed: Vec<ListedEvent> = serde_json::from_value(events).context(other)?;
     let stored = listed.into_iter().map(|listed| {
         let ListedEvent { position, prev_hash, hash, event } = listed;
-        let payload = event.body.payload_text()?;
         let stored = StoredEvent {
-            position: 0,
-            tenant: tenant.clone(),
-            tenant_position: position,
-            event_id: event.event_id.to_string(),
-            run_id: event.run_id.to_string(),
-            sequence: event.sequence,
-            kind: event.body.kind().to_owned(),
-            timestamp: event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
-            causation_id: event.causation_id.map(|id| id.to_string()),
-            payload,
             prev: Digest::parse(&prev_hash),
             hash: Digest::parse(&hash),
+            ..event.stored(&tenant, position)?
         };
         anyhow::Ok((position, stored))
     });

@@ -4,29 +4,11 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use serde::Deserialize;
-use toolcrib_core::{clock::Timestamp, record::StoredEvent};
+use toolcrib_core::{clock::Timestamp, event::EventBody, record::StoredEvent};
 
-/// The types of events, in a fixed order: an index stores their places.
-pub(super) const TYPES: [&str; 14] = [
-    "agent.toolCalled",
-    "agent.toolReturned",
-    "authorization.decided",
-    "egress.decided",
-    "tool.session.opened",
-    "tool.session.closed",
-    "tool.pin.drifted",
-    "tool.pin.approved",
-    "interrupt.requested",
-    "approval.granted",
-    "approval.rejected",
-    "approval.overridden",
-    "record.accepted",
-    "config.edited",
-];
-
-/// The place of `agent.toolReturned` in [`TYPES`].
+/// The place of `agent.toolReturned` in [`EventBody::KINDS`].
 pub(super) const RETURNED: u8 = 1;
-/// The place of `authorization.decided` in [`TYPES`].
+/// The place of `authorization.decided` in [`EventBody::KINDS`].
 pub(super) const DECIDED: u8 = 2;
 /// The type of an event that this version does not know.
 pub(super) const UNKNOWN: u8 = 31;
@@ -47,7 +29,7 @@ pub(super) struct Facts {
     pub(super) tenant_position: u64,
     /// Milliseconds since the Unix epoch.
     pub(super) at: i64,
-    /// A place in [`TYPES`].
+    /// A place in [`EventBody::KINDS`].
     pub(super) kind: u8,
     /// A place in [`STATUSES`].
     pub(super) status: u8,
@@ -131,7 +113,7 @@ impl Facts {
     /// Reads the facts of `event`. An event without a principal or a tool has those of its cause.
     pub(super) fn new(event: &StoredEvent, causes: &mut Causes) -> Self {
         let payload: Payload<'_> = serde_json::from_str(&event.payload).unwrap_or_default();
-        let kind = TYPES.iter().position(|it| *it == event.kind);
+        let kind = EventBody::KINDS.iter().position(|it| *it == event.kind);
         let kind = kind.and_then(|it| u8::try_from(it).ok()).unwrap_or(UNKNOWN);
         let status = match payload.status.as_deref() {
             _ if kind == DECIDED => (payload.allowed == Some(false)).then_some("denied"),

@@ -146,15 +146,13 @@ impl Index {
         let mut walk = Walk { scope, order, visitor, position: None, budget: MAX_SEGMENTS };
         let mut newest = self.newest.lock().await;
         self.catch_up(&mut newest, u64::MAX).await?;
-        let end = newest.builder.number;
         if order == Order::NewestFirst {
-            let Builder { number, head, columns, ids, .. } = &newest.builder;
-            let flow = walk.segment(*number, head, columns, ids);
+            let flow = walk.builder(&newest.builder);
+            let mut to = newest.builder.number;
             drop(newest);
             if flow == Flow::Stop {
                 return Ok(walk.stopped());
             }
-            let mut to = end;
             while to > first {
                 let from = to.saturating_sub(BATCH).max(first);
                 if self.batch(from, to, &mut walk).await? == Flow::Stop {
@@ -162,26 +160,23 @@ impl Index {
                 }
                 to = from;
             }
-        } else {
-            // Segments are filled and stored meanwhile; the events in them are visited the next time.
-            let (head, columns, ids) = {
-                let Builder { head, columns, ids, .. } = &newest.builder;
-                (head.clone(), columns.clone(), ids.clone())
-            };
+            return Ok(walk.ended());
+        }
+        let mut from = first;
+        while from < newest.builder.number {
+            let to = (from + BATCH).min(newest.builder.number);
             drop(newest);
-            let mut from = first;
-            while from < end {
-                let to = (from + BATCH).min(end);
-                if self.batch(from, to, &mut walk).await? == Flow::Stop {
-                    return Ok(walk.stopped());
-                }
-                from = to;
-            }
-            if walk.segment(end, &head, &columns, &ids) == Flow::Stop {
+            if self.batch(from, to, &mut walk).await? == Flow::Stop {
                 return Ok(walk.stopped());
             }
+            from = to;
+            newest = self.newest.lock().await;
+            self.catch_up(&mut newest, u64::MAX).await?;
         }
-        Ok(Visited { more: false, position: walk.position })
+        match walk.builder(&newest.builder) {
+            Flow::Stop => Ok(walk.stopped()),
+            Flow::Continue => Ok(walk.ended()),
+        }
     }
 
     /// Visits the segments from `from` on and before `to`.
@@ -361,8 +356,8 @@ impl Index {
     }
 
     /// Stores full segments, if there are any: at most `most`. Forgets segments in memory after a
-    /// while without searches.
-    pub(super) async fn maintain(&self, most: u64) -> Result<(), StoreError> {
+    /// while without searches. Returns whether the store has segments.
+    pub(super) async fn maintain(&self, most: u64) -> Result<bool, StoreError> {
         let is_idle = self.last_search.lock().elapsed() > IDLE;
         if is_idle {
             self.loaded.clear();
@@ -385,9 +380,10 @@ impl Index {
                 // The rest is read again by the next search, within milliseconds.
                 *newest = Newest { held: std::mem::take(&mut newest.held), ..Newest::default() };
             }
-            return Ok(());
+            return Ok(next > 0);
         }
-        self.catch_up(&mut newest, most).await
+        self.catch_up(&mut newest, most).await?;
+        Ok(true)
     }
 
     /// Removes the segments before `first`, that of the oldest event.
@@ -433,6 +429,11 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn builder(&mut self, builder: &Builder) -> Flow {
+        let Builder { number, head, columns, ids, .. } = builder;
+        self.segment(*number, head, columns, ids)
+    }
+
     fn segment(&mut self, number: u64, head: &Head, columns: &Columns, ids: &Ids) -> Flow {
         let Some(matcher) = Matcher::new(self.scope, number, head) else {
             self.passed(head);
@@ -477,5 +478,9 @@ impl Walk<'_> {
 
     fn stopped(&self) -> Visited {
         Visited { more: true, position: self.position }
+    }
+
+    fn ended(&self) -> Visited {
+        Visited { more: false, position: self.position }
     }
 }

@@ -1,12 +1,12 @@
 //! The conditions of a search, for the rows of one segment.
 
 use toolcrib_core::{
-    event::{EventFilter, StatusFilter, TextPattern},
+    event::{EventBody, EventFilter, StatusFilter, TextPattern},
     id::TenantId,
 };
 
 use super::{
-    facts::{self, IdStart, STATUSES, TYPES, UNKNOWN},
+    facts::{self, IdStart, STATUSES, UNKNOWN},
     segment::{Columns, Head, Ids, SIZE},
 };
 
@@ -176,7 +176,7 @@ impl Statuses {
 /// Returns a bit for each type that matches; `None` if none does.
 fn kinds(pattern: Option<&TextPattern>) -> Option<u32> {
     let Some(pattern) = pattern else { return Some(u32::MAX) };
-    let known = TYPES.iter().zip(0_u32..).filter(|(name, _)| pattern.matches(name));
+    let known = EventBody::KINDS.iter().zip(0_u32..).filter(|(name, _)| pattern.matches(name));
     let bits = known.fold(0, |bits, (_, place)| bits | 1 << place);
     let unknown = u32::from(pattern.matches("")) << UNKNOWN;
     (bits | unknown != 0).then_some(bits | unknown)
