@@ -154,6 +154,23 @@ pub(crate) async fn with_gateway<T>(
     Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
 }
 
+/// Starts the sources of `config` on an empty store, waits until they have listed their tools, and runs
+/// `work`.
+pub(crate) async fn with_sources<T>(
+    config: Config,
+    data_dir: &Path,
+    printer: Printer,
+    work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let local = Local::start_forgetful(config, data_dir, printer).await?;
+    local
+        .run(async |gateway: &Gateway| {
+            settle(gateway, printer).await;
+            work(gateway).await
+        })
+        .await
+}
+
 /// Returns the builder of a gateway on `storage`. Its sources take their credentials from
 /// `credentials`.
 pub(crate) fn builder(

@@ -1,11 +1,7 @@
 //! The change of the configuration file that a command describes: shown, confirmed and written.
 
-use std::{
-    io::{BufRead as _, IsTerminal as _, Write as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
 use serde_json::{Map, Value as Json, json};
 use toolcrib_core::id::TenantId;
 use toolcrib_gateway::{
@@ -243,17 +239,12 @@ fn problem(Problem { line, key, message }: &Problem) -> Json {
 
 /// Returns whether the user confirms the change on the terminal.
 fn confirmed(file: &ConfigFile, printer: Printer) -> anyhow::Result<bool> {
-    let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
-    if printer.wants_json() || !stdin.is_terminal() || !stderr.is_terminal() {
+    if printer.wants_json() || !printer.can_ask() {
         return Err(usage(
             "a confirmation needs a terminal: --yes writes the change, and --dry-run only shows it",
         ));
     }
-    write!(stderr, "Write {}? [y/N] ", file.path().display())?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    stdin.lock().read_line(&mut answer).context("no answer")?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(printer.is_confirmed(&format!("Write {}?", file.path().display()))?)
 }
 
 /// Returns the settings of `--set` and `--unset`.

@@ -15,7 +15,7 @@ use toolcrib_core::{
     suggest,
 };
 use toolcrib_gateway::{
-    Gateway, authn,
+    authn,
     config::Config,
     explain::{Step, StepName, StepResult, Verdict},
 };
@@ -26,7 +26,7 @@ use crate::{
     commands::keys,
     context::Context,
     failure::{Exit, advised, usage},
-    local::{self, Local},
+    local,
     printer::Printer,
     settings::Settings,
     store,
@@ -91,20 +91,16 @@ async fn here(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Value> {
         .map_err(|_| usage("--arguments-shape must be JSON, such as '{\"path\": \"x\"}'"))?;
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     let (who, identity) = identify(args, &config).await?;
-    let mut explanation = Local::start_forgetful(config, &data_dir, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, cx.printer).await;
-            let call = arguments
-                .as_ref()
-                .map(|arguments| CallContext { surface: &args.surface, arguments });
-            let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
-            if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), explanation.outcome) {
-                note_suggestion(&local::suggestion(gateway, tool), cx.printer);
-            }
-            Ok(explanation)
-        })
-        .await?;
+    let mut explanation = local::with_sources(config, &data_dir, cx.printer, async |gateway| {
+        let call =
+            arguments.as_ref().map(|arguments| CallContext { surface: &args.surface, arguments });
+        let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
+        if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), explanation.outcome) {
+            note_suggestion(&local::suggestion(gateway, tool), cx.printer);
+        }
+        Ok(explanation)
+    })
+    .await?;
     if identity.result == StepResult::Stop {
         explanation.outcome = Verdict::Denied;
     }

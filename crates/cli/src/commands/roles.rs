@@ -17,7 +17,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, advised, usage},
-    local::{self, Local},
+    local,
     settings::Settings,
     table::{Column, Kind},
     text::counted,
@@ -128,13 +128,7 @@ async fn here<T>(
     read: impl FnOnce(&Gateway) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
-    Local::start_forgetful(config, &data_dir, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, cx.printer).await;
-            read(gateway)
-        })
-        .await
+    local::with_sources(config, &data_dir, cx.printer, async |gateway| read(gateway)).await
 }
 
 /// Returns `value` in the form that a server sends.
@@ -189,5 +183,5 @@ async fn set(args: &RoleSetArgs, cx: &Context) -> anyhow::Result<Exit> {
 }
 
 fn change(action: EditAction, name: &str, settings: Map<String, serde_json::Value>) -> Change {
-    Change { action, kind: ChangeKind::Role, name: name.to_owned(), source: None, settings }
+    Change::new(action, ChangeKind::Role, name, settings)
 }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 use toolcrib_core::{id::SourceId, text::is_hidden};
 use toolcrib_gateway::{
-    Gateway, RuleProposal,
-    config::edit::{Change, ChangeKind, EditAction},
+    RuleProposal,
+    config::edit::{Change, EditAction},
 };
 
 use super::edit;
@@ -13,7 +13,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, usage},
-    local::{self, Local},
+    local,
     settings::Settings,
 };
 
@@ -23,7 +23,7 @@ pub(crate) async fn run(command: &RulesCommand, cx: &Context) -> anyhow::Result<
         RulesCommand::Add(args) => change(EditAction::Add, args, cx).await,
         RulesCommand::Set(args) => change(EditAction::Set, args, cx).await,
         RulesCommand::Remove { source, glob, edit: args } => {
-            let change = rule(EditAction::Remove, source, glob, Map::new());
+            let change = Change::of_rule(EditAction::Remove, source, glob, Map::new());
             edit::run(cx, args, |_, _| Ok(vec![change])).await
         }
     }
@@ -35,10 +35,8 @@ async fn propose(source: Option<&SourceId>, cx: &Context) -> anyhow::Result<Exit
         Some(client) => client.get_member(&["v1", "config", "rules"], &[], "proposals").await?,
         None => {
             let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
-            let local = Local::start_forgetful(config, &data_dir, printer).await?;
-            let found: Vec<RuleProposal> = local
-                .run(async |gateway: &Gateway| {
-                    local::settle(gateway, printer).await;
+            let found: Vec<RuleProposal> =
+                local::with_sources(config, &data_dir, printer, async |gateway| {
                     Ok(gateway.supply().proposed_rules(None))
                 })
                 .await?;
@@ -109,11 +107,6 @@ async fn change(action: EditAction, args: &RuleArgs, cx: &Context) -> anyhow::Re
             "the rule says nothing: use --approval, --tier, --scope, --set or --unset",
         ));
     }
-    let change = rule(action, &args.source, &args.glob, settings);
+    let change = Change::of_rule(action, &args.source, &args.glob, settings);
     edit::run(cx, &args.edit, |_, _| Ok(vec![change])).await
-}
-
-fn rule(action: EditAction, source: &SourceId, glob: &str, settings: Map<String, Json>) -> Change {
-    let source = Some(source.to_string());
-    Change { action, kind: ChangeKind::Rule, name: glob.to_owned(), source, settings }
 }

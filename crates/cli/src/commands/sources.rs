@@ -19,7 +19,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, advised},
-    local::{self, Local},
+    local,
     printer::Printer,
     settings::Settings,
     table::{Column, Kind},
@@ -143,13 +143,10 @@ async fn logs_here(id: &str, cx: &Context) -> anyhow::Result<Vec<StderrLine>> {
         let known = config.sources.iter().map(|source| source.spec.id.as_str());
         return Err(unknown(id, known));
     }
-    Local::start_forgetful(config, &data_dir, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, cx.printer).await;
-            Ok(gateway.supply().stderr(None, id).unwrap_or_default())
-        })
-        .await
+    local::with_sources(config, &data_dir, cx.printer, async |gateway| {
+        Ok(gateway.supply().stderr(None, id).unwrap_or_default())
+    })
+    .await
 }
 
 /// Returns the last stderr lines of each source that is not ready.
@@ -166,24 +163,21 @@ fn last_lines(gateway: &Gateway, sources: &[SourceReport]) -> BTreeMap<String, V
 /// Starts the sources without a stored catalog, and returns their current status.
 async fn here(cx: &Context) -> anyhow::Result<Status> {
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
-    Local::start_forgetful(config, &data_dir, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, cx.printer).await;
-            let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
-            let snapshot = gateway.snapshot();
-            let mut toolsets = snapshot.toolsets(&operator);
-            let mut references = BTreeMap::new();
-            for (shown, toolset) in toolsets.iter_mut().zip(snapshot.catalog.toolsets()) {
-                // The operator can read the configuration, so this shows all of its references.
-                shown.tools = toolset.len();
-                references.insert(shown.name.clone(), toolset.unresolved.clone());
-            }
-            let sources = gateway.supply().reports();
-            let stderr = Some(last_lines(gateway, &sources));
-            Ok(Status { sources, toolsets, quota: None, references, stderr })
-        })
-        .await
+    local::with_sources(config, &data_dir, cx.printer, async |gateway| {
+        let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
+        let snapshot = gateway.snapshot();
+        let mut toolsets = snapshot.toolsets(&operator);
+        let mut references = BTreeMap::new();
+        for (shown, toolset) in toolsets.iter_mut().zip(snapshot.catalog.toolsets()) {
+            // The operator can read the configuration, so this shows all of its references.
+            shown.tools = toolset.len();
+            references.insert(shown.name.clone(), toolset.unresolved.clone());
+        }
+        let sources = gateway.supply().reports();
+        let stderr = Some(last_lines(gateway, &sources));
+        Ok(Status { sources, toolsets, quota: None, references, stderr })
+    })
+    .await
 }
 
 fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {

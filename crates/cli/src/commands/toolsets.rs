@@ -11,12 +11,8 @@ use crate::{
 };
 
 pub(crate) async fn run(command: &ToolsetsCommand, cx: &Context) -> anyhow::Result<Exit> {
-    let change = |action, name: &str, settings: Map<String, Json>| Change {
-        action,
-        kind: ChangeKind::Toolset,
-        name: name.to_owned(),
-        source: None,
-        settings,
+    let change = |action, name: &str, settings: Map<String, Json>| {
+        Change::new(action, ChangeKind::Toolset, name, settings)
     };
     let (change, args) = match command {
         ToolsetsCommand::Add(args) => {

@@ -15,7 +15,7 @@ use toolcrib_core::{
 use super::{Supply, classify::classify, listed::Listed};
 use crate::config::{
     SourceConfig,
-    edit::{Change, ChangeKind, EditAction},
+    edit::{Change, EditAction},
 };
 
 /// Tools of one rule; more are in further rules, so that each can be read.
@@ -202,13 +202,12 @@ fn rules(
             source: source.spec.id.clone(),
             tools: tools.to_vec(),
             reason: reason.to_owned(),
-            change: Change {
-                action: if is_known { EditAction::Set } else { EditAction::Add },
-                kind: ChangeKind::Rule,
-                name,
-                source: Some(source.spec.id.to_string()),
-                settings: settings.as_object().cloned().unwrap_or_else(Map::new),
-            },
+            change: Change::of_rule(
+                if is_known { EditAction::Set } else { EditAction::Add },
+                &source.spec.id,
+                &name,
+                settings.as_object().cloned().unwrap_or_else(Map::new),
+            ),
         }
     };
     tools.chunks(MAX_TOOLS).map(rule).collect()

@@ -73,5 +73,5 @@ fn upstream(args: &SourceAddArgs) -> anyhow::Result<Map<String, Json>> {
 }
 
 fn change(action: EditAction, name: &str, settings: Map<String, Json>) -> Change {
-    Change { action, kind: ChangeKind::Source, name: name.to_owned(), source: None, settings }
+    Change::new(action, ChangeKind::Source, name, settings)
 }

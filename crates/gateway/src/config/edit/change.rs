@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolcrib_core::id::SourceId;
 
 /// The most changes of one proposal.
 pub const MAX_CHANGES: usize = 32;
@@ -64,6 +65,29 @@ pub struct EditError {
     pub key: Option<String>,
     /// The problem and its remedy.
     pub message: String,
+}
+
+impl Change {
+    /// Creates a change of a source, role or toolset.
+    pub fn new(
+        action: EditAction,
+        kind: ChangeKind,
+        name: &str,
+        settings: Map<String, Value>,
+    ) -> Self {
+        Self { action, kind, name: name.to_owned(), source: None, settings }
+    }
+
+    /// Creates a change of a rule of the source `source`.
+    pub fn of_rule(
+        action: EditAction,
+        source: &SourceId,
+        glob: &str,
+        settings: Map<String, Value>,
+    ) -> Self {
+        let source = Some(source.to_string());
+        Self { source, ..Self::new(action, ChangeKind::Rule, glob, settings) }
+    }
 }
 
 impl EditError {
