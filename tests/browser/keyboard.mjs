@@ -191,10 +191,12 @@ await check('the palette opens, closes, and gives the focus back', async () => {
   await press(page, 'Escape');
   await hasFocus(page, '.search-button');
   await press(page, 'Control+k');
+  await hasFocus(page, '.palette input');
   await type(page, 'rec');
   await press(page, 'Enter');
   await settled(page, screen('record'));
   await press(page, 'Control+k');
+  await hasFocus(page, '.palette input');
   await type(page, 'demo__ad');
   await press(page, 'ArrowDown', 'ArrowUp', 'Enter');
   await hasFocus(page, '[data-path="/a"] input');
@@ -288,6 +290,7 @@ await check('an admin creates, rotates and revokes a key', async () => {
   await hasFocus(page, `[data-key="${id}"] button`);
   await tabTo(page, `[data-key="${id}"] button:last-of-type`);
   await press(page, 'Enter');
+  await page.waitForSelector('[data-confirm="revoke"]');
   await tabTo(page, '[data-confirm="revoke"]');
   await press(page, 'Enter');
   await page.waitForFunction((it) => !document.querySelector(`[data-key="${it}"]`), id);

@@ -187,19 +187,41 @@ function copyTheOldWay(text) {
   return done;
 }
 
-/** A modal dialog. Escape and a click beside it close it. */
-export function Dialog({ title, onClose, children, wide = false }) {
-  const element = useRef();
+/**
+ * Opens a dialog as modal. Escape and a click outside of it close it, and so does the returned `close`;
+ * `props` are for the element. The event of a closed dialog comes later, when another one may be open
+ * already, so `onClose` is called at once and not by that event.
+ */
+export function useModal(onClose) {
+  const ref = useRef();
   useLayoutEffect(() => {
-    element.current.showModal();
+    ref.current.showModal();
   }, []);
-  return html`<dialog ref=${element} class=${`dialog ${wide ? 'wide' : ''}`} aria-label=${title}
-    onClose=${onClose}
-    onClick=${(event) => event.target === element.current && element.current.close()}>
+  const close = () => {
+    ref.current.close();
+    onClose();
+  };
+  const props = {
+    ref,
+    onCancel: (event) => {
+      event.preventDefault();
+      close();
+    },
+    // A browser may close a dialog without `cancel`.
+    onClose: (event) => event.target.isConnected && onClose(),
+    onClick: (event) => event.target === ref.current && close(),
+  };
+  return { close, props };
+}
+
+/** A modal dialog. */
+export function Dialog({ title, onClose, children, wide = false }) {
+  const { close, props } = useModal(onClose);
+  return html`<dialog class=${`dialog ${wide ? 'wide' : ''}`} aria-label=${title} ...${props}>
     <div class="dialog-body">
       <div class="dialog-head">
         <h2>${title}</h2>
-        <button type="button" class="quiet" onClick=${() => element.current.close()}>Close</button>
+        <button type="button" class="quiet" onClick=${close}>Close</button>
       </div>
       ${children}
     </div>

@@ -1,5 +1,5 @@
 // The command palette: tools, sections, sources and runs by a few letters.
-import { html, useLayoutEffect, useMemo, useRef, useState } from '../lib/ui.js';
+import { html, useMemo, useModal, useState } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { href } from './routes.js';
 import { visibleSections } from './shell.js';
@@ -26,12 +26,11 @@ export function Palette() {
 function Search() {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
-  const dialog = useRef();
-  useLayoutEffect(() => dialog.current.showModal(), []);
+  const { close, props } = useModal(() => emit('palette', false));
   const found = useMemo(() => matches(text), [text]);
   const choose = (item) => {
     if (item === undefined) return;
-    dialog.current.close();
+    close();
     location.hash = item.address;
   };
   const onKeyDown = (event) => {
@@ -44,9 +43,7 @@ function Search() {
       choose(found[at]);
     }
   };
-  return html`<dialog ref=${dialog} class="dialog palette" aria-label="Go to"
-    onClose=${() => emit('palette', false)}
-    onClick=${(event) => event.target === dialog.current && dialog.current.close()}>
+  return html`<dialog class="dialog palette" aria-label="Go to" ...${props}>
     <input class="input" type="search" role="combobox" aria-expanded="true" autocomplete="off"
       aria-controls="palette-list" aria-label="Go to a tool, screen, source or run" spellcheck="false"
       aria-activedescendant=${found.length > 0 ? `palette-${at}` : undefined}

@@ -1,6 +1,6 @@
 // The frame around all screens: sections, account, palette, and the screen of the current address.
 // The tools are the first screen and part of the document; every other one is loaded when it opens.
-import { html, render, useEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
+import { html, render, useLayoutEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { base, request } from '../api.js';
 import { byId, reveal } from '../dom.js';
@@ -95,7 +95,8 @@ function Account() {
   const [kept, setKept] = useState(keptKey() !== '');
   const menu = useRef();
   const { who } = state;
-  useEffect(() => {
+  // With the menu, not after the next frame: a key may come before that.
+  useLayoutEffect(() => {
     if (!open) return undefined;
     const leave = (event) => {
       const inside = menu.current?.contains(event.target);

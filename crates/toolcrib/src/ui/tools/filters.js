@@ -222,9 +222,19 @@ function draw() {
   // Counting takes a while with thousands of tools, so it is done when someone looks.
   if (!host.hidden) {
     loadFacts();
+    const focused = host.contains(document.activeElement) ? document.activeElement : undefined;
     host.replaceChildren(...FACETS.map(facetGroup).filter((it) => it !== undefined), viewRow());
+    if (focused) controlLike(focused, host)?.focus({ preventScroll: true });
   }
   drawToggle();
+}
+
+/** Returns the control that has taken the place of `old`. */
+function controlLike(old, host) {
+  const { facet, value } = old.dataset;
+  return [...host.querySelectorAll('button, select, input')].find(
+    (it) => it.id === old.id && it.dataset.facet === facet && it.dataset.value === value,
+  );
 }
 
 function drawToggle() {
