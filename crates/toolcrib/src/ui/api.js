@@ -52,14 +52,19 @@ export async function otcToolId(name) {
   return typeof id === 'string' ? id : undefined;
 }
 
+/** Sends a request with the key of the page, and returns the response as it is. */
+export function fetchWithKey(path, { headers = {}, ...options } = {}) {
+  const auth = authorization();
+  return fetch(path, { ...options, headers: { ...headers, ...(auth && { Authorization: auth }) } });
+}
+
 /** Sends a request with the key of the page. */
 export async function request(method, path, { body, signal } = {}) {
   const headers = { Accept: 'application/json' };
   const auth = authorization();
-  if (auth) headers.Authorization = auth;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const started = performance.now();
-  const response = await fetch(path, { method, headers, body, signal, cache: 'no-cache' });
+  const response = await fetchWithKey(path, { method, headers, body, signal, cache: 'no-cache' });
   const text = await response.text();
   // The list of tools finds out whether the key has ended, for the whole page.
   if (response.status === 401 && state.status === 'ready' && auth === authorization()) emit('reload');
@@ -82,7 +87,8 @@ function tryParse(text) {
   }
 }
 
-function seconds(value) {
+/** Returns the number of seconds of a `Retry-After` header. */
+export function seconds(value) {
   return value !== null && /^\d+$/.test(value.trim()) ? Number(value) : undefined;
 }
 

@@ -18,7 +18,7 @@ import {
   Loaded,
   Time,
 } from '../lib/ui.js';
-import { authorization, request, problemText } from '../api.js';
+import { request, fetchWithKey, problemText } from '../api.js';
 import { visible } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
@@ -150,7 +150,7 @@ function Events({ route }) {
       ${text !== '' && html`<button type="button" class="quiet" onClick=${() => query('')}>Clear</button>`}
     </div>
     <p class=${bad ? 'bad' : 'muted'} id="record-hint" role=${bad ? 'alert' : undefined}>
-      ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star stands for any text.'}
+      ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star matches any text.'}
     </p>
     ${bad === undefined &&
     html`<${Loaded} of=${counted} rows=${3}>
@@ -199,11 +199,8 @@ function Export({ search }) {
   const save = async () => {
     setState({ busy: true });
     try {
-      const headers = {};
-      const auth = authorization();
-      if (auth) headers.Authorization = auth;
       const path = `/v1/events/export?format=${format}&${search}`;
-      const response = await fetch(path, { headers, cache: 'no-store' });
+      const response = await fetchWithKey(path, { cache: 'no-store' });
       if (!response.ok) throw new Error((await response.json()).message ?? `status ${response.status}`);
       const link = document.createElement('a');
       link.href = URL.createObjectURL(await response.blob());

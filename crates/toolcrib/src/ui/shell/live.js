@@ -1,7 +1,7 @@
 // One stream of changes for the whole tab: `catalog`, `approval` and `record`. It is opened again
 // after an interruption, with growing pauses, and at once when the tab wakes up.
 import { state, on, emit } from '../state.js';
-import { authorization } from '../api.js';
+import { fetchWithKey } from '../api.js';
 
 const PAUSES = [500, 1_000, 2_000, 5_000, 15_000, 30_000];
 /** The server sends a comment every 15 s; a stream that is silent for longer is dead. */
@@ -46,8 +46,8 @@ async function open() {
   const mine = new AbortController();
   controller = mine;
   try {
-    const response = await fetch('/v1/changes', {
-      headers: { Accept: 'text/event-stream', Authorization: authorization() },
+    const response = await fetchWithKey('/v1/changes', {
+      headers: { Accept: 'text/event-stream' },
       signal: mine.signal,
       cache: 'no-store',
     });

@@ -2,7 +2,7 @@
 // Returns the reply in the form of the explorer's own endpoint, so that a result looks the same.
 //
 // Invariant: one POST is one round of the call. Aborting it cancels the call at its source.
-import { authorization } from '../api.js';
+import { fetchWithKey, seconds } from '../api.js';
 import { isObject, own, parseJson, pretty } from '../json.js';
 
 const REVISION = '2026-07-28';
@@ -50,11 +50,10 @@ async function send(tool, body, round, { signal, progress }) {
   ];
   for (const [name, value] of Object.entries(round))
     if (value !== undefined) members.push(`${JSON.stringify(name)}:${JSON.stringify(value)}`);
-  const response = await fetch('/mcp', {
+  const response = await fetchWithKey('/mcp', {
     method: 'POST',
     headers: {
       Accept: 'application/json, text/event-stream',
-      Authorization: authorization(),
       'Content-Type': 'application/json',
       'MCP-Protocol-Version': REVISION,
       'Mcp-Method': 'tools/call',
@@ -100,12 +99,11 @@ async function* events(reader) {
 }
 
 function replyOf({ response, text, message }, tool, started) {
-  const retryAfter = response.headers.get('retry-after');
   const reply = {
     status: response.status,
     statusText: '',
     headers: [...response.headers],
-    retryAfter: /^\d+$/.test(retryAfter ?? '') ? Number(retryAfter) : undefined,
+    retryAfter: seconds(response.headers.get('retry-after')),
     text,
     ms: performance.now() - started,
   };
