@@ -82,9 +82,9 @@ const ofRole = async (role) => {
         equal(await page.locator('[role=alert]').count(), 0, 'problems shown');
       } else {
         await page.waitForSelector('#screen .empty');
-        const told = await page.textContent('#screen .empty');
-        truthy(told.includes(screen.scope), `the missing scope is not named: ${told}`);
-        truthy(/manages the keys/.test(told), `it does not say who can give it: ${told}`);
+        const explanation = await page.textContent('#screen .empty');
+        truthy(explanation.includes(screen.scope), `the missing scope is not named: ${explanation}`);
+        truthy(/manages the keys/.test(explanation), `it does not say who can give it: ${explanation}`);
         equal(await page.locator('#screen .empty a').getAttribute('href'), '#', 'the next step');
         equal(await page.locator('.section[aria-current]').count(), 0, 'current sections');
       }

@@ -195,7 +195,7 @@ def restricted(workload):
 
 
 def certificate(file):
-    """Writes a certificate, and its key beside it."""
+    """Writes a certificate, and its key next to it."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
                     "-nodes", "-subj", "/CN=tools.example.com", "-out", file,
                     "-keyout", file.with_suffix(".key")], check=True, capture_output=True)

@@ -493,7 +493,7 @@ pub(crate) struct TailArgs {
 
 /// The conditions of a search of the record.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Conditions (`*` stands for any characters)")]
+#[command(next_help_heading = "Conditions (`*` matches any characters)")]
 pub(crate) struct FilterArgs {
     /// Set conditions in one text: actor, tool, source, kind, type, status, run, id, after, before
     #[arg(long, value_name = "TEXT")]

@@ -21,9 +21,9 @@ scopes = [\"demo:read\"] # only reading
 
 /// Returns the hash of the file that the server reads.
 async fn hash(editor: &Caller) -> String {
-    let (status, told) = editor.get("/v1/config").await;
-    assert_eq!(status, 200, "{told}");
-    told["hash"].as_str().unwrap().to_owned()
+    let (status, answer) = editor.get("/v1/config").await;
+    assert_eq!(status, 200, "{answer}");
+    answer["hash"].as_str().unwrap().to_owned()
 }
 
 fn text(dir: &Path) -> String {
@@ -95,8 +95,8 @@ async fn only_a_grant_of_exactly_this_name_edits() {
     let admin = caller(&server, &all).await;
     eventually_async("the role is there", async || {
         let wanted = json!({ "name": "plain", "roles": ["editor"], "scopes": [] });
-        let (status, told) = admin.post("/v1/keys", &wanted).await;
-        status == 403 && told["message"].as_str().unwrap().contains("creator")
+        let (status, answer) = admin.post("/v1/keys", &wanted).await;
+        status == 403 && answer["message"].as_str().unwrap().contains("creator")
     })
     .await;
     let wanted = json!({ "name": "mine", "scopes": ["config:write"] });
@@ -130,31 +130,31 @@ async fn a_change_is_proposed_written_recorded_and_applied() {
     assert_eq!(status, 200, "{plain}");
     assert_eq!(plain["preview"]["unknown"][0]["source"], "more", "{plain}");
     assert_eq!(plain["writable"], true, "{plain}");
-    let (status, told) = editor
+    let (status, answer) = editor
         .post("/v1/config/propose", &json!({ "changes": changes.clone(), "connect": true }))
         .await;
-    assert_eq!(status, 200, "{told}");
-    assert_eq!((&told["before"], &told["after"]), (&plain["before"], &plain["after"]));
-    assert_eq!(told["problems"], json!([]), "{told}");
-    let reader = &told["preview"]["roles"][0];
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!((&answer["before"], &answer["after"]), (&plain["before"], &plain["after"]));
+    assert_eq!(answer["problems"], json!([]), "{answer}");
+    let reader = &answer["preview"]["roles"][0];
     assert_eq!(
         (&reader["role"], &reader["before"], &reader["after"]),
         (&json!("reader"), &json!(6), &json!(12))
     );
     assert!(reader["appears"].as_array().unwrap().contains(&json!("more__echo")), "{reader}");
     assert_eq!(reader["disappears"], json!([]));
-    let tools = told["preview"]["sources"][0]["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 6, "{told}");
-    let diff = told["diff"].to_string();
+    let tools = answer["preview"]["sources"][0]["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 6, "{answer}");
+    let diff = answer["diff"].to_string();
     assert!(diff.contains("[[source]]") && diff.contains("tools:more"), "{diff}");
     assert!(!diff.contains("listen"), "{diff}");
     assert_eq!(text(dir.path()), before, "a proposal writes nothing");
 
-    let hash = told["before"].clone();
+    let hash = answer["before"].clone();
     let (status, written) =
         editor.post("/v1/config/write", &json!({ "changes": changes, "hash": hash })).await;
     assert_eq!(status, 200, "{written}");
-    assert_eq!((&written["before"], &written["after"]), (&told["before"], &told["after"]));
+    assert_eq!((&written["before"], &written["after"]), (&answer["before"], &answer["after"]));
     assert_eq!(written["backup"], "toolcrib.toml.bak");
     assert_eq!(fs::read_to_string(dir.path().join("toolcrib.toml.bak")).unwrap(), before);
     let after = text(dir.path());
@@ -178,7 +178,7 @@ async fn a_change_is_proposed_written_recorded_and_applied() {
     let payload = |action: &str| {
         json!({
             "principal": "test", "action": action,
-            "before": told["before"], "after": told["after"],
+            "before": answer["before"], "after": answer["after"],
         })
     };
     assert_eq!(payloads, [&payload("previewed"), &payload("written")], "{events}");
@@ -207,11 +207,11 @@ async fn of_several_changes_for_one_text_one_is_made() {
     let names = text(dir.path()).matches("name = \"r").count();
     assert_eq!(names, 2, "the reader and one new role");
     // A change by an editor of text is a change, too.
-    let (_, told) = editor.get("/v1/config").await;
+    let (_, answer) = editor.get("/v1/config").await;
     fs::write(dir.path().join("toolcrib.toml"), format!("{}# more\n", text(dir.path()))).unwrap();
-    let body = json!({ "changes": [role("late", &["a"])], "hash": told["hash"] });
-    let (status, told) = editor.post("/v1/config/write", &body).await;
-    assert_eq!((status, &told["details"]["changed"]), (409, &json!(true)), "{told}");
+    let body = json!({ "changes": [role("late", &["a"])], "hash": answer["hash"] });
+    let (status, answer) = editor.post("/v1/config/write", &body).await;
+    assert_eq!((status, &answer["details"]["changed"]), (409, &json!(true)), "{answer}");
     assert!(!text(dir.path()).contains("late"));
 }
 
@@ -249,20 +249,20 @@ async fn what_the_checks_refuse_is_not_written() {
         (json!({ "action": "remove", "kind": "source", "name": "missing" }), "no source"),
     ] {
         let changes = json!([change]);
-        let (status, told) =
+        let (status, answer) =
             editor.post("/v1/config/propose", &json!({ "changes": changes })).await;
         match status {
             200 => {
-                assert_eq!(told["writable"], false, "{told}");
-                assert!(told["problems"].to_string().contains(expected), "{expected}: {told}");
+                assert_eq!(answer["writable"], false, "{answer}");
+                assert!(answer["problems"].to_string().contains(expected), "{expected}: {answer}");
             }
-            400 => assert!(told["message"].as_str().unwrap().contains(expected), "{told}"),
-            other => panic!("{other}: {told}"),
+            400 => assert!(answer["message"].as_str().unwrap().contains(expected), "{answer}"),
+            other => panic!("{other}: {answer}"),
         }
         let body = json!({ "changes": changes, "hash": hash });
-        let (status, told) = editor.post("/v1/config/write", &body).await;
-        assert_eq!(status, 400, "{told}");
-        assert!(told.to_string().contains(expected), "{expected}: {told}");
+        let (status, answer) = editor.post("/v1/config/write", &body).await;
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer.to_string().contains(expected), "{expected}: {answer}");
     }
     for body in [
         json!({ "changes": [] }),
@@ -316,14 +316,14 @@ async fn a_linked_file_is_shown_and_not_written() {
     std::os::unix::fs::symlink("real.toml", &link).unwrap();
     let server = Server::start(dir.path());
     let editor = editor(dir.path(), &server, &[]).await;
-    let (status, told) = editor.get("/v1/config").await;
-    assert_eq!(status, 200, "{told}");
-    assert!(told["obstacle"].as_str().unwrap().contains("symbolic link"), "{told}");
+    let (status, answer) = editor.get("/v1/config").await;
+    assert_eq!(status, 200, "{answer}");
+    assert!(answer["obstacle"].as_str().unwrap().contains("symbolic link"), "{answer}");
     let body = json!({ "changes": [role("new", &["a"])] });
     let (_, proposal) = editor.post("/v1/config/propose", &body).await;
     assert_eq!(proposal["writable"], false, "{proposal}");
     assert!(proposal["diff"].to_string().contains("new"), "it can be made by hand: {proposal}");
-    let body = json!({ "changes": [role("new", &["a"])], "hash": told["hash"] });
+    let body = json!({ "changes": [role("new", &["a"])], "hash": answer["hash"] });
     let (status, refused) = editor.post("/v1/config/write", &body).await;
     assert_eq!(status, 409, "{refused}");
     assert!(refused["message"].as_str().unwrap().contains("symbolic link"), "{refused}");
@@ -359,8 +359,8 @@ async fn a_source_is_refreshed_on_request_but_not_again_at_once() {
         caller.get("/v1/sources").await.1["sources"][0]["discoveredAt"] != discovered
     })
     .await;
-    let (status, told) = caller.post("/v1/sources/demo/refresh", &json!({})).await;
-    assert_eq!((status, &told["error"]), (429, &json!("rate_limited")), "{told}");
+    let (status, answer) = caller.post("/v1/sources/demo/refresh", &json!({})).await;
+    assert_eq!((status, &answer["error"]), (429, &json!("rate_limited")), "{answer}");
     assert_eq!(caller.post("/v1/sources/nothing/refresh", &json!({})).await.0, 404);
 }
 
@@ -378,7 +378,7 @@ fn commands_change_the_file_and_show_what_they_do() {
     assert!(shown.stdout.contains("no role sees other tools"), "{shown:?}");
     assert_eq!(text(dir.path()), before);
 
-    // Nobody is there to confirm.
+    // There is no terminal to confirm on.
     let args = ["roles", "add", "support", "--tools", "demo__*"];
     let asked = run(dir.path(), &args);
     assert_eq!(asked.code, 2, "{asked:?}");
@@ -393,9 +393,9 @@ fn commands_change_the_file_and_show_what_they_do() {
         text(dir.path())
     );
     assert!(text(dir.path()).contains("# Who reads."));
-    let told = run(dir.path(), &[&args[..], &["--yes", "--json"]].concat());
-    assert_eq!(told.code, 1);
-    assert!(told.json()["error"]["message"].as_str().unwrap().contains("already"), "{told:?}");
+    let answer = run(dir.path(), &[&args[..], &["--yes", "--json"]].concat());
+    assert_eq!(answer.code, 1);
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("already"), "{answer:?}");
 
     let shown = run(dir.path(), &["roles", "show", "support", "--json"]).ok().json();
     assert_eq!(shown["tools"].as_array().unwrap().len(), 6, "{shown}");

@@ -33,7 +33,7 @@ pub struct EventFilter {
     pub id: Option<String>,
 }
 
-/// A text in which `*` stands for any characters.
+/// A text in which `*` matches any characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextPattern(Box<str>);
 

@@ -186,7 +186,7 @@ const QUERIES: &[(&str, Matches)] = &[
     }),
     ("status:denied", |it| ["forbidden", "denied"].contains(&it.status)),
     ("status:timeout actor:bob", |it| it.code == "timeout" && it.principal == "bob"),
-    ("status:ok actor:nobody", |_| false),
+    ("status:ok actor:unknown", |_| false),
     ("type:agent.toolCalled after:2026-11-25T12:00:00Z before:2026-11-25T13:00:00Z", |it| {
         it.kind == "agent.toolCalled" && (1_795_608_000_000..1_795_611_600_000).contains(&it.at)
     }),
@@ -373,7 +373,7 @@ async fn a_summary_counts_what_the_events_say() {
     let p95 = summary.totals.p95_ms.unwrap();
     assert!((90..100).contains(&p95), "{p95}");
     assert!(!summary.is_partial);
-    let nothing = EventFilter::parse("actor:nobody", now()).unwrap();
+    let nothing = EventFilter::parse("actor:unknown", now()).unwrap();
     let nothing = search.summary(&acme, &nothing, 60, now()).await.unwrap();
     assert_eq!((nothing.events, nothing.totals.calls(), nothing.buckets.len()), (0, 0, 0));
     let empty = EventSearch::new(&MemoryStorage::default());

@@ -145,7 +145,7 @@ impl ConfigFile {
             Err(error) => return Some(error),
         };
         // Only an attempt says whether the directory and its file system can be written.
-        let probe = self.beside("probe");
+        let probe = self.sibling("probe");
         let result = create(&probe, metadata.as_ref()).map(drop);
         fs::remove_file(&probe).ok();
         result.err()
@@ -169,7 +169,7 @@ impl ConfigFile {
         if current.hash != expected {
             return Err(FileError::Changed);
         }
-        let temporary = self.beside("new");
+        let temporary = self.sibling("new");
         // Left by a process that was killed; the lock is held, so no other process uses it.
         fs::remove_file(&temporary).ok();
         let mut prepared = PendingFile {
@@ -191,7 +191,7 @@ impl ConfigFile {
     /// Keeps `text` as the newest copy, and removes the oldest.
     fn back_up(&self, text: &str, metadata: Option<&Metadata>) -> Result<PathBuf, FileError> {
         let written = |error| FileError::System { what: "copied", error };
-        let copy = self.beside("copy");
+        let copy = self.sibling("copy");
         fs::remove_file(&copy).ok();
         let mut file = create(&copy, metadata)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(written)?;
@@ -213,7 +213,7 @@ impl ConfigFile {
         self.path.with_file_name(format!("{}.bak{more}", self.name()))
     }
 
-    fn beside(&self, what: &str) -> PathBuf {
+    fn sibling(&self, what: &str) -> PathBuf {
         self.path.with_file_name(format!(".{}.{what}", self.name()))
     }
 

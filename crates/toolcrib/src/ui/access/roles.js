@@ -120,7 +120,7 @@ function RoleDialog({ role, onClose, onWritten }) {
             <span class="label">Scopes</span>
             <textarea class="input mono" rows="5" required value=${scopes} placeholder="files:read"
               onInput=${(event) => setScopes(event.target.value)}></textarea>
-            <span class="hint">One on each line. A tool of source S requires tools:S unless a rule says otherwise; a final * stands for all that follows.</span>
+            <span class="hint">One on each line. A tool of source S requires tools:S unless a rule says otherwise; a final * matches everything after it.</span>
           </label>
           <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
         </form>`}

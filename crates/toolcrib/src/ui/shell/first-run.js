@@ -133,7 +133,7 @@ function Steps({ done }) {
               <p><a class="button" href=${href('access')}>Open Access</a></p>
               <${Command} text=${`toolcrib keys create --name laptop --principal ada --tenant ${tenant} --scope 'tools:*'`} />`
           : html`<p>
-              Whoever has the scope <code>keys:manage</code> in the tenant <bdi>${tenant}</bdi> makes a
+              A caller with the scope <code>keys:manage</code> in the tenant <bdi>${tenant}</bdi> makes a
               key for each client.
             </p>`}
       <//>
