@@ -2,7 +2,7 @@
 
 mod encoding;
 
-use std::{convert::Infallible, time::Duration};
+use std::{collections::HashSet, convert::Infallible, time::Duration};
 
 use axum::{
     body::Body as HttpBody,
@@ -188,6 +188,17 @@ pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
 /// Returns the names of all query parameters, decoded.
 pub(crate) fn query_names(query: &str) -> impl Iterator<Item = String> {
     pairs(query).map(|(key, _)| decode(key))
+}
+
+/// Returns the first parameter that is repeated, or whose text is not UTF-8.
+pub(crate) fn ambiguous_parameter(query: &str) -> Option<String> {
+    let mut names = HashSet::new();
+    let is_utf8 = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().is_ok();
+    let mut ambiguous = pairs(query).filter(|(key, value)| {
+        let is_new = names.insert(decode(key));
+        !is_new || !is_utf8(key) || !is_utf8(value)
+    });
+    ambiguous.next().map(|(key, _)| decode(key))
 }
 
 fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {

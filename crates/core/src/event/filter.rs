@@ -42,7 +42,7 @@ pub struct TextPattern(Box<str>);
 pub enum StatusFilter {
     /// Denials, and calls that were `forbidden` or `rate_limited`.
     Denied,
-    /// Calls that ended with `error`.
+    /// Calls that ended with `error`, except for those that wait for an approval.
     Failed,
     /// A status or an error code.
     Is(Box<str>),
@@ -113,6 +113,9 @@ impl EventFilter {
             "source" => once(&mut self.source, field, TextPattern::new(value)),
             "kind" => once(&mut self.kind, field, TextPattern::new(value)),
             "type" => once(&mut self.event_type, field, TextPattern::new(value)),
+            "status" | "run" | "id" if value.contains('*') => {
+                Err(InvalidFilter(format!("`{field}` is compared as a whole: it has no `*`")))
+            }
             "status" => once(&mut self.status, field, StatusFilter::new(value)),
             "run" => once(&mut self.run, field, value.to_owned()),
             "id" if value.len() < MIN_ID => Err(InvalidFilter(format!(
@@ -274,6 +277,9 @@ mod tests {
             ("after:9999999999999999999d", "`after` must be a time"),
             ("before:999999999999w", "`before` must be a time"),
             ("after:3é", "`after` must be a time"),
+            ("status:den*", "`status` is compared as a whole"),
+            ("run:*", "`run` is compared as a whole"),
+            ("01a2113e*", "`id` is compared as a whole"),
             ("01a2113", "at least its first 8 characters"),
             (&format!("tool:{}", "a".repeat(513)), "`tool` must have a value"),
             (&"a".repeat(4_097), "at most 4096 bytes"),

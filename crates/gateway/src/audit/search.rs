@@ -10,6 +10,8 @@ mod matcher;
 mod segment;
 mod summary;
 
+use std::collections::HashSet;
+
 use toolcrib_core::{
     event::{EventFilter, EventLog, EventQuery, LoggedEvent},
     id::TenantId,
@@ -21,13 +23,16 @@ use self::{
     facts::STATUSES,
     index::{Flow, Index, Order, Row, Visitor},
     matcher::Scope,
-    segment::segment_of,
+    segment::{Head, segment_of},
+    summary::Counting,
 };
 
 /// The most events of one page.
 pub const MAX_PAGE: usize = 1_000;
 /// Full segments that one step in the background stores. A segment takes about 50 ms.
 const MOST_AT_ONCE: u64 = 4;
+/// The most events with a wanted id that a summary counts.
+const MOST_OF_IDS: usize = 20_000;
 /// How often one search reads a page of events in vain.
 const MAX_ROUNDS: usize = 32;
 
@@ -100,6 +105,12 @@ impl EventSearch {
             Page::Newest(before) => (Order::NewestFirst, 0, before.unwrap_or(u64::MAX)),
             Page::After(after) => (Order::OldestFirst, after, u64::MAX),
         };
+        let of_run = self.positions_of_run(tenant, filter).await?;
+        after = after.max(of_run.start);
+        if order == Order::NewestFirst {
+            // Oldest first, the next page begins behind this one, and the run may go on.
+            before = before.min(of_run.end);
+        }
         let mut events: Vec<FoundEvent> = Vec::new();
         let mut rounds = 0;
         loop {
@@ -149,17 +160,32 @@ impl EventSearch {
         let mut filter = filter.clone();
         filter.from = Some(filter.from.map_or(own.at, |from| from.max(own.at)));
         let to = *filter.to.get_or_insert(now + chrono::TimeDelta::seconds(1));
-        let mut counting = summary::Counting::new(filter.from.unwrap_or(to), to, buckets);
+        let of_run = self.positions_of_run(Some(tenant), &filter).await?;
+        let mut counting = Counting::new(filter.from.unwrap_or(to), to, buckets);
         let scope = Scope {
             tenant: Some(tenant.clone()),
             filter,
-            // What retention has removed is not counted, although its segment may remain.
-            after: own.position.saturating_sub(1),
-            before: u64::MAX,
+            // Events that retention has removed are not counted, although their segment may remain.
+            after: own.position.saturating_sub(1).max(of_run.start),
+            before: of_run.end,
         };
         let order = Order::NewestFirst;
-        let visited = self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
-        Ok(counting.finish(visited.more))
+        if !scope.needs_ids() {
+            let visited = self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
+            return Ok(counting.finish(visited.more));
+        }
+        // The index has keys of ids, which others can share: the events themselves have the ids.
+        let mut hits = Hits { rows: Vec::new(), most: MOST_OF_IDS };
+        let visited = self.index.visit(&scope, order, oldest.segment, &mut hits).await?;
+        let mut wanted = HashSet::new();
+        while !hits.rows.is_empty() {
+            let page = hits.rows.split_off(hits.rows.len().saturating_sub(MAX_PAGE));
+            let found = self.read(&scope, page).await?;
+            wanted.extend(found.into_iter().map(|it| it.logged.position));
+        }
+        let mut counting = Selected { wanted, counting };
+        self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
+        Ok(counting.counting.finish(visited.more))
     }
 
     /// Stores the parts of the index that are missing in the store, slowly: call it every few seconds.
@@ -174,6 +200,31 @@ impl EventSearch {
             Some(first) => self.index.forget_before(first.segment).await,
             None => Ok(()),
         }
+    }
+
+    /// Returns the positions before the first and after the last event of the run of `filter`, so that
+    /// only the segments between them are read. The log has an index of runs.
+    async fn positions_of_run(
+        &self,
+        tenant: Option<&TenantId>,
+        filter: &EventFilter,
+    ) -> Result<std::ops::Range<u64>, StoreError> {
+        let Some(run) = &filter.run else { return Ok(0..u64::MAX) };
+        let Ok(run) = run.parse() else { return Ok(0..0) };
+        let query = EventQuery {
+            tenant: tenant.cloned(),
+            run: Some(run),
+            after: Some(0),
+            limit: 1,
+            ..EventQuery::default()
+        };
+        let first = self.log.read(query.clone()).await?;
+        let last = self.log.read(EventQuery { newest: true, ..query }).await?;
+        let end = |events: &[LoggedEvent]| events.first().map(|it| it.position);
+        Ok(match (end(&first), end(&last)) {
+            (Some(first), Some(last)) => first.saturating_sub(1)..last.saturating_add(1),
+            _ => 0..0,
+        })
     }
 
     /// Returns the oldest event, of the whole log or of a tenant.
@@ -254,6 +305,25 @@ impl Visitor for Hits {
             status: status.copied().unwrap_or_default(),
         });
         if self.rows.len() < self.most { Flow::Continue } else { Flow::Stop }
+    }
+}
+
+/// Counts the rows with some positions.
+struct Selected {
+    wanted: HashSet<u64>,
+    counting: Counting,
+}
+
+impl Visitor for Selected {
+    fn segment(&mut self, head: &Head) {
+        self.counting.segment(head);
+    }
+
+    fn row(&mut self, row: &Row<'_>) -> Flow {
+        match self.wanted.contains(&row.position) {
+            true => self.counting.row(row),
+            false => Flow::Continue,
+        }
     }
 }
 

@@ -60,7 +60,11 @@ fn call(number: usize) -> Vec<NewEvent> {
         _ => CallStatus::Ok,
     };
     let ran = status != CallStatus::Forbidden;
-    let code = if ran { "timeout" } else { "forbidden" };
+    let code = match (ran, number % 22) {
+        (false, _) => "forbidden",
+        (true, 0) => "approval_required",
+        (true, _) => "timeout",
+    };
     let caused = |kind: &str, millis, body| NewEvent {
         event_id: id(kind, number).parse().unwrap(),
         body,
@@ -173,6 +177,13 @@ async fn facts(storage: &dyn Storage, tenant: &TenantId) -> Vec<Fact> {
     }
 }
 
+impl Fact {
+    /// A call that waits for an approval has not failed.
+    fn failed(&self) -> bool {
+        self.status == "error" && self.code != "approval_required"
+    }
+}
+
 type Matches = fn(&Fact) -> bool;
 
 const QUERIES: &[(&str, Matches)] = &[
@@ -180,7 +191,7 @@ const QUERIES: &[(&str, Matches)] = &[
     ("actor:bob", |it| it.principal == "bob"),
     ("actor:b*b tool:files__write", |it| it.principal == "bob" && it.tool == "mcp:files.write"),
     ("tool:openapi:tickets.*", |it| it.tool == "openapi:tickets.close"),
-    ("source:files status:failed", |it| it.tool.starts_with("mcp:files.") && it.status == "error"),
+    ("source:files status:failed", |it| it.tool.starts_with("mcp:files.") && it.failed()),
     ("kind:openapi type:egress.*", |it| {
         it.tool.starts_with("openapi:") && it.kind == "egress.decided"
     }),
@@ -279,7 +290,7 @@ async fn missing_and_damaged_segments_are_computed_again() {
         }
     };
     let expected = all(storage.clone()).await;
-    assert!(expected.len() > 100);
+    assert!(expected.len() > 50);
     let segments = storage.segments();
     assert_eq!(segments.remove_before(9).await.unwrap(), 2);
     assert_eq!(all(storage.clone()).await, expected);
@@ -306,6 +317,81 @@ async fn a_store_that_cannot_write_is_searched() {
     storage.segments = Arc::new(Full);
     fill(&storage, 0..CALLS).await;
     compare(&storage).await;
+}
+
+/// An event of `number` whose id begins like that of every other event of its millisecond.
+fn event(number: usize, run: usize, at: usize, tenant: &str, body: EventBody) -> NewEvent {
+    let millis = BEGAN + i64::try_from(at).unwrap();
+    NewEvent {
+        event_id: format!("01a2113e-7b1c-7f00-8000-{number:012x}").parse().unwrap(),
+        tenant: tenant.parse().unwrap(),
+        run_id: format!("01a2113e-7b1c-7f00-9000-{run:012x}").parse().unwrap(),
+        body,
+        timestamp: chrono::DateTime::from_timestamp_millis(millis).unwrap(),
+        causation_id: None,
+    }
+}
+
+fn called(principal: &str, tool: &str) -> EventBody {
+    EventBody::ToolCalled(ToolCalled {
+        agent_id: AgentId::system(),
+        tool_name: tool.to_owned(),
+        call_id: "01a2113e-7b1c-7f00-a000-000000000000".parse().unwrap(),
+        args_hash: None,
+        principal: principal.parse().unwrap(),
+        transport: Transport::Mcp,
+    })
+}
+
+fn egress() -> EventBody {
+    EventBody::EgressDecided(EgressDecided::allowed("a.example"))
+}
+
+#[tokio::test]
+async fn an_effect_has_the_principal_and_the_tool_of_its_own_cause_alone() {
+    let storage = MemoryStorage::default();
+    let people = [("ada", "acme"), ("bob", "other"), ("eve", "acme")];
+    let mut opened = Vec::new();
+    for (number, (who, of)) in people.into_iter().enumerate() {
+        let tool = format!("mcp:files.of-{who}");
+        opened.push(event(number, number, 0, of, called(who, &tool)));
+    }
+    storage.events().append(&opened).await.unwrap();
+    let effect = |number: usize, at: usize| {
+        let cause = &opened[number % 3];
+        let own = event(100 + number, number % 3, at, cause.tenant.as_str(), egress());
+        NewEvent { causation_id: Some(cause.event_id.clone()), ..own }
+    };
+    storage.events().append(&[effect(0, 1), effect(1, 1), effect(2, 1)]).await.unwrap();
+    // Other events of more than two segments, and then the effects of hours later.
+    for from in (0..40_000).step_by(1_000) {
+        let others = (from..from + 1_000).map(|number| {
+            event(10_000 + number, 10_000 + number, 2, "other", called("mallory", "mcp:x.y"))
+        });
+        storage.events().append(&others.collect::<Vec<_>>()).await.unwrap();
+    }
+    storage.events().append(&[effect(3, 3), effect(4, 3), effect(5, 3)]).await.unwrap();
+    let search = EventSearch::new(&storage);
+    for (who, of) in people {
+        for query in
+            [format!("actor:{who} type:egress.*"), format!("tool:files__of-{who} type:egress.*")]
+        {
+            let filter = EventFilter::parse(&query, now()).unwrap();
+            let of = tenant(of);
+            let page = search.find(Some(&of), &filter, Page::Newest(None), 100).await.unwrap();
+            let runs: Vec<_> =
+                page.events.iter().map(|it| it.logged.event.run_id.clone()).collect();
+            let own = people.iter().position(|it| it.0 == who).unwrap();
+            assert_eq!(runs, vec![opened[own].run_id.clone(); 2], "{query}");
+        }
+    }
+    // The ids of the runs begin alike, too.
+    let filter = EventFilter::parse(&format!("run:{}", opened[0].run_id), now()).unwrap();
+    let summary = search.summary(&tenant("acme"), &filter, 10, now()).await.unwrap();
+    assert_eq!(summary.events, 3);
+    let filter = EventFilter::parse(&format!("run:{}", opened[1].run_id), now()).unwrap();
+    let summary = search.summary(&tenant("other"), &filter, 10, now()).await.unwrap();
+    assert_eq!(summary.events, 3);
 }
 
 /// A store without space.
@@ -359,7 +445,10 @@ async fn a_summary_counts_what_the_events_say() {
     let count = |status: &str| files().filter(|it| it.status == status).count() as u64;
     assert_eq!(summary.events, files().count() as u64);
     assert_eq!(summary.totals.ok, count("ok"));
-    assert_eq!(summary.totals.failed, count("error"));
+    let failed = files().filter(|it| it.failed()).count() as u64;
+    assert_eq!(summary.totals.failed, failed);
+    assert_eq!(summary.totals.approval_required, count("error") - failed);
+    assert!(summary.totals.approval_required > 100);
     // The denials have causes: they are those of calls that are counted already.
     assert_eq!(summary.totals.denied, count("forbidden"));
     assert!(summary.buckets.len() <= 60 && summary.buckets.len() > 10);

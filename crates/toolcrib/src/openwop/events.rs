@@ -144,6 +144,8 @@ pub(super) struct CallTotals {
     failed: u64,
     /// Refused calls and other denials.
     denied: u64,
+    /// Calls that ended because they require an approval. They count neither as failed nor as denied.
+    approval_required: u64,
     /// The run time in milliseconds that half of the calls did not exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
     p50_ms: Option<u32>,
@@ -188,6 +190,7 @@ pub(super) struct CallGroup {
 )]
 pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
+    context.unambiguous()?;
     let after = context.parameter("after")?.map(|position: Position| position.0);
     let cursor = context.parameter("cursor")?.map(|position: Position| position.0);
     let limit = context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size();
@@ -251,6 +254,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 )]
 pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
+    context.unambiguous()?;
     let filter = filter(&context)?.unwrap_or_default();
     let buckets = context.parameter("buckets")?.unwrap_or(Buckets::DEFAULT).size();
     let search = context.gateway.audit().search().await;
@@ -277,6 +281,7 @@ pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
 )]
 pub(super) async fn export(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
+    context.unambiguous()?;
     let filter = filter(&context)?.unwrap_or_default();
     let format = context.parameter("format")?.unwrap_or(ExportFormat(Format::Jsonl)).0;
     let name = format!(
@@ -398,8 +403,9 @@ impl From<Summary> for EventSummary {
 }
 
 impl From<Totals> for CallTotals {
-    fn from(Totals { ok, failed, denied, p50_ms, p95_ms }: Totals) -> Self {
-        Self { ok, failed, denied, p50_ms, p95_ms }
+    fn from(totals: Totals) -> Self {
+        let Totals { ok, failed, denied, approval_required, p50_ms, p95_ms } = totals;
+        Self { ok, failed, denied, approval_required, p50_ms, p95_ms }
     }
 }
 

@@ -54,6 +54,15 @@ impl Context {
         parameter(self.uri.query(), name)
     }
 
+    /// Refuses a request with a parameter that is repeated or no text, for routes where ignoring a
+    /// value would change the meaning.
+    pub(super) fn unambiguous(&self) -> Result<(), Failure> {
+        match self.uri.query().and_then(respond::ambiguous_parameter) {
+            Some(name) => Err(Failure::parameter(&name, "must be given once, as UTF-8")),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the text of the query parameter `name`.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         respond::query(self.uri.query(), name)

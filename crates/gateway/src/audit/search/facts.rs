@@ -4,6 +4,7 @@
 use std::{borrow::Cow, collections::HashMap};
 
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 use toolcrib_core::{clock::Timestamp, event::EventBody, record::StoredEvent};
 
 /// The place of `agent.toolReturned` in [`EventBody::KINDS`].
@@ -20,6 +21,15 @@ pub(super) const ERROR: u8 = 2;
 pub(super) const FORBIDDEN: u8 = 3;
 pub(super) const RATE_LIMITED: u8 = 4;
 pub(super) const DENIED: u8 = 5;
+
+/// The code of a call that ended because it requires an approval. It has not failed.
+const APPROVAL_REQUIRED: &str = "approval_required";
+
+/// Returns the place of the code `approval_required` among `codes`.
+pub(super) fn approval_required(codes: &[String]) -> Option<u16> {
+    let place = codes.iter().position(|it| it == APPROVAL_REQUIRED)?;
+    u16::try_from(place).ok()
+}
 
 /// The facts of one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,11 +57,11 @@ pub(super) struct Facts {
 }
 
 /// The principals and tools of the events of this segment and of the one before it, for those that
-/// they caused.
+/// they caused. Invariant: an event has those of its own cause or none, so the keys are whole ids.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    new: HashMap<u64, (String, String)>,
-    old: HashMap<u64, (String, String)>,
+    new: HashMap<u128, (String, String)>,
+    old: HashMap<u128, (String, String)>,
 }
 
 impl Causes {
@@ -60,8 +70,14 @@ impl Causes {
         Self { new: HashMap::new(), old: self.new }
     }
 
-    fn get(&self, event: u64) -> Option<&(String, String)> {
-        self.new.get(&event).or_else(|| self.old.get(&event))
+    fn get(&self, event: &str) -> Option<&(String, String)> {
+        let key = cause_key(event);
+        self.new.get(&key).or_else(|| self.old.get(&key))
+    }
+
+    /// Whether the event is known.
+    pub(super) fn has(&self, event: &str) -> bool {
+        self.get(event).is_some()
     }
 }
 
@@ -126,9 +142,8 @@ impl Facts {
         let resource = payload.resource.filter(|it| it.contains(':') && !it.starts_with('/'));
         let text = |text: Option<Cow<'_, str>>| text.map(Cow::into_owned).unwrap_or_default();
         let (mut principal, mut tool) = (text(payload.principal), text(tool.or(resource)));
-        let own = id_key(&event.event_id);
         if let Some(cause) = event.causation_id.as_deref()
-            && let Some((by, of)) = causes.get(id_key(cause))
+            && let Some((by, of)) = causes.get(cause)
         {
             if principal.is_empty() {
                 principal.clone_from(by);
@@ -138,7 +153,7 @@ impl Facts {
             }
         }
         if !principal.is_empty() || !tool.is_empty() {
-            causes.new.insert(own, (principal.clone(), tool.clone()));
+            causes.new.insert(cause_key(&event.event_id), (principal.clone(), tool.clone()));
         }
         let subject = payload.call_id.or(payload.session_id).or(payload.gate_id).or(payload.key);
         let number = if kind == DECIDED {
@@ -164,7 +179,11 @@ impl Facts {
                 .or(payload.reason.map(Cow::into_owned))
                 .unwrap_or_default(),
             number: number.map(|it| u32::try_from(it).unwrap_or(u32::MAX - 1)),
-            ids: [own, id_key(&event.run_id), subject.map_or(0, |id| id_key(&id))],
+            ids: [
+                id_key(&event.event_id),
+                id_key(&event.run_id),
+                subject.map_or(0, |id| id_key(&id)),
+            ],
         }
     }
 }
@@ -186,10 +205,28 @@ pub(super) fn wire_of(tool: &str) -> String {
     name.replacen('.', "__", 1)
 }
 
-/// Returns the first 8 bytes of an id: of the bytes that it spells in hexadecimal digits and hyphens,
-/// as UUIDs do, or else of its text.
+/// Returns a key that no other id has.
+fn cause_key(id: &str) -> u128 {
+    match uuid::Uuid::try_parse(id) {
+        Ok(id) => id.as_u128(),
+        Err(_) => {
+            let digest = Sha256::digest(id);
+            digest.first_chunk().map_or(0, |start| u128::from_be_bytes(*start))
+        }
+    }
+}
+
+/// The hexadecimal digits of a whole id, such as a UUID.
+const WHOLE: usize = 32;
+/// Those of them that are kept as they are. Ids of one millisecond begin alike, so the rest is a hash.
+const START: u32 = 10;
+
+/// Returns a key of an id: of a UUID its start and a hash, else the first 8 bytes of its text.
 pub(super) fn id_key(id: &str) -> u64 {
-    hex_start(id, 16).map_or_else(|| text_start(id).0, |(key, _)| key)
+    match hex_digits(id) {
+        Some(digits) if digits.len() == WHOLE => hex_key(&digits),
+        _ => text_start(id).0,
+    }
 }
 
 /// A start of an id, as a value and a mask for each of the forms of [`id_key`].
@@ -201,7 +238,10 @@ pub(super) struct IdStart {
 
 impl IdStart {
     pub(super) fn new(start: &str) -> Self {
-        Self { hex: hex_start(start, 1), text: text_start(start) }
+        Self {
+            hex: hex_digits(start).and_then(|digits| hex_start(&digits)),
+            text: text_start(start),
+        }
     }
 
     /// Whether an id with this key may start like this. If so, compare the ids.
@@ -211,24 +251,28 @@ impl IdStart {
     }
 }
 
-/// Reads up to 16 hexadecimal digits, but at least `least`; hyphens are skipped. `None` for another
-/// text.
-fn hex_start(text: &str, least: u32) -> Option<(u64, u64)> {
-    let (mut value, mut digits) = (0_u64, 0);
-    for byte in text.bytes().filter(|it| *it != b'-') {
-        if digits == 16 {
-            break;
-        }
-        let digit = char::from(byte).to_digit(16)?;
-        value = value << 4 | u64::from(digit);
-        digits += 1;
+/// Returns the hexadecimal digits of a text that has only these and hyphens.
+fn hex_digits(text: &str) -> Option<Vec<u64>> {
+    let digits = text.chars().filter(|it| *it != '-');
+    digits.map(|it| it.to_digit(16).map(u64::from)).collect()
+}
+
+fn hex_key(digits: &[u64]) -> u64 {
+    let number = |digits: &[u64]| digits.iter().fold(0, |value, digit| value << 4 | digit);
+    let (start, rest) = digits.split_at(digits.len().min(START as usize));
+    let mixed = number(rest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    number(start) << (64 - 4 * START) | mixed >> (4 * START)
+}
+
+fn hex_start(digits: &[u64]) -> Option<(u64, u64)> {
+    if digits.len() >= WHOLE {
+        return (digits.len() == WHOLE).then(|| (hex_key(digits), u64::MAX));
     }
-    if digits < least {
-        return None;
-    }
-    let missing = 64 - 4 * digits;
+    let known = digits.len().min(START as usize);
+    let value = digits.iter().take(known).fold(0, |value, digit| value << 4 | digit);
+    let missing = 64 - 4 * u32::try_from(known).ok()?;
     let shift = |it: u64| it.checked_shl(missing).unwrap_or(0);
-    Some((shift(value), shift(u64::MAX)))
+    (known > 0).then(|| (shift(value), shift(u64::MAX)))
 }
 
 fn text_start(text: &str) -> (u64, u64) {
@@ -314,6 +358,7 @@ mod tests {
             ("run-of-ada", "run-of-a", true),
             ("run-of-ada", "run-of-b", false),
             ("deadbeef-x", "deadbeef", true),
+            (uuid, "01a2113e-7b1d", true), // compared later
             ("abc", "abcdefgh", false),
         ] {
             assert_eq!(IdStart::new(start).may_be(id_key(id)), found, "{id} {start}");

@@ -5,7 +5,7 @@
 //! - No append waits for it. It is brought up to date by searches, and slowly in the background.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,18 +16,21 @@ use std::{
 use parking_lot::Mutex;
 use quick_cache::{Weighter, sync::Cache};
 use toolcrib_core::{
-    record::{RecordStore, StoredQuery},
+    event::{EventLog, EventQuery},
+    record::{RecordStore, StoredEvent, StoredQuery},
     store::{SegmentPart, SegmentStore, Storage, StoreError},
 };
 
 use super::{
-    facts::Facts,
+    facts::{Causes, Facts},
     matcher::{Matcher, Scope},
     segment::{Builder, Columns, Head, Ids, SIZE, segment_of},
 };
 
 /// Events that are read from the log at once.
 const PAGE: usize = 1_000;
+/// Runs that are read for the causes of the events of one page.
+const MOST_RUNS: usize = 32;
 /// Segments that are looked at together.
 const BATCH: u64 = 32;
 /// Segments whose columns one search reads at most: 8 million events.
@@ -41,6 +44,7 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// The index of an event log.
 pub(super) struct Index {
+    log: Arc<dyn EventLog>,
     record: Arc<dyn RecordStore>,
     segments: Arc<dyn SegmentStore>,
     newest: tokio::sync::Mutex<Newest>,
@@ -125,6 +129,7 @@ pub(super) enum Order {
 impl Index {
     pub(super) fn new(storage: &dyn Storage) -> Self {
         Self {
+            log: storage.events(),
             record: storage.record(),
             segments: storage.segments(),
             newest: tokio::sync::Mutex::default(),
@@ -293,6 +298,7 @@ impl Index {
             let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
             let page = self.record.stored(query).await?;
             let Some(end) = page.last().map(|it| it.position) else { break };
+            self.find_causes(&page, &mut builder.causes).await?;
             for event in page.iter().filter(|it| it.position <= last) {
                 let facts = Facts::new(event, &mut builder.causes);
                 builder.add(facts);
@@ -322,6 +328,7 @@ impl Index {
         loop {
             let query = StoredQuery { after, limit: PAGE, ..StoredQuery::default() };
             let page = self.record.stored(query).await?;
+            self.find_causes(&page, &mut newest.builder.causes).await?;
             for event in &page {
                 let number = segment_of(event.position);
                 if number != newest.builder.number {
@@ -337,6 +344,45 @@ impl Index {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads the causes of events that are neither known nor in the same page: such as those of an
+    /// approval that was given hours after its request. A cause is an event of the same run.
+    async fn find_causes(
+        &self,
+        page: &[StoredEvent],
+        causes: &mut Causes,
+    ) -> Result<(), StoreError> {
+        let own: HashSet<&str> = page.iter().map(|it| it.event_id.as_str()).collect();
+        let mut runs = HashSet::new();
+        for event in page {
+            let Some(cause) = event.causation_id.as_deref() else { continue };
+            if own.contains(cause) || causes.has(cause) || runs.len() >= MOST_RUNS {
+                continue;
+            }
+            let (Ok(tenant), Ok(run)) = (event.tenant.parse(), event.run_id.parse()) else {
+                continue;
+            };
+            if !runs.insert(event.run_id.as_str()) {
+                continue;
+            }
+            let query = EventQuery {
+                tenant: Some(tenant),
+                run: Some(run),
+                newest: true,
+                ..EventQuery::default()
+            };
+            // An event that cannot be read is of no use as a cause; `audit verify` reports it.
+            for logged in self.log.read(query).await.unwrap_or_default() {
+                let before = logged.link.position < event.tenant_position;
+                if let (true, Ok(stored)) =
+                    (before, logged.event.stored(&event.tenant, logged.link.position))
+                {
+                    Facts::new(&stored, causes);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Stores the segment that is full, and begins the segment `next`.

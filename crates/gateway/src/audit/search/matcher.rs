@@ -44,6 +44,8 @@ struct Statuses {
     /// A bit for each status.
     statuses: u8,
     codes: Vec<bool>,
+    /// A code that does not match, whatever the status.
+    except: Option<u16>,
 }
 
 impl Scope {
@@ -154,22 +156,31 @@ impl Statuses {
             StatusFilter::Denied => Some(Self {
                 statuses: bit(facts::FORBIDDEN) | bit(facts::RATE_LIMITED) | bit(facts::DENIED),
                 codes: Vec::new(),
+                except: None,
             }),
-            StatusFilter::Failed => Some(Self { statuses: bit(facts::ERROR), codes: Vec::new() }),
+            StatusFilter::Failed => Some(Self {
+                statuses: bit(facts::ERROR),
+                codes: Vec::new(),
+                except: facts::approval_required(&head.codes),
+            }),
             StatusFilter::Is(text) => {
                 let known = STATUSES.iter().position(|it| **it == **text);
                 let statuses = known.and_then(|it| u8::try_from(it).ok()).map_or(0, bit);
                 let codes = places(&head.codes, |it| *it == **text);
-                (statuses != 0 || codes.is_some())
-                    .then(|| Self { statuses, codes: codes.unwrap_or_default() })
+                (statuses != 0 || codes.is_some()).then(|| Self {
+                    statuses,
+                    codes: codes.unwrap_or_default(),
+                    except: None,
+                })
             }
         }
     }
 
     fn has(&self, columns: &Columns, row: usize) -> Option<bool> {
         let status = 1_u8.checked_shl(u32::from(*columns.status.get(row)?))?;
-        let code = usize::from(*columns.code.get(row)?);
-        Some(self.statuses & status != 0 || self.codes.get(code) == Some(&true))
+        let code = *columns.code.get(row)?;
+        let is_listed = self.codes.get(usize::from(code)) == Some(&true);
+        Some(Some(code) != self.except && (self.statuses & status != 0 || is_listed))
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Totals {
     pub failed: u64,
     /// Refused calls, and denials that belong to no recorded call.
     pub denied: u64,
+    /// Calls that ended because they require an approval.
+    pub approval_required: u64,
     /// The run time, in milliseconds, that half of the calls did not exceed.
     pub p50_ms: Option<u32>,
     /// The same for 95 %.
@@ -93,7 +95,7 @@ pub struct Group {
 impl Totals {
     /// All calls.
     pub fn calls(&self) -> u64 {
-        self.ok + self.failed + self.denied
+        self.ok + self.failed + self.denied + self.approval_required
     }
 }
 
@@ -130,6 +132,8 @@ pub(super) struct Counting {
     buckets: HashMap<i64, Counts>,
     tools: Groups,
     principals: Groups,
+    /// The place of the code `approval_required` in the current segment.
+    approval_required: Option<u16>,
 }
 
 impl Counting {
@@ -153,6 +157,7 @@ impl Counting {
             buckets: HashMap::new(),
             tools: Groups::default(),
             principals: Groups::default(),
+            approval_required: None,
         }
     }
 
@@ -181,6 +186,7 @@ impl Visitor for Counting {
     fn segment(&mut self, head: &Head) {
         self.tools.begin(head.tools.len());
         self.principals.begin(head.principals.len());
+        self.approval_required = facts::approval_required(&head.codes);
     }
 
     fn row(&mut self, row: &Row<'_>) -> Flow {
@@ -190,14 +196,20 @@ impl Visitor for Counting {
             let kind = *columns.kind.get(row.row)?;
             let status = *columns.status.get(row.row)?;
             let number = *columns.number.get(row.row)?;
-            Some((kind, status, number, *columns.at.get(row.row)?))
+            Some((kind, status, number, *columns.at.get(row.row)?, *columns.code.get(row.row)?))
         };
-        let Some((kind, status, number, at)) = value() else { return Flow::Continue };
+        let Some((kind, status, number, at, code)) = value() else { return Flow::Continue };
+        let result = match status {
+            facts::OK => CallResult::Ok,
+            facts::ERROR if Some(code) == self.approval_required => CallResult::ApprovalRequired,
+            facts::ERROR => CallResult::Failed,
+            _ => CallResult::Denied,
+        };
         let call = match (kind, status) {
             (facts::RETURNED, _) => {
-                Call { status, times: 1, ms: (number != NONE).then_some(number) }
+                Call { result, times: 1, ms: (number != NONE).then_some(number) }
             }
-            (facts::DECIDED, facts::DENIED) => Call { status, times: u64::from(number), ms: None },
+            (facts::DECIDED, facts::DENIED) => Call { result, times: u64::from(number), ms: None },
             _ => return Flow::Continue,
         };
         let bucket = at.div_euclid(self.step) * self.step;
@@ -211,18 +223,27 @@ impl Visitor for Counting {
 
 /// A call that ended, or a denial.
 struct Call {
-    status: u8,
+    result: CallResult,
     times: u64,
     ms: Option<u32>,
 }
 
+enum CallResult {
+    Ok,
+    Failed,
+    Denied,
+    ApprovalRequired,
+}
+
 impl Counts {
     fn add(&mut self, call: &Call) {
-        match call.status {
-            facts::OK => self.totals.ok += call.times,
-            facts::ERROR => self.totals.failed += call.times,
-            _ => self.totals.denied += call.times,
-        }
+        let count = match call.result {
+            CallResult::Ok => &mut self.totals.ok,
+            CallResult::Failed => &mut self.totals.failed,
+            CallResult::Denied => &mut self.totals.denied,
+            CallResult::ApprovalRequired => &mut self.totals.approval_required,
+        };
+        *count += call.times;
         self.times.extend(call.ms);
     }
 

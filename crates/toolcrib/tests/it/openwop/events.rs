@@ -234,6 +234,11 @@ async fn conditions_of_a_search_are_checked() {
     let auditor = gw.principal("auditor", ["audit:read"]).await;
     for (path, part) in [
         ("/v1/events?color=red", "unknown query parameter"),
+        ("/v1/events?principal=ada&principal=bob", "must be given once"),
+        ("/v1/events/summary?from=7d&from=1d", "must be given once"),
+        ("/v1/events/export?tool=a&to%6Fl=b", "must be given once"),
+        ("/v1/events?principal=%ff", "must be given once, as UTF-8"),
+        ("/v1/events?status=den*", "has no `*`"),
         ("/v1/events?query=color%3Ared", "there is no field `color`"),
         ("/v1/events?from=yesterday", "`from` must be a time"),
         ("/v1/events?principal=", "`principal` must have a value"),
