@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use chrono::{DateTime, TimeDelta, Utc};
 use toolcrib_core::{
     event::{
@@ -20,6 +20,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::audit::search::{EventSearch, Page};
 use toolcrib_store::{Durability, Options, PostgresStore, SqliteStore};
+use toolcrib_testkit::postgres::PostgresServer;
 
 use crate::machine::Machine;
 
@@ -40,9 +41,10 @@ pub(crate) struct SearchOptions {
     /// The file of a SQLite store, which is created if it is missing; by default a temporary one
     #[arg(long)]
     file: Option<PathBuf>,
-    /// The URL of a PostgreSQL database to use instead
-    #[arg(long, conflicts_with = "file")]
-    postgres: Option<String>,
+    /// The URL of a PostgreSQL database to use instead; without a URL, one of a server that is
+    /// started for it
+    #[arg(long, value_name = "URL", num_args = 0..=1, conflicts_with = "file")]
+    postgres: Option<Option<String>>,
     /// The tenant of the events
     #[arg(long, default_value = "default")]
     tenant: TenantId,
@@ -64,7 +66,13 @@ pub(crate) async fn run(options: SearchOptions) -> Result<()> {
     let Machine { date, processor, cores, .. } = Machine::read();
     writeln!(stdout(), "{date}, {processor}, {cores} cores")?;
     match &options.postgres {
-        Some(url) => measure(&PostgresStore::open(url, settings).await?, &options).await,
+        Some(Some(url)) => measure(&PostgresStore::open(url, settings).await?, &options).await,
+        Some(None) => {
+            let missing = "PostgreSQL is not installed; `cargo xtask setup` installs it";
+            let server = PostgresServer::own_synced().context(missing)?;
+            let store = PostgresStore::open(&server.database(), settings).await?;
+            measure(&store, &options).await
+        }
         None => {
             let file = options.file.clone().unwrap_or_else(|| directory.path().join("store.db"));
             measure(&SqliteStore::open(&file, settings)?, &options).await
