@@ -63,6 +63,11 @@ pub(super) fn is_for<'a>(claims: &Claims, ours: impl IntoIterator<Item = &'a str
     ours.into_iter().any(|ours| theirs.contains(&ours))
 }
 
+/// Whether `aud` names several parties.
+pub(super) fn is_for_several(claims: &Claims) -> bool {
+    claims.get("aud").and_then(Value::as_array).is_some_and(|all| all.len() > 1)
+}
+
 /// The principal of the text `name`, behind `prefix`. Characters that no principal can have are
 /// written `%XX`, so that different names stay different.
 pub(super) fn principal(prefix: &str, name: &str) -> Result<PrincipalId, NoToken> {

@@ -201,7 +201,8 @@ fn is_proof(
     let said = |name: &str| token.claims.get(name).and_then(Value::as_str);
     let is_ours = said("iss") == Some(&config.issuer)
         && said("nonce") == Some(nonce)
-        && said("azp").is_none_or(|party| party == client)
+        // OpenID Connect Core, section 3.1.3.7: a token for several clients names one of them.
+        && said("azp").map_or(!claims::is_for_several(&token.claims), |party| party == client)
         && claims::is_for(&token.claims, [client])
         && claims::end_of(&token.claims, now, config.clock_skew).is_ok();
     if !is_ours {

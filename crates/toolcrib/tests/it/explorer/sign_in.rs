@@ -125,6 +125,7 @@ async fn only_the_answer_to_this_sign_in_counts() {
         ("no nonce", with("nonce", Value::Null)),
         ("another client", with("aud", json!("other"))),
         ("another party", with("azp", json!("other"))),
+        ("several parties", with("aud", json!(["console", "other"]))),
         ("another issuer", with("iss", json!("https://other.example"))),
         ("expired", with("exp", json!(now.timestamp() - 300))),
         ("a foreign key", of_stranger.to_string()),
