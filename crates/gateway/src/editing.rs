@@ -6,17 +6,20 @@
 use serde_json::{Map, Value, json};
 use toml_edit::{DocumentMut, Item};
 use toolcrib_core::{
-    event::{ConfigAction, ConfigEdited, EventBody},
+    clock::Timestamp,
+    event::{ConfigAction, ConfigEdited, EventBody, NewEvent},
     principal::Principal,
+    source::UpstreamSpec,
 };
 
 use crate::{
     config::{
-        Config, Problem,
+        Config, Problem, SourceConfig,
         edit::{self, Change, CheckReport, ConfigFile, EditError, FileContent, FileError, Hunk},
     },
     gateway::Gateway,
     ids::new_id,
+    scopes::RouteScope,
     supply::{Preview, PreviewError},
 };
 
@@ -123,12 +126,13 @@ impl Gateway {
             }
         })
         .await?;
-        let CheckReport { config, problems, warnings } = self.checked(&file, &text).await;
+        let CheckReport { config, problems, mut warnings } = self.checked(&file, &text).await;
         let after = edit::hash(&text);
         let config = config.filter(|_| problems.is_empty());
         let preview = match config {
             None => None,
             Some(config) => {
+                warnings.extend(self.consequences(principal, &config));
                 let connect = connect && self.has_new_sources(&config);
                 if connect {
                     let action = ConfigAction::Previewed;
@@ -161,6 +165,10 @@ impl Gateway {
                 let stored = file.read()?;
                 if stored.hash != expected {
                     return Err(FileError::Changed.into());
+                }
+                // The reload of this text may be still to come.
+                if is_switched_off(&stored.text) {
+                    return Err(EditRefusal::Absent);
                 }
                 Ok(edit::apply(&stored.text, &changes)?)
             }
@@ -208,6 +216,35 @@ impl Gateway {
         checked
     }
 
+    /// Returns what `new` means for its author and for secrets, if that is easily overlooked.
+    fn consequences(&self, principal: &Principal, new: &Config) -> Vec<String> {
+        let mut found = Vec::new();
+        let current = self.config();
+        let grants = |config: &Config| {
+            let roles = principal.roles.iter().filter_map(|it| config.roles.get(it));
+            roles.flatten().any(|it| it.to_string() == RouteScope::ConfigWrite.as_str())
+        };
+        if grants(&current) && !grants(new) {
+            found.push(
+                "after this change none of your roles has `config:write`: unless your key has it \
+                 itself, you cannot take the change back here"
+                    .to_owned(),
+            );
+        }
+        for source in &new.sources {
+            let Some(old) = current.source(&source.spec.id) else { continue };
+            let is_other = old.spec.upstream.identity() != source.spec.upstream.identity();
+            if is_other && has_secrets(source) {
+                found.push(format!(
+                    "the source `{}` becomes another program or server, which gets the \
+                     environment, headers and credential of the source",
+                    source.spec.id
+                ));
+            }
+        }
+        found
+    }
+
     fn has_new_sources(&self, config: &Config) -> bool {
         let current = self.config();
         config.sources.iter().any(|source| {
@@ -235,14 +272,32 @@ impl Gateway {
         action: ConfigAction,
         before: &str,
         after: &str,
-    ) -> toolcrib_core::event::NewEvent {
-        let body = EventBody::ConfigEdited(ConfigEdited {
-            principal: principal.id.clone(),
-            action,
-            before: before.to_owned(),
-            after: after.to_owned(),
-        });
-        self.audit().event(principal.tenant.clone(), new_id(), body, None)
+    ) -> NewEvent {
+        edit_event(principal, action, before, after, self.clock().now())
+    }
+}
+
+/// Returns the event of an action of `principal`; `before` and `after` are hashes of the file.
+pub fn edit_event(
+    principal: &Principal,
+    action: ConfigAction,
+    before: &str,
+    after: &str,
+    now: Timestamp,
+) -> NewEvent {
+    let edited = ConfigEdited {
+        principal: principal.id.clone(),
+        action,
+        before: before.to_owned(),
+        after: after.to_owned(),
+    };
+    NewEvent {
+        event_id: new_id(),
+        tenant: principal.tenant.clone(),
+        run_id: new_id(),
+        body: EventBody::ConfigEdited(edited),
+        timestamp: now,
+        causation_id: None,
     }
 }
 
@@ -260,6 +315,28 @@ fn parts(text: &str) -> Map<String, Value> {
         "sources": array("source"), "roles": array("role"), "toolsets": toolsets,
     });
     parts.as_object().cloned().unwrap_or_default()
+}
+
+/// Whether the upstream of `source` gets values that may be secrets.
+fn has_secrets(source: &SourceConfig) -> bool {
+    source.spec.credential.is_some()
+        || match &source.spec.upstream {
+            UpstreamSpec::McpStdio(it) => !it.env.is_empty(),
+            UpstreamSpec::McpHttp(it) => !it.headers.is_empty(),
+            UpstreamSpec::Connector(it) => !it.headers.is_empty(),
+            UpstreamSpec::Commands(_)
+            | UpstreamSpec::Workflow(_)
+            | UpstreamSpec::Pack(_)
+            | UpstreamSpec::Native => false,
+            UpstreamSpec::Unusable(_) => true,
+        }
+}
+
+/// Whether `[explorer] edit` is off in `text`.
+fn is_switched_off(text: &str) -> bool {
+    let Ok(document) = text.parse::<DocumentMut>() else { return false };
+    let edit = document.get("explorer").and_then(|it| it.get("edit"));
+    edit.and_then(Item::as_bool) == Some(false)
 }
 
 async fn blocking<T: Send + 'static>(

@@ -47,7 +47,7 @@ pub mod trace;
 mod workflow;
 
 pub use builder::GatewayBuilder;
-pub use editing::{EditRefusal, Proposal, WriteReport};
+pub use editing::{EditRefusal, Proposal, WriteReport, edit_event};
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
 pub use measure::{

@@ -39,6 +39,8 @@ pub struct RoleTool {
     pub source: String,
     /// The tier.
     pub safety_tier: String,
+    /// Whether its upstream says that it may delete or overwrite things.
+    pub destructive: bool,
     /// Whether a person must consent.
     pub approval: String,
 }
@@ -68,6 +70,7 @@ impl Gateway {
             tool_id: entry.id.clone(),
             source: entry.source.to_string(),
             safety_tier: word(serde_json::to_value(entry.tool.safety_tier).unwrap_or_default()),
+            destructive: entry.is_said_destructive(),
             approval: word(serde_json::to_value(entry.tool.approval).unwrap_or_default()),
         };
         Some((report, view.entries().iter().map(tool).collect()))

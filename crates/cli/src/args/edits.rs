@@ -19,6 +19,10 @@ pub(crate) struct EditArgs {
     /// Start no source: what each role would see stays unknown
     #[arg(long)]
     pub(crate) no_connect: bool,
+
+    /// Write also if the store cannot be opened to record the change
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) unrecorded: bool,
 }
 
 /// Settings by their keys in the file.

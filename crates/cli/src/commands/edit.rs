@@ -1,15 +1,18 @@
 //! The change of the configuration file that a command describes: shown, confirmed and written.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
+use anyhow::Context as _;
+use chrono::Utc;
 use serde_json::{Map, Value as Json, json};
-use toolcrib_core::id::TenantId;
+use toolcrib_core::{event::ConfigAction, id::TenantId, principal::Principal, store::Storage};
 use toolcrib_gateway::{
     Gateway, Preview, RoleChange,
     config::{
         Config, Problem, ToolPattern,
         edit::{self, Change, CheckReport, ConfigFile, Hunk},
     },
+    edit_event,
 };
 
 use crate::{
@@ -19,7 +22,7 @@ use crate::{
     failure::{Exit, advised, usage},
     local::{self, Local},
     printer::Printer,
-    settings,
+    settings, store,
     text::counted,
 };
 
@@ -83,6 +86,7 @@ pub(super) async fn run(
         printer: cx.printer,
     }
     .finish()
+    .await
 }
 
 async fn preview(
@@ -119,8 +123,9 @@ struct Edit<'a> {
 }
 
 impl Edit<'_> {
-    fn finish(self) -> anyhow::Result<Exit> {
-        let Self { file, before, printer, args, .. } = self;
+    async fn finish(self) -> anyhow::Result<Exit> {
+        let Self { file, before, printer, args, .. } = &self;
+        let (file, before, printer) = (*file, *before, *printer);
         let after = edit::hash(&self.text);
         if !printer.wants_json() {
             self.print()?;
@@ -131,7 +136,7 @@ impl Edit<'_> {
             "file": file.path(), "before": before, "after": after, "diff": self.diff,
             "problems": self.report.problems.iter().map(problem).collect::<Vec<_>>(),
             "warnings": self.report.warnings, "preview": self.preview, "obstacle": obstacle,
-            "written": false,
+            "written": false, "recorded": false,
         });
         if !self.report.problems.is_empty() {
             if printer.wants_json() {
@@ -154,9 +159,19 @@ impl Edit<'_> {
             printer.note("nothing was written");
             return Ok(Exit::Failed);
         }
-        let backup = file.prepare(before, &self.text)?.place()?;
+        let log = match self.report.config.as_ref().filter(|it| store::may_exist(&it.store)) {
+            None => None,
+            Some(config) => EditLog::open(config, args.unrecorded, printer).await?,
+        };
+        let placed = place(file, (before, &after), &self.text, log.as_ref()).await;
+        let is_recorded = log.is_some();
+        if let Some(log) = log {
+            log.store.close().await;
+        }
+        let backup = placed?;
         if let Some(members) = result.as_object_mut() {
             members.insert("written".to_owned(), true.into());
+            members.insert("recorded".to_owned(), is_recorded.into());
             members.insert("backup".to_owned(), json!(backup));
         }
         let kept = backup.map(|it| format!("; the text before is in {it}")).unwrap_or_default();
@@ -186,6 +201,59 @@ impl Edit<'_> {
             None => {}
         }
         Ok(())
+    }
+}
+
+/// The record of the changes that the operator makes.
+struct EditLog {
+    store: Arc<dyn Storage>,
+    operator: Principal,
+}
+
+impl EditLog {
+    /// Opens the store of `config`. With `optional`, one that cannot be opened is only a warning.
+    async fn open(
+        config: &Config,
+        optional: bool,
+        printer: Printer,
+    ) -> anyhow::Result<Option<Self>> {
+        let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
+        match store::open_existing(config).await {
+            Ok(store) => Ok(Some(Self { store, operator })),
+            Err(error) if optional => {
+                printer.warning(format_args!("the change is not recorded: {error}"));
+                Ok(None)
+            }
+            Err(error) => Err(advised(
+                format!("the change cannot be recorded, so nothing was written: {error}"),
+                "repair the store, or use --unrecorded",
+            )),
+        }
+    }
+
+    async fn append(&self, action: ConfigAction, hashes: (&str, &str)) -> anyhow::Result<()> {
+        let event = edit_event(&self.operator, action, hashes.0, hashes.1, Utc::now());
+        self.store.events().append(&[event]).await.map(drop).context("nothing was written")
+    }
+}
+
+/// Puts `text` in place after its event is durable; `hashes` are those of the texts before and after.
+/// Returns the name of the copy of the text before.
+async fn place(
+    file: &ConfigFile,
+    hashes: (&str, &str),
+    text: &str,
+    log: Option<&EditLog>,
+) -> anyhow::Result<Option<String>> {
+    let prepared = file.prepare(hashes.0, text)?;
+    let Some(log) = log else { return Ok(prepared.place()?) };
+    log.append(ConfigAction::Written, hashes).await?;
+    match prepared.place() {
+        Ok(backup) => Ok(backup),
+        Err(error) => {
+            log.append(ConfigAction::Failed, hashes).await?;
+            Err(error.into())
+        }
     }
 }
 
@@ -269,8 +337,11 @@ fn put(settings: &mut Map<String, Json>, key: &str, value: Json) -> anyhow::Resu
         Some((first, rest)) => (first, Some(rest)),
         None => (key, None),
     };
-    if first.is_empty() {
+    if first.is_empty() || key.contains(['"', '\'']) {
         return Err(invalid());
+    }
+    if first == "tools" {
+        return Err(usage("rules of tools are changed by `toolcrib rules add|set|remove`"));
     }
     match rest {
         None => {
@@ -363,7 +434,7 @@ mod tests {
             "env": { "A": 1, "B": "x=y", "C": null }, "cwd": "/tmp", "pins": null,
         });
         assert_eq!(Json::Object(settings_of(&args).unwrap()), expected);
-        for wrong in ["a", "=1", "a.=1", ".a=1"] {
+        for wrong in ["a", "=1", "a.=1", ".a=1", "\"a\"=1", "tools.\"*\".hide=true", "tools=1"] {
             let args = SettingArgs { set: vec![wrong.to_owned()], unset: Vec::new() };
             assert!(settings_of(&args).is_err(), "{wrong}");
         }

@@ -442,6 +442,37 @@ fn commands_change_the_file_and_show_what_they_do() {
 }
 
 #[test]
+fn a_command_leaves_an_event_or_changes_nothing() {
+    let dir = dir();
+    write_config(dir.path(), &config(ROLES));
+    let remove = ["roles", "remove", "reader", "--no-connect", "--yes"];
+    let add = ["roles", "add", "reader", "--scope", "a:b", "--no-connect", "--yes", "--json"];
+    let first = run(dir.path(), &[&remove[..], &["--json"]].concat()).ok().json();
+    assert_eq!(first["recorded"], false, "there is no store yet: {first}");
+    key(dir.path(), &["--scope", "audit:read"]);
+    let made = run(dir.path(), &add).ok().json();
+    assert_eq!(made["recorded"], true, "{made}");
+    let lines = run(dir.path(), &["audit", "export", "--type", "config.edited"]).ok().stdout;
+    let event: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let expected = json!({
+        "principal": "operator", "action": "written", "before": made["before"], "after": made["after"],
+    });
+    assert_eq!(event["payload"], expected, "{lines}");
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+
+    let store = dir.path().join(".toolcrib/toolcrib.db");
+    fs::write(&store, "not a database").unwrap();
+    let before = text(dir.path());
+    let refused = run(dir.path(), &remove);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("--unrecorded"), "{refused:?}");
+    assert_eq!(text(dir.path()), before);
+    let written = run(dir.path(), &[&remove[..], &["--unrecorded"]].concat()).ok();
+    assert!(written.stderr.contains("is not recorded"), "{written:?}");
+    assert_ne!(text(dir.path()), before);
+}
+
+#[test]
 fn rules_are_proposed_and_none_is_written() {
     let dir = dir();
     let rules = "[source.tools.\"*\"]\nscopes = [\"demo:read\"]\nsafety_tier = \"read\"\n";

@@ -148,6 +148,19 @@ impl Resolver<'_> {
         (self.problems.len() == before).then_some(values)
     }
 
+    /// Reports names and values that no environment can have.
+    pub(super) fn check_variables(&mut self, key: &str, typed: &BTreeMap<String, Value>) {
+        for (name, value) in typed {
+            let key = member(key, name);
+            if name.is_empty() || name.contains(['=', '\0']) {
+                self.complain(&key, "expected the name of an environment variable");
+            }
+            if matches!(value, Value::Plain(text) if text.contains('\0')) {
+                self.complain(&key, "a value of an environment has no NUL character");
+            }
+        }
+    }
+
     /// Resolves the headers of requests.
     pub(super) fn headers(
         &mut self,

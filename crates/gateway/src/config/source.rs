@@ -40,7 +40,6 @@ pub use self::{
 use super::{
     document::{HIDDEN, Unknown},
     ordered::Ordered,
-    places::member,
     resolver::Resolver,
     secret::Value,
     units::{self as kind, Kind as _},
@@ -335,10 +334,7 @@ impl Resolver<'_> {
         &mut self,
         typed: &BTreeMap<String, Value>,
     ) -> BTreeMap<String, SecretValue> {
-        for name in typed.keys().filter(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            let key = member("sources.env", name);
-            self.complain(&key, "expected the name of an environment variable");
-        }
+        self.check_variables("sources.env", typed);
         self.values("sources.env", typed).unwrap_or_default()
     }
 }

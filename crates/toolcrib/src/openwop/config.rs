@@ -52,7 +52,7 @@ pub(super) struct ConfigProposal {
     #[schema(value_type = Vec<ConfigChange>, min_items = 1, max_items = 32)]
     #[serde(deserialize_with = "changes")]
     changes: Vec<Change>,
-    /// Connects new sources to see their tools. For a source with `command` this starts a program on
+    /// Connects new and changed sources to see their tools. For a source with `command` this starts a program on
     /// the server. Defaults to `false`.
     #[serde(default)]
     connect: Option<bool>,

@@ -20,6 +20,9 @@ pub(super) async fn add(args: &SourceAddArgs, cx: &Context) -> anyhow::Result<Ex
         None => (text.clone(), json!({ "env": text })),
     });
     let env: Map<String, Json> = env.collect();
+    if let Some(name) = env.keys().find(|name| !is_variable(name)) {
+        return Err(usage(format!("--env {name}: is not the name of an environment variable")));
+    }
     if !env.is_empty() {
         settings.insert("env".to_owned(), env.into());
     }
@@ -28,6 +31,12 @@ pub(super) async fn add(args: &SourceAddArgs, cx: &Context) -> anyhow::Result<Ex
         let (name, variable) = text
             .split_once('=')
             .ok_or_else(|| usage(format!("--header {text}: expected HEADER=VARIABLE")))?;
+        if !is_variable(variable) {
+            return Err(usage(format!(
+                "--header {name}: expected the name of an environment variable with the value, which \
+                 does not belong into the file; for a value that is no secret: --set headers.{name}=…"
+            )));
+        }
         headers.insert(name.to_owned(), json!({ "env": variable }));
     }
     if !headers.is_empty() {
@@ -70,6 +79,11 @@ fn upstream(args: &SourceAddArgs) -> anyhow::Result<Map<String, Json>> {
         }
     };
     Ok(settings.as_object().cloned().unwrap_or_default())
+}
+
+fn is_variable(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(legal) && !name.starts_with(|it: char| it.is_ascii_digit())
 }
 
 fn change(action: EditAction, name: &str, settings: Map<String, Json>) -> Change {

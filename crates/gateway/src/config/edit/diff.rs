@@ -33,6 +33,7 @@ pub struct DiffLine {
 
 /// Returns the changed lines from `before` to `after`.
 pub fn diff(before: &str, after: &str) -> Vec<Hunk> {
+    let differs = before != after;
     let (before, after) = masked(before, after);
     let diff = TextDiff::from_lines(&before, &after);
     let headers: Vec<&str> = after.lines().map(str::trim).collect();
@@ -68,6 +69,11 @@ pub fn diff(before: &str, after: &str) -> Vec<Hunk> {
     if let Some(last) = hunks.last_mut().filter(|_| lines > MAX_LINES) {
         let text = format!("… and {} more lines", lines - MAX_LINES);
         last.lines.push(DiffLine { sign: '+', text });
+    }
+    if hunks.is_empty() && differs {
+        let text = "# only values that are not shown, or the layout, change".to_owned();
+        let lines = vec![DiffLine { sign: '+', text }];
+        hunks.push(Hunk { line: 1, table: String::new(), lines });
     }
     for hunk in &mut hunks {
         // A new table is in no other one.

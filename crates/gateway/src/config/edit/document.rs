@@ -5,22 +5,45 @@ use toml_edit::{
     Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, RawString, Table, Value,
 };
 
-use super::change::{Change, ChangeKind, EditAction, EditError};
+use super::{
+    change::{Change, ChangeKind, EditAction, EditError},
+    file::MAX_BYTES,
+    mask::is_placeholder,
+};
 
 /// Nested tables and arrays in the value of one key.
 const MAX_DEPTH: usize = 8;
+
+/// Some editors begin a file with it.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Settings of a source that are tables of their own; rules are tables in a table.
 const RULES: &str = "tools";
 
 pub(super) fn apply(text: &str, changes: &[Change]) -> Result<String, EditError> {
-    let mut document: DocumentMut = text.parse().map_err(|_| {
+    let (mark, body) = match text.strip_prefix(BYTE_ORDER_MARK) {
+        Some(body) => (BYTE_ORDER_MARK, body),
+        None => ("", text),
+    };
+    let mut document: DocumentMut = body.parse().map_err(|_| {
         EditError::new("the file is not valid TOML; repair it first: `toolcrib config check`")
     })?;
     for (index, change) in changes.iter().enumerate() {
         one(&mut document, change).map_err(|error| EditError { change: index, ..error })?;
     }
-    Ok(document.to_string())
+    // The document has lost the kind of its line ends.
+    let mut new = document.to_string();
+    if body.contains("\r\n") && body.matches('\n').count() == body.matches("\r\n").count() {
+        new = new.replace("\r\n", "\n").replace('\n', "\r\n");
+    }
+    let new = format!("{mark}{new}");
+    match new.len() as u64 > MAX_BYTES {
+        true => {
+            let message = format!("the file would be larger than {} MiB", MAX_BYTES >> 20);
+            Err(EditError::new(message))
+        }
+        false => Ok(new),
+    }
 }
 
 fn one(document: &mut DocumentMut, change: &Change) -> Result<(), EditError> {
@@ -478,6 +501,11 @@ fn value(setting: &Json, depth: usize) -> Result<Value, String> {
             (None, Some(it)) if it.is_finite() && !setting.is_u64() => it.into(),
             _ => return Err("is a number that TOML does not have".to_owned()),
         },
+        Json::String(it) if is_placeholder(it) => {
+            return Err(
+                "has the mark of a hidden value; leave it out to keep that value".to_owned()
+            );
+        }
         Json::String(it) => it.as_str().into(),
         Json::Array(items) => {
             let mut array = Array::new();

@@ -12,14 +12,21 @@ use std::{
 };
 
 use async_trait::async_trait;
-use toolcrib_core::canonical::Digest;
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
+use toolcrib_core::{canonical::Digest, id::EventId};
 
-use crate::config::{Config, Problem};
+use crate::{
+    config::{Config, Problem},
+    ids::new_id,
+};
 
 /// Copies of earlier texts that are kept.
 pub(super) const BACKUPS: usize = 5;
 /// Size limit of the file, in bytes.
-const MAX_BYTES: u64 = 4 << 20;
+pub(super) const MAX_BYTES: u64 = 4 << 20;
 /// Permissions of a new file.
 const NEW_MODE: u32 = 0o600;
 
@@ -84,10 +91,11 @@ pub enum FileError {
 pub struct PendingFile {
     target: PathBuf,
     temporary: PathBuf,
+    /// The hash of the text that it replaces; `None` if there is no file.
+    expected: Option<String>,
     /// Held until the text is in place, so that no other process replaces the file.
     _lock: File,
     backup: Option<PathBuf>,
-    is_placed: bool,
 }
 
 /// Returns the SHA-256 of `text` in hexadecimal digits.
@@ -145,7 +153,8 @@ impl ConfigFile {
             Err(error) => return Some(error),
         };
         // Only an attempt says whether the directory and its file system can be written.
-        let probe = self.sibling("probe");
+        // Of its own, because several callers may look at the same time.
+        let probe = self.sibling(&format!("probe-{}", new_id::<EventId>()));
         let result = create(&probe, metadata.as_ref()).map(drop);
         fs::remove_file(&probe).ok();
         result.err()
@@ -175,9 +184,9 @@ impl ConfigFile {
         let mut prepared = PendingFile {
             target: self.path.clone(),
             temporary: temporary.clone(),
+            expected: current.exists.then_some(current.hash),
             _lock: lock,
             backup: None,
-            is_placed: false,
         };
         let mut file = create(&temporary, metadata.as_ref())?;
         let durable = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
@@ -191,10 +200,21 @@ impl ConfigFile {
     /// Keeps `text` as the newest copy, and removes the oldest.
     fn back_up(&self, text: &str, metadata: Option<&Metadata>) -> Result<PathBuf, FileError> {
         let written = |error| FileError::System { what: "copied", error };
+        // Looked at first, so that a copy is not moved in vain.
+        for backup in (1..=BACKUPS).map(|number| self.backup(number)) {
+            if fs::symlink_metadata(&backup).is_ok_and(|it| it.is_dir()) {
+                let reason = format!("the name {} of its copies is a directory", backup.display());
+                return Err(FileError::Unsuitable(reason));
+            }
+        }
         let copy = self.sibling("copy");
         fs::remove_file(&copy).ok();
         let mut file = create(&copy, metadata)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(written)?;
+        let durable = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        if let Err(error) = durable {
+            fs::remove_file(&copy).ok();
+            return Err(written(error));
+        }
         for number in (1..BACKUPS).rev() {
             match fs::rename(self.backup(number), self.backup(number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -245,11 +265,10 @@ impl PendingFile {
     /// Puts the text in place. Returns the name of the copy of the text before.
     ///
     /// # Errors
-    /// [`FileError::System`]: the file is as it was.
-    pub fn place(mut self) -> Result<Option<String>, FileError> {
-        let renamed = fs::rename(&self.temporary, &self.target);
-        renamed.map_err(|error| FileError::System { what: "replaced", error })?;
-        self.is_placed = true;
+    /// [`FileError::System`] or [`FileError::Changed`]: the file is as it was, or as another program
+    /// has written it meanwhile.
+    pub fn place(self) -> Result<Option<String>, FileError> {
+        self.replace()?;
         // The new name is in force already; a file system without this loses it in a power cut only.
         if let Err(error) = File::open(directory(&self.target)).and_then(|it| it.sync_all()) {
             tracing::warn!(%error, "the directory of the configuration could not be synced");
@@ -259,12 +278,56 @@ impl PendingFile {
     }
 }
 
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        if !self.is_placed {
-            fs::remove_file(&self.temporary).ok();
+impl PendingFile {
+    /// Exchanges both files, so that a text that another program has written since [`prepare`] is not
+    /// lost: it is found in place of the expected one and put back.
+    ///
+    /// [`prepare`]: ConfigFile::prepare
+    fn replace(&self) -> Result<(), FileError> {
+        let system = |error: io::Error| FileError::System { what: "replaced", error };
+        let Some(expected) = &self.expected else {
+            return match rename(&self.temporary, &self.target, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => Err(FileError::Changed),
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                    fs::rename(&self.temporary, &self.target).map_err(system)
+                }
+                renamed => renamed.map_err(|error| system(error.into())),
+            };
+        };
+        match rename(&self.temporary, &self.target, RenameFlags::EXCHANGE) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Err(FileError::Changed),
+            // A file system without an exchange: a text of the next microseconds is lost.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                if content_hash(&self.target).map_err(system)? != *expected {
+                    return Err(FileError::Changed);
+                }
+                return fs::rename(&self.temporary, &self.target).map_err(system);
+            }
+            Err(error) => return Err(system(error.into())),
         }
+        if content_hash(&self.temporary).is_ok_and(|found| found == *expected) {
+            return Ok(());
+        }
+        rename(&self.temporary, &self.target, RenameFlags::EXCHANGE)
+            .map_err(|error| system(error.into()))?;
+        Err(FileError::Changed)
     }
+}
+
+impl Drop for PendingFile {
+    /// Removes the text that was not put in place, or the one that it has replaced.
+    fn drop(&mut self) {
+        fs::remove_file(&self.temporary).ok();
+    }
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
+    renameat_with(CWD, from, CWD, to, flags)
+}
+
+fn content_hash(path: &Path) -> io::Result<String> {
+    Ok(Digest::of(&fs::read(path)?).to_string())
 }
 
 fn directory(file: &Path) -> &Path {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, DocumentMut, Item, TableLike, Value};
-use toolcrib_core::redact::{Redactor, is_secret_key};
+use toolcrib_core::redact::{self, Redactor, is_secret_key};
 use url::Url;
 
 /// The text in place of a value.
@@ -16,6 +16,11 @@ const MASK: &str = "***";
 
 /// Tables whose plain values may be secrets.
 const TABLES: [&str; 2] = ["env", "headers"];
+
+/// Whether a text was shown in place of a value, or in place of a part of it.
+pub(super) fn is_placeholder(text: &str) -> bool {
+    text == MASK || text.contains(redact::PLACEHOLDER)
+}
 
 /// Returns both texts as they are shown: without values that may be secrets, except for those that
 /// only `after` has, which its author knows.
@@ -85,7 +90,8 @@ fn visit_value(value: &mut Value, key: &str, replace: &mut dyn FnMut(&str) -> Op
     }
 }
 
-/// Arguments of a program: `--token X`, `--token=X`, and addresses with a query.
+/// Arguments of a program: `--token X`, `--token=X`, `--header "Name: X"`, and addresses with a
+/// password or a query.
 fn visit_array(array: &mut Array, key: &str, replace: &mut dyn FnMut(&str) -> Option<String>) {
     let mut after_flag = false;
     for value in array.iter_mut() {
@@ -99,6 +105,8 @@ fn visit_array(array: &mut Array, key: &str, replace: &mut dyn FnMut(&str) -> Op
         if after_flag && !text.starts_with('-')
             || is_flag && has_value && is_secret_key(name)
             || has_secret_part(&text)
+            || text.split_once('=').is_some_and(|(_, value)| has_secret_part(value))
+            || text.split_once(':').is_some_and(|(name, _)| is_secret_key(name))
         {
             put(value, replace);
         } else {

@@ -280,6 +280,39 @@ fn a_diff_shows_changed_lines_and_no_secret_of_before() {
     assert!(settings.contains("NAME") && settings.contains("--token"), "{settings}");
 }
 
+#[test]
+fn arguments_with_secrets_are_hidden() {
+    let before = "[[source]]\nid = \"a\"\nkind = \"mcp\"\ncommand = [\"x\", \"--header\", \"Authorization: Basic canary-1\",\
+                  \"postgres://me:canary-2@db/x\", \"--dsn=postgres://me:canary-3@db/x\", \"X-API-Key: canary-4\"]\n";
+    let document: toml_edit::DocumentMut = before.parse().unwrap();
+    let table = document["source"].as_array_of_tables().unwrap().get(0).unwrap();
+    let shown = Value::Object(super::settings(table)).to_string();
+    assert!(!shown.contains("canary") && shown.contains("--header"), "{shown}");
+}
+
+#[test]
+fn a_placeholder_is_not_a_value_and_no_change_is_without_lines() {
+    let before = "[[source]]\nid = \"a\"\nenv = { A = \"one\", B = \"two\" }\n";
+    for text in ["***", "[redacted]"] {
+        for settings in [json!({ "env": { "A": text } }), json!({ "args": ["x", text] })] {
+            let error = apply(before, &[change(Set, Source, "a", settings)]).unwrap_err();
+            assert!(error.message.contains("hidden value"), "{error}");
+        }
+    }
+    let settings = json!({ "env": { "A": "two", "B": "one" } });
+    let swapped = apply(before, &[change(Set, Source, "a", settings)]).unwrap();
+    assert_eq!(diff(before, &swapped).len(), 1);
+    assert!(diff(before, before).is_empty());
+}
+
+#[test]
+fn line_ends_and_the_mark_of_an_editor_stay() {
+    let before = "\u{feff}# head\r\n[[role]]\r\nname = \"a\"\r\nscopes = []\r\n";
+    let settings = json!({ "scopes": ["x:y"] });
+    let set = apply(before, &[change(Set, Role, "a", settings)]).unwrap();
+    assert_eq!(set, before.replace("[]", "[\"x:y\"]"));
+}
+
 struct NoCheck;
 
 #[async_trait]
@@ -341,6 +374,38 @@ fn a_change_for_another_text_is_refused_and_leaves_nothing() {
 }
 
 #[test]
+fn what_another_program_writes_at_the_last_moment_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("toolcrib.toml");
+    fs::write(&path, "# mine\n").unwrap();
+    let file = file(&path);
+    let prepared = file.prepare(&file.read().unwrap().hash, "# new\n").unwrap();
+    let other = dir.path().join("editor");
+    fs::write(&other, "# theirs\n").unwrap();
+    fs::rename(&other, &path).unwrap();
+    assert!(matches!(prepared.place(), Err(FileError::Changed)));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "# theirs\n");
+    // The same for a file that was not there, and for one that is gone.
+    let new = super::ConfigFile::new(dir.path().join("new.toml"), Arc::new(NoCheck));
+    let prepared = new.prepare(&hash(""), "# new\n").unwrap();
+    fs::write(new.path(), "# theirs\n").unwrap();
+    assert!(matches!(prepared.place(), Err(FileError::Changed)));
+    let prepared = new.prepare(&hash("# theirs\n"), "# new\n").unwrap();
+    fs::remove_file(new.path()).unwrap();
+    assert!(matches!(prepared.place(), Err(FileError::Changed)));
+    let left = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name());
+    assert!(left.into_iter().all(|it| !it.to_string_lossy().starts_with('.')));
+}
+
+#[test]
+fn a_file_stays_readable() {
+    let long = "x".repeat(5 << 20);
+    let settings = json!({ "scopes": [long] });
+    let error = apply("", &[change(Add, Role, "a", settings)]).unwrap_err();
+    assert!(error.message.contains("4 MiB"), "{error}");
+}
+
+#[test]
 fn links_and_other_things_are_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let real = dir.path().join("real.toml");
@@ -365,4 +430,11 @@ fn links_and_other_things_are_not_replaced() {
     let mode = fs::metadata(new.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(file(&dir.path().join("missing/x.toml")).obstacle().is_some());
+    // A directory with the name of a copy: no copy is moved.
+    let stored = new.read().unwrap();
+    fs::write(dir.path().join("new.toml.bak"), "old").unwrap();
+    fs::create_dir(dir.path().join("new.toml.bak.3")).unwrap();
+    assert!(matches!(new.prepare(&stored.hash, "# b\n"), Err(FileError::Unsuitable(_))));
+    assert_eq!(fs::read_to_string(dir.path().join("new.toml.bak")).unwrap(), "old");
+    assert!(!dir.path().join("new.toml.bak.2").exists());
 }

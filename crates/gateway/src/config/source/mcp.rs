@@ -80,6 +80,9 @@ impl Resolver<'_> {
             let message = "expected a program and its arguments, such as [\"node\", \"server.js\"]";
             self.complain(&key("command"), message);
         }
+        if command.iter().any(|word| word.contains('\0')) {
+            self.complain(&key("command"), "an argument has no NUL character");
+        }
         let cwd = typed.cwd.map(|cwd| match sandbox {
             Some(_) => self.reachable(&key("cwd"), &cwd, false),
             None => self.base.join(cwd),

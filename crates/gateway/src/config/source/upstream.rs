@@ -72,6 +72,7 @@ impl Resolver<'_> {
         key: &str,
         own: &BTreeMap<String, Value>,
     ) -> Option<BTreeMap<String, SecretValue>> {
+        self.check_variables(key, own);
         let own = self.values(key, own)?;
         let mut env = self.shared_env.clone();
         env.extend(own);
