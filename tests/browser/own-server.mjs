@@ -10,12 +10,17 @@ if (!program) {
   process.exit(2);
 }
 
+/** Without the address of another server, which commands would use. */
+const env = { ...process.env };
+delete env.TOOLCRIB_URL;
+
 /** Starts a server. Returns {url, folder, key, log, stop}; `key(roles)` makes a key. */
 export async function startServer(config) {
   const folder = mkdtempSync(join(tmpdir(), 'toolcrib-browser-'));
   writeFileSync(join(folder, 'toolcrib.toml'), config);
   const child = spawn(program, ['serve', '--listen', '127.0.0.1:0'], {
     cwd: folder,
+    env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let log = '';
@@ -34,7 +39,7 @@ export async function startServer(config) {
     folder,
     log: () => log,
     key: (...words) =>
-      execFileSync(program, ['keys', 'create', ...words], { cwd: folder, encoding: 'utf8' })
+      execFileSync(program, ['keys', 'create', ...words], { cwd: folder, env, encoding: 'utf8' })
         .match(/tc_[\w-]+/)[0],
     stop: async () => {
       const ended = new Promise((resolve) => child.once('exit', resolve));

@@ -3,6 +3,8 @@
 //
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… node tools.mjs
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { manyTools, meta } from './many.mjs';
+import { keystrokes, traced } from './trace.mjs';
 
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN } = process.env;
 if (!TOOLCRIB_URL || !TOOLCRIB_KEY_ADMIN) {
@@ -16,16 +18,6 @@ const FIRST_SCREEN = 200 * 1024;
 
 const browser = await launch();
 const complaints = [];
-
-const meta = (source, tier, more = {}) => ({
-  'toolcrib/toolId': `mcp:${source}.${tier}`,
-  'toolcrib/source': 'mcp',
-  'toolcrib/sourceId': source,
-  'toolcrib/tier': tier,
-  'toolcrib/approval': 'never',
-  'toolcrib/scopes': ['demo:read'],
-  ...more,
-});
 
 const TOOLS = {
   forms: {
@@ -499,13 +491,7 @@ await check('the list and the form are reached by keyboard', async () => {
 
 await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => {
   const { page: big, complaints: more, close: end } = await openPage(browser);
-  const tiers = ['read', 'write', 'exec', 'pure'];
-  const list = Array.from({ length: MANY }, (_, at) => ({
-    name: `source${at % 40}__tool_${at}`,
-    description: `Does the thing number ${at} for a source, with a description of usual length.`,
-    annotations: at % 7 === 0 ? { destructiveHint: true } : {},
-    _meta: meta(`source${at % 40}`, tiers[at % 4], { 'toolcrib/toolId': `mcp:s.${at}` }),
-  }));
+  const list = manyTools(MANY);
   await big.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
   await big.goto(explorer);
   await signIn(big);
@@ -515,23 +501,13 @@ await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => 
   truthy(nodes <= MOST_NODES, `there are ${nodes} elements`);
   await big.click('#filter-toggle');
 
-  const client = await big.context().newCDPSession(big);
-  const events = [];
-  client.on('Tracing.dataCollected', ({ value }) => events.push(...value));
   await big.focus('#search');
-  await client.send('Tracing.start', {
-    transferMode: 'ReportEvents',
-    traceConfig: { includedCategories: ['devtools.timeline', 'blink.user_timing', 'toplevel'] },
+  const events = await traced(big, async () => {
+    for (const key of 'tool_49') {
+      await big.keyboard.type(key);
+      await big.waitForTimeout(350); // the search of the server follows after a pause
+    }
   });
-  for (const key of 'tool_49') {
-    await big.keyboard.type(key);
-    await big.waitForTimeout(350); // the search of the server follows after a pause
-  }
-  const complete = new Promise((resolve) => {
-    client.once('Tracing.tracingComplete', resolve);
-  });
-  await client.send('Tracing.end');
-  await complete;
   const times = keystrokes(events);
   console.log(
     `      keystroke: at most ${Math.max(...times).toFixed(1)} ms of ${times.length}, from a trace`,
@@ -554,30 +530,6 @@ await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => 
   complaints.push(...more);
   await end();
 });
-
-/** For each key press: the work on the main thread from its event until the next frame is painted. */
-function keystrokes(events) {
-  const main = events.find(
-    (it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown',
-  );
-  const own = events.filter((it) => it.pid === main?.pid && it.tid === main?.tid);
-  const starts = own
-    .filter((it) => it.name === 'EventDispatch' && it.args?.data?.type === 'keydown')
-    .map((it) => it.ts)
-    .sort((a, b) => a - b);
-  const paints = own
-    .filter((it) => ['Commit', 'Paint', 'Layerize', 'PrePaint'].includes(it.name))
-    .map((it) => it.ts + (it.dur ?? 0))
-    .sort((a, b) => a - b);
-  return starts.map((start, at) => {
-    const until = starts[at + 1] ?? Infinity;
-    // The frame that shows the key: the paints within 200 ms, before anything else happens.
-    const frame = paints.filter((it) => it > start && it < Math.min(until, start + 200_000));
-    const gap = frame.findIndex((it, index) => index > 0 && it - frame[index - 1] > 30_000);
-    const end = gap > 0 ? frame[gap - 1] : frame.at(-1);
-    return ((end ?? start) - start) / 1000;
-  });
-}
 
 await check('no console error, no exception, no policy violation', async () =>
   equal(complaints, [], 'complaints'),

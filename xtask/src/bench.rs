@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: builds the shipped program and hands over to `bench/`, or runs the benchmarks
 //! of pure code with criterion.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -8,8 +9,9 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{cargo, dist_program};
-use crate::install::apt;
-use crate::{paths, shell};
+use crate::install::{Needs, Tools, apt};
+use crate::server::{self, Demo};
+use crate::{browser, paths, shell};
 
 /// The packages with benchmarks of pure code, each in `benches/pure.rs`.
 const PURE: [&str; 3] = ["toolcrib-core", "toolcrib-mcp", "toolcrib-store"];
@@ -39,6 +41,10 @@ pub(crate) struct BenchOptions {
     /// the page
     #[arg(long, conflicts_with_all = ["limits_only", "peers", "pure", "only", "connections"])]
     cluster: bool,
+    /// Only searches of a record with 1 000 000 events, on SQLite and PostgreSQL, and the console with
+    /// it in Chromium; prints the tables of the page
+    #[arg(long, conflicts_with_all = ["limits_only", "peers", "pure", "only", "connections", "cluster"])]
+    console: bool,
     /// Only the benchmarks of pure code, without servers; `--only` selects among them
     #[arg(long, conflicts_with_all = ["limits_only", "peers"])]
     pure: bool,
@@ -50,6 +56,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if options.cluster {
         return cluster(options);
+    }
+    if options.console {
+        return console(options);
     }
     shell::step("build");
     let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
@@ -97,6 +106,26 @@ fn cluster(options: &BenchOptions) -> Result<()> {
     command.arg(program(options)?).arg("--write").arg(page()).current_dir(paths::root());
     shell::step("measure");
     shell::run(&mut command)
+}
+
+/// Measures searches of a large record, and the console with it.
+fn console(options: &BenchOptions) -> Result<()> {
+    apt::postgres()?;
+    let tools = Tools::ensure(Needs { browser: true, ..Needs::default() })?;
+    shell::step("build");
+    let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
+    let program = program(options)?;
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join(server::DATA);
+    fs::create_dir(&data)?;
+    shell::step("searches, PostgreSQL");
+    shell::run(Command::new(&bench).args(["search", "--postgres"]))?;
+    shell::step("searches, SQLite");
+    let store = data.join("toolcrib.db");
+    shell::run(Command::new(&bench).args(["search", "--tenant", "demo", "--file"]).arg(store))?;
+    shell::step("the console");
+    let demo = Demo::of_data(folder, &program)?;
+    browser::measure(&tools, &demo)
 }
 
 /// Runs criterion on code built as it is shipped. Criterion compares with its last run in the same

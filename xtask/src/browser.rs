@@ -40,8 +40,11 @@ const SCRIPTS: [(&str, &str); 13] = [
     ("disclosure in a browser", "oracle.mjs"),
 ];
 
-/// Takes the picture of the README.
+/// Takes the pictures of the documentation.
 const PICTURE: &str = "picture.mjs";
+/// Measures the page.
+const MEASURE: &str = "measure.mjs";
+const MEASURE_LIMIT: Duration = Duration::from_secs(900);
 
 /// Adds the scripts to the report; a script that cannot run is reported as skipped.
 pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
@@ -82,11 +85,19 @@ struct Stage {
     folder: TempDir,
 }
 
-/// Writes the picture of the README.
-pub(crate) fn picture(tools: &Tools, program: &Path) -> Result<()> {
+/// Writes the pictures of the documentation.
+pub(crate) fn pictures(tools: &Tools, program: &Path) -> Result<()> {
     let stage = Stage::new(tools, &paths::root().join("tests/browser"))?;
-    let file = paths::root().join("docs").join("images").join("explorer.png");
-    against_demo(stage.script(PICTURE).env("PICTURE", file), program)
+    let demo = Demo::with_history(program)?;
+    let mut command = stage.script(PICTURE);
+    command.env("DOCUMENTATION", paths::root().join("docs").join("images"));
+    shell::run_bounded(with_demo(command.env("TOOLCRIB_PROGRAM", program), &demo), LIMIT)
+}
+
+/// Prints figures of the page with the record of `demo`.
+pub(crate) fn measure(tools: &Tools, demo: &Demo) -> Result<()> {
+    let stage = Stage::new(tools, &paths::root().join("tests/browser"))?;
+    shell::run_bounded(with_demo(&mut stage.script(MEASURE), demo), MEASURE_LIMIT)
 }
 
 impl Stage {
@@ -123,13 +134,18 @@ fn stage(source: &Path, packages: &Path) -> Result<TempDir> {
 
 fn against_demo(command: &mut Command, program: &Path) -> Result<()> {
     let demo = Demo::start(program)?;
-    command.env("TOOLCRIB_URL", &demo.facts.url);
-    for (name, key) in &demo.facts.keys {
-        command.env(format!("TOOLCRIB_KEY_{}", name.replace('-', "_").to_uppercase()), key);
-    }
-    let outcome = shell::run_bounded(command, LIMIT);
+    let outcome = shell::run_bounded(with_demo(command, &demo), LIMIT);
     if outcome.is_err() {
         shell::say(format_args!("the server's last lines:\n{}", demo.log_tail()));
     }
     outcome
+}
+
+/// Gives a script the address and the keys of the demo.
+fn with_demo<'a>(command: &'a mut Command, demo: &Demo) -> &'a mut Command {
+    command.env("TOOLCRIB_URL", &demo.facts.url);
+    for (name, key) in &demo.facts.keys {
+        command.env(format!("TOOLCRIB_KEY_{}", name.replace('-', "_").to_uppercase()), key);
+    }
+    command
 }

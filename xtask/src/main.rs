@@ -67,8 +67,8 @@ enum Task {
         #[arg(long)]
         words: bool,
     },
-    /// Takes the picture of the README from the demo in Chromium
-    Picture,
+    /// Takes the pictures of the documentation from the demo in Chromium
+    Pictures,
     /// Measures lists and calls against limit servers and writes docs/reference/benchmarks.md
     Bench(BenchOptions),
     /// Builds the program as it is shipped, with a record of its run under load
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         Task::Gen { check, .. } => generate::run(check),
         Task::Tidy { words: true } => tidy::print_words(),
         Task::Tidy { words: false } => tidy::run(),
-        Task::Picture => test::picture(),
+        Task::Pictures => test::pictures(),
         Task::Bench(options) => bench::run(&options),
         Task::Dist(options) => dist::run(&options),
         Task::Package(options) => package::run(&options),

@@ -14,6 +14,9 @@ use tempfile::TempDir;
 
 use crate::shell;
 
+const SERVE: [&str; 4] = ["serve", "--demo", "--listen", "127.0.0.1:0"];
+/// The data directory of a demo in its folder.
+pub(crate) const DATA: &str = "data";
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(50);
@@ -46,11 +49,24 @@ impl Demo {
 
     /// As [`start`](Self::start), with a command for the program and its environment.
     pub(crate) fn of(program: &mut Command) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let data = folder.path().join("data");
+        Self::in_folder(tempfile::tempdir()?, program.args(SERVE).arg("--no-history"))
+    }
+
+    /// Starts a server with a history of calls.
+    pub(crate) fn with_history(program: &Path) -> Result<Self> {
+        Self::in_folder(tempfile::tempdir()?, Command::new(program).args(SERVE))
+    }
+
+    /// Starts a server whose data directory is [`DATA`] in `folder`, and may exist.
+    pub(crate) fn of_data(folder: TempDir, program: &Path) -> Result<Self> {
+        Self::in_folder(folder, Command::new(program).args(SERVE).arg("--no-history"))
+    }
+
+    fn in_folder(folder: TempDir, program: &mut Command) -> Result<Self> {
+        let data = folder.path().join(DATA);
         let log = File::create(folder.path().join("log"))?;
         let child = program
-            .args(["serve", "--demo", "--no-history", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg("--data-dir")
             .arg(&data)
             .current_dir(folder.path())
             .stdin(Stdio::null())

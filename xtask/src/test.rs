@@ -58,10 +58,10 @@ pub(crate) fn setup() -> Result<()> {
     report.finish("setup")
 }
 
-/// The picture of the README, for people who change the page.
-pub(crate) fn picture() -> Result<()> {
+/// The pictures of the documentation, for people who change the page.
+pub(crate) fn pictures() -> Result<()> {
     let tools = Tools::ensure(Needs { browser: true, ..Needs::default() })?;
-    browser::picture(&tools, &built_program()?)
+    browser::pictures(&tools, &built_program()?)
 }
 
 /// All parts, for `cargo xtask ci`.

@@ -101,6 +101,7 @@ fn described(
                 "title": tool.title,
                 "description": tool.description,
                 "safetyTier": tool.safety_tier,
+                "destructive": entry.is_said_destructive(),
             }),
         );
     }

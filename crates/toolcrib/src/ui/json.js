@@ -36,8 +36,14 @@ export function pretty(value) {
  * follows are escapes. It is the same JSON.
  */
 export function visible(value) {
+  const text = pretty(value);
+  return text && visibleText(text);
+}
+
+/** Returns a text with escapes in place of characters that are invisible or turn others around. */
+export function visibleText(text) {
   const escape = (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`;
-  return pretty(value)?.replace(/[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, escape);
+  return text.replace(/[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, escape);
 }
 
 /** Sets an own property, also for names such as `__proto__`. */

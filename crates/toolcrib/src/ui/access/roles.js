@@ -1,5 +1,5 @@
 // The roles, and the tools that each of them sees.
-import { html, useState, plural, useData, Badge, Button, Dialog, Empty, Loaded, Tier } from '../lib/ui.js';
+import { html, useState, plural, useData, Badge, Button, Danger, Dialog, Empty, Loaded } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
 import { Proposal, ProposalDialog, useConfig } from '../sources/proposal.js';
 
@@ -84,7 +84,7 @@ function One({ name, config, onWritten }) {
                 (it) => html`<tr key=${it.toolId} data-tool=${it.name}>
                   <td><bdi class="mono">${it.name}</bdi></td>
                   <td><bdi>${it.source}</bdi></td>
-                  <td><${Tier} tier=${it.safetyTier} /></td>
+                  <td><${Danger} tier=${it.safetyTier} destructive=${it.destructive} /></td>
                   <td>${it.approval === 'never' ? html`<span class="muted">none</span>` : html`<${Badge} tone="violet">${it.approval}<//>`}</td>
                 </tr>`,
               )}

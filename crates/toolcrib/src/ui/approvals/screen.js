@@ -5,7 +5,6 @@ import {
   useRef,
   useState,
   announce,
-
   plural,
   send,
   useData,
@@ -13,14 +12,15 @@ import {
   useTick,
   Badge,
   Button,
+  Danger,
   Empty,
   Loaded,
-  Tier,
   Time,
 } from '../lib/ui.js';
 import { pretty } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
+import { DANGERS, levelsOf } from '../tools/badges.js';
 import { Reminders } from './reminders.js';
 
 const STATES = {
@@ -146,7 +146,7 @@ function Card({ first, gone, opened, who }) {
       <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${it.tool?.title ?? it.tool?.name ?? it.toolId}</bdi>
     </h3>
     <div class="row">
-      ${it.tool && html`<${Tier} tier=${it.tool.safetyTier} />`}
+      ${it.tool && html`<${Danger} tier=${it.tool.safetyTier} destructive=${it.tool.destructive} />`}
       ${it.quorum > 1 &&
       html`<${Badge} tone="blue">${(answered ?? it).granted} of ${it.quorum} approvals<//>`}
       ${decided && html`<${State} state=${state} />`}
@@ -154,7 +154,7 @@ function Card({ first, gone, opened, who }) {
       html`<span class="muted">expires <${Time} at=${it.expiresAt} />, asked <${Time} at=${it.createdAt} /></span>`}
     </div>
     ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
-    <p class="muted">${reason(it)}</p>
+    <p class="muted">${dangers(it)} ${reason(it)}</p>
     <${Arguments} approval=${it} />
     <${Votes} votes=${(answered ?? it).votes} />
     <div class="answer">
@@ -190,6 +190,11 @@ function Card({ first, gone, opened, who }) {
       </dl>
     </details>
   </article>`;
+}
+
+/** What the tool may do, in sentences. */
+function dangers({ tool }) {
+  return tool ? levelsOf(tool.safetyTier, tool.destructive).map((level) => DANGERS[level].text).join(' ') : '';
 }
 
 function reason(it) {

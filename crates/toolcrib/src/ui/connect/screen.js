@@ -1,5 +1,5 @@
 // Connect: pick a client, get its configuration with a key of its own, and see its first call.
-import { html, useEffect, useRef, useState, announce, send, Badge, Button, Copy, Problem } from '../lib/ui.js';
+import { html, useEffect, useRef, useState, announce, plural, send, useData, Badge, Button, Copy, Problem } from '../lib/ui.js';
 import { request } from '../api.js';
 import { go } from '../shell/routes.js';
 import { may } from '../shell/session.js';
@@ -36,7 +36,7 @@ function Steps({ client, who }) {
     <li>
       <h3>A key for ${client.name}</h3>
       ${may('keys:manage')
-        ? html`<${KeyForClient} client=${client} who=${who} made=${made} onMade=${setMade} />`
+        ? html`<${KeyForClient} client=${client} made=${made} onMade=${setMade} />`
         : html`<p class="note">
             Ask whoever manages the keys of <bdi>${who.tenant}</bdi> for one, and replace${' '}
             <code>YOUR_KEY</code> below. Do not share your own key with a client that others use.
@@ -57,8 +57,9 @@ function Steps({ client, who }) {
   </ol>`;
 }
 
-function KeyForClient({ client, who, made, onMade }) {
-  const [access, setAccess] = useState(who.roles.join(' '));
+function KeyForClient({ client, made, onMade }) {
+  const [access, setAccess] = useState('');
+  const roles = useData('/v1/roles', { enabled: may('roles:read') });
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
   const done = useRef();
@@ -96,6 +97,17 @@ function KeyForClient({ client, who, made, onMade }) {
         onInput=${(event) => setAccess(event.target.value)} />
       <span class="hint">Roles and scopes, separated by spaces; at most what you may do yourself.</span>
     </label>
+    ${
+      roles.data?.roles.length > 0 &&
+      html`<div class="chips" role="group" aria-label="Roles">
+        ${roles.data.roles.map(
+          ({ name, tools }) => html`<button type="button" class="chip" key=${name} data-role=${name}
+            aria-pressed=${access === name} onClick=${() => setAccess(name)}>
+            <bdi>${name}</bdi> <span class="n">${plural(tools, 'tool')}</span>
+          </button>`,
+        )}
+      </div>`
+    }
     ${problem && html`<${Problem} text=${problem} />`}
     <div class="row"><${Button} kind="primary" busy=${busy} type="submit">Make a key for it<//></div>
   </form>`;

@@ -1,9 +1,10 @@
 // What every screen is made of. Text from the server becomes text nodes and attribute values:
 // nothing here sets HTML.
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
-import { announce } from '../dom.js';
+import { ICONS, announce } from '../dom.js';
 import { request, problemText } from '../api.js';
 import { on } from '../state.js';
+import { DANGERS, levelsOf } from '../tools/badges.js';
 
 export {
   html,
@@ -18,7 +19,7 @@ export {
   useRef,
   useState,
 } from '../vendor/preact.js';
-export { announce } from '../dom.js';
+export { announce };
 
 /**
  * Loads `path` and loads it again when `key` changes. Returns {data, problem, status, loading,
@@ -114,17 +115,16 @@ export function Badge({ tone = 'grey', children }) {
   return html`<span class=${`badge ${tone}`}>${children}</span>`;
 }
 
-const TIERS = {
-  pure: ['blue', 'read'],
-  read: ['blue', 'read'],
-  write: ['amber', 'write'],
-  exec: ['violet', 'runs commands'],
-};
-
-/** How dangerous a tool is, in a word. */
-export function Tier({ tier }) {
-  const [tone, word] = TIERS[tier] ?? ['grey', tier ?? 'unknown'];
-  return html`<${Badge} tone=${tone}>${word}<//>`;
+/** How dangerous a tool is: shapes and words. */
+export function Danger({ tier, destructive = false }) {
+  const levels = levelsOf(tier, destructive);
+  if (levels.length === 0) return html`<${Badge}>${tier ?? 'unknown'}<//>`;
+  return levels.map((level) => {
+    const { word, tone } = DANGERS[level];
+    return html`<span class=${`level ${tone}`} key=${level} data-danger=${level}>
+      <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${ICONS[level]} /></svg>${word}
+    </span>`;
+  });
 }
 
 export function Button({ kind = '', busy = false, disabled = false, children, ...props }) {

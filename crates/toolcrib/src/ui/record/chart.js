@@ -7,9 +7,15 @@ const HEIGHT = 110;
 const LATENCY = 44;
 /** Tools and principals that are listed; the table of events has the others. */
 const SHOWN = 5;
-const KINDS = ['ok', 'failed', 'denied'];
+/** The results of calls, with the condition that selects them. */
+const RESULTS = [
+  ['ok', 'succeeded', 'ok'],
+  ['failed', 'failed', 'failed'],
+  ['denied', 'denied', 'denied'],
+  ['approvalRequired', 'asked for approval', 'approval_required'],
+];
 
-const callsOf = (it) => it.ok + it.failed + it.denied;
+const callsOf = (it) => RESULTS.reduce((sum, [result]) => sum + it[result], 0);
 
 /** `onRange(from, to)` selects a part of the time; `onFilter(field, value)` adds a condition. */
 export function Charts({ summary, onRange, onFilter }) {
@@ -17,9 +23,12 @@ export function Charts({ summary, onRange, onFilter }) {
   const { totals, buckets } = summary;
   return html`<section class="panel chart" aria-label="Calls over time">
     <div class="legend">
-      <span><i class="ok"></i>${number(totals.ok)} succeeded</span>
-      <span><i class="failed"></i>${number(totals.failed)} failed</span>
-      <span><i class="denied"></i>${number(totals.denied)} denied</span>
+      ${RESULTS.map(
+        ([result, word, status]) => html`<button type="button" class="quiet" key=${result} data-status=${status}
+          title=${`Only status ${status}`} onClick=${() => onFilter('status', status)}>
+          <i class=${result}></i>${number(totals[result])} ${word}
+        </button>`,
+      )}
       <span><i class="line"></i>half within ${milliseconds(totals.p50Ms)}, 95 % within ${milliseconds(totals.p95Ms)}</span>
       ${buckets.length > 0 &&
       html`<button type="button" class="quiet" aria-pressed=${asTable} onClick=${() => setAsTable(!asTable)}>
@@ -63,7 +72,7 @@ function Bars({ summary, onRange }) {
       <line class="grid" x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
       ${buckets.map((it) => {
         let top = HEIGHT;
-        return KINDS.map((kind) => {
+        return RESULTS.map(([kind]) => {
           const height = (it[kind] / most) * HEIGHT;
           top -= height;
           return (
@@ -78,7 +87,7 @@ function Bars({ summary, onRange }) {
       ${buckets.map(
         (it) => html`<rect key=${`hit-${it.from}`} class="bar-hit" x=${x(it)} y="0" width=${Math.max(wide, 2)}
           height=${HEIGHT + 8 + LATENCY} onClick=${() => onRange(new Date(it.from), new Date(time(it) + step))}>
-          <title>${`${new Date(it.from).toLocaleString()}: ${number(it.ok)} succeeded, ${number(it.failed)} failed, ${number(it.denied)} denied; 95 % within ${milliseconds(it.p95Ms)}`}</title>
+          <title>${`${new Date(it.from).toLocaleString()}: ${RESULTS.map(([kind, word]) => `${number(it[kind])} ${word}`).join(', ')}; 95 % within ${milliseconds(it.p95Ms)}`}</title>
         </rect>`,
       )}
     </svg>
@@ -121,16 +130,14 @@ function Numbers({ buckets, onRange, step }) {
   return html`<div class="table-box" tabindex="0" role="region" aria-label="Calls over time, as a table">
     <table class="table">
       <thead>
-        <tr><th>From</th><th class="right">Succeeded</th><th class="right">Failed</th><th class="right">Denied</th><th class="right">p50</th><th class="right">p95</th></tr>
+        <tr><th>From</th>${RESULTS.map(([kind, word]) => html`<th class="right" key=${kind}>${word}</th>`)}<th class="right">p50</th><th class="right">p95</th></tr>
       </thead>
       <tbody>
         ${buckets.map((it) => {
           const from = new Date(it.from);
           return html`<tr key=${it.from}>
             <td><button type="button" class="quiet" onClick=${() => onRange(from, new Date(from.getTime() + step * 1000))}>${from.toLocaleString()}</button></td>
-            <td class="right">${number(it.ok)}</td>
-            <td class="right">${number(it.failed)}</td>
-            <td class="right">${number(it.denied)}</td>
+            ${RESULTS.map(([kind]) => html`<td class="right" key=${kind}>${number(it[kind])}</td>`)}
             <td class="right">${milliseconds(it.p50Ms)}</td>
             <td class="right">${milliseconds(it.p95Ms)}</td>
           </tr>`;

@@ -22,6 +22,7 @@ import { request, fetchWithKey, problemText } from '../api.js';
 import { visible } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
+import { completions } from './completions.js';
 import { NAMES, TONES, wire } from './names.js';
 import { Verify } from './verify.js';
 
@@ -136,8 +137,11 @@ function Events({ route }) {
     <div class="bar">
       <input class="input grow mono" type="search" spellcheck="false" autocomplete="off" id="record-query"
         aria-label="Filter the record" placeholder="actor:ada tool:files__* status:denied" value=${typed}
-        aria-invalid=${bad ? 'true' : undefined} aria-describedby="record-hint"
+        aria-invalid=${bad ? 'true' : undefined} aria-describedby="record-hint" list="record-words"
         onInput=${(event) => setTyped(event.target.value)} />
+      <datalist id="record-words">
+        ${completions(typed, counted.data).map((it) => html`<option key=${it} value=${it} />`)}
+      </datalist>
       <select class="input" aria-label="Time" id="record-range" value=${range}
         onChange=${(event) => query(text, event.target.value)}>
         ${RANGES.map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
@@ -150,7 +154,7 @@ function Events({ route }) {
       ${text !== '' && html`<button type="button" class="quiet" onClick=${() => query('')}>Clear</button>`}
     </div>
     <p class=${bad ? 'bad' : 'muted'} id="record-hint" role=${bad ? 'alert' : undefined}>
-      ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star matches any text.'}
+      ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star matches any part of a name.'}
     </p>
     ${bad === undefined &&
     html`<${Loaded} of=${counted} rows=${3}>

@@ -1,7 +1,8 @@
 // The command palette: tools, sections, sources and runs by a few letters.
-import { html, useMemo, useModal, useState } from '../lib/ui.js';
+import { html, useData, useMemo, useModal, useState } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { href } from './routes.js';
+import { may } from './session.js';
 import { visibleSections } from './shell.js';
 
 const MOST = 12;
@@ -27,7 +28,8 @@ function Search() {
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
   const { close, props } = useModal(() => emit('palette', false));
-  const found = useMemo(() => matches(text), [text]);
+  const sources = useData('/v1/sources', { enabled: may('sources:read') }).data?.sources;
+  const found = useMemo(() => matches(text, sources ?? []), [text, sources]);
   const choose = (item) => {
     if (item === undefined) return;
     close();
@@ -64,20 +66,15 @@ function Search() {
   </dialog>`;
 }
 
-function matches(text) {
+function matches(text, sources) {
   const wanted = text.trim().toLowerCase();
   const fits = (name) => name.toLowerCase().includes(wanted);
   const sections = visibleSections();
   const items = sections
     .filter(({ name }) => fits(name))
     .map(({ id, name }) => ({ name, kind: 'screen', address: href(id) }));
-  if (sections.some(({ id }) => id === 'sources')) {
-    const sources = new Set(
-      state.tools.map((tool) => tool.name.split('__')[0]).filter((it) => it !== '' && fits(it)),
-    );
-    for (const name of [...sources].slice(0, MOST))
-      items.push({ name, kind: 'source', address: href('sources', [name]) });
-  }
+  for (const { id } of sources.filter(({ id }) => fits(id)).slice(0, MOST))
+    items.push({ name: id, kind: 'source', address: href('sources', [id]) });
   // An id of a run, as the record and errors print it.
   if (/^[\w:-]{16,}$/.test(text.trim()) && sections.some(({ id }) => id === 'record'))
     items.push({ name: text.trim(), kind: 'run', address: href('record', ['run', text.trim()]) });

@@ -1,10 +1,11 @@
 // Changes and removes what the configuration has: sources, rules and toolsets.
 import { html, useState, Badge, Button, Dialog } from '../lib/ui.js';
+import { isObject, own } from '../json.js';
 import { Proposal, ProposalDialog } from './proposal.js';
 import { lineOf, wordsOf } from './words.js';
 
-/** What the server shows in place of a value that may be a secret. */
-const MASK = '***';
+/** What the server shows in place of a value that may be a secret, or of a part of it. */
+const MASKS = ['***', '[redacted]'];
 
 /** A text as JSON, if it is, or as a text. */
 function valueOf(text) {
@@ -16,8 +17,16 @@ function valueOf(text) {
   }
 }
 
+/** The server merges tables, so that a member which is gone has to be removed by `null`. */
+function withRemoved(before, after) {
+  if (!isObject(before) || !isObject(after)) return after;
+  const removed = Object.keys(before).filter((key) => !Object.hasOwn(after, key));
+  const kept = Object.entries(after).map(([key, it]) => [key, withRemoved(own(before, key), it)]);
+  return Object.fromEntries([...kept, ...removed.map((key) => [key, null])]);
+}
+
 const textOf = (value) => (typeof value === 'string' ? value : JSON.stringify(value));
-const hasMask = (value) => JSON.stringify(value).includes(MASK);
+const hasMask = (value) => MASKS.some((mask) => JSON.stringify(value ?? '').includes(mask));
 
 /** Settings that have their own place on the page. */
 const APART = ['id', 'kind', 'tools', 'command', 'url', 'document'];
@@ -34,7 +43,7 @@ export function ChangeSource({ source, onClose, onWritten }) {
     event.preventDefault();
     const settings = {};
     if (main && where !== before) settings[main] = main === 'command' ? wordsOf(where) : where.trim();
-    for (const [key, it] of others) if (texts[key] !== textOf(it)) settings[key] = valueOf(texts[key]);
+    for (const [key, it] of others) if (texts[key] !== textOf(it)) settings[key] = withRemoved(it, valueOf(texts[key]));
     if (fresh.key.trim() !== '') settings[fresh.key.trim()] = valueOf(fresh.value);
     setChanges([{ action: 'set', kind: 'source', name: source.id, settings }]);
   };

@@ -110,7 +110,7 @@ function All({ data, config, onWritten }) {
                   <td><a href=${href('sources', [it.id])}><bdi class="mono">${it.id}</bdi></a></td>
                   <td><${State} source=${it} /></td>
                   <td>${it.kind}</td>
-                  <td class="right">${number(it.tools)}</td>
+                  <td class="right"><${ToolCount} source=${it} /></td>
                   <td class="right">
                     ${it.quarantined > 0
                       ? html`<a href=${href('sources', [it.id])}><${Badge} tone="violet">${it.quarantined}<//></a>`
@@ -148,6 +148,12 @@ function All({ data, config, onWritten }) {
         </table>
       </div>`}
   </div>`;
+}
+
+/** How many tools a source has, with a link to those that the caller sees. */
+function ToolCount({ source }) {
+  if (source.tools === 0) return '0';
+  return html`<a href=${href('tools', [], { source: source.id })}>${number(source.tools)}</a>`;
 }
 
 function State({ source }) {
@@ -206,7 +212,7 @@ function One({ source, reload, config, onWritten }) {
         <dl class="facts">
           <dt>Kind</dt><dd>${source.kind}</dd>
           <dt>Last discovery</dt><dd><${Time} at=${source.discoveredAt} fallback="not yet" /></dd>
-          <dt>Tools</dt><dd>${number(source.tools)}</dd>
+          <dt>Tools</dt><dd><${ToolCount} source=${source} /></dd>
           <dt>Breaker</dt><dd><${Breaker} breaker=${source.breaker} /></dd>
           <dt>In this state since</dt><dd><${Time} at=${source.since} /></dd>
           <dt>Restarts</dt><dd>${number(source.restarts ?? 0)}</dd>

@@ -63,13 +63,16 @@ const LEVELS = { pure: 'read', read: 'read', write: 'write', exec: 'exec' };
 export function dangersOf(tool) {
   const { tier } = classification(tool);
   const hint = (name) => own(tool.annotations, name) === true;
-  const levels = [];
-  if (hint('destructiveHint')) levels.push('destructive');
-  const level = Object.hasOwn(LEVELS, tier ?? '') ? LEVELS[tier] : undefined;
-  if (level === 'exec') levels.push('exec');
+  const levels = levelsOf(tier, hint('destructiveHint'));
   // Without the operator's tier, the upstream's own word is all there is.
-  if (levels.length === 0 && level !== undefined) levels.push(level);
-  if (levels.length === 0 && hint('readOnlyHint')) levels.push('read');
+  return levels.length === 0 && hint('readOnlyHint') ? ['read'] : levels;
+}
+
+/** Returns the levels of a tier, and of the word of the upstream. */
+export function levelsOf(tier, destructive) {
+  const level = Object.hasOwn(LEVELS, tier ?? '') ? LEVELS[tier] : undefined;
+  const levels = destructive ? ['destructive'] : [];
+  if (level === 'exec' || (levels.length === 0 && level !== undefined)) levels.push(level);
   return levels;
 }
 
