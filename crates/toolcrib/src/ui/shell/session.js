@@ -79,7 +79,9 @@ export function startSession() {
     emit('who');
   });
   on('tools', () => {
-    if (state.status === 'ready' && state.token !== '' && state.who === undefined) identify();
+    // At the same time as the list, which can be long.
+    const loads = state.status === 'loading' || state.status === 'ready';
+    if (loads && state.token !== '' && state.who === undefined) identify();
     if (state.status !== 'signin' || state.who === undefined) return;
     // The key has expired or was revoked: nothing that it showed stays.
     keep(false);
@@ -88,13 +90,19 @@ export function startSession() {
   });
 }
 
+let identifying;
+
 async function identify() {
   const token = state.token;
+  if (identifying === token) return;
+  identifying = token;
   let reply;
   try {
     reply = await request('GET', '/v1/whoami', {});
   } catch {
     return; // the next list of tools tries again
+  } finally {
+    identifying = undefined;
   }
   if (state.token !== token || reply.status !== 200) return;
   state.who = reply.data;
