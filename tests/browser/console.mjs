@@ -7,7 +7,7 @@ import { check, countClicks, equal, finish, launch, truthy } from './lib.mjs';
 import { ask, as as openAs, checkComplaints, signIn, keyOf, url } from './screens.mjs';
 
 const browser = await launch();
-const as = (role, address) => openAs(browser, role, address);
+const as = (role, address, options) => openAs(browser, role, address, options);
 const api = async (role, path, body) => (await ask(role, path, body)).data;
 const call = (role, tool, input) =>
   api(role, '/tools/call', { request: { tool_id: tool, input } });
@@ -151,6 +151,56 @@ await check('the record filters, links to a run, and keeps the filter in the add
   await page.click('.screen tbody tr:first-child a');
   await page.waitForSelector('.timeline li');
   truthy(/demo__echo/.test(await page.textContent('.timeline')), 'the run shows its tool');
+  await close();
+});
+
+await check('a query is completed from what the caller sees, and numbers are links', async () => {
+  const { page, close } = await as('admin', '#/record');
+  await page.waitForSelector('.screen tbody tr');
+  const offered = async (text) => {
+    await page.fill('#record-query', text);
+    return page.locator('#record-words option').evaluateAll((all) => all.map((it) => it.value));
+  };
+  truthy((await offered('st')).includes('status:'), 'names of fields');
+  truthy((await offered('status:denied so')).includes('status:denied source:'), 'the words before stay');
+  equal(await offered('source:librar'), ['source:library'], 'sources');
+  truthy((await offered('actor:adm')).includes('actor:admin'), 'principals');
+  equal(await offered('color:'), [], 'an unknown field');
+  await page.fill('#record-query', '');
+  await page.waitForSelector('.legend [data-status="failed"]');
+  await page.click('.legend [data-status="approval_required"]');
+  await page.waitForFunction(() => /q=status%3Aapproval_required/.test(location.hash));
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll('.screen tbody tr')].every((it) => /approval required/.test(it.textContent)),
+  );
+  await page.click('.ranking button >> nth=0');
+  await page.waitForFunction(() => /tool%3A/.test(location.hash));
+  await page.goto(`${page.url().replace(/#.*/, '')}#/sources`);
+  await page.click('tr[data-source="library"] td.right a');
+  await page.waitForFunction(() => document.querySelectorAll('#tools button.item').length === 2);
+  await close();
+});
+
+await check('a tab has one stream of changes, which is opened again after a sleep', async () => {
+  let streams = 0;
+  const { page, close } = await as('admin', '', {
+    before: (it) => it.on('request', (request) => (streams += Number(request.url().endsWith('/v1/changes')))),
+  });
+  for (const section of ['approvals', 'record', 'sources', 'access', 'connect', 'tools']) await open(page, section);
+  equal(streams, 1, 'streams of a tab');
+  // After a sleep the stream has been silent for too long, and is opened again.
+  await page.evaluate(() => {
+    const now = Date.now;
+    Date.now = () => now() + 60_000;
+    document.dispatchEvent(new Event('visibilitychange'));
+    Date.now = now;
+  });
+  await page.waitForTimeout(500);
+  equal(streams, 2, 'streams after a sleep');
+  await open(page, 'approvals');
+  const refused = await call('admin', 'demo.wipe', { target: `asleep ${Date.now()}` });
+  const id = JSON.stringify(refused).match(/\(approval ([\w-]+)\)/)[1];
+  await page.waitForSelector(`[data-approval="${id}"]`);
   await close();
 });
 

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-const program = process.env.TOOLCRIB_PROGRAM;
+export const program = process.env.TOOLCRIB_PROGRAM;
 if (!program) {
   console.error('TOOLCRIB_PROGRAM is not set: it is the path of the program');
   process.exit(2);
@@ -14,10 +14,11 @@ if (!program) {
 const env = { ...process.env };
 delete env.TOOLCRIB_URL;
 
-/** Starts a server. Returns {url, folder, key, log, stop}; `key(roles)` makes a key. */
-export async function startServer(config) {
+/** Starts a server, in a folder with these files. Returns {url, folder, key, log, stop}; `key(…)` makes a key. */
+export async function startServer(config, files = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'toolcrib-browser-'));
-  writeFileSync(join(folder, 'toolcrib.toml'), config);
+  for (const [name, text] of Object.entries({ ...files, 'toolcrib.toml': config }))
+    writeFileSync(join(folder, name), text, { mode: 0o600 });
   const child = spawn(program, ['serve', '--listen', '127.0.0.1:0'], {
     cwd: folder,
     env,
@@ -39,7 +40,12 @@ export async function startServer(config) {
     folder,
     log: () => log,
     key: (...words) =>
-      execFileSync(program, ['keys', 'create', ...words], { cwd: folder, env, encoding: 'utf8' })
+      execFileSync(program, ['keys', 'create', ...words], {
+        cwd: folder,
+        env,
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+      })
         .match(/tc_[\w-]+/)[0],
     stop: async () => {
       const ended = new Promise((resolve) => child.once('exit', resolve));

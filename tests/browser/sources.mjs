@@ -210,6 +210,24 @@ await check('a source is changed and the before and after is shown first', async
   await close();
 });
 
+await check('a member that is deleted from a table goes from the file', async () => {
+  writeFileSync(file, readFileSync(file, 'utf8').replace('command =', 'breaker = { failures = 4, window = "20s" }\ncommand ='));
+  const { page, close } = await as('operator', '#/sources/demo');
+  const field = 'dialog [data-setting="breaker"]';
+  await page.click('[data-change]');
+  await page.waitForSelector('dialog');
+  if ((await page.locator(field).count()) === 0) throw new Error('the page does not show the setting');
+  equal(JSON.parse(await page.inputValue(field)), { failures: 4, window: '20s' }, 'the setting');
+  await page.fill(field, '{"failures": 4}');
+  await page.click('dialog [data-continue]');
+  const diff = await page.textContent('[data-diff]');
+  truthy(/- .*window = "20s"/.test(diff), diff);
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  truthy(!/window = "20s"/.test(readFileSync(file, 'utf8')), 'the member is still in the file');
+  await close();
+});
+
 await check('a value that the checks refuse cannot be written', async () => {
   const { page, close } = await as('operator', '#/sources/demo');
   await page.click('[data-change]');
@@ -327,6 +345,22 @@ await check('roles show what they see, and are changed', async () => {
   await page.keyboard.press('Escape');
   await page.waitForSelector('tr[data-role^="<img"]');
   equal(await page.locator('img[src="x"]').count(), 0, 'a name became an element');
+  await close();
+});
+
+await check('a key for a client gets a role that is chosen, and nothing by default', async () => {
+  const operator = await as('operator', '#/connect/cursor');
+  await operator.page.waitForSelector('.steps input');
+  equal(await operator.page.locator('.chip[data-role]').count(), 0, 'roles that the caller does not have');
+  await operator.close();
+  const { page, close } = await as('admin', '#/connect/cursor');
+  equal(await page.inputValue('.steps input'), '', 'what the key may do at first');
+  await page.click('.chip[data-role="support"]');
+  await page.click('.steps .button.primary');
+  await page.waitForSelector('.steps .done');
+  const { headers } = JSON.parse(await page.textContent('[data-snippet]')).mcpServers.toolcrib;
+  const who = await (await fetch(`${url}/v1/whoami`, { headers })).json();
+  equal(who.roles, ['support'], 'the roles of the key');
   await close();
 });
 

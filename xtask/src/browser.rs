@@ -21,10 +21,10 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 6] =
-    ["render.mjs", "hostile-screens.mjs", "first-run.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
+const ALONE: [&str; 7] =
+    ["approvals.mjs", "render.mjs", "hostile-screens.mjs", "first-run.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 13] = [
+const SCRIPTS: [(&str, &str); 14] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -34,6 +34,7 @@ const SCRIPTS: [(&str, &str); 13] = [
     ("running tools in a browser", "try-it.mjs"),
     ("sign-in in a browser", "oidc.mjs"),
     ("configuration in a browser", "sources.mjs"),
+    ("approvals in a browser", "approvals.mjs"),
     ("roles in a browser", "roles.mjs"),
     ("accessibility in a browser", "accessibility.mjs"),
     ("keyboard in a browser", "keyboard.mjs"),

@@ -36,7 +36,7 @@ function Steps({ client, who }) {
     <li>
       <h3>A key for ${client.name}</h3>
       ${may('keys:manage')
-        ? html`<${KeyForClient} client=${client} made=${made} onMade=${setMade} />`
+        ? html`<${KeyForClient} client=${client} who=${who} made=${made} onMade=${setMade} />`
         : html`<p class="note">
             Ask whoever manages the keys of <bdi>${who.tenant}</bdi> for one, and replace${' '}
             <code>YOUR_KEY</code> below. Do not share your own key with a client that others use.
@@ -57,9 +57,13 @@ function Steps({ client, who }) {
   </ol>`;
 }
 
-function KeyForClient({ client, made, onMade }) {
+function KeyForClient({ client, who, made, onMade }) {
   const [access, setAccess] = useState('');
   const roles = useData('/v1/roles', { enabled: may('roles:read') });
+  // Nobody can give a role that they do not have.
+  const given = (roles.data?.roles ?? []).filter(
+    ({ name }) => who.scopes.includes('*') || who.roles.includes(name),
+  );
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
   const done = useRef();
@@ -98,9 +102,9 @@ function KeyForClient({ client, made, onMade }) {
       <span class="hint">Roles and scopes, separated by spaces; at most what you may do yourself.</span>
     </label>
     ${
-      roles.data?.roles.length > 0 &&
+      given.length > 0 &&
       html`<div class="chips" role="group" aria-label="Roles">
-        ${roles.data.roles.map(
+        ${given.map(
           ({ name, tools }) => html`<button type="button" class="chip" key=${name} data-role=${name}
             aria-pressed=${access === name} onClick=${() => setAccess(name)}>
             <bdi>${name}</bdi> <span class="n">${plural(tools, 'tool')}</span>

@@ -51,6 +51,9 @@ export function startShell() {
   addEventListener('hashchange', () => draw(true));
   document.addEventListener('keydown', shortcut);
   draw();
+  // While the server says who is signed in. A caller that may not open the screen sees nothing of it.
+  const { section } = current();
+  if (state.token !== '' && SECTIONS.some((it) => it.id === section) && section !== 'tools') load(section);
 }
 
 /** Returns the key that this tab kept, for the first request. */
@@ -191,11 +194,7 @@ async function showScreen(moved) {
     if (moved) rescueFocus(host);
     return;
   }
-  if (!screens.has(section)) {
-    const address = `${base}assets/${section}/screen.js`;
-    style();
-    screens.set(section, import(address).then((it) => it.default));
-  }
+  load(section);
   let Screen;
   host.ariaBusy = 'true'; // what it still shows is the former screen
   try {
@@ -209,6 +208,14 @@ async function showScreen(moved) {
   host.ariaBusy = 'false';
   render(html`<${Screen} key=${section} route=${route} who=${state.who} />`, host);
   if (moved) rescueFocus(host);
+}
+
+function load(section) {
+  if (screens.has(section)) return;
+  style();
+  const screen = import(`${base}assets/${section}/screen.js`).then((it) => it.default);
+  screen.catch(() => {}); // the one that shows the screen says so
+  screens.set(section, screen);
 }
 
 /** Moves the focus, if what had it is gone, to where the user went. */

@@ -1,0 +1,207 @@
+// The approvals of a tool that needs two consents, with arguments that approvers see, on a server that
+// this script starts: caller, two approvers, someone who may override, and another tenant.
+//
+//   TOOLCRIB_PROGRAM=target/debug/toolcrib node approvals.mjs
+import { randomBytes } from 'node:crypto';
+import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { program, startServer } from './own-server.mjs';
+
+const server = await startServer(
+  `[store]
+seal_key = { file = "seal.key" }
+
+[approvals]
+show_arguments = true
+timeout = "1h"
+
+[[source]]
+id = "shop"
+kind = "mcp"
+command = [${JSON.stringify(program)}, "demo-upstream"]
+
+[source.tools."*"]
+scopes = ["shop:use"]
+
+[source.tools."wipe"]
+scopes = ["shop:use"]
+approval = "always"
+approval_quorum = 2
+`,
+  { 'seal.key': randomBytes(32).toString('base64') },
+);
+const key = (name, tenant, ...scopes) =>
+  server.key('--name', name, '--principal', name, '--tenant', tenant, ...scopes.flatMap((it) => ['--scope', it]));
+const KEYS = {
+  cara: key('cara', 'default', 'shop:use'),
+  ann: key('ann', 'default', 'approvals:respond'),
+  ben: key('ben', 'default', 'approvals:respond'),
+  olga: key('olga', 'default', 'approvals:respond', 'approvals:override'),
+  stranger: key('stranger', 'elsewhere', '*'),
+};
+const browser = await launch();
+const complaints = [];
+
+async function as(role, address, options = {}) {
+  const opened = await openPage(browser, options);
+  const { page } = opened;
+  await page.goto(`${server.url}/explorer${address}`);
+  await page.fill('#token', KEYS[role]);
+  await page.press('#token', 'Enter');
+  await page.waitForSelector('.section');
+  return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
+}
+
+/** Calls the tool as the caller; returns the id of the request. */
+async function request(target) {
+  const reply = await fetch(`${server.url}/explorer/tools/shop__wipe/call`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${KEYS.cara}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ target }),
+  });
+  return (await reply.json()).details.approvalId;
+}
+
+/** Waits until the server knows the tool. */
+for (let tries = 0; tries < 300; tries += 1) {
+  const reply = await fetch(`${server.url}/v1/tools`, { headers: { Authorization: `Bearer ${KEYS.cara}` } });
+  if (JSON.stringify(await reply.json()).includes('wipe')) break;
+  await new Promise((resolve) => setTimeout(resolve, 100));
+}
+
+const card = (page, id) => page.locator(`[data-approval="${id}"].approval`);
+const top = (locator) => locator.evaluate((it) => it.getBoundingClientRect().top + scrollY);
+
+await check('a call waits calmly, is approved by two people, and runs by itself', async () => {
+  const caller = await as('cara', '#tool=shop__wipe');
+  const field = caller.page.locator('[data-path="/target"] :is(input, textarea)').first();
+  await caller.page.waitForSelector('[data-action="execute"]');
+  await caller.page.click('[data-add="target"]');
+  await field.fill('the staging database');
+  await caller.page.click('[data-action="execute"]');
+  await caller.page.click('[data-confirm="run"]');
+  await caller.page.waitForSelector('.outcome.waiting a[data-approval]');
+  const id = await caller.page.getAttribute('.outcome.waiting a[data-approval]', 'data-approval');
+  await caller.page.getByText('0 of 2 approvals are given').waitFor();
+
+  const ann = await as('ann', `#/approvals/${id}`);
+  const first = card(ann.page, id);
+  await first.getByText('the staging database').waitFor();
+  const text = (await first.textContent()).replace(/\s+/g, ' ');
+  for (const part of ['cara wants to run', 'Pretends to delete', 'destructive', 'May delete or overwrite', '0 of 2 approvals', 'require 2 approvals', 'expires', 'the staging database'])
+    truthy(text.includes(part), `“${part}” is not in: ${text}`);
+  equal(await first.locator('dl.arguments dt').allTextContents(), ['target'], 'labels of arguments');
+  await first.getByLabel('Comment').fill('looks right');
+  await first.locator('[data-verdict="grant"]').click();
+  await first.getByText('You approved it. 1 more approval is needed.').waitFor();
+  await caller.page.getByText('looks right').waitFor();
+  truthy(await caller.page.isVisible('.outcome.waiting'), 'one consent of two is not enough');
+
+  const ben = await as('ben', '#/approvals');
+  const second = card(ben.page, id);
+  await second.getByText('1 of 2 approvals').waitFor();
+  truthy(/ann approved/.test(await second.textContent()), 'who has answered');
+  await second.locator('[data-verdict="grant"]').click();
+  await second.getByText('You approved it. The call may run now.').waitFor();
+  await caller.page.waitForSelector('.outcome:not(.waiting)');
+  truthy(/Succeeded/.test(await caller.page.textContent('.outcome')), 'the tool has run');
+  for (const { close } of [caller, ann, ben]) await close();
+});
+
+await check('an answered card stays, and nothing moves under the pointer', async () => {
+  const ids = [await request('one'), await request('two'), await request('three')];
+  const { page, close } = await as('ann', '#/approvals');
+  await card(page, ids[2]).waitFor();
+  const places = async () => Promise.all(ids.map((id) => top(card(page, id))));
+  const before = await places();
+  const reject = card(page, ids[0]).locator('[data-verdict="reject"]');
+  await reject.scrollIntoViewIfNeeded();
+  const { x, y, width, height } = await reject.boundingBox();
+  const pointer = [x + width / 2, y + height / 2];
+  await page.mouse.click(...pointer);
+  await card(page, ids[0]).getByText('You rejected it. The tool does not run.').waitFor();
+  equal(await top(card(page, ids[0])), before[0], 'the place of the answered card');
+  const under = ([x, y]) => document.elementFromPoint(x, y).closest('.approval')?.dataset.approval;
+  equal(await page.evaluate(under, pointer), ids[0], 'the request under the pointer');
+  // Newer requests are added below.
+  const newer = await request('four');
+  await card(page, newer).waitFor();
+  const after = await places();
+  const order = (places) => [0, 1, 2].sort((a, b) => places[a] - places[b]);
+  equal(order(after), order(before), 'the order of the cards');
+  truthy((await top(card(page, newer))) > Math.max(...after), 'a new card is not below the others');
+  // Another person answers one: it stays as well, and its buttons go.
+  const ben = await as('ben', '#/approvals');
+  await card(ben.page, ids[1]).locator('[data-verdict="reject"]').click();
+  await card(page, ids[1]).getByText('It is no longer pending').waitFor();
+  equal(await card(page, ids[1]).locator('[data-verdict]').count(), 0, 'buttons of a decided request');
+  await ben.close();
+  await close();
+});
+
+await check('an override needs a reason, and the history has it', async () => {
+  const id = await request('five');
+  const { page, close } = await as('olga', `#/approvals/${id}`);
+  await card(page, id).locator('[data-verdict="override"]').click();
+  await card(page, id).getByText('An override needs a comment').waitFor();
+  await card(page, id).getByLabel('Comment').fill('incident 42');
+  await card(page, id).locator('[data-verdict="override"]').click();
+  await card(page, id).getByText('The call may run now.').waitFor();
+  await page.click('#tab-history');
+  const row = page.locator('#approvals-panel tbody tr', { hasText: 'incident 42' });
+  await row.waitFor();
+  const text = await row.textContent();
+  truthy(/overridden/.test(text) && /olga/.test(text) && /cara/.test(text), text);
+  await close();
+});
+
+await check('the caller sees its own requests without buttons, another tenant none', async () => {
+  const id = await request('six');
+  const caller = await as('cara', `#/approvals/${id}`);
+  await card(caller.page, id).getByText('someone else has to answer it').waitFor();
+  equal(await caller.page.locator('[data-verdict]').count(), 0, 'buttons of the caller');
+  await caller.close();
+  const stranger = await as('stranger', `#/approvals/${id}`);
+  await stranger.page.waitForSelector('.approvals-screen .empty');
+  truthy(!/cara|wipe/.test(await stranger.page.textContent('#screen')), 'another tenant sees the request');
+  await stranger.close();
+});
+
+await check('notifications are off until they are switched on, and name nobody', async () => {
+  const { page, close } = await as('ann', '#/approvals');
+  await page.evaluate(() => {
+    window.shown = [];
+    window.Notification = class {
+      static permission = 'default';
+      static async requestPermission() {
+        return (window.Notification.permission = window.answer);
+      }
+      constructor(title, options) {
+        window.shown.push(JSON.stringify([title, options]));
+      }
+    };
+    Object.defineProperty(document, 'hidden', { get: () => true });
+  });
+  const more = async () => {
+    const before = await page.title();
+    await request(`secret ${Math.random()}`);
+    await page.waitForFunction((it) => document.title !== it, before);
+  };
+  await more();
+  equal(await page.evaluate(() => window.shown), [], 'notifications before');
+  await page.evaluate(() => (window.answer = 'denied'));
+  await page.getByRole('button', { name: 'Notify me of new requests' }).click();
+  await page.getByText('The browser does not allow notifications').waitFor();
+  await page.evaluate(() => (window.answer = 'granted'));
+  await page.getByRole('button', { name: 'Notify me of new requests' }).click();
+  await page.getByRole('button', { name: 'Notifications are on' }).waitFor();
+  await more();
+  const shown = await page.evaluate(() => window.shown);
+  equal(shown.length, 1, 'notifications');
+  truthy(!/cara|wipe|secret/.test(shown[0]), shown[0]);
+  await close();
+});
+
+await check('no error or exception was reported', () => equal(complaints, [], 'complaints'));
+await browser.close();
+await server.stop();
+await finish();
