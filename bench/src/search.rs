@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use chrono::{DateTime, TimeDelta, Utc};
 use toolcrib_core::{
     event::{
         CallStatus, EventBody, EventError, EventFilter, EventLog, NewEvent, ToolCalled,
         ToolReturned, Transport,
     },
-    id::{AgentId, EventId, TenantId},
+    id::{AgentId, EventId, RunId, TenantId},
     record::RecordStore,
     store::Storage,
 };
@@ -102,8 +102,9 @@ async fn measure<S: Storage + EventLog + RecordStore>(
         "in memory"
     )?;
     let now = Utc::now();
-    let run = format!("run:{}", first_run(store).await?);
-    for query in QUERIES.iter().map(|it| (*it).to_owned()).chain([run]) {
+    let (event, run) = first(store).await?;
+    let of_ids = [format!("run:{run}"), format!("id:{event}")];
+    for query in QUERIES.iter().map(|it| (*it).to_owned()).chain(of_ids) {
         let filter = EventFilter::parse(&query, now)?;
         let find = async |search: &EventSearch| {
             let begun = Instant::now();
@@ -145,11 +146,10 @@ fn line(name: &str, found: &str, stored: Duration, times: &mut [Duration]) -> Re
     Ok(())
 }
 
-/// Returns the run of the first event, which is the last one that a search from the end finds.
-async fn first_run(store: &impl EventLog) -> Result<String> {
-    let first = store.at(&[1]).await?;
-    ensure!(!first.is_empty(), "the store has no first event");
-    Ok(first.first().map(|it| it.event.run_id.to_string()).unwrap_or_default())
+/// Returns the first event and its run. It is the last one that a search from the end finds.
+async fn first(store: &impl EventLog) -> Result<(EventId, RunId)> {
+    let first = store.at(&[1]).await?.into_iter().next().context("the store has no event")?;
+    Ok((first.event.event_id, first.event.run_id))
 }
 
 async fn fill(store: &impl EventLog, options: &SearchOptions) -> Result<()> {

@@ -21,8 +21,15 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 7] =
-    ["approvals.mjs", "render.mjs", "hostile-screens.mjs", "first-run.mjs", "try-it.mjs", "oidc.mjs", "sources.mjs"];
+const ALONE: [&str; 7] = [
+    "approvals.mjs",
+    "render.mjs",
+    "hostile-screens.mjs",
+    "first-run.mjs",
+    "try-it.mjs",
+    "oidc.mjs",
+    "sources.mjs",
+];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
 const SCRIPTS: [(&str, &str); 14] = [
     ("page in a browser", "render.mjs"),

@@ -207,72 +207,66 @@ pub(super) fn wire_of(tool: &str) -> String {
 
 /// Returns a key that no other id has.
 fn cause_key(id: &str) -> u128 {
-    match uuid::Uuid::try_parse(id) {
-        Ok(id) => id.as_u128(),
-        Err(_) => {
-            let digest = Sha256::digest(id);
-            digest.first_chunk().map_or(0, |start| u128::from_be_bytes(*start))
-        }
-    }
+    uuid(id).unwrap_or_else(|| {
+        let digest = Sha256::digest(id);
+        digest.first_chunk().map_or(0, |start| u128::from_be_bytes(*start))
+    })
 }
 
-/// The hexadecimal digits of a whole id, such as a UUID.
-const WHOLE: usize = 32;
-/// Those of them that are kept as they are. Ids of one millisecond begin alike, so the rest is a hash.
-const START: u32 = 10;
+/// The bits of a UUID that its key keeps. UUIDs of one millisecond begin alike, so the rest of the key
+/// is a hash.
+const START: u32 = 40;
 
 /// Returns a key of an id: of a UUID its start and a hash, else the first 8 bytes of its text.
 pub(super) fn id_key(id: &str) -> u64 {
-    match hex_digits(id) {
-        Some(digits) if digits.len() == WHOLE => hex_key(&digits),
-        _ => text_start(id).0,
-    }
+    uuid(id).map_or_else(|| text_start(id).0, uuid_key)
 }
 
 /// A start of an id, as a value and a mask for each of the forms of [`id_key`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IdStart {
-    hex: Option<(u64, u64)>,
+    uuid: Option<(u64, u64)>,
     text: (u64, u64),
 }
 
 impl IdStart {
     pub(super) fn new(start: &str) -> Self {
-        Self {
-            hex: hex_digits(start).and_then(|digits| hex_start(&digits)),
-            text: text_start(start),
-        }
+        let whole = uuid(start).map(|id| (uuid_key(id), u64::MAX));
+        Self { uuid: whole.or_else(|| uuid_start(start)), text: text_start(start) }
     }
 
     /// Whether an id with this key may start like this. If so, compare the ids.
     pub(super) fn may_be(self, key: u64) -> bool {
         let fits = |(value, mask): (u64, u64)| key & mask == value;
-        self.hex.is_some_and(fits) || fits(self.text)
+        self.uuid.is_some_and(fits) || fits(self.text)
     }
 }
 
-/// Returns the hexadecimal digits of a text that has only these and hyphens.
-fn hex_digits(text: &str) -> Option<Vec<u64>> {
-    let digits = text.chars().filter(|it| *it != '-');
-    digits.map(|it| it.to_digit(16).map(u64::from)).collect()
+/// Reads a UUID in its usual form, or without hyphens.
+fn uuid(text: &str) -> Option<u128> {
+    let is_plain = text.bytes().all(|it| it.is_ascii_hexdigit() || it == b'-');
+    uuid::Uuid::try_parse(text).ok().filter(|_| is_plain).map(|id| id.as_u128())
 }
 
-fn hex_key(digits: &[u64]) -> u64 {
-    let number = |digits: &[u64]| digits.iter().fold(0, |value, digit| value << 4 | digit);
-    let (start, rest) = digits.split_at(digits.len().min(START as usize));
-    let mixed = number(rest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    number(start) << (64 - 4 * START) | mixed >> (4 * START)
+fn uuid_key(id: u128) -> u64 {
+    let bytes = id.to_be_bytes();
+    let half = |part: Option<&[u8; 8]>| part.map_or(0, |it| u64::from_be_bytes(*it));
+    let start = half(bytes.first_chunk()) & u64::MAX << (64 - START);
+    start | half(bytes.last_chunk()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> START
 }
 
-fn hex_start(digits: &[u64]) -> Option<(u64, u64)> {
-    if digits.len() >= WHOLE {
-        return (digits.len() == WHOLE).then(|| (hex_key(digits), u64::MAX));
+/// Reads the first hexadecimal digits of a UUID; hyphens are skipped. `None` for another text.
+fn uuid_start(text: &str) -> Option<(u64, u64)> {
+    let (mut value, mut bits) = (0_u64, 0);
+    for byte in text.bytes().filter(|it| *it != b'-') {
+        let digit = char::from(byte).to_digit(16)?;
+        if bits < START {
+            value = value << 4 | u64::from(digit);
+            bits += 4;
+        }
     }
-    let known = digits.len().min(START as usize);
-    let value = digits.iter().take(known).fold(0, |value, digit| value << 4 | digit);
-    let missing = 64 - 4 * u32::try_from(known).ok()?;
-    let shift = |it: u64| it.checked_shl(missing).unwrap_or(0);
-    (known > 0).then(|| (shift(value), shift(u64::MAX)))
+    let shift = |it: u64| it.checked_shl(64 - bits).unwrap_or(0);
+    (bits > 0).then(|| (shift(value), shift(u64::MAX)))
 }
 
 fn text_start(text: &str) -> (u64, u64) {

@@ -39,6 +39,9 @@ const MAX_SEGMENTS: usize = 512;
 const MAX_HELD: usize = 64;
 /// Bytes of segments that are kept in memory between searches.
 const CACHE: u64 = 64 * 1024 * 1024;
+/// The expected segments there. A cache of more items is divided into parts, which are full before the
+/// whole is.
+const EXPECTED: usize = 16;
 /// How long segments are kept in memory after the last search.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -133,7 +136,7 @@ impl Index {
             record: storage.record(),
             segments: storage.segments(),
             newest: tokio::sync::Mutex::default(),
-            loaded: Cache::with_weighter(1_024, CACHE, Bytes),
+            loaded: Cache::with_weighter(EXPECTED, CACHE, Bytes),
             last_search: Mutex::new(Instant::now()),
             forgotten: AtomicU64::new(0),
         }
@@ -187,14 +190,14 @@ impl Index {
     /// Visits the segments from `from` on and before `to`.
     async fn batch(&self, from: u64, to: u64, walk: &mut Walk<'_>) -> Result<Flow, StoreError> {
         let mut numbers: Vec<u64> = (from..to).collect();
-        let mut segments = self.load(&numbers, SegmentPart::Head).await?;
+        let mut segments = self.load(&numbers, SegmentPart::Head, &BTreeMap::new()).await?;
         numbers.retain(|number| {
             let head = segments.get(number).map(|it| Arc::clone(&it.head)).unwrap_or_default();
             Matcher::new(walk.scope, *number, &head).is_some()
         });
-        segments.extend(self.load(&numbers, SegmentPart::Facts).await?);
+        segments.extend(self.load(&numbers, SegmentPart::Facts, &segments).await?);
         if walk.scope.needs_ids() {
-            segments.extend(self.load(&numbers, SegmentPart::Ids).await?);
+            segments.extend(self.load(&numbers, SegmentPart::Ids, &segments).await?);
         }
         let mut order: Vec<u64> = (from..to).collect();
         if walk.order == Order::NewestFirst {
@@ -217,11 +220,13 @@ impl Index {
         Ok(Flow::Continue)
     }
 
-    /// Returns these segments with their head and with `part`.
+    /// Returns these segments with their head and with `part`. `known` has the parts that the caller
+    /// has loaded, which the cache may have forgotten.
     async fn load(
         &self,
         numbers: &[u64],
         part: SegmentPart,
+        known: &BTreeMap<u64, Arc<Segment>>,
     ) -> Result<BTreeMap<u64, Arc<Segment>>, StoreError> {
         let mut found = BTreeMap::new();
         let mut missing = Vec::new();
@@ -250,8 +255,9 @@ impl Index {
         let stored = self.segments.read(part, &missing).await?;
         let mut stored: BTreeMap<u64, Vec<u8>> = stored.into_iter().collect();
         for number in missing {
-            let known = self.loaded.get(&number);
-            let read = stored.remove(&number).and_then(|bytes| match (part, known.as_deref()) {
+            let loaded = self.loaded.get(&number);
+            let known = loaded.as_ref().or_else(|| known.get(&number)).map(|it| &**it);
+            let read = stored.remove(&number).and_then(|bytes| match (part, known) {
                 (SegmentPart::Head, _) => {
                     Some(Segment { head: Arc::new(Head::read(&bytes)?), ..Segment::default() })
                 }
