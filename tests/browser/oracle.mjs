@@ -205,10 +205,11 @@ async function visit(page, role) {
     // What the screen links to, and its tabs.
     const links = await page
       .locator('#screen a[href^="#/"]')
-      .evaluateAll((all) => [...new Set(all.map((it) => it.getAttribute('href')))].slice(0, 4));
+      .evaluateAll((all) => [...new Set(all.map((it) => it.getAttribute('href')))].slice(0, 6));
     for (const link of [...links, ...(screen.id === 'approvals' ? ['#/approvals/history'] : [])]) {
       await goTo(page, link);
-      await page.waitForFunction(() => document.querySelector('#screen h2') && !document.querySelector('.skeleton'));
+      if (link.startsWith('#/tools')) await page.waitForSelector('#tools :is(button.item, .notice):not(#loading)');
+      else await page.waitForFunction(() => document.querySelector('#screen h2') && !document.querySelector('.skeleton'));
       await keep(link);
     }
   }

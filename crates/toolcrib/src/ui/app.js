@@ -9,8 +9,11 @@ import { startList } from './tools/list.js';
 import { readAddress } from './tools/filters.js';
 import { startDetail } from './tools/detail.js';
 import { current } from './shell/routes.js';
-import { hasGateway } from './shell/session.js';
+import { hasGateway, identify } from './shell/session.js';
 import { restoredKey, startShell } from './shell/shell.js';
+
+/** Time for another screen to show its first rows, in ms. */
+const LIST_PAUSE = 400;
 
 let loading;
 
@@ -141,4 +144,8 @@ drawMode();
 addEventListener('hashchange', () => followAddress({ moved: true }));
 await startSignIn();
 followAddress();
-reload();
+if (hasGateway && state.token !== '' && current().section !== 'tools') {
+  // The open screen comes first: the list can be long, and is there for the palette and for names.
+  await identify();
+  setTimeout(reload, state.who ? LIST_PAUSE : 0);
+} else reload();

@@ -92,7 +92,8 @@ export function startSession() {
 
 let identifying;
 
-async function identify() {
+/** Finds out who the key belongs to. A key that the server refuses is left to the list of tools. */
+export async function identify() {
   const token = state.token;
   if (identifying === token) return;
   identifying = token;
