@@ -234,6 +234,18 @@ await check('new events wait under a bar', async () => {
   await close();
 });
 
+await check('while live, new events come by themselves', async () => {
+  const { page, close } = await as('admin', '#/record');
+  await page.waitForSelector('.screen tbody tr');
+  await page.getByRole('button', { name: 'Live: off' }).click();
+  await page.getByRole('button', { name: 'Live: on' }).waitFor();
+  await call('admin', 'demo.add', { a: 1, b: 2 });
+  const { events } = await api('admin', '/v1/events?limit=1&query=tool%3Ademo__add');
+  const run = events[0].event?.runId ?? events[0].runId;
+  await page.waitForSelector(`.screen tbody a[href*="${run}"]`);
+  await close();
+});
+
 await check('sources show their health and limits', async () => {
   const { page, close } = await as('admin', '#/sources');
   await page.waitForSelector('tr[data-source="demo"]');

@@ -276,6 +276,31 @@ await check('proposed rules are shown with their reason, and written one by one'
   await close();
 });
 
+await check('a rule is changed: a field that is emptied goes, and others stay', async () => {
+  const { page, close } = await as('operator', '#/sources/demo');
+  const glob = await page.locator('[data-change-rule]').first().getAttribute('data-change-rule');
+  const edit = async (scopes) => {
+    await page.click(`[data-change-rule="${glob}"]`);
+    equal(await page.inputValue('dialog input >> nth=0'), glob, 'the tools of the rule');
+    equal(await page.inputValue('dialog select >> nth=0'), 'always', 'the approval of the rule');
+    await page.fill('dialog input >> nth=1', scopes);
+    await page.click('[data-continue]');
+    await page.click('[data-write]');
+    await page.waitForSelector('[data-written]');
+    await page.keyboard.press('Escape');
+  };
+  const rule = async () => {
+    const { data } = await api('operator', '/v1/config');
+    return data.sources.find(({ id }) => id === 'demo').tools[glob];
+  };
+  await edit('tools:danger');
+  equal(await rule(), { approval: 'always', scopes: ['tools:danger'] }, 'the rule');
+  await page.getByText('scopes = ["tools:danger"]').waitFor();
+  await edit('');
+  equal(await rule(), { approval: 'always' }, 'the rule without scopes');
+  await close();
+});
+
 await check('a source is refreshed now, and not again at once', async () => {
   const { page, close } = await as('operator', '#/sources/files');
   await page.waitForSelector('[data-refresh]');
@@ -303,7 +328,7 @@ await check('run times are shown once a tool was called', async () => {
   await close();
 });
 
-await check('toolsets are added and removed', async () => {
+await check('toolsets are added, changed and removed', async () => {
   const { page, close } = await as('operator', '#/sources');
   await page.click('#add-toolset');
   await page.keyboard.type('reading');
@@ -313,6 +338,15 @@ await check('toolsets are added and removed', async () => {
   await page.waitForSelector('[data-written]');
   await page.keyboard.press('Escape');
   await page.getByText('reading', { exact: true }).waitFor();
+  await page.click('[data-change-toolset="reading"]');
+  equal(await page.inputValue('dialog input >> nth=2'), 'files__*', 'the tools of the toolset');
+  await page.fill('dialog input >> nth=1', 'To read');
+  await page.fill('dialog input >> nth=2', 'files__read_* files__list_*');
+  await page.click('[data-continue]');
+  await page.click('[data-write]');
+  await page.waitForSelector('[data-written]');
+  await page.keyboard.press('Escape');
+  truthy(/\[toolset\.reading\]\ntitle = "To read"\nallow = \["files__read_\*", "files__list_\*"\]|allow = \["files__read_\*", "files__list_\*"\]\ntitle = "To read"/.test(readFileSync(file, 'utf8')), readFileSync(file, 'utf8'));
   await page.locator('tr', { hasText: 'reading' }).getByText('Remove').click();
   await page.click('[data-write]');
   await page.waitForSelector('[data-written]');

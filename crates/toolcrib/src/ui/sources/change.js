@@ -84,14 +84,14 @@ export function Rules({ source, settings, proposals, onWritten }) {
   const [form, setForm] = useState();
   const rules = Object.entries(settings?.tools ?? {});
   const change = (action, name, more = {}) => ({
-    title: `${action === 'remove' ? 'Remove' : 'Add'} the rule ${name}`,
+    title: `Remove the rule ${name}`,
     changes: [{ action, kind: 'rule', source, name, ...(action === 'remove' ? {} : { settings: more }) }],
   });
   const own = proposals.filter((it) => it.source === source);
   return html`<section class="panel padded" aria-label="Rules">
     <div class="screen-head">
       <h3>Rules</h3>
-      <${Button} data-add-rule onClick=${() => setForm({ glob: '', approval: '', tier: '', scopes: '' })}>Add a rule<//>
+      <${Button} data-add-rule onClick=${() => setForm(ruleForm())}>Add a rule<//>
     </div>
     ${rules.length === 0
       ? html`<p class="muted">No rule: every tool requires the scope <code>tools:${source}</code>.</p>`
@@ -100,6 +100,8 @@ export function Rules({ source, settings, proposals, onWritten }) {
             ([glob, rule]) => html`<dt key=${glob}><bdi class="mono">${glob}</bdi></dt>
               <dd>
                 ${Object.entries(rule).map(([key, it]) => html`<code key=${key}>${key} = ${textOf(it)}</code> `)}
+                <button type="button" class="quiet" data-change-rule=${glob}
+                  onClick=${() => setForm(ruleForm(glob, rule))}>Change</button>
                 <button type="button" class="quiet" onClick=${() => setAsking(change('remove', glob))}>Remove</button>
               </dd>`,
           )}
@@ -123,27 +125,37 @@ export function Rules({ source, settings, proposals, onWritten }) {
   </section>`;
 }
 
+/** The form of a new rule, or of the rule with these settings. */
+function ruleForm(glob, rule = {}) {
+  const { approval = '', safety_tier: tier = '', scopes = [] } = rule;
+  return { glob: glob ?? '', approval, tier, scopes: scopes.join(' '), rule: glob === undefined ? undefined : rule };
+}
+
 function RuleForm({ form, setForm, source, change, onClose, onWritten }) {
   const [ready, setReady] = useState();
+  const { rule } = form;
+  // An emptied field removes the key from the rule.
+  const setting = (key, value, isEmpty) => (isEmpty ? (rule?.[key] === undefined ? {} : { [key]: null }) : { [key]: value });
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.value });
   const submit = (event) => {
     event.preventDefault();
     const scopes = form.scopes.split(/[\s,]+/).filter((it) => it !== '');
     setReady(
-      change('add', form.glob.trim(), {
-        ...(form.approval === '' ? {} : { approval: form.approval }),
-        ...(form.tier === '' ? {} : { safety_tier: form.tier }),
-        ...(scopes.length === 0 ? {} : { scopes }),
+      change(rule ? 'set' : 'add', form.glob.trim(), {
+        ...setting('approval', form.approval, form.approval === ''),
+        ...setting('safety_tier', form.tier, form.tier === ''),
+        ...setting('scopes', scopes, scopes.length === 0),
       }),
     );
   };
-  return html`<${Dialog} title=${`Add a rule to ${source}`} onClose=${onClose} wide>
+  return html`<${Dialog} title=${rule ? `Change the rule ${form.glob}` : `Add a rule to ${source}`} onClose=${onClose} wide>
     ${ready
       ? html`<${Proposal} changes=${ready.changes} onWritten=${onWritten} />`
       : html`<form class="form" onSubmit=${submit}>
           <label>
             <span class="label">Tools</span>
-            <input class="input mono" value=${form.glob} onInput=${set('glob')} required autofocus placeholder="delete_*" />
+            <input class="input mono" value=${form.glob} onInput=${set('glob')} required disabled=${rule !== undefined}
+              autofocus=${rule === undefined} placeholder="delete_*" />
             <span class="hint">A pattern over the source's own names.</span>
           </label>
           <label>
@@ -151,6 +163,7 @@ function RuleForm({ form, setForm, source, change, onClose, onWritten }) {
             <select class="input" value=${form.approval} onChange=${set('approval')}>
               <option value="">as it is</option>
               <option value="always">a person must consent to every call</option>
+              ${form.approval === 'conditional' && html`<option value="conditional">depends on the arguments</option>`}
               <option value="never">calls run at once</option>
             </select>
           </label>
@@ -158,8 +171,7 @@ function RuleForm({ form, setForm, source, change, onClose, onWritten }) {
             <span class="label">What they do</span>
             <select class="input" value=${form.tier} onChange=${set('tier')}>
               <option value="">as it is</option>
-              <option value="read">read</option>
-              <option value="write">write</option>
+              ${['pure', 'read', 'write', 'exec'].map((tier) => html`<option key=${tier} value=${tier}>${tier}</option>`)}
             </select>
           </label>
           <label>
@@ -171,25 +183,27 @@ function RuleForm({ form, setForm, source, change, onClose, onWritten }) {
   <//>`;
 }
 
-/** Adds a toolset, or removes one. */
-export function ToolsetDialog({ name, onClose, onWritten }) {
-  const [form, setForm] = useState({ name: '', title: '', allow: '' });
-  const [changes, setChanges] = useState(
-    name === undefined ? undefined : [{ action: 'remove', kind: 'toolset', name }],
-  );
+/** Adds a toolset, or changes the one with these settings. */
+export function ToolsetDialog({ name, settings, onClose, onWritten }) {
+  const { title = '', allow = [] } = settings ?? {};
+  const [form, setForm] = useState({ name: name ?? '', title, allow: allow.join(' ') });
+  const [changes, setChanges] = useState();
   const set = (key) => (event) => setForm({ ...form, [key]: event.target.value });
   const submit = (event) => {
     event.preventDefault();
     const allow = form.allow.split(/[\s,]+/).filter((it) => it !== '');
-    const title = form.title.trim() === '' ? {} : { title: form.title.trim() };
-    setChanges([{ action: 'add', kind: 'toolset', name: form.name.trim(), settings: { ...title, allow } }]);
+    const words = form.title.trim();
+    const named = words === '' && title === '' ? {} : { title: words === '' ? null : words };
+    const action = name === undefined ? 'add' : 'set';
+    setChanges([{ action, kind: 'toolset', name: form.name.trim(), settings: { ...named, allow } }]);
   };
-  return html`<${Dialog} title=${name === undefined ? 'Add a toolset' : `Remove ${name}`} onClose=${onClose} wide>
+  return html`<${Dialog} title=${name === undefined ? 'Add a toolset' : `Change ${name}`} onClose=${onClose} wide>
     ${changes
       ? html`<${Proposal} changes=${changes} onWritten=${onWritten} />`
       : html`<form class="form" onSubmit=${submit}>
           <label><span class="label">Name</span>
-            <input class="input mono" value=${form.name} onInput=${set('name')} required autofocus /></label>
+            <input class="input mono" value=${form.name} onInput=${set('name')} required
+              disabled=${name !== undefined} autofocus=${name === undefined} /></label>
           <label><span class="label">Title</span>
             <input class="input" value=${form.title} onInput=${set('title')} /></label>
           <label><span class="label">Tools</span>

@@ -86,7 +86,11 @@ function All({ data, config, onWritten }) {
     ${asking?.what === 'source' &&
     html`<${AddSource} config=${config} onClose=${() => setAsking()} onWritten=${onWritten} />`}
     ${asking?.what === 'toolset' &&
-    html`<${ToolsetDialog} name=${asking.name} onClose=${() => setAsking()} onWritten=${onWritten} />`}
+    html`<${ToolsetDialog} name=${asking.name} settings=${config?.toolsets?.[asking.name]}
+      onClose=${() => setAsking()} onWritten=${onWritten} />`}
+    ${asking?.what === 'no-toolset' &&
+    html`<${ProposalDialog} title=${`Remove ${asking.name}`} onClose=${() => setAsking()} onWritten=${onWritten}
+      changes=${[{ action: 'remove', kind: 'toolset', name: asking.name }]} />`}
     ${sources.length === 0
       ? html`<${Empty} title="No source is configured">
           <p class="muted">
@@ -140,8 +144,11 @@ function All({ data, config, onWritten }) {
                 <td><bdi class="mono">${it.name}</bdi></td>
                 <td class="right">${number(it.tools ?? 0)}</td>
                 <td class="right">${number(it.unresolved ?? 0)}</td>
-                ${config && html`<td><button type="button" class="quiet"
-                  onClick=${() => setAsking({ what: 'toolset', name: it.name })}>Remove</button></td>`}
+                ${config && html`<td class="nowrap">
+                  <button type="button" class="quiet" data-change-toolset=${it.name}
+                    onClick=${() => setAsking({ what: 'toolset', name: it.name })}>Change</button>
+                  <button type="button" class="quiet"
+                    onClick=${() => setAsking({ what: 'no-toolset', name: it.name })}>Remove</button></td>`}
               </tr>`,
             )}
           </tbody>
