@@ -3,7 +3,7 @@
 //
 //   TOOLCRIB_PROGRAM=target/debug/toolcrib node approvals.mjs
 import { randomBytes } from 'node:crypto';
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
 import { program, startServer } from './own-server.mjs';
 
 const server = await startServer(
@@ -45,9 +45,7 @@ async function as(role, address, options = {}) {
   const opened = await openPage(browser, options);
   const { page } = opened;
   await page.goto(`${server.url}/explorer${address}`);
-  await page.fill('#token', KEYS[role]);
-  await page.press('#token', 'Enter');
-  await page.waitForSelector('.section');
+  await signIn(page, KEYS[role]);
   return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
 }
 
@@ -61,7 +59,7 @@ async function request(target) {
   return (await reply.json()).details.approvalId;
 }
 
-/** Waits until the server knows the tool. */
+// Until the server knows the tool.
 for (let tries = 0; tries < 300; tries += 1) {
   const reply = await fetch(`${server.url}/v1/tools`, { headers: { Authorization: `Bearer ${KEYS.cara}` } });
   if (JSON.stringify(await reply.json()).includes('wipe')) break;

@@ -3,8 +3,8 @@
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… \
 //     TOOLCRIB_KEY_APPROVER=tc_… TOOLCRIB_KEY_OTHER_TENANT=tc_… node console.mjs
 import { readFileSync } from 'node:fs';
-import { check, countClicks, equal, finish, launch, truthy } from './lib.mjs';
-import { ask, as as openAs, checkComplaints, signIn, keyOf, url } from './screens.mjs';
+import { check, countClicks, equal, finish, launch, signIn, truthy } from './lib.mjs';
+import { ask, as as openAs, checkComplaints, keyOf, url } from './screens.mjs';
 
 const browser = await launch();
 const as = (role, address, options) => openAs(browser, role, address, options);

@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
 
 const program = process.env.TOOLCRIB_PROGRAM;
 if (!program) {
@@ -59,9 +59,7 @@ async function as(role, options = {}) {
   const opened = await openPage(browser, options);
   const { page } = opened;
   await page.goto(`${url}/explorer`);
-  await page.fill('#token', KEYS[role]);
-  await page.press('#token', 'Enter');
-  await page.waitForSelector('.section');
+  await signIn(page, KEYS[role]);
   return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
 }
 const done = (page) =>

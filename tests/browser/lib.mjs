@@ -44,6 +44,13 @@ export async function openPage(browser, options = {}) {
   return { page, complaints, close: () => context.close() };
 }
 
+/** Signs in to the open page of a gateway with a key. */
+export async function signIn(page, key) {
+  await page.fill('#token', key);
+  await page.press('#token', 'Enter');
+  await page.waitForSelector('.section');
+}
+
 /** Runs in the page: reports violations, also those that a document had before a listener. */
 function watchPolicy() {
   document.addEventListener('securitypolicyviolation', (event) => {

@@ -2,7 +2,7 @@
 //
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_ADMIN=… node measure.mjs
 import { launch, openPage } from './lib.mjs';
-import { manyTools } from './many.mjs';
+import { manyTools } from './catalogs.mjs';
 import { keystrokes, tasks, traced } from './trace.mjs';
 
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN } = process.env;

@@ -4,8 +4,8 @@
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_…=… TOOLCRIB_PROGRAM=… DOCUMENTATION=docs/images node picture.mjs
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_…=… PICTURES=FOLDER node picture.mjs [STATE]
 import { join } from 'node:path';
-import { launch, openPage } from './lib.mjs';
-import { as, ask, askForApproval, signIn, startRoles } from './screens.mjs';
+import { launch, openPage, signIn } from './lib.mjs';
+import { as, ask, askForApproval, startRoles } from './screens.mjs';
 import { STATES, openState, startStates } from './states.mjs';
 
 const { DOCUMENTATION, PICTURES } = process.env;
@@ -35,9 +35,10 @@ async function save(page, folder, file) {
 async function documentation() {
   const { startServer } = await import('./own-server.mjs');
   await startRoles();
-  for (;;) {
+  for (let tries = 0; ; tries += 1) {
     const { data } = await ask('admin', '/v1/events/summary?from=1h');
     if (data.totals.ok >= HISTORY / 2) break;
+    if (tries === 120) throw new Error('the demo makes no history');
     await new Promise((resolve) => setTimeout(resolve, 500));
   }
   await askForApproval('caller', 'the staging database');

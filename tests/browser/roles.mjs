@@ -3,7 +3,7 @@
 //
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… \
 //     TOOLCRIB_KEY_APPROVER=tc_… TOOLCRIB_KEY_OTHER_TENANT=tc_… node roles.mjs
-import { check, equal, finish, launch, truthy } from './lib.mjs';
+import { check, equal, finish, launch, signIn, truthy } from './lib.mjs';
 import {
   ROLES,
   SCREENS,
@@ -17,7 +17,6 @@ import {
   keyOf,
   opens,
   settled,
-  signIn,
   startRoles,
 } from './screens.mjs';
 

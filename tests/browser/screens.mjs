@@ -1,7 +1,7 @@
 // The screens and roles of the console, in one table that a new screen joins: `roles.mjs` opens each
 // of them as each role, `oracle.mjs` compares what they show with the API, and `accessibility.mjs`
 // and `picture.mjs` go through their states.
-import { check, equal, openPage } from './lib.mjs';
+import { check, equal, openPage, signIn } from './lib.mjs';
 
 const keys = {
   admin: process.env.TOOLCRIB_KEY_ADMIN,
@@ -97,12 +97,6 @@ export async function as(browser, role, address = '', { before, ...options } = {
       return opened.close();
     },
   };
-}
-
-export async function signIn(page, key) {
-  await page.fill('#token', key);
-  await page.press('#token', 'Enter');
-  await page.waitForSelector('.section');
 }
 
 /** Goes to an address of the open page, as a link would. */

@@ -9,7 +9,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
 
 const program = process.env.TOOLCRIB_PROGRAM;
 if (!program) {
@@ -94,9 +94,7 @@ async function as(role, address = '', options = {}) {
   const opened = await openPage(browser, options);
   const { page } = opened;
   await page.goto(`${url}/explorer${address}`);
-  await page.fill('#token', KEYS[role]);
-  await page.press('#token', 'Enter');
-  await page.waitForSelector('.section');
+  await signIn(page, KEYS[role]);
   return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
 }
 

@@ -1,6 +1,7 @@
 // The states of each screen, in one table: `accessibility.mjs` checks each of them, and `picture.mjs`
 // takes pictures of them. A new screen adds its own. States that a demo does not reach by itself are
 // made from replies that the test gives in place of the server's.
+import { meta } from './catalogs.mjs';
 import { as, ask, askForApproval, callTool, settled, SCREENS } from './screens.mjs';
 
 /** A schema with every kind of control that the form has. */
@@ -70,14 +71,7 @@ async function replaceTools(page) {
   const list = ['forms', ...Object.keys(RESULTS)].map((name) => ({
     name,
     description: `The tool ${name} of the test.`,
-    _meta: {
-      'toolcrib/toolId': `mcp:test.${name}`,
-      'toolcrib/source': 'mcp',
-      'toolcrib/sourceId': 'test',
-      'toolcrib/tier': name === 'forms' ? 'write' : 'read',
-      'toolcrib/approval': 'never',
-      'toolcrib/scopes': ['demo:read'],
-    },
+    _meta: meta('test', name === 'forms' ? 'write' : 'read', { 'toolcrib/toolId': `mcp:test.${name}` }),
   }));
   await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
   await page.route(/\/explorer\/tools\/\w+(\/\w+)?$/, (route) => {

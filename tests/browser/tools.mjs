@@ -3,7 +3,7 @@
 //
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… node tools.mjs
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
-import { manyTools, meta } from './many.mjs';
+import { manyTools, meta } from './catalogs.mjs';
 import { keystrokes, traced } from './trace.mjs';
 
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN } = process.env;

@@ -222,7 +222,7 @@ impl Gateway {
         let current = self.config();
         let grants = |config: &Config| {
             let roles = principal.roles.iter().filter_map(|it| config.roles.get(it));
-            roles.flatten().any(|it| it.to_string() == RouteScope::ConfigWrite.as_str())
+            RouteScope::ConfigWrite.is_named_by(roles.flatten())
         };
         if grants(&current) && !grants(new) {
             found.push(
@@ -233,8 +233,7 @@ impl Gateway {
         }
         for source in &new.sources {
             let Some(old) = current.source(&source.spec.id) else { continue };
-            let is_other = old.spec.upstream.identity() != source.spec.upstream.identity();
-            if is_other && has_secrets(source) {
+            if !old.spec.upstream.is_same(&source.spec.upstream) && has_secrets(source) {
                 found.push(format!(
                     "the source `{}` becomes another program or server, which gets the \
                      environment, headers and credential of the source",
@@ -248,9 +247,8 @@ impl Gateway {
     fn has_new_sources(&self, config: &Config) -> bool {
         let current = self.config();
         config.sources.iter().any(|source| {
-            let identity = source.spec.upstream.identity();
-            let same = current.source(&source.spec.id);
-            same.is_none_or(|same| same.spec.upstream.identity() != identity)
+            let old = current.source(&source.spec.id);
+            old.is_none_or(|old| !old.spec.upstream.is_same(&source.spec.upstream))
         })
     }
 

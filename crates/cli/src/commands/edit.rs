@@ -15,6 +15,8 @@ use toolcrib_gateway::{
     edit_event,
 };
 
+use toolcrib_store::Options;
+
 use crate::{
     args::{EditArgs, SettingArgs},
     check::{self, Secrets},
@@ -159,9 +161,9 @@ impl Edit<'_> {
             printer.note("nothing was written");
             return Ok(Exit::Failed);
         }
-        let log = match self.report.config.as_ref().filter(|it| store::may_exist(&it.store)) {
-            None => None,
+        let log = match &self.report.config {
             Some(config) => EditLog::open(config, args.unrecorded, printer).await?,
+            None => None,
         };
         let placed = place(file, (before, &after), &self.text, log.as_ref()).await;
         let is_recorded = log.is_some();
@@ -211,14 +213,18 @@ struct EditLog {
 }
 
 impl EditLog {
-    /// Opens the store of `config`. With `optional`, one that cannot be opened is only a warning.
+    /// Opens the store of `config`, if there is one. With `optional`, one that cannot be opened is only
+    /// a warning.
     async fn open(
         config: &Config,
         optional: bool,
         printer: Printer,
     ) -> anyhow::Result<Option<Self>> {
+        if !store::may_exist(&config.store) {
+            return Ok(None);
+        }
         let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
-        match store::open_existing(config).await {
+        match store::open(config, Options::default()).await {
             Ok(store) => Ok(Some(Self { store, operator })),
             Err(error) if optional => {
                 printer.warning(format_args!("the change is not recorded: {error}"));

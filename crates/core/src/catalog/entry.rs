@@ -66,13 +66,6 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether the upstream says that the tool may delete or overwrite things. It can make people more
-    /// careful, never less.
-    pub fn is_said_destructive(&self) -> bool {
-        let hint = self.annotations.as_ref().and_then(|it| it.get("destructiveHint"));
-        hint.and_then(serde_json::Value::as_bool) == Some(true)
-    }
-
     /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
     /// tenant, no limit and a timeout of one minute. It has no scope label, so no caller may use it
     /// until one is set.
@@ -106,6 +99,13 @@ impl Entry {
             digest: None,
             wire: WireCache::default(),
         })
+    }
+
+    /// Whether the upstream says that the tool may delete or overwrite things. It can make people more
+    /// careful, never less.
+    pub fn is_said_destructive(&self) -> bool {
+        let hint = self.annotations.as_ref().and_then(|it| it.get("destructiveHint"));
+        hint.and_then(serde_json::Value::as_bool) == Some(true)
     }
 
     /// Returns the part of this tool that decisions may depend on.

@@ -78,6 +78,11 @@ impl UpstreamSpec {
         }
     }
 
+    /// Whether both are the same upstream, with whatever secrets and limits.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+
     /// Returns the kind of source.
     pub fn kind(&self) -> SourceKind {
         match self {

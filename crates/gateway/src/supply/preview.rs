@@ -163,7 +163,7 @@ impl Supply {
             let mut slots = self.slots.lock();
             for source in &config.sources {
                 let same = |it: &&mut super::slots::Slot| {
-                    it.config.spec.upstream.identity() == source.spec.upstream.identity()
+                    it.config.spec.upstream.is_same(&source.spec.upstream)
                 };
                 let slot = slots.find(&source.spec.id).filter(same);
                 match slot.and_then(|slot| Some((slot.listed.clone()?, slot.pins.clone()))) {

@@ -1,6 +1,6 @@
 //! The page: one document, rendered once when the router is built.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
 
 use axum::response::Response;
 use base64::Engine as _;
@@ -80,10 +80,11 @@ impl Rendered {
 /// Returns links to all modules that the page's first one imports, so that browsers load them at the
 /// same time and not one after the other.
 fn preloads(base: &str) -> String {
-    let links = imported("app.js")
-        .into_iter()
-        .map(|file| format!("<link rel=\"modulepreload\" href=\"{}assets/{file}\">", escape(base)));
-    links.collect::<Vec<_>>().join("\n")
+    // A page in another router is rendered for each request.
+    static MODULES: LazyLock<BTreeSet<String>> = LazyLock::new(|| imported("app.js"));
+    let link =
+        |file| format!("<link rel=\"modulepreload\" href=\"{}assets/{file}\">", escape(base));
+    MODULES.iter().map(link).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the modules that `module` imports, and those that these import: not the ones that are

@@ -276,9 +276,7 @@ impl PendingFile {
         let name = |path: &PathBuf| path.file_name().map(|it| it.to_string_lossy().into_owned());
         Ok(self.backup.as_ref().and_then(name))
     }
-}
 
-impl PendingFile {
     /// Exchanges both files, so that a text that another program has written since [`prepare`] is not
     /// lost: it is found in place of the expected one and put back.
     ///
@@ -288,7 +286,7 @@ impl PendingFile {
         let Some(expected) = &self.expected else {
             return match rename(&self.temporary, &self.target, RenameFlags::NOREPLACE) {
                 Err(Errno::EXIST) => Err(FileError::Changed),
-                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                Err(error) if is_unsupported(error) => {
                     fs::rename(&self.temporary, &self.target).map_err(system)
                 }
                 renamed => renamed.map_err(|error| system(error.into())),
@@ -298,7 +296,7 @@ impl PendingFile {
             Ok(()) => {}
             Err(Errno::NOENT) => return Err(FileError::Changed),
             // A file system without an exchange: a text of the next microseconds is lost.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            Err(error) if is_unsupported(error) => {
                 if content_hash(&self.target).map_err(system)? != *expected {
                     return Err(FileError::Changed);
                 }
@@ -324,6 +322,11 @@ impl Drop for PendingFile {
 
 fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
     renameat_with(CWD, from, CWD, to, flags)
+}
+
+/// Whether the file system or the kernel has no such rename.
+fn is_unsupported(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)
 }
 
 fn content_hash(path: &Path) -> io::Result<String> {

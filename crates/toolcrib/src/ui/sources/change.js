@@ -81,17 +81,15 @@ export function ChangeSource({ source, onClose, onWritten }) {
 /** The rules of a source, and rules that its tools suggest. */
 export function Rules({ source, settings, proposals, onWritten }) {
   const [asking, setAsking] = useState();
-  const [form, setForm] = useState();
+  const [editing, setEditing] = useState();
   const rules = Object.entries(settings?.tools ?? {});
-  const change = (action, name, more = {}) => ({
-    title: `Remove the rule ${name}`,
-    changes: [{ action, kind: 'rule', source, name, ...(action === 'remove' ? {} : { settings: more }) }],
-  });
+  const remove = (name) =>
+    setAsking({ title: `Remove the rule ${name}`, changes: [{ action: 'remove', kind: 'rule', source, name }] });
   const own = proposals.filter((it) => it.source === source);
   return html`<section class="panel padded" aria-label="Rules">
     <div class="screen-head">
       <h3>Rules</h3>
-      <${Button} data-add-rule onClick=${() => setForm(ruleForm())}>Add a rule<//>
+      <${Button} data-add-rule onClick=${() => setEditing({})}>Add a rule<//>
     </div>
     ${rules.length === 0
       ? html`<p class="muted">No rule: every tool requires the scope <code>tools:${source}</code>.</p>`
@@ -101,8 +99,8 @@ export function Rules({ source, settings, proposals, onWritten }) {
               <dd>
                 ${Object.entries(rule).map(([key, it]) => html`<code key=${key}>${key} = ${textOf(it)}</code> `)}
                 <button type="button" class="quiet" data-change-rule=${glob}
-                  onClick=${() => setForm(ruleForm(glob, rule))}>Change</button>
-                <button type="button" class="quiet" onClick=${() => setAsking(change('remove', glob))}>Remove</button>
+                  onClick=${() => setEditing({ glob, rule })}>Change</button>
+                <button type="button" class="quiet" onClick=${() => remove(glob)}>Remove</button>
               </dd>`,
           )}
         </dl>`}
@@ -117,40 +115,36 @@ export function Rules({ source, settings, proposals, onWritten }) {
         <${Button} onClick=${() => setAsking({ title: 'A proposed rule', changes: [it.change] })}>Show what changes<//>
       </div>`,
     )}
-    ${form &&
-    html`<${RuleForm} form=${form} setForm=${setForm} source=${source} onClose=${() => setForm()}
-      onWritten=${onWritten} change=${change} />`}
+    ${editing &&
+    html`<${RuleDialog} ...${editing} source=${source} onClose=${() => setEditing()} onWritten=${onWritten} />`}
     ${asking &&
     html`<${ProposalDialog} ...${asking} onClose=${() => setAsking()} onWritten=${onWritten} />`}
   </section>`;
 }
 
-/** The form of a new rule, or of the rule with these settings. */
-function ruleForm(glob, rule = {}) {
-  const { approval = '', safety_tier: tier = '', scopes = [] } = rule;
-  return { glob: glob ?? '', approval, tier, scopes: scopes.join(' '), rule: glob === undefined ? undefined : rule };
-}
-
-function RuleForm({ form, setForm, source, change, onClose, onWritten }) {
-  const [ready, setReady] = useState();
-  const { rule } = form;
-  // An emptied field removes the key from the rule.
-  const setting = (key, value, isEmpty) => (isEmpty ? (rule?.[key] === undefined ? {} : { [key]: null }) : { [key]: value });
+/** Adds a rule, or changes the one with these settings. */
+function RuleDialog({ source, glob, rule, onClose, onWritten }) {
+  const { approval = '', safety_tier: tier = '', scopes = [] } = rule ?? {};
+  const [form, setForm] = useState({ glob: glob ?? '', approval, tier, scopes: scopes.join(' ') });
+  const [changes, setChanges] = useState();
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.value });
   const submit = (event) => {
     event.preventDefault();
-    const scopes = form.scopes.split(/[\s,]+/).filter((it) => it !== '');
-    setReady(
-      change(rule ? 'set' : 'add', form.glob.trim(), {
-        ...setting('approval', form.approval, form.approval === ''),
-        ...setting('safety_tier', form.tier, form.tier === ''),
-        ...setting('scopes', scopes, scopes.length === 0),
-      }),
-    );
+    const wanted = {
+      approval: form.approval,
+      safety_tier: form.tier,
+      scopes: form.scopes.split(/[\s,]+/).filter((it) => it !== ''),
+    };
+    const settings = {};
+    for (const [key, value] of Object.entries(wanted)) {
+      if (value.length > 0) settings[key] = value;
+      else if (rule?.[key] !== undefined) settings[key] = null; // an emptied field removes the key
+    }
+    setChanges([{ action: rule ? 'set' : 'add', kind: 'rule', source, name: form.glob.trim(), settings }]);
   };
-  return html`<${Dialog} title=${rule ? `Change the rule ${form.glob}` : `Add a rule to ${source}`} onClose=${onClose} wide>
-    ${ready
-      ? html`<${Proposal} changes=${ready.changes} onWritten=${onWritten} />`
+  return html`<${Dialog} title=${rule ? `Change the rule ${glob}` : `Add a rule to ${source}`} onClose=${onClose} wide>
+    ${changes
+      ? html`<${Proposal} changes=${changes} onWritten=${onWritten} />`
       : html`<form class="form" onSubmit=${submit}>
           <label>
             <span class="label">Tools</span>

@@ -1,4 +1,4 @@
-// Made-up lists of tools, as the server sends them to the page.
+// Made-up tools, as the server describes them to the page.
 
 /** What the server says of a tool beside its description. */
 export const meta = (source, tier, more = {}) => ({
