@@ -62,6 +62,11 @@ impl Server {
         self.child.id()
     }
 
+    /// Sends a signal, such as `HUP`, to the server alone.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(name, &self.id().to_string());
+    }
+
     /// Starts a program and waits until `address` accepts connections and, with a path, until
     /// `GET path` returns 200.
     pub(crate) async fn start_at(

@@ -2,6 +2,10 @@
 //!
 //! Each connection calls over MCP in both eras and over Open Tool Calling, with lists in between,
 //! and checks every response. The store grows with the record; retention is not part of this run.
+//! With `--faults`, callers, the upstream and the operator do what a server must survive.
+
+mod faults;
+mod relay;
 
 use std::env;
 use std::fs;
@@ -14,6 +18,8 @@ use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval_at, sleep_until, timeout};
 
+use self::faults::{Failures, FaultyCaller};
+use self::relay::Relay;
 use crate::histogram::Histogram;
 use crate::http1::{Answer, Connection, find};
 use crate::load::{Expect, Shot};
@@ -39,6 +45,10 @@ pub(crate) struct SoakOptions {
     /// Seconds between two samples
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     sample: u64,
+    /// Faults per second: invalid keys and bodies, unknown tools, abandoned sessions and streams,
+    /// disconnects; besides, outages of the upstream and reloads. None by default
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    faults: Option<u32>,
     /// The program to measure
     #[arg(long)]
     toolcrib: PathBuf,
@@ -56,6 +66,8 @@ struct Latencies {
 struct Sample {
     minutes: f64,
     calls: f64,
+    /// Regular requests that failed because of a fault.
+    failed: u64,
     /// In milliseconds: 50, 99 and 99.9 of 100.
     latency: [f64; 3],
     list_latency: f64,
@@ -114,10 +126,13 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(env::current_exe()?);
     let upstream = Server::start("upstream", command.arg("upstream"), folder.path()).await?;
-    let subject =
-        Subject::start(&options.toolcrib, "strict", upstream.address, folder.path()).await?;
+    let relay = Relay::start(upstream.address).await?;
+    let address = if options.faults.is_some() { relay.address } else { upstream.address };
+    let place = (address, folder.path());
+    let subject = Subject::with_tenants(&options.toolcrib, "strict", None, 1, place).await?;
     let lists = subject.lists().await?;
     let latencies = Arc::new(Mutex::new(Latencies::new()));
+    let failures = options.faults.map(|_| Arc::new(Failures::default()));
     let started = Instant::now();
     let time = Duration::from_secs(60 * options.minutes);
     // Past the last sample, so that it is taken under load too.
@@ -136,19 +151,38 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
             let pause = Duration::from_secs_f64(f64::from(options.connections) / f64::from(rate));
             (started + pause * number / options.connections, pause)
         });
-        let busy = BusyConnection { shots, first: usize::try_from(number)?, pace, end };
+        let failures = failures.clone();
+        let busy = BusyConnection { shots, first: usize::try_from(number)?, pace, end, failures };
         tasks.spawn(busy.keep_busy(connection, Arc::clone(&latencies)));
+    }
+    if let Some(rate) = options.faults {
+        let caller = FaultyCaller {
+            address: subject.server.address,
+            key: subject.foreign_key()?,
+            tool: Subject::tool(),
+            end,
+        };
+        tasks.spawn(async move { caller.run(rate).await.map(drop) });
     }
     let rate = options.rate.map_or_else(
         || "as fast as they can".to_owned(),
         |rate| format!("{rate} requests per second, latencies from the time when each was due"),
     );
     say(&format!(
-        "{} connections for {} minutes, {rate}, strict log; latencies in ms\n\n\
-         | minute | calls/s | p50 | p99 | p99.9 | list p99 | PSS MiB | own MiB | fds | threads | store MiB |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|",
-        options.connections, options.minutes
+        "{} connections for {} minutes, {rate}, strict log; latencies in ms{}\n\n\
+         | minute | calls/s | failed | p50 | p99 | p99.9 | list p99 | PSS MiB | own MiB | fds | threads | store MiB |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|",
+        options.connections,
+        options.minutes,
+        faults::heading(options)
     ))?;
+    let disturbances = async {
+        if options.faults.is_none() {
+            std::future::pending::<()>().await;
+        }
+        tokio::join!(faults::fail_upstream(&relay), faults::reload(&subject.server));
+    };
+    tokio::pin!(disturbances);
     let step = Duration::from_secs(options.sample);
     let mut ticks = interval_at(tokio::time::Instant::from_std(started) + step, step);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -161,6 +195,7 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
                 done??;
                 continue;
             }
+            () = &mut disturbances => {}
         }
         let now = Instant::now();
         let taken = {
@@ -168,7 +203,8 @@ pub(crate) async fn run(options: &SoakOptions) -> Result<()> {
             std::mem::replace(&mut *latencies, Latencies::new())
         };
         let data = folder.path().join("strict");
-        let sample = Sample::take(&subject.server, &data, &taken, now - last, now - started)?;
+        let mut sample = Sample::take(&subject.server, &data, &taken, now - last, now - started)?;
+        sample.failed = failures.as_ref().map_or(0, |failures| failures.take());
         say(&sample.line())?;
         samples.push(sample);
         last = now;
@@ -188,6 +224,8 @@ struct BusyConnection {
     /// When the first request is due, and the time from one to the next; at once without it.
     pace: Option<(Instant, Duration)>,
     end: Instant,
+    /// Counts unexpected responses; without it they end the run.
+    failures: Option<Arc<Failures>>,
 }
 
 impl BusyConnection {
@@ -211,7 +249,14 @@ impl BusyConnection {
             let answer = timeout(ANSWER_LIMIT, connection.exchange(request))
                 .await
                 .context("no response in time")??;
-            check(shot, &answer)?;
+            match (check(shot, &answer), &self.failures) {
+                (Ok(()), _) => {}
+                (Err(_), Some(failures)) => {
+                    failures.add();
+                    continue;
+                }
+                (Err(error), None) => return Err(error),
+            }
             let mut latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner);
             let histogram = if *is_call { &mut latencies.calls } else { &mut latencies.lists };
             histogram.add(due.elapsed());
@@ -315,6 +360,7 @@ impl Sample {
         Ok(Self {
             minutes: since.as_secs_f64() / 60.0,
             calls: calls.total() as f64 / elapsed.as_secs_f64(),
+            failed: 0,
             latency: [0.5, 0.99, 0.999].map(|share| quantile(calls, share)),
             list_latency: quantile(&latencies.lists, 0.99),
             memory: server.memory()? as f64 / 1024.0,
@@ -328,9 +374,10 @@ impl Sample {
     fn line(&self) -> String {
         let [half, high, highest] = self.latency;
         format!(
-            "| {:.1} | {:.0} | {half:.2} | {high:.2} | {highest:.2} | {:.2} | {:.1} | {:.1} | {} | {} | {:.1} |",
+            "| {:.1} | {:.0} | {} | {half:.2} | {high:.2} | {highest:.2} | {:.2} | {:.1} | {:.1} | {} | {} | {:.1} |",
             self.minutes,
             self.calls,
+            self.failed,
             self.list_latency,
             self.memory,
             self.own_memory,

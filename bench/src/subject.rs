@@ -187,6 +187,16 @@ impl Subject {
         Ok(subject)
     }
 
+    /// Returns a key of another tenant; see [`Subject::with_tenants`].
+    pub(crate) fn foreign_key(&self) -> Result<String> {
+        self.crowd.first().cloned().context("a subject with one tenant only")
+    }
+
+    /// Returns the name of the tool that most requests call.
+    pub(crate) fn tool() -> String {
+        echo().tool
+    }
+
     /// Returns the three lists, as the caller sees them.
     pub(crate) async fn lists(&self) -> Result<Lists> {
         Ok(Lists {
