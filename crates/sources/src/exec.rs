@@ -87,13 +87,15 @@ impl CommandSource {
             Ok(input) => input.unwrap_or_default(),
             Err(problem) => return unfit(&problem),
         };
+        let rules =
+            ConfinementRules::new(&command.confinement, Some(command.resources), &self.launcher);
         let child = ChildSpec {
             launcher: &self.launcher,
             program: command.program.clone().into(),
             arguments: arguments.into_iter().map(OsString::from).collect(),
             environment: environment(command.inherit.iter().map(String::as_str), &command.env),
             cwd: command.cwd.as_deref(),
-            confinement: Some(ConfinementRules::new(&command.confinement, Some(command.resources))),
+            confinement: Some(rules.await.map_err(unavailable)?),
         };
         let max_output = command.max_output.min(call.max_result_bytes);
         let output = program::run(child, input.into_bytes(), max_output).await?;
