@@ -38,6 +38,7 @@ use crate::{
         program,
         reaper::ChildSpec,
         stderr::Lines,
+        support::refusal,
     },
     status::StatusBoard,
 };
@@ -117,6 +118,11 @@ impl Source for CommandSource {
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let mut discovered = Discovered::default();
+        if let Some(refusal) =
+            self.commands.iter().find_map(|command| refusal(&command.confinement))
+        {
+            discovered.problems.push(format!("the commands do not run: {refusal}"));
+        }
         for command in &self.commands {
             match problem(command) {
                 None => discovered.tools.push(describe(command)),

@@ -7,7 +7,7 @@ use std::{
     os::{
         linux::net::SocketAddrExt as _,
         unix::{
-            fs::{MetadataExt as _, PermissionsExt as _},
+            fs::MetadataExt as _,
             net::{SocketAddr, UnixListener},
         },
     },
@@ -280,6 +280,8 @@ fn a_sandbox_of_root_does_not_start_unless_the_configuration_says_so() {
     let place = Place::new(User::Root, "");
     let ran = place.call("nothing", &json!({}));
     assert!(ran.code == 1 && ran.stderr.contains("the server runs as root"), "{ran:?}");
+    let sources = place.run(&["sources", "check"]);
+    assert!(sources.code == 1 && sources.stdout.contains("runs as root"), "{sources:?}");
     let checked = place.run(&["config", "check"]).ok();
     assert!(checked.stderr.contains("set `[sources] sandbox_as_root = true`"), "{checked:?}");
     Place::new(User::Ordinary, "").call("nothing", &json!({})).ok();

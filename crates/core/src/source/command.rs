@@ -119,7 +119,8 @@ pub enum RootPolicy {
 /// The TCP ports that a program may connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Connect {
-    /// These ports of any host; an empty set means no connections. The program cannot listen.
+    /// These ports of any host; an empty set means no connections. The program cannot choose a port
+    /// to listen on.
     Ports(BTreeSet<u16>),
     /// Any port; the program may also listen.
     Any,

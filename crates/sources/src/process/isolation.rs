@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::geteuid;
-use toolcrib_core::source::command::{Confinement, ConfinementMode, Connect, RootPolicy};
+use toolcrib_core::source::command::{Confinement, ConfinementMode, Connect};
 
 use super::{
     landlock,
@@ -15,13 +14,13 @@ use super::{
     mounts,
     places::{Places, Territories},
     privileges,
-    support::SandboxSupport,
+    support::{SandboxSupport, refusal},
     syscalls,
 };
 
 /// Isolates this process irrevocably.
 pub(super) fn apply(confinement: &Confinement, guard: MetadataGuard) -> Result<(), String> {
-    let Confinement { mode, connect, root, .. } = confinement;
+    let Confinement { mode, connect, .. } = confinement;
     let layer = |applied: Result<(), String>| match mode {
         ConfinementMode::Required => applied,
         ConfinementMode::BestEffort | ConfinementMode::Off => Ok(()),
@@ -29,10 +28,8 @@ pub(super) fn apply(confinement: &Confinement, guard: MetadataGuard) -> Result<(
     if *mode == ConfinementMode::Off {
         return Ok(());
     }
-    match root {
-        RootPolicy::Allowed => {}
-        RootPolicy::Refused if !geteuid().is_root() => {}
-        RootPolicy::Refused => return Err(ROOT.to_owned()),
+    if let Some(refusal) = refusal(confinement) {
+        return Err(refusal.to_owned());
     }
     // Before the user namespace, in which root cannot enter directories of other users.
     let territories = Territories::find(&confinement.protected)?;
@@ -47,10 +44,6 @@ pub(super) fn apply(confinement: &Confinement, guard: MetadataGuard) -> Result<(
     layer(privileges::drop_all())?;
     layer(syscalls::restrict(guard))
 }
-
-/// Why a sandbox does not start for root.
-const ROOT: &str = "the server runs as root; run it as another user, or set `[sources] \
-                    sandbox_as_root = true`";
 
 /// Tries each layer on this process, which must end afterwards.
 pub(super) fn probe() -> SandboxSupport {

@@ -2,9 +2,10 @@
 
 use std::process::Stdio;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, sync::OnceCell};
-use toolcrib_core::source::command::{Confinement, ConfinementMode};
+use toolcrib_core::source::command::{Confinement, ConfinementMode, RootPolicy};
 
 use super::launch::{Launcher, MetadataGuard, Role, cannot_start};
 
@@ -45,6 +46,19 @@ impl SandboxSupport {
         }
     }
 }
+
+/// Returns why the user of this process starts no program with `confinement`.
+pub(crate) fn refusal(confinement: &Confinement) -> Option<&'static str> {
+    match (confinement.mode, confinement.root) {
+        (ConfinementMode::Off, _) | (_, RootPolicy::Allowed) => None,
+        (ConfinementMode::Required | ConfinementMode::BestEffort, RootPolicy::Refused) => {
+            geteuid().is_root().then_some(ROOT)
+        }
+    }
+}
+
+const ROOT: &str = "the server runs as root; run it as another user, or set `[sources] \
+                    sandbox_as_root = true`";
 
 /// Returns how the metadata of files is guarded from a program with `confinement`.
 pub(super) async fn guard(

@@ -174,7 +174,7 @@ fn programs(guard: MetadataGuard) -> Result<[BpfProgram; 3], BackendError> {
         let refusal = SeccompAction::Errno(errno.unsigned_abs());
         SeccompFilter::new(rules, SeccompAction::Allow, refusal, architecture)?.try_into()
     };
-    let unknown = UNKNOWN.iter().map(|call| (i64::from(*call), Vec::new())).collect();
+    let unknown = UNKNOWN.iter().map(|call| (number(*call), Vec::new())).collect();
     Ok([newer(), program(unknown, libc::ENOSYS)?, program(refused(guard)?, libc::EPERM)?])
 }
 
@@ -214,7 +214,7 @@ fn refused(guard: MetadataGuard) -> Result<Rules, BackendError> {
         }
     };
     // Without conditions a call is always refused, whatever was added before.
-    rules.extend(REFUSED.iter().chain(metadata).map(|call| (i64::from(*call), Vec::new())));
+    rules.extend(REFUSED.iter().chain(metadata).map(|call| (number(*call), Vec::new())));
     Ok(rules)
 }
 
@@ -315,8 +315,13 @@ fn add(
     call: c_long,
     conditions: Vec<SeccompCondition>,
 ) -> Result<(), BackendError> {
-    rules.entry(i64::from(call)).or_default().push(SeccompRule::new(conditions)?);
+    rules.entry(number(call)).or_default().push(SeccompRule::new(conditions)?);
     Ok(())
+}
+
+#[expect(clippy::useless_conversion, reason = "the types differ between architectures")]
+fn number(call: c_long) -> i64 {
+    call.into()
 }
 
 /// All arguments here are 32 bits wide for the kernel, which ignores the others.
