@@ -12,7 +12,7 @@ use toolcrib_gateway::config::{
 
 use crate::{
     args::Global,
-    preflight,
+    preflight, sandbox,
     settings::{self, Checked, Settings},
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct Examined {
     /// Secrets that this process cannot read.
     pub(crate) missing: Vec<Problem>,
     pub(crate) warnings: Vec<String>,
+    /// The layers of sandboxes that work here; `None` if the configuration has no sandbox.
+    pub(crate) sandbox: Option<Vec<&'static str>>,
     pub(crate) data_dir: PathBuf,
 }
 
@@ -32,8 +34,12 @@ pub(crate) struct Examined {
 pub(crate) async fn examine(global: &Global, file: &Path, text: &str) -> Examined {
     let Checked { config, mut problems, missing, data_dir } = Settings::check(global, file, text);
     let mut warnings = Vec::new();
+    let mut sandbox = None;
     if let Some(config) = &config {
         warnings = settings::warnings(config);
+        let report = sandbox::report(config).await;
+        warnings.extend(report.warnings);
+        sandbox = report.layers;
         let obstacles = match preflight::check(config, &data_dir).await {
             Ok(ready) => {
                 warnings.extend(ready.tls.iter().flat_map(TlsIdentity::warnings).cloned());
@@ -44,7 +50,7 @@ pub(crate) async fn examine(global: &Global, file: &Path, text: &str) -> Examine
         let address = preflight::unusable_address(config).await;
         problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(text)));
     }
-    Examined { config, problems, missing, warnings, data_dir }
+    Examined { config, problems, missing, warnings, sandbox, data_dir }
 }
 
 /// Whether a missing secret is a problem.

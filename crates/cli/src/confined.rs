@@ -15,7 +15,9 @@ pub(crate) fn launcher() -> Launcher {
         true => own,
         false => std::env::current_exe().unwrap_or(own),
     };
-    Launcher { program, arguments: vec![OsString::from(LAUNCHER_ARGUMENT)] }
+    // The allocator of this program (`main.rs`) would start a thread.
+    let environment = vec![("_RJEM_MALLOC_CONF".to_owned(), "background_thread:false".to_owned())];
+    Launcher { program, arguments: vec![OsString::from(LAUNCHER_ARGUMENT)], environment }
 }
 
 /// Runs a child if this process is a launcher, and returns its exit code.

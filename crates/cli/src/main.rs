@@ -22,6 +22,7 @@ mod meter;
 mod parse_error;
 mod preflight;
 mod printer;
+mod sandbox;
 mod seal;
 mod settings;
 mod signing;

@@ -45,6 +45,7 @@ use toolcrib_core::{
     credential::Secret,
     id::SourceId,
     scope::{Grant, Scope},
+    source::command::RootPolicy,
 };
 
 use self::{
@@ -137,6 +138,17 @@ struct Sources {
     /// Variables of every child process and command, such as a private certificate authority or a
     /// proxy. A source's own `env` has priority.
     env: BTreeMap<String, Value>,
+    /// Starts programs in a [sandbox](../explanation/sandbox.md) also when the server runs as root.
+    sandbox_as_root: bool,
+}
+
+impl Sources {
+    fn root_policy(&self) -> RootPolicy {
+        match self.sandbox_as_root {
+            true => RootPolicy::Allowed,
+            false => RootPolicy::Refused,
+        }
+    }
 }
 
 /// The validated settings of the operator.
@@ -281,6 +293,7 @@ pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> 
         missing: Vec::new(),
         protection: Protection::default(),
         shared_env: BTreeMap::new(),
+        root: RootPolicy::Refused,
     };
     let mut config = match is_toml {
         true => resolver.config(typed),
@@ -306,6 +319,7 @@ impl Resolver<'_> {
         self.mount("mcp.auth", typed.mcp.auth, has_anonymous);
         self.explorer(&typed.explorer, has_anonymous);
         self.shared_env = self.shared_env(&typed.sources.env);
+        self.root = typed.sources.root_policy();
         let mut gate = self.gate(typed.gate);
         let roles = self.roles(typed.role, &mut gate.role_quotas);
         let otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));

@@ -38,6 +38,7 @@ use crate::{
         program,
         reaper::ChildSpec,
         stderr::Lines,
+        support::refusal,
     },
     status::StatusBoard,
 };
@@ -87,13 +88,15 @@ impl CommandSource {
             Ok(input) => input.unwrap_or_default(),
             Err(problem) => return unfit(&problem),
         };
+        let rules =
+            ConfinementRules::new(&command.confinement, Some(command.resources), &self.launcher);
         let child = ChildSpec {
             launcher: &self.launcher,
             program: command.program.clone().into(),
             arguments: arguments.into_iter().map(OsString::from).collect(),
             environment: environment(command.inherit.iter().map(String::as_str), &command.env),
             cwd: command.cwd.as_deref(),
-            confinement: Some(ConfinementRules::new(&command.confinement, Some(command.resources))),
+            confinement: Some(rules.await.map_err(unavailable)?),
         };
         let max_output = command.max_output.min(call.max_result_bytes);
         let output = program::run(child, input.into_bytes(), max_output).await?;
@@ -115,6 +118,11 @@ impl Source for CommandSource {
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let mut discovered = Discovered::default();
+        if let Some(refusal) =
+            self.commands.iter().find_map(|command| refusal(&command.confinement))
+        {
+            discovered.problems.push(format!("the commands do not run: {refusal}"));
+        }
         for command in &self.commands {
             match problem(command) {
                 None => discovered.tools.push(describe(command)),

@@ -38,4 +38,7 @@ pub use egress::{Resolver, SystemResolver};
 pub use factory::Factory;
 pub use key_set::KeySets;
 pub use pack::{BundledPack, InstalledPack, Library, PackCode, PackError, PackReport, inspect};
-pub use process::{file_limit::raise_file_limit, helper::printed_by, launch::Launcher, run_child};
+pub use process::{
+    file_limit::raise_file_limit, helper::printed_by, launch::Launcher, run_child,
+    support::SandboxSupport,
+};

@@ -36,11 +36,23 @@ mod confinement;
 pub(crate) mod exit;
 pub(crate) mod file_limit;
 pub(crate) mod helper;
+#[cfg(target_os = "linux")]
+mod isolation;
+#[cfg(target_os = "linux")]
 mod landlock;
 pub(crate) mod launch;
+#[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
+mod places;
+#[cfg(target_os = "linux")]
+mod privileges;
 pub(crate) mod program;
 pub(crate) mod reaper;
 pub(crate) mod stderr;
+pub(crate) mod support;
+#[cfg(target_os = "linux")]
+mod syscalls;
 
 /// Entry point of the program that a [`Launcher`] names, with the arguments
 /// `ROLE PROGRAM [ARGUMENT]…`. Call it before the program starts a thread or opens a file.
@@ -53,6 +65,7 @@ pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         (Some(Role::Confine(rules)), Some(program)) => {
             confinement::run(&rules, &program, &mut arguments)
         }
+        (Some(Role::Probe), Some(_)) => confinement::probe(),
         // Invalid arguments: toolcrib itself always passes valid ones.
         (None, _) | (_, None) => ExitCode::FAILURE,
     }
@@ -103,7 +116,8 @@ pub(crate) async fn spawn(
     let (process, stdin, stdout, stderr): (_, _, _, Box<dyn AsyncRead + Send + Unpin>) =
         match launcher {
             Some(launcher) => {
-                let (mut reaper, Streams { stdin, stdout, stderr }) = supervised(spec, launcher)?;
+                let (mut reaper, Streams { stdin, stdout, stderr }) =
+                    supervised(spec, launcher).await?;
                 reaper.started().await?;
                 (Process::Supervised(reaper), stdin, stdout, Box::new(stderr))
             }
@@ -126,15 +140,19 @@ pub(crate) async fn spawn(
     Ok((Child { process, _stderr, stderr_read }, Pipes { stdin, stdout, probe_end }))
 }
 
-fn supervised(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
+async fn supervised(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
     let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
+    let confinement = match &spec.sandbox {
+        Some(sandbox) => Some(ConfinementRules::new(sandbox, None, launcher).await?),
+        None => None,
+    };
     let child = ChildSpec {
         launcher,
         program: program.into(),
         arguments: arguments.iter().map(OsString::from).collect(),
         environment: environment(INHERITED, &spec.env),
         cwd: spec.cwd.as_deref(),
-        confinement: spec.sandbox.as_ref().map(|it| ConfinementRules::new(it, None)),
+        confinement,
     };
     child.start()
 }

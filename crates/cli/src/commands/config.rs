@@ -31,18 +31,26 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
         )
     })?;
     let text = settings::read(&file, Pipe::Wait)?;
-    let Examined { config, mut problems, missing, warnings, data_dir } =
+    let Examined { config, mut problems, missing, warnings, sandbox, data_dir } =
         check::examine(global, &file, &text).await;
     problems.extend(missing);
+    let remarks = Remarks { warnings, sandbox };
     match config {
         Some(config) if problems.is_empty() && connect => {
             let checked = config.clone();
             let problems = connected(config, &data_dir, printer).await?;
-            print(&file, &checked, &problems, &warnings, printer)
+            print(&file, &checked, &problems, &remarks, printer)
         }
-        Some(config) if problems.is_empty() => print(&file, &config, &[], &warnings, printer),
+        Some(config) if problems.is_empty() => print(&file, &config, &[], &remarks, printer),
         _ => refused(&ConfigError::new(file.display().to_string(), problems), printer),
     }
+}
+
+/// What does not prevent a start.
+struct Remarks {
+    warnings: Vec<String>,
+    /// The layers of sandboxes that work here; `None` without sandboxes.
+    sandbox: Option<Vec<&'static str>>,
 }
 
 fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
@@ -105,10 +113,11 @@ fn print(
     file: &Path,
     config: &Config,
     problems: &[String],
-    warnings: &[String],
+    remarks: &Remarks,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let ok = problems.is_empty();
+    let Remarks { warnings, sandbox } = remarks;
     for warning in warnings {
         printer.warning(warning);
     }
@@ -117,12 +126,16 @@ fn print(
         let (sources, roles) = (config.sources.len(), config.roles.len());
         printer.json(&json!({
             "file": file, "ok": ok, "sources": sources, "roles": roles, "problems": problems,
-            "warnings": warnings,
+            "warnings": warnings, "sandbox": sandbox,
         }))?;
     } else if ok {
         let sources = counted(config.sources.len() as u64, "source");
         let roles = counted(config.roles.len() as u64, "role");
         printer.line(format_args!("{}: ok ({sources}, {roles})", file.display()))?;
+        if let Some(layers) = sandbox {
+            let layers = if layers.is_empty() { "none".to_owned() } else { layers.join(", ") };
+            printer.line(format_args!("sandbox layers of this system: {layers}"))?;
+        }
     } else {
         for problem in problems {
             printer.foreign(&format!("{}: {problem}", file.display()))?;

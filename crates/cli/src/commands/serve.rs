@@ -39,6 +39,7 @@ use crate::{
     logging,
     preflight::{self, Obstacle, Ready, not_kept},
     printer::Printer,
+    sandbox,
     settings::{self, Settings},
     signing,
     spans::Spans,
@@ -71,6 +72,9 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     };
     let settings = configure(args, demo.as_ref(), cx)?;
     let config = &settings.config;
+    if demo.is_none() {
+        warn(config, printer).await;
+    }
     logging::use_format(config.log.format);
     let files = config.server.tls.clone().map(|files| (certificate::stamp(&files), files));
     let ready = preflight::check(config, &settings.data_dir).await;
@@ -340,10 +344,15 @@ fn load(Context { global, printer }: &Context) -> anyhow::Result<Settings> {
             settings.data_dir.join(demo::FILE).display()
         ));
     }
-    for warning in settings::warnings(&settings.config) {
+    Ok(settings)
+}
+
+/// Prints the warnings about `config`.
+async fn warn(config: &Config, printer: Printer) {
+    let sandbox = sandbox::report(config).await.warnings;
+    for warning in settings::warnings(config).iter().chain(&sandbox) {
         printer.warning(warning);
     }
-    Ok(settings)
 }
 
 /// Logs the grants of roles that match no tool and no route, in the background, after the sources
@@ -452,9 +461,7 @@ impl<'a> Reloader<'a> {
                 for section in fixed_at_start(&self.started, &fresh) {
                     printer.warning(format_args!("[{section}] changed; that takes a restart"));
                 }
-                for warning in settings::warnings(&fresh) {
-                    printer.warning(warning);
-                }
+                warn(&fresh, printer).await;
                 report_idle_roles(self.gateway);
                 printer.note("the configuration was read again and is in force");
                 // Otherwise they have just been read.

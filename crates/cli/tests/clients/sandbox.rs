@@ -1,4 +1,4 @@
-//! A server from npm works in a sandbox and cannot leave it.
+//! Servers from npm and PyPI work in a sandbox, and cannot leave it.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn the_filesystem_server_works_in_a_sandbox() {
     }
     // The server itself would allow both directories.
     let config = format!(
-        "[[role]]\nname = \"reader\"\nscopes = []\n[[source]]\nid = \"files\"\nkind = \"mcp\"\n\
+        "[sources]\nsandbox_as_root = true\n[[role]]\nname = \"reader\"\nscopes = []\n[[source]]\nid = \"files\"\nkind = \"mcp\"\n\
          command = [{:?}, {:?}, {shared:?}, {hidden:?}]\n\
          sandbox = {{ read = [{:?}], write = [{shared:?}] }}\n",
         tools.node,
@@ -38,4 +38,27 @@ async fn the_filesystem_server_works_in_a_sandbox() {
     let new = hidden.join("new.txt");
     let written = call("write_file", json!({ "path": new, "content": "written" })).await;
     assert!(written["isError"] == true && !new.exists(), "{written}");
+}
+
+#[tokio::test]
+async fn a_python_server_works_in_a_sandbox() {
+    let Some(tools) = Tools::find() else { return };
+    let environment = tools.time_server.ancestors().nth(2).unwrap();
+    // The interpreter and its library, which may be outside of `/usr`.
+    let python = environment.join("bin/python").canonicalize().unwrap();
+    let prefix = python.ancestors().nth(2).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[sources]\nsandbox_as_root = true\n[[role]]\nname = \"reader\"\nscopes = []\n\
+         [[source]]\nid = \"time\"\nkind = \"mcp\"\n\
+         command = [{:?}, \"--local-timezone\", \"UTC\"]\n\
+         sandbox = {{ read = [{environment:?}, {prefix:?}] }}\n",
+        tools.time_server,
+    );
+    let server = Server::over(folder, &config, &["time"]).await;
+    let arguments =
+        json!({ "source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Tokyo" });
+    let params = json!({ "name": "time__convert_time", "arguments": arguments });
+    let converted = server.mcp("tools/call", params).await["result"].clone();
+    assert!(converted.to_string().contains("21:30"), "{converted}");
 }

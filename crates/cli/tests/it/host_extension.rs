@@ -12,12 +12,15 @@ fn configure(dir: &Path, commands: &str) {
     write_config(
         dir,
         &format!(
-            "[[source]]\nid = \"ops\"\nkind = \"host-extension\"\n{commands}\n\
+            "{AS_ROOT}[[source]]\nid = \"ops\"\nkind = \"host-extension\"\n{commands}\n\
              [source.tools.\"*\"]\nscopes = []\napproval = \"never\"\n\
              approval_reason = \"they are for tests\"\n"
         ),
     );
 }
+
+/// The tests may run as root.
+const AS_ROOT: &str = "[sources]\nsandbox_as_root = true\n";
 
 fn call(dir: &Path, tool: &str, arguments: &Value) -> CommandOutput {
     std::fs::write(dir.join("arguments.json"), arguments.to_string()).unwrap();
@@ -192,7 +195,10 @@ parameters = { path = { type = "string" }, text = { type = "string" } }
     assert_eq!(std::fs::read_to_string(dir.path().join("written/new")).unwrap(), "x");
     for path in ["a", "../toolcrib.toml", "/tmp/toolcrib-was-here"] {
         let ran = write(path);
-        assert!(ran.code == 1 && ran.stdout.contains("Permission denied"), "{path}: {ran:?}");
+        // Depends on the layer of the sandbox that refuses it first.
+        let refusals = ["Permission denied", "Read-only file system"];
+        let is_refused = refusals.iter().any(|it| ran.stdout.contains(it));
+        assert!(ran.code == 1 && is_refused, "{path}: {ran:?}");
     }
     assert_eq!(std::fs::read_to_string(inside.join("a")).unwrap(), "in reach\n");
 }
@@ -337,7 +343,7 @@ env = { API_TOKEN = { file = "token" } }
     let source = "[[source]]\nid = \"ops\"\nkind = \"host-extension\"\n";
     let rules = "[source.tools.\"*\"]\nscopes = []\napproval = \"never\"\n\
                  approval_reason = \"they are for tests\"\n";
-    write_config(dir.path(), &format!("{keys}{source}{READ}{listing}{rules}"));
+    write_config(dir.path(), &format!("{keys}{AS_ROOT}{source}{READ}{listing}{rules}"));
     // The first call makes the store and its signing key.
     assert_eq!(called(dir.path(), "list", &json!({})), "", "it runs in an empty directory");
     let place = called(dir.path(), "where", &json!({}));
@@ -595,7 +601,7 @@ async fn a_sandboxed_server_reaches_what_it_was_given_and_nothing_else() {
     let program = Path::new(crate::support::PROGRAM).display();
     let with = |sandbox: &str| {
         let text = format!(
-            "[server]\nlisten = \"127.0.0.1:0\"\n[[source]]\nid = \"demo\"\nkind = \"mcp\"\n\
+            "[server]\nlisten = \"127.0.0.1:0\"\n{AS_ROOT}[[source]]\nid = \"demo\"\nkind = \"mcp\"\n\
              command = [\"/bin/bash\", \"-c\", \"{script}\"]\n{sandbox}\n\
              [source.tools.\"*\"]\nscopes = []\n"
         );

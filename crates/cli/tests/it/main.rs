@@ -43,6 +43,7 @@ mod record;
 mod reload;
 mod remote;
 mod replicas;
+mod sandbox;
 mod secrets;
 mod sources;
 mod space;

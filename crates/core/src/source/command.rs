@@ -102,12 +102,25 @@ pub struct Confinement {
     pub connect: Connect,
     /// Paths that are always denied, even when listed elsewhere.
     pub protected: Protected,
+    /// Whether it starts when the server runs as root.
+    pub root: RootPolicy,
+}
+
+/// Whether confined programs start when the server runs as root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum RootPolicy {
+    /// They do not: the files of the system belong to root, so only the confinement protects them.
+    #[default]
+    Refused,
+    /// They start, without any capability.
+    Allowed,
 }
 
 /// The TCP ports that a program may connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Connect {
-    /// These ports of any host; an empty set means no connections. The program cannot listen.
+    /// These ports of any host; an empty set means no connections. The program cannot choose a port
+    /// to listen on.
     Ports(BTreeSet<u16>),
     /// Any port; the program may also listen.
     Any,

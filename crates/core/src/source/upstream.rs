@@ -149,6 +149,22 @@ impl UpstreamSpec {
         }
     }
 
+    /// Returns the confinements of its programs.
+    pub fn confinements(&self) -> Vec<&Confinement> {
+        match self {
+            Self::Commands(commands) => {
+                commands.commands.iter().map(|command| &command.confinement).collect()
+            }
+            Self::McpStdio(stdio) => stdio.sandbox.iter().collect(),
+            Self::McpHttp(_)
+            | Self::Connector(_)
+            | Self::Workflow(_)
+            | Self::Pack(_)
+            | Self::Native => Vec::new(),
+            Self::Unusable(unusable) => unusable.upstream.confinements(),
+        }
+    }
+
     /// Returns the confinements of its programs, whose protected paths are set once the whole
     /// configuration is known.
     pub fn confinements_mut(&mut self) -> Vec<&mut Confinement> {

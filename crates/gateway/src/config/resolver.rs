@@ -7,7 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::{credential::Secret, id::SourceId, redact, source::SecretValue};
+use toolcrib_core::{
+    credential::Secret,
+    id::SourceId,
+    redact,
+    source::{SecretValue, command::RootPolicy},
+};
 use url::{Host, Url};
 
 use super::{
@@ -51,6 +56,8 @@ pub(super) struct Resolver<'a> {
     pub(super) protection: Protection,
     /// The environment of every child; empty if it is invalid.
     pub(super) shared_env: BTreeMap<String, SecretValue>,
+    /// Whether programs in a sandbox may run as root.
+    pub(super) root: RootPolicy,
 }
 
 impl Resolver<'_> {

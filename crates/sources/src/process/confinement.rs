@@ -17,11 +17,13 @@ use std::{
 };
 
 use rustix::process::{Resource, Rlimit, setrlimit};
+#[cfg(not(target_os = "linux"))]
+use toolcrib_core::source::command::ConfinementMode;
 use toolcrib_core::source::command::Resources;
 
 use super::{
-    landlock,
     launch::{ConfinementRules, cannot_start},
+    support::SandboxSupport,
 };
 
 /// Written to the report pipe when all restrictions are applied and only exec is left. A launcher
@@ -36,11 +38,16 @@ pub(super) fn run(
     program: &OsString,
     arguments: &mut dyn Iterator<Item = OsString>,
 ) -> ExitCode {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for variable in &rules.variables {
+        command.env_remove(variable);
+    }
     // Without a report, the server treats the exit as a failed start.
     if let Ok(mut report) = report(rules.report) {
         let problem = match prepare(rules) {
             Ok(()) => match report.write_all(&[READY]) {
-                Ok(()) => cannot_start(&Command::new(program).args(arguments).exec()),
+                Ok(()) => cannot_start(&command.exec()),
                 Err(error) => error.to_string(),
             },
             Err(problem) => problem,
@@ -63,8 +70,49 @@ fn prepare(rules: &ConfinementRules) -> Result<(), String> {
         limit(resources)
             .map_err(|problem| format!("its resources cannot be limited: {problem}"))?;
     }
-    landlock::confine(&rules.confinement)
-        .map_err(|problem| format!("it cannot be confined: {problem}"))
+    isolate(rules).map_err(|problem| format!("it cannot be confined: {problem}"))
+}
+
+#[cfg(target_os = "linux")]
+fn isolate(rules: &ConfinementRules) -> Result<(), String> {
+    super::isolation::apply(&rules.confinement, rules.guard)
+}
+
+/// Sandboxes are available on Linux only.
+#[cfg(not(target_os = "linux"))]
+fn isolate(rules: &ConfinementRules) -> Result<(), String> {
+    match rules.confinement.mode {
+        ConfinementMode::Required => Err(ONLY_LINUX.to_owned()),
+        ConfinementMode::BestEffort | ConfinementMode::Off => Ok(()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+const ONLY_LINUX: &str = "this system has no Landlock";
+
+/// Prints the layers of a sandbox that this system offers.
+pub(super) fn probe() -> ExitCode {
+    let support = support();
+    match serde_json::to_writer(std::io::stdout(), &support) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn support() -> SandboxSupport {
+    super::isolation::probe()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn support() -> SandboxSupport {
+    let missing = || Some(ONLY_LINUX.to_owned());
+    SandboxSupport {
+        read_only_mounts: missing(),
+        landlock: missing(),
+        capabilities: missing(),
+        system_calls: missing(),
+    }
 }
 
 fn limit(resources: &Resources) -> Result<(), String> {

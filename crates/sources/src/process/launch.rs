@@ -12,6 +12,8 @@ use toolcrib_core::{
     text::io_reason,
 };
 
+use super::support;
+
 /// How long the remaining output may take to arrive after the processes were killed.
 pub(super) const DRAIN: Duration = Duration::from_millis(200);
 
@@ -26,6 +28,10 @@ pub struct Launcher {
     pub program: PathBuf,
     /// Its first arguments.
     pub arguments: Vec<OsString>,
+    /// Variables of the process that confines itself; the program that it becomes does not get them.
+    /// They must keep its allocator from starting a thread: a process with several threads cannot
+    /// create a user namespace.
+    pub environment: Vec<(String, String)>,
 }
 
 /// The role of this program when it runs again as a helper process, as one argument.
@@ -34,6 +40,18 @@ pub struct Launcher {
 pub(super) enum Role {
     Reap(ReaperRules),
     Confine(ConfinementRules),
+    /// Tries the layers of a sandbox and prints the result.
+    Probe,
+}
+
+/// What keeps modes, owners, times and attributes of files unchanged outside of a sandbox's writable
+/// paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum MetadataGuard {
+    /// All other mounts are read-only.
+    ReadOnlyMounts,
+    /// The system calls are refused, also for writable paths.
+    SystemCalls,
 }
 
 /// The configuration of a reaper.
@@ -41,6 +59,8 @@ pub(super) enum Role {
 pub(super) struct ReaperRules {
     /// Command line that runs this program again.
     pub(super) launcher: Vec<String>,
+    /// Variables for it.
+    pub(super) environment: Vec<(String, String)>,
     pub(super) confinement: Option<ConfinementRules>,
     /// The directory in which to create the child's empty working directory.
     pub(super) scratch: Option<PathBuf>,
@@ -50,14 +70,27 @@ pub(super) struct ReaperRules {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct ConfinementRules {
     pub(super) confinement: Confinement,
+    pub(super) guard: MetadataGuard,
     pub(super) resources: Option<Resources>,
+    /// Names of the launcher's own variables.
+    pub(super) variables: Vec<String>,
     /// The descriptor of the report pipe, which the reaper sets.
     pub(super) report: i32,
 }
 
 impl ConfinementRules {
-    pub(crate) fn new(confinement: &Confinement, resources: Option<Resources>) -> Self {
-        Self { confinement: confinement.clone(), resources, report: -1 }
+    /// Creates the rules for a program that `launcher` starts.
+    ///
+    /// # Errors
+    /// Fails when it is unknown what this system offers.
+    pub(crate) async fn new(
+        confinement: &Confinement,
+        resources: Option<Resources>,
+        launcher: &Launcher,
+    ) -> Result<Self, String> {
+        let guard = support::guard(confinement, launcher).await?;
+        let variables = launcher.environment.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Self { confinement: confinement.clone(), guard, resources, variables, report: -1 })
     }
 }
 

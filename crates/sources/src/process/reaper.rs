@@ -188,6 +188,7 @@ fn start(
             };
             let mut command = Command::new(launcher);
             command.args(first).arg(Role::Confine(inner).to_argument()?).arg(program);
+            command.envs(rules.environment.iter().cloned());
             report = Some((reader, writer));
             command
         }

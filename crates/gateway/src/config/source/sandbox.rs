@@ -69,6 +69,7 @@ impl Resolver<'_> {
                 ConnectChoice::Word(AnyPort::Any) => Connect::Any,
             },
             protected: Protected::default(),
+            root: self.root,
         }
     }
 }

@@ -69,6 +69,7 @@ impl ChildSpec<'_> {
         let launcher: Result<Vec<_>, _> = launcher.map(OsString::into_string).collect();
         let rules = ReaperRules {
             launcher: launcher.map_err(|_| "the path of the launcher is not UTF-8".to_owned())?,
+            environment: self.launcher.environment.clone(),
             scratch: (self.cwd.is_none() && self.confinement.is_some()).then(std::env::temp_dir),
             confinement: self.confinement,
         };
