@@ -50,6 +50,7 @@ mod stall;
 mod stdio;
 mod store;
 mod tables;
+mod terminal;
 mod test_routes;
 mod tls;
 mod toolsets;
