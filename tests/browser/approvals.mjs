@@ -3,6 +3,7 @@
 //
 //   TOOLCRIB_PROGRAM=target/debug/toolcrib node approvals.mjs
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
 import { program, startServer } from './own-server.mjs';
 
@@ -149,6 +150,94 @@ await check('an override needs a reason, and the history has it', async () => {
   await row.waitFor();
   const text = await row.textContent();
   truthy(/overridden/.test(text) && /olga/.test(text) && /cara/.test(text), text);
+  await close();
+});
+
+await check('a card draws what runs, and answers that come with it', async () => {
+  const hostile = await request('\u202egnp.exe \u200bp\u0430ypal');
+  const { page, close } = await as('ann', `#/approvals/${hostile}`);
+  const value = card(page, hostile).locator('dl.arguments dd');
+  await value.waitFor();
+  equal(await value.textContent(), '\\u202egnp.exe \\u200bp\u0430ypal', 'the value of the argument');
+  await card(page, hostile)
+    .getByText('Letters of different alphabets look alike here: “p\u0430ypal” is p\\u0430ypal.')
+    .waitFor();
+  truthy(/cara wants to run shop__wipe/.test(await card(page, hostile).locator('h3').textContent()), 'its own name');
+  const version = '2026-07-28';
+  const params = {
+    name: 'shop__wipe',
+    arguments: { target: 'one' },
+    inputResponses: { who: { action: 'accept', content: { name: '\u202eeve' } } },
+    requestState: 's7',
+    _meta: {
+      'io.modelcontextprotocol/protocolVersion': version,
+      'io.modelcontextprotocol/clientCapabilities': {},
+    },
+  };
+  const reply = await fetch(`${server.url}/mcp`, {
+    method: 'POST',
+    headers: {
+      Authorization: `Bearer ${KEYS.cara}`,
+      'Content-Type': 'application/json',
+      Accept: 'application/json, text/event-stream',
+      'MCP-Protocol-Version': version,
+      'Mcp-Method': 'tools/call',
+      'Mcp-Name': 'shop__wipe',
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+  });
+  const id = (await reply.text()).match(/"dev\.toolcrib\/approvalId":"([^"]+)"/)[1];
+  await card(page, id).waitFor();
+  await card(page, id)
+    .getByText('This call continues an earlier one. It also sends answers to questions of the tool:')
+    .waitFor();
+  const answers = await card(page, id).locator('dl[aria-label="Answers"]').textContent();
+  truthy(/who/.test(answers) && answers.includes('\\u202eeve'), answers);
+  equal(await card(page, id).locator('dl[aria-label="State"] dd').textContent(), 's7', 'the state');
+  await close();
+});
+
+await check('a grant is withdrawn on its card and in the list of decided requests', async () => {
+  const ids = [await request('seven'), await request('eight')];
+  const ann = await as('ann', '#/approvals');
+  const ben = await as('ben', '#/approvals');
+  for (const id of ids) {
+    await card(ann.page, id).locator('[data-verdict="grant"]').click();
+    await card(ann.page, id).getByText('1 more approval is needed').waitFor();
+    await card(ben.page, id).getByText('1 of 2 approvals').waitFor();
+    await card(ben.page, id).locator('[data-verdict="grant"]').click();
+    await card(ben.page, id).getByText('You approved it. The call may run now.').waitFor();
+  }
+  await card(ben.page, ids[0]).locator('[data-verdict="withdraw"]').click();
+  await card(ben.page, ids[0]).getByText('You withdrew the approval. The call needs a new one.').waitFor();
+  await ann.page.click('#tab-history');
+  const row = ann.page.locator('#approvals-panel tbody tr', { hasText: 'granted' });
+  await row.first().locator('[data-verdict="withdraw"]').click();
+  await ann.page.waitForFunction(
+    () => [...document.querySelectorAll('#approvals-panel tbody tr')].filter((it) => /withdrawn/.test(it.textContent)).length === 2,
+  );
+  truthy(!(await request('seven')).includes(ids[0]), 'the call needs a new approval');
+  await ann.close();
+  await ben.close();
+});
+
+await check('hidden characters are those of the program', async () => {
+  const table = JSON.parse(readFileSync(new URL('hidden.json', import.meta.url)));
+  const { page, close } = await as('ann', '#/approvals');
+  const found = await page.evaluate(async (shown) => {
+    const { visibleText } = await import(new URL('assets/lib/visible.js', document.baseURI).href);
+    const hidden = [];
+    for (let code = 0; code <= 0x10ffff; code += 1) {
+      if (code >= 0xd800 && code <= 0xdfff) continue;
+      const text = String.fromCodePoint(code);
+      if (visibleText(text) === text) continue;
+      const last = hidden.at(-1);
+      if (last?.[1] === code - 1) last[1] = code;
+      else hidden.push([code, code]);
+    }
+    return { hidden, shown: shown.map(([text]) => [text, visibleText(text)]) };
+  }, table.shown);
+  equal(found, table, 'the table of hidden characters');
   await close();
 });
 

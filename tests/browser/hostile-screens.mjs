@@ -3,7 +3,7 @@
 // box or turn the text around it. No toolcrib server is needed.
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
 import { NASTY, startHostile } from './hostile.mjs';
-import { outOfSight, planted, turned } from './layout.mjs';
+import { outOfSight, planted, unseen } from './layout.mjs';
 
 const browser = await launch();
 const WIDTHS = [1280, 390];
@@ -128,7 +128,7 @@ async function problems(page) {
     for (const it of await page.evaluate(outOfSight)) found.push(`${width} px: ${it}`);
   }
   await page.setViewportSize({ width: WIDTHS[0], height: 860 });
-  found.push(...(await page.evaluate(planted)), ...(await page.evaluate(turned)));
+  found.push(...(await page.evaluate(planted)), ...(await page.evaluate(unseen)));
   if (await page.evaluate(() => window.pwned === 1)) found.push('a script from the server has run');
   return found;
 }
@@ -150,7 +150,7 @@ await check('the checks of this script find what they look for', async () => {
     document.querySelector('#detail').append(box);
   });
   const found = (await problems(page)).join('\n');
-  for (const part of ['IFRAME', 'javascript:', 'turns', 'sideways'])
+  for (const part of ['IFRAME', 'javascript:', 'hidden character', 'sideways'])
     truthy(found.includes(part), `${part} is not found: ${found}`);
   await close();
   server.close();

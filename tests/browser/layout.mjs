@@ -104,27 +104,16 @@ export function planted() {
   return [...attributes, ...links, ...elements.map(({ tagName }) => tagName)].slice(0, 6);
 }
 
-/** Texts whose overrides of the direction reach into what follows them in the same paragraph. */
-export function turned() {
+/** Texts and labels with characters that are not seen, or that turn what follows them. */
+export function unseen() {
+  const hidden = /(?![\n\r\t])[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e0fff}]/u;
+  const place = (element) => `${element.tagName.toLowerCase()}.${element.className}`;
   const found = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; (node = walker.nextNode()); ) {
-    if (!/[\u202a-\u202e\u2066-\u2069]/.test(node.data) || !node.parentElement.checkVisibility()) continue;
-    let box = node.parentElement;
-    const isolates = (element) => {
-      const { display, unicodeBidi } = getComputedStyle(element);
-      return !/^(inline|contents)$/.test(display) || /isolate|plaintext/.test(unicodeBidi);
-    };
-    while (!isolates(box)) box = box.parentElement;
-    const after = document.createRange();
-    after.setStart(node, node.length);
-    after.setEnd(box, box.childNodes.length);
-    if (after.toString().trim() === '') continue;
-    // Blocks after it in the same box begin a paragraph of their own.
-    const next = [...box.childNodes].find((it) => node.compareDocumentPosition(it) & Node.DOCUMENT_POSITION_FOLLOWING && it.textContent.trim() !== '');
-    if (next?.nodeType === 1 && isolates(next) && getComputedStyle(next).display !== 'inline') continue;
-    const name = `${box.tagName.toLowerCase()}.${box.className} in ${box.parentElement?.tagName.toLowerCase()}.${box.parentElement?.className}`;
-    found.push(`a text in ${name} turns what follows it: “${after.toString().trim().slice(0, 30)}”`);
-  }
+  for (let node; (node = walker.nextNode()); )
+    if (hidden.test(node.data)) found.push(`a text in ${place(node.parentElement)} has a hidden character`);
+  for (const element of document.querySelectorAll('[title], [aria-label], [placeholder], [alt]'))
+    for (const name of ['title', 'aria-label', 'placeholder', 'alt'])
+      if (hidden.test(element.getAttribute(name) ?? '')) found.push(`${name} of ${place(element)} has a hidden character`);
   return [...new Set(found)].slice(0, 6);
 }

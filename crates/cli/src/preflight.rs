@@ -13,7 +13,7 @@ use toolcrib_core::{
     record::{DeliveryFactory as _, Destination},
     source::InvalidSource,
 };
-use toolcrib_gateway::config::{self, Config, Problem, TlsConfig};
+use toolcrib_gateway::config::{self, Config, Engine, Problem, StoreConfig, TlsConfig};
 use toolcrib_sources::Deliveries;
 use toolcrib_store::{SealKeys, SigningKey};
 
@@ -48,6 +48,7 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
     if let Err(error) = protected(config) {
         obstacles.push(Obstacle::new("server.listen", error));
     }
+    obstacles.extend(unsealed(config));
     let seal_keys = seal::keys(&config.store).await;
     let signing_key = signing::existing(config).await;
     obstacles.extend(undeliverable(config));
@@ -69,6 +70,22 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
             Err(obstacles)
         }
     }
+}
+
+/// Returns an obstacle for a store that several servers can share, without a seal key: answers under
+/// idempotency keys are shared only sealed, so one call would run once at each server.
+fn unsealed(config: &Config) -> Option<Obstacle> {
+    let StoreConfig { engine, seal_key, .. } = &config.store;
+    if matches!(engine, Engine::Sqlite) || seal_key.is_some() {
+        return None;
+    }
+    let error = advised(
+        "the store is PostgreSQL, which several servers can share, and `[store] seal_key` is not set",
+        "create a key with `toolcrib credentials new-key --out seal.key`, copy it to every server, and \
+         set `seal_key = { file = \"seal.key\" }` in `[store]`; without it a call under one \
+         idempotency key could run at two servers",
+    );
+    Some(Obstacle::new("store.seal_key", error))
 }
 
 /// Reads the certificate of the listener.

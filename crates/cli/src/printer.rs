@@ -2,9 +2,9 @@
 //! those are JSON.
 //!
 //! Invariant: a closed stdout ends the program without an error message ([`OutputClosed`]).
-//! Invariant: colours are printed only where they are supported. Control characters and characters
-//! that change the text direction are removed from tables and messages, and from upstream text on a
-//! terminal.
+//! Invariant: colours are printed only where they are supported.
+//! Invariant (I-53): control characters and characters that change the text direction are escapes in
+//! tables and messages, and on a terminal in all data, JSON included.
 
 use std::{
     fmt::{self, Display},
@@ -79,14 +79,16 @@ impl Printer {
         written(writeln!(AutoStream::auto(io::stdout().lock()), "{text}"))
     }
 
-    /// Prints bytes unchanged.
+    /// Prints bytes; on a terminal as text.
     pub(crate) fn bytes(self, bytes: &[u8]) -> Printed {
         let mut out = io::stdout().lock();
+        let shown = out.is_terminal().then(|| harmless(&String::from_utf8_lossy(bytes)));
+        let bytes = shown.as_ref().map_or(bytes, String::as_bytes);
         written(out.write_all(bytes).and_then(|()| out.flush()))
     }
 
-    /// Prints upstream text as data. On a terminal it is printed without control characters, which
-    /// could rewrite the screen; other outputs get it unchanged.
+    /// Prints upstream text as data. On a terminal, control characters, which could rewrite the
+    /// screen, are printed as escapes; other outputs get the text unchanged.
     pub(crate) fn foreign(self, text: &str) -> Printed {
         let mut out = io::stdout().lock();
         match out.is_terminal() {
@@ -95,14 +97,14 @@ impl Printer {
         }
     }
 
-    /// Prints one JSON document, pretty-printed.
+    /// Prints one JSON document, pretty-printed. Escapes on a terminal leave it the same document.
     pub(crate) fn json(self, value: &impl Serialize) -> Printed {
-        self.line(serde_json::to_string_pretty(value)?)
+        self.foreign(&serde_json::to_string_pretty(value)?)
     }
 
-    /// Prints one JSON document on one line.
+    /// Prints one JSON document on one line, as [`json`](Self::json).
     pub(crate) fn json_line(self, value: &impl Serialize) -> Printed {
-        self.line(serde_json::to_string(value)?)
+        self.foreign(&serde_json::to_string(value)?)
     }
 
     /// Prints a table with a row for each of `items`.

@@ -2,12 +2,12 @@
 
 use chrono::SecondsFormat;
 use serde_json::Value;
-use toolcrib_core::{clock::Timestamp, text::seen};
+use toolcrib_core::{clock::Timestamp, text::visible};
 
-/// Returns `text` without invisible characters: control characters, except line feeds and tabs, and
-/// for example those that change the text direction.
+/// Returns `text` for people, with escapes in place of invisible characters: control characters,
+/// except line breaks and tabs, and for example those that change the text direction.
 pub(crate) fn harmless(text: &str) -> String {
-    seen(text).replace('\r', "")
+    visible(text).replace("\r\n", "\n").replace('\r', "\\u000d")
 }
 
 /// Returns `count` with the noun `what`, in the plural unless it is one.
@@ -34,10 +34,12 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_a_terminal() {
-        assert_eq!(harmless("a\u{1b}[2Jb\tc\nd\u{7}\u{9b}1m"), "a[2Jb\tc\nd1m");
+        let text = "a\u{1b}[2Jb\tc\r\nd\u{7}\u{9b}1m";
+        assert_eq!(harmless(text), "a\\u001b[2Jb\tc\nd\\u0007\\u009b1m");
         let hidden = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
-        for c in hidden.chain(['\u{200e}', '\u{200f}', '\u{200b}', '\u{e0041}', '\r']) {
-            assert_eq!(harmless(&format!("gpj{c}exe")), "gpjexe", "{c:?}");
+        for c in hidden.chain(['\u{200e}', '\u{200f}', '\u{200b}', '\r']) {
+            let shown = format!("gpj\\u{:04x}exe", u32::from(c));
+            assert_eq!(harmless(&format!("gpj{c}exe")), shown, "{c:?}");
         }
     }
 }

@@ -14,16 +14,16 @@ pub mod store;
 
 use std::num::NonZeroU32;
 
-use serde_json::Value;
-
 pub use self::{
     condition::{ArgumentRule, Condition, Test},
     request::{
-        Approval, ApprovalState, Argument, Fingerprint, MAX_COMMENT, Verdict, Vote, VoteRefused,
+        Approval, ApprovalState, Argument, Fingerprint, MAX_COMMENT, RoundShape, Verdict, Vote,
+        VoteRefused,
     },
     store::{ApprovalQuery, ApprovalStore, OpenOutcome},
 };
 use crate::{
+    call::CallInput,
     descriptor::{self, SafetyTier},
     scope::Scope,
 };
@@ -52,8 +52,7 @@ pub enum ApprovalDecision {
     Required,
 }
 
-/// Decides whether a call with `arguments` of a tool declared as `approval` may run without a
-/// grant.
+/// Decides whether a call with `input` of a tool declared as `approval` may run without a grant.
 ///
 /// An undeclared approval means that none is required. `conditional` counts as required unless its
 /// condition is certainly false, because no decision is a denial.
@@ -61,13 +60,13 @@ pub fn decide(
     approval: Option<descriptor::Approval>,
     consent: &Consent,
     tier: SafetyTier,
-    arguments: &Value,
+    input: &CallInput,
 ) -> ApprovalDecision {
     use descriptor::Approval::{Always, Conditional, Never};
     match (approval, &consent.when) {
         (None | Some(Never), _) => ApprovalDecision::NotNeeded,
         _ if consent.by_parts => ApprovalDecision::NotNeeded,
-        (Some(Conditional), Some(when)) if !when.may_hold(tier, arguments) => {
+        (Some(Conditional), Some(when)) if !when.may_hold(tier, input) => {
             ApprovalDecision::NotNeeded
         }
         (Some(Conditional | Always), _) => ApprovalDecision::Required,
@@ -79,6 +78,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::call::CallerInput;
 
     // I-15
     #[test]
@@ -109,8 +109,35 @@ mod tests {
             (Some(Conditional), &both, SafetyTier::Write, json!({"n": 1}), true),
             (Some(Conditional), &both, SafetyTier::Read, json!({"n": 1}), false),
         ] {
-            let decided = decide(approval, consent, tier, &arguments);
+            let decided = decide(approval, consent, tier, &arguments.clone().into());
             assert_eq!(decided == ApprovalDecision::Required, required, "{consent:?} {arguments}");
+        }
+    }
+
+    // I-15, I-102
+    #[test]
+    fn answers_that_no_condition_can_test_require_approval() {
+        let arguments = vec![ArgumentRule { pointer: "/n".to_owned(), test: Test::Above(5.0) }];
+        let consent = |condition| Consent { when: Some(condition), ..Consent::default() };
+        let of_arguments = consent(Condition { tiers: vec![], arguments });
+        let of_tier = consent(Condition { tiers: vec![SafetyTier::Write], arguments: vec![] });
+        let round = |responses: Option<serde_json::Value>, state: Option<&str>| CallInput {
+            caller: Some(CallerInput {
+                responses: responses.and_then(|it| it.as_object().cloned()),
+                state: state.map(str::to_owned),
+                ..CallerInput::default()
+            }),
+            ..json!({ "n": 1 }).into()
+        };
+        for (consent, input, required) in [
+            (&of_arguments, round(None, None), false),
+            (&of_arguments, round(Some(json!({})), None), true),
+            (&of_arguments, round(None, Some("s")), true),
+            (&of_tier, round(Some(json!({ "n": 9 })), Some("s")), false),
+        ] {
+            let declared = Some(descriptor::Approval::Conditional);
+            let decided = decide(declared, consent, SafetyTier::Read, &input);
+            assert_eq!(decided == ApprovalDecision::Required, required, "{consent:?} {input:?}");
         }
     }
 }

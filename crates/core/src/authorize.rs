@@ -1,9 +1,8 @@
 //! The one decision behind every list and every call. [`Permit`](crate::catalog::Permit) is the
 //! proof that it was made.
 
-use serde_json::Value;
-
 use crate::{
+    call::CallInput,
     descriptor::ToolDescriptor,
     id::{PrincipalId, SourceId, TenantId, ToolId},
     principal::Principal,
@@ -50,8 +49,8 @@ impl<'a> Resource<'a> {
 pub struct CallContext<'a> {
     /// The surface that received the call.
     pub surface: &'a str,
-    /// The arguments as sent by the caller, before any other step reads them.
-    pub arguments: &'a Value,
+    /// What the caller sent, before any other step reads it.
+    pub input: &'a CallInput,
 }
 
 impl Principal {

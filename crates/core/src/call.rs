@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, value::RawValue};
 
-pub use self::input::{Ask, CallerInput, InputRequired};
+pub use self::input::{Ask, CallInput, CallerInput, InputRequired, Round};
 use crate::{
     arguments::Violation,
     clock::Timestamp,

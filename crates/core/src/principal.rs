@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
@@ -57,7 +59,8 @@ impl AuthMethod {
 
 /// The facts of a verified token: enough to check later whether it is still valid, but not to
 /// present it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Token {
     /// The issuer.
     pub issuer: String,

@@ -30,6 +30,47 @@ pub fn has_hidden(text: &str) -> bool {
     text.chars().any(|character| character.is_control() || is_hidden(character))
 }
 
+/// Returns whether `text` shows nothing to a person: it has only spaces, hidden characters and
+/// characters that are drawn as a space.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(|it| it.is_whitespace() || is_hidden(it) || it == '\u{2800}')
+}
+
+/// Returns `text` for people, with a visible escape in place of each hidden character: one `\uXXXX`
+/// for each of its UTF-16 code units. JSON text stays the same JSON. The page has the same function
+/// (`ui/lib/visible.js`).
+///
+/// Invariant (I-53): where people read text that others wrote, it is drawn by this function.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, is_hidden)
+}
+
+/// As [`visible`], on one line: line breaks and tabs are escapes too.
+pub fn visible_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |character| character.is_control() || is_hidden(character))
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&is_escaped) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match is_escaped(character) {
+            true => shown.push_str(&escape(character)),
+            false => shown.push(character),
+        }
+    }
+    shown.into()
+}
+
+/// Returns the JSON escape of `character`.
+fn escape(character: char) -> String {
+    let mut units = [0; 2];
+    let units = character.encode_utf16(&mut units);
+    units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
+}
+
 /// Returns why a file or program could not be used, as part of a message. The standard library's
 /// own text calls a file an entity.
 pub fn io_reason(kind: std::io::ErrorKind) -> String {
@@ -113,6 +154,45 @@ mod tests {
             assert!(has_hidden(&format!("a{hidden}b")), "{hidden:?}");
         }
         assert!(!has_hidden("the build server's key, \"naïve\" 日本 🙂 עברית"));
+    }
+
+    // I-53
+    #[test]
+    fn the_page_and_this_program_escape_the_same_characters() {
+        let table = include_str!("../../../tests/browser/hidden.json");
+        let table: Value = serde_json::from_str(table).unwrap();
+        let mut hidden: Vec<[u32; 2]> = Vec::new();
+        for character in (0..=0x10_ffff).filter_map(char::from_u32).filter(|it| is_hidden(*it)) {
+            let code = u32::from(character);
+            match hidden.last_mut() {
+                Some(range) if range[1] + 1 == code => range[1] = code,
+                _ => hidden.push([code, code]),
+            }
+        }
+        assert_eq!(json!(hidden), table["hidden"]);
+        for pair in table["shown"].as_array().unwrap() {
+            assert_eq!(visible(pair[0].as_str().unwrap()), pair[1].as_str().unwrap(), "{pair}");
+        }
+    }
+
+    // I-53
+    #[test]
+    fn json_with_escapes_is_the_same_json() {
+        let value = json!({ "a\u{202e}": ["\u{e0041}x\n", "\u{7f}\u{9b}"] });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = visible(&text);
+        assert!(shown.contains("\\u202e") && shown.contains("\\udb40\\udc41"), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+        assert_eq!(visible_line("a\nb\u{202e}"), "a\\u000ab\\u202e");
+        assert!(matches!(visible("naïve 日本 🙂\r\n\t"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_text_that_shows_nothing_is_blank() {
+        for blank in ["", " \n\t", "\u{200b}\u{2060}", "\u{a0}\u{3000}", "\u{2800}\u{3164}"] {
+            assert!(is_blank(blank), "{blank:?}");
+        }
+        assert!(!is_blank("\u{202e}.") && !is_blank("ok"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! * A call that requires approval creates a request for it and ends (or waits for a bounded time)
 //!   without having run. The same call, repeated, runs under the grant: the same principal, makers
-//!   of its key, tool and arguments, identified by a keyed hash of the exact arguments.
+//!   of its key, tool and input, identified by a keyed hash of the exact input.
 //! * A grant is spent in the store, on the id of the call, before the call's opening event is
 //!   stored. If the process dies in between, the grant is spent: the call ran at most once and
 //!   needs a new one.
@@ -10,6 +10,9 @@
 //!   the grant takes none. Repeated calls in the meantime take one each.
 //! * A call that waits holds no lock, no slot of a source and no deadline, and ends when its caller
 //!   disconnects.
+//!
+//! * A grant ends before its time when it is withdrawn, and when one of its approvers could no longer
+//!   give it. The latter is checked when the grant is used (I-103).
 //!
 //! Invariant (I-15): without a grant there is no run; no text of a tool or an upstream is a grant.
 //! Invariant (I-64): a grant is for exactly one call, by another principal than the caller's, and
@@ -31,6 +34,7 @@ use tokio::sync::watch;
 use toolcrib_core::{
     approval::{self, Approval, ApprovalDecision, ApprovalStore, Fingerprint},
     call::CallError,
+    canonical::Digest,
     catalog::Entry,
     event::{EventBody, NewEvent},
     id::{ApprovalId, PrincipalId},
@@ -46,10 +50,10 @@ pub use self::{
 };
 use crate::{
     audit::Audit,
-    authn::Authenticator,
+    authn::{AuthError, Authenticator},
     background::Services,
     listeners::Listeners,
-    pipeline::{arguments::CallArguments, rate_limit::RateLimits},
+    pipeline::{input::InputForms, rate_limit::RateLimits},
     snapshot::Snapshots,
 };
 
@@ -124,28 +128,29 @@ impl Approvals {
         &self,
         principal: &Principal,
         entry: &Entry,
-        arguments: &CallArguments,
+        input: &InputForms,
     ) -> Result<ApprovalGate, CallError> {
         let tool = &entry.tool;
         let (consent, tier) = (&entry.consent, tool.safety_tier);
-        let decided = approval::decide(tool.approval, consent, tier, arguments.value());
+        let decided = approval::decide(tool.approval, consent, tier, input.sent());
         if decided == ApprovalDecision::NotNeeded {
             return Ok(ApprovalGate::Open);
         }
-        // Arguments without a canonical form are rejected by the next step.
-        let (Ok(exact), Some(store)) = (arguments.canonical(), &self.store) else {
+        // The next step rejects input without a canonical form.
+        let (Ok(exact), Some(store)) = (input.exact(), &self.store) else {
             return Ok(ApprovalGate::Closed(None, None));
         };
         // The makers of the key are part of the call. A grant for a key that the operator made is
         // not one for a key of the same principal that an approver made (I-65).
         let makers: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
         let parts = [
-            b"toolcrib call 2".to_vec(),
+            b"toolcrib call 3".to_vec(),
             principal.tenant.as_str().into(),
             principal.id.as_str().into(),
             Vec::from_iter(makers).join(" ").into(),
             entry.id.as_str().into(),
-            entry.digest.as_ref().map(ToString::to_string).unwrap_or_default().into(),
+            digest(entry.digest),
+            digest(entry.program),
             exact.to_vec(),
         ];
         let fingerprint = store.fingerprint(parts.into()).await.map_err(unavailable)?;
@@ -185,11 +190,46 @@ impl Approvals {
         Ok(changed)
     }
 
+    /// Whether each approver of a grant could give it again now: its key or token is valid, and holds
+    /// the scope and the role (I-103).
+    ///
+    /// # Errors
+    /// [`CallError::NotAccountable`]: that is not known now.
+    fn is_upheld(&self, approval: &Approval) -> Result<bool, CallError> {
+        for vote in approval.consents() {
+            let Some(voter) = vote.voter(&approval.tenant) else { continue };
+            match self.authenticator.confirm(&Arc::new(voter)) {
+                Ok(now) if now.tenant == approval.tenant && approval.upholds(vote, &now) => {}
+                Ok(_) | Err(AuthError::Invalid | AuthError::Missing) => return Ok(false),
+                Err(AuthError::Unavailable) => return Err(CallError::NotAccountable("approved")),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends a grant whose approvers may no longer give it.
+    async fn lapse(
+        &self,
+        store: &dyn ApprovalStore,
+        mut approval: Approval,
+    ) -> Result<(), StoreError> {
+        let Some(body) = approval.lapse(self.services.now()) else { return Ok(()) };
+        let event = self.caused(&approval, body);
+        store.change(approval, vec![event]).await?;
+        self.announce();
+        Ok(())
+    }
+
     /// An event that follows from the request for `approval`.
     fn caused(&self, approval: &Approval, body: EventBody) -> NewEvent {
         let cause = Some(approval.event_id.clone());
         self.audit.event(approval.tenant.clone(), approval.run_id.clone(), body, cause)
     }
+}
+
+/// A part of a fingerprint; empty without a digest.
+fn digest(digest: Option<Digest>) -> Vec<u8> {
+    digest.map(|it| it.to_string()).unwrap_or_default().into()
 }
 
 /// The address of the page that shows an approval.

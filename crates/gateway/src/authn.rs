@@ -216,8 +216,18 @@ impl Authenticator {
     /// # Errors
     /// Its credentials are no longer valid.
     pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
+        if let AuthMethod::ApiKey(id) = &principal.auth {
+            return self.inner.holder(|table| table.by_id(id));
+        }
+        self.confirm(principal)
+    }
+
+    /// As [`renew`](Self::renew) for a principal that makes no request now: its key is not used.
+    pub(crate) fn confirm(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
-            AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id(id)),
+            AuthMethod::ApiKey(id) => {
+                self.inner.valid(|table| table.by_id(id)).map(|known| Arc::clone(&known.principal))
+            }
             AuthMethod::Jwt(token) => {
                 let policy = self.inner.policy.load();
                 policy.tokens.renew(principal, token, &policy.roles, self.inner.clock.now())
@@ -329,21 +339,28 @@ impl Inner {
         }
     }
 
-    /// Returns the principal of the key that `find` returns.
+    /// Returns the principal of the key that `find` returns, which is used now.
     fn holder(
         &self,
         find: impl FnOnce(&Table) -> Option<Arc<Known>>,
     ) -> Result<Arc<Principal>, AuthError> {
+        let known = self.valid(find)?;
+        known.used.seen.store(self.clock.now().timestamp_millis(), Ordering::Relaxed);
+        Ok(Arc::clone(&known.principal))
+    }
+
+    /// Returns the key that `find` returns, if it works now.
+    fn valid(
+        &self,
+        find: impl FnOnce(&Table) -> Option<Arc<Known>>,
+    ) -> Result<Arc<Known>, AuthError> {
         let confirmed_at = self.confirmed_at.load(Ordering::Relaxed);
         let age = self.clock.monotonic_nanos().saturating_sub(confirmed_at);
         if !self.is_read.load(Ordering::Acquire) || u128::from(age) > MAX_STALE.as_nanos() {
             return Err(AuthError::Unavailable);
         }
         match find(&self.table.load()) {
-            Some(known) if known.is_valid(self.clock.now()) => {
-                known.used.seen.store(self.clock.now().timestamp_millis(), Ordering::Relaxed);
-                Ok(Arc::clone(&known.principal))
-            }
+            Some(known) if known.is_valid(self.clock.now()) => Ok(known),
             Some(_) | None => Err(AuthError::Invalid),
         }
     }

@@ -206,8 +206,8 @@ impl Gateway {
             let calls: Vec<u32> = quotas.iter().map(|(_, quota)| quota.calls()).collect();
             steps.push(steps::quota(&calls, left));
         }
-        let arguments = call.map(|call| call.arguments);
-        steps.push(steps::approval(&config.approvals, entry, arguments, to));
+        let input = call.map(|call| call.input);
+        steps.push(steps::approval(&config.approvals, entry, input, to));
         let status = snapshot.sources.get(&entry.source).map(|source| source.status());
         let breaker = snapshot.breakers.get(&entry.source).map(|breaker| breaker.report());
         let state = status.as_ref().map(|status| status.state);

@@ -2,12 +2,12 @@
 //!
 //! `call.rs` contains the nine steps in order; the other modules are what the steps use.
 
-pub(crate) mod arguments;
 pub(crate) mod breaker;
 mod call;
 mod dispatch;
 pub mod idempotency;
 mod idempotent_call;
+pub(crate) mod input;
 mod interaction;
 pub mod miss;
 pub(crate) mod quota;

@@ -46,6 +46,14 @@ Example:
 
 The command requires a comment. With --url the key needs the scope approvals:override.")]
     Override(ApprovalAnswerArgs),
+
+    /// Withdraw a grant that no call has used; the call then needs a new approval
+    #[command(after_help = "\
+Example:
+  toolcrib approvals withdraw 01970c5e-… --comment 'the wrong account'
+
+Its approvers, and everyone who could have approved it, can withdraw a grant.")]
+    Withdraw(ApprovalAnswerArgs),
 }
 
 #[derive(Debug, Args)]

@@ -125,7 +125,7 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools diff --json
 
 Shows the differences between the approved form and the newest other form, member by member.
-Invisible characters are printed as <U+202E>. The newest form is the one that the server or a
+Invisible characters are printed as \\u202e. The newest form is the one that the server or a
 command discovered last. With --url the key needs the scope pins:approve.")]
     Diff {
         /// Show only this tool, by tool id, wire name or OTC id [default: all pending changes]

@@ -1,4 +1,4 @@
-//! `approvals list|show|grant|reject|override`: pending approvals, in the store or on a running
+//! `approvals list|show|grant|reject|override|withdraw`: pending approvals, in the store or on a running
 //! server.
 
 use serde_json::{Value, json};
@@ -84,6 +84,7 @@ async fn there(command: &ApprovalsCommand, client: &Client) -> anyhow::Result<Va
         ApprovalsCommand::Grant(args) => answer(args, Verdict::Grant).await,
         ApprovalsCommand::Reject(args) => answer(args, Verdict::Reject).await,
         ApprovalsCommand::Override(args) => answer(args, Verdict::Override).await,
+        ApprovalsCommand::Withdraw(args) => answer(args, Verdict::Withdraw).await,
     }
 }
 
@@ -105,11 +106,12 @@ async fn here(
         ApprovalsCommand::Show { approval } => {
             let operator = operator_for(approval, store).await?;
             let shown = gateway.approvals().find(&operator, approval).await?;
-            Ok(approvals::to_json(&shown.approval, shown.arguments.as_deref(), &operator, now))
+            Ok(approvals::to_json(&shown.approval, shown.input.as_deref(), &operator, now))
         }
         ApprovalsCommand::Grant(args) => answer(args, Verdict::Grant).await,
         ApprovalsCommand::Reject(args) => answer(args, Verdict::Reject).await,
         ApprovalsCommand::Override(args) => answer(args, Verdict::Override).await,
+        ApprovalsCommand::Withdraw(args) => answer(args, Verdict::Withdraw).await,
     }
 }
 
@@ -136,9 +138,15 @@ async fn all(
 async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Result<Principal> {
     let unknown =
         || advised("there is no such approval", "`toolcrib approvals list` shows the approvals");
-    let found = store.approvals().list(ApprovalQuery::default()).await?;
-    let found = found.into_iter().find(|it| it.id == *approval).ok_or_else(unknown)?;
-    local::operator(found.tenant, Vec::new())
+    let mut query = ApprovalQuery::default();
+    loop {
+        let page = store.approvals().list(query.clone()).await?;
+        if let Some(found) = page.iter().find(|it| it.id == *approval) {
+            return local::operator(found.tenant.clone(), Vec::new());
+        }
+        let last = page.last().ok_or_else(unknown)?;
+        query.older_than = Some((last.created_at, last.id.clone()));
+    }
 }
 
 const COLUMNS: &[Column<Value>] = &[
@@ -183,8 +191,21 @@ fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {
         let (name, kind) = (member(argument, "name"), member(argument, "type"));
         printer.foreign(&format!("argument {name}: {kind}, {bytes} bytes"))?;
     }
-    if let Some(shown) = approval.get("redactedArguments") {
-        printer.foreign(&serde_json::to_string_pretty(shown)?)?;
+    for response in members("inputResponses").into_iter().flatten() {
+        let bytes = response.get("bytes").and_then(Value::as_u64).unwrap_or_default();
+        printer.foreign(&format!("answer to {}: {bytes} bytes", member(response, "name")))?;
+    }
+    if let Some(bytes) = approval.get("requestStateBytes") {
+        printer.line(format_args!("state of an earlier round: {bytes} bytes"))?;
+    }
+    for (name, path) in [
+        ("arguments", "redactedArguments"),
+        ("answers", "redactedInputResponses"),
+        ("state", "redactedRequestState"),
+    ] {
+        if let Some(shown) = approval.get(path) {
+            printer.foreign(&format!("{name}: {}", serde_json::to_string_pretty(shown)?))?;
+        }
     }
     for vote in members("votes").into_iter().flatten() {
         let comment = member(vote, "comment");
@@ -200,6 +221,7 @@ fn after_answer(approval: &Value) -> String {
     match member(approval, "state") {
         "pending" => format!("{} have consented", progress(approval)),
         "rejected" => "rejected".to_owned(),
+        "withdrawn" => "withdrawn: the call needs a new approval".to_owned(),
         state => format!("{state}: the same call may be made once"),
     }
 }

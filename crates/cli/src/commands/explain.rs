@@ -8,6 +8,7 @@ use chrono::Utc;
 use serde_json::{Value, json};
 use toolcrib_core::{
     authorize::CallContext,
+    call::CallInput,
     id::{PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::Grant,
@@ -83,17 +84,17 @@ fn note_suggestion(suggestion: &str, printer: Printer) {
 }
 
 async fn here(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Value> {
-    let arguments: Option<Value> = args
+    let input: Option<Value> = args
         .arguments_shape
         .as_deref()
         .map(serde_json::from_str)
         .transpose()
         .map_err(|_| usage("--arguments-shape must be JSON, such as '{\"path\": \"x\"}'"))?;
+    let input = input.map(CallInput::from);
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     let (who, identity) = identify(args, &config).await?;
     let mut explanation = local::with_sources(config, &data_dir, cx.printer, async |gateway| {
-        let call =
-            arguments.as_ref().map(|arguments| CallContext { surface: &args.surface, arguments });
+        let call = input.as_ref().map(|input| CallContext { surface: &args.surface, input });
         let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
         if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), explanation.outcome) {
             note_suggestion(&local::suggestion(gateway, tool), cx.printer);

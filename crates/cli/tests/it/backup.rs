@@ -7,7 +7,9 @@ use std::{fs, path::Path, process::Command};
 use serde_json::json;
 use toolcrib_testkit::postgres::PostgresServer;
 
-use crate::support::{SIGNING_KEY, Server, config, dir, finish, key, run, write_config};
+use crate::support::{
+    SIGNING_KEY, Server, config, dir, finish, key, run, write_config, write_seal_key,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_running_sqlite_store_is_restored() {
@@ -42,8 +44,10 @@ async fn a_dump_of_postgresql_under_a_running_server_is_restored() {
     let (from, to) = (postgres.database(), postgres.database());
     let configured = |directory: &Path, url: &str| {
         fs::write(directory.join("signing.key"), SIGNING_KEY).unwrap();
+        write_seal_key(directory);
         let store = format!(
-            "[store]\nurl = \"{url}\"\n[record]\nsigning_key = {{ file = \"signing.key\" }}\n"
+            "[store]\nurl = \"{url}\"\nseal_key = {{ file = \"seal.key\" }}\n\
+             [record]\nsigning_key = {{ file = \"signing.key\" }}\n"
         );
         write_config(directory, &(config("") + &store));
     };

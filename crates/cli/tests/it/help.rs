@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 45] = [
+const COMMANDS: [&[&str]; 46] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -36,6 +36,7 @@ const COMMANDS: [&[&str]; 45] = [
     &["approvals", "show"],
     &["approvals", "grant"],
     &["approvals", "override"],
+    &["approvals", "withdraw"],
     &["audit", "tail"],
     &["audit", "export"],
     &["audit", "verify"],

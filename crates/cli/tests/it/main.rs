@@ -51,6 +51,7 @@ mod stall;
 mod stdio;
 mod store;
 mod tables;
+mod terminal;
 mod test_routes;
 mod tls;
 mod toolsets;

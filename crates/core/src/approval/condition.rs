@@ -2,11 +2,17 @@
 //! expression language: a condition is true when any of its tests is.
 //!
 //! Invariant (I-15): a test that cannot be evaluated counts as true.
+//!
+//! Tests read arguments only. The answers and the state of a further round can change what a tool
+//! does with the same arguments, so there a test of arguments cannot be evaluated.
 
 use regex::Regex;
 use serde_json::Value;
 
-use crate::descriptor::SafetyTier;
+use crate::{
+    call::{CallInput, Round},
+    descriptor::SafetyTier,
+};
 
 /// Requires approval when any of its tests is true.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,12 +55,19 @@ impl PartialEq for Test {
 }
 
 impl Condition {
-    /// Returns whether any test is true, or cannot be evaluated, for a call with `arguments` of a
-    /// tool of `tier`. A condition without tests is always true.
-    pub fn may_hold(&self, tier: SafetyTier, arguments: &Value) -> bool {
-        (self.tiers.is_empty() && self.arguments.is_empty())
-            || self.tiers.contains(&tier)
-            || self.arguments.iter().any(|rule| rule.holds(arguments).unwrap_or(true))
+    /// Returns whether any test is true, or cannot be evaluated, for a call with `input` of a tool
+    /// of `tier`. A condition without tests is always true.
+    pub fn may_hold(&self, tier: SafetyTier, input: &CallInput) -> bool {
+        let Self { tiers, arguments: rules } = self;
+        // The context of a trace reaches no rule.
+        let CallInput { arguments, caller: _, meta: _ } = input;
+        let certain = |rule: &ArgumentRule| match input.round() {
+            None => rule.holds(arguments),
+            Some(Round { responses: _, state: _ }) => None,
+        };
+        (tiers.is_empty() && rules.is_empty())
+            || tiers.contains(&tier)
+            || rules.iter().any(|rule| certain(rule).unwrap_or(true))
     }
 }
 
@@ -106,6 +119,6 @@ mod tests {
 
     #[test]
     fn a_condition_without_tests_requires_approval() {
-        assert!(Condition::default().may_hold(SafetyTier::Pure, &json!({})));
+        assert!(Condition::default().may_hold(SafetyTier::Pure, &json!({}).into()));
     }
 }

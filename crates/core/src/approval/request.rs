@@ -4,8 +4,10 @@
 //! one voice together with all of them.
 //!
 //! Invariant: a request changes only in this module, and a grant is used once.
+//!
+//! Invariant (I-103): a grant counts only as long as each of its approvers could give it again.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,9 +20,9 @@ use crate::{
     },
     id::{ApprovalId, CallId, EventId, KeyId, PrincipalId, RunId, TenantId, ToolId},
     json,
-    principal::{AuthMethod, Principal},
-    scope::Scope,
-    text::is_hidden,
+    principal::{AuthMethod, Principal, Token},
+    scope::{Scope, ScopeSet},
+    text::{is_blank, visible_line},
     text_types::closed_enum,
 };
 
@@ -73,6 +75,9 @@ pub struct Approval {
     pub votes: Vec<Vote>,
     /// Names and sizes of the arguments.
     pub arguments: Vec<Argument>,
+    /// The shape of the answers of a further round; `None` for the first round of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<RoundShape>,
     /// When it was requested.
     pub created_at: Timestamp,
     /// When it expires. A grant begins a new term.
@@ -117,6 +122,8 @@ closed_enum! {
         Used = "used",
         /// The call may be made once, although the quorum was not reached.
         Overridden = "overridden",
+        /// The grant was taken back before it was used, or its approver may no longer approve.
+        Withdrawn = "withdrawn",
     }
 }
 
@@ -132,6 +139,9 @@ pub struct Vote {
     /// The principals that created that key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub makers: Vec<PrincipalId>,
+    /// The voter's token, if it used one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Arc<Token>>,
     /// The verdict.
     pub verdict: Verdict,
     /// The voter's reason, for people.
@@ -151,6 +161,8 @@ pub enum Verdict {
     Reject,
     /// Approve on one's own authority, bypassing the quorum.
     Override,
+    /// End a grant that has not been used.
+    Withdraw,
 }
 
 /// The description of an argument: its name, type and size, never its value.
@@ -165,12 +177,26 @@ pub struct Argument {
     pub bytes: usize,
 }
 
+/// The description of the answers and the state of a further round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoundShape {
+    /// The answers.
+    pub responses: Vec<Argument>,
+    /// The size of the state in bytes; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_bytes: Option<usize>,
+}
+
 /// Why a vote was refused. The approval is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VoteRefused {
     /// The approval is decided or has expired.
     #[error("the approval is {0} and accepts no more votes")]
     NotPending(&'static str),
+    /// There is no grant that could be withdrawn.
+    #[error("the approval is {0}, so there is no grant to withdraw")]
+    NotGranted(&'static str),
     /// The caller cannot approve its own call.
     #[error("you cannot approve your own request, with any key")]
     Own,
@@ -200,6 +226,9 @@ pub enum VoteRefused {
     #[error("an override requires a comment with the reason")]
     Unexplained,
 }
+
+/// The principal of events that this server causes by itself.
+const SYSTEM: &str = "core.system";
 
 /// The scope that lets its holder override the quorum.
 pub const OVERRIDE_SCOPE: &str = "approvals:override";
@@ -252,9 +281,8 @@ impl Approval {
 
     /// Returns whether `who` shares a principal or key creator with the caller or with an approver.
     fn shares_creator_with(&self, who: &Principal) -> bool {
-        let consented = self.votes.iter().filter(|vote| vote.verdict != Verdict::Reject);
         let consented =
-            consented.flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
+            self.consents().flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
         let mut known = std::iter::once(&self.principal).chain(&self.makers).chain(consented);
         known.any(|known| who.hands().any(|hand| hand == known))
     }
@@ -281,10 +309,15 @@ impl Approval {
         now: Timestamp,
         term: chrono::Duration,
     ) -> Result<EventBody, VoteRefused> {
+        let comment = comment.filter(|comment| !is_blank(comment));
         self.admits(who, verdict, comment.as_deref(), now)?;
-        let key = who.auth.key().cloned();
+        let (key, token) = match &who.auth {
+            AuthMethod::ApiKey(key) => (Some(key.clone()), None),
+            AuthMethod::Jwt(token) => (None, Some(Arc::clone(token))),
+            AuthMethod::Anonymous | AuthMethod::Operator => (None, None),
+        };
         let (principal, makers) = (who.id.clone(), who.makers.clone());
-        self.votes.push(Vote { principal, key, makers, verdict, comment, at: now });
+        self.votes.push(Vote { principal, key, makers, token, verdict, comment, at: now });
         let (gate_id, principal) = (self.id.clone(), who.id.clone());
         let reached = self.granted() >= self.quorum;
         let (state, event) = match verdict {
@@ -304,6 +337,12 @@ impl Approval {
                 let reason = "override".to_owned();
                 let overridden = ApprovalOverridden { gate_id, principal, reason };
                 (ApprovalState::Overridden, EventBody::ApprovalOverridden(overridden))
+            }
+            Verdict::Withdraw => {
+                self.live = false;
+                let reason = Some("withdrawn".to_owned());
+                let rejected = ApprovalRejected { gate_id, principal, reason };
+                (ApprovalState::Withdrawn, EventBody::ApprovalRejected(rejected))
             }
         };
         self.state = state;
@@ -333,17 +372,10 @@ impl Approval {
         if self.is_own(who) {
             return Err(VoteRefused::Own);
         }
-        let needed = match verdict {
-            Verdict::Override => Scope::declared(OVERRIDE_SCOPE),
-            Verdict::Grant | Verdict::Reject => self.scope.clone(),
-        };
-        if self.tenant != who.tenant || !who.scopes.covers(&needed) {
-            return Err(VoteRefused::Scope(needed.to_string()));
+        if verdict == Verdict::Withdraw {
+            return self.admits_withdrawal(who, comment, now);
         }
-        let has_role = |role: &String| who.roles.contains(role);
-        if verdict != Verdict::Override && !self.role.as_ref().is_none_or(has_role) {
-            return Err(VoteRefused::Role);
-        }
+        self.may_answer(who, verdict)?;
         if self.state != ApprovalState::Pending {
             return Err(VoteRefused::NotPending(self.state.as_str()));
         }
@@ -357,11 +389,84 @@ impl Approval {
         if verdict != Verdict::Reject && self.shares_creator_with(who) {
             return Err(VoteRefused::SameHand);
         }
-        match comment.map(str::trim) {
+        match comment.map(str::trim).filter(|comment| !is_blank(comment)) {
             Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),
-            None | Some("") if verdict == Verdict::Override => Err(VoteRefused::Unexplained),
+            None if verdict == Verdict::Override => Err(VoteRefused::Unexplained),
             _ => Ok(()),
         }
+    }
+
+    /// Checks whether `who` has the scope and the role for `verdict`. A withdrawal requires what a
+    /// grant or an override does.
+    fn may_answer(&self, who: &Principal, verdict: Verdict) -> Result<(), VoteRefused> {
+        let overrides = Scope::declared(OVERRIDE_SCOPE);
+        let needed = match verdict {
+            Verdict::Override => &overrides,
+            Verdict::Withdraw if who.scopes.covers(&overrides) => &overrides,
+            Verdict::Grant | Verdict::Reject | Verdict::Withdraw => &self.scope,
+        };
+        if self.tenant != who.tenant || !who.scopes.covers(needed) {
+            return Err(VoteRefused::Scope(needed.to_string()));
+        }
+        let has_role = |role: &String| who.roles.contains(role);
+        match *needed == overrides || self.role.as_ref().is_none_or(has_role) {
+            true => Ok(()),
+            false => Err(VoteRefused::Role),
+        }
+    }
+
+    /// Checks whether `who` could withdraw the grant: an approver its own, and anyone who could have
+    /// given it. The consents of an incomplete quorum can be withdrawn only by those who gave them,
+    /// because others can reject the request.
+    fn admits_withdrawal(
+        &self,
+        who: &Principal,
+        comment: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), VoteRefused> {
+        let has_consented =
+            self.tenant == who.tenant && self.consents().any(|vote| vote.principal == who.id);
+        if !has_consented {
+            self.may_answer(who, Verdict::Withdraw)?;
+        }
+        match self.state {
+            _ if self.is_over(now) => Err(VoteRefused::NotGranted(ApprovalState::Expired.as_str())),
+            ApprovalState::Granted | ApprovalState::Overridden => Ok(()),
+            ApprovalState::Pending if has_consented => Ok(()),
+            state => Err(VoteRefused::NotGranted(state.as_str())),
+        }?;
+        match comment.map(str::trim) {
+            Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the votes that approve the call.
+    pub fn consents(&self) -> impl Iterator<Item = &Vote> {
+        let approves = |vote: &&Vote| match vote.verdict {
+            Verdict::Grant | Verdict::Override => true,
+            Verdict::Reject | Verdict::Withdraw => false,
+        };
+        self.votes.iter().filter(approves)
+    }
+
+    /// Returns whether `who`, the voter of `vote` with its present scopes and roles, could still give
+    /// that vote.
+    pub fn upholds(&self, vote: &Vote, who: &Principal) -> bool {
+        vote.principal == who.id && self.may_answer(who, vote.verdict).is_ok()
+    }
+
+    /// Ends a grant whose approvers may no longer give it, and returns the event to record. Returns
+    /// `None` without a grant.
+    pub fn lapse(&mut self, now: Timestamp) -> Option<EventBody> {
+        if !self.is_open(now) {
+            return None;
+        }
+        let principal = PrincipalId::parse(SYSTEM).ok()?;
+        (self.state, self.live, self.decided_at) = (ApprovalState::Withdrawn, false, Some(now));
+        let reason = Some("approver".to_owned());
+        let rejected = ApprovalRejected { gate_id: self.id.clone(), principal, reason };
+        Some(EventBody::ApprovalRejected(rejected))
     }
 
     /// Uses the grant for `call`; returns `false` when there is no valid grant.
@@ -388,11 +493,33 @@ impl Approval {
             self.state = ApprovalState::Expired;
             self.decided_at = Some(now);
         }
-        let system = PrincipalId::parse("core.system").ok().filter(|_| was_pending);
+        let system = PrincipalId::parse(SYSTEM).ok().filter(|_| was_pending);
         let reason = Some("timeout".to_owned());
         let gate_id = self.id.clone();
         let event = system.map(|principal| ApprovalRejected { gate_id, principal, reason });
         Some(event.into_iter().map(EventBody::ApprovalRejected).collect())
+    }
+}
+
+// === impl Vote ===
+
+impl Vote {
+    /// Returns the voter as it authenticated in `tenant`, without scopes: its credentials in force
+    /// decide them. Returns `None` for the operator at the machine, who has no credentials.
+    pub fn voter(&self, tenant: &TenantId) -> Option<Principal> {
+        let auth = match (&self.key, &self.token) {
+            (Some(key), _) => AuthMethod::ApiKey(key.clone()),
+            (None, Some(token)) => AuthMethod::Jwt(Arc::clone(token)),
+            (None, None) => return None,
+        };
+        Some(Principal {
+            id: self.principal.clone(),
+            tenant: tenant.clone(),
+            scopes: ScopeSet::default(),
+            roles: self.token.as_ref().map(|token| token.roles.clone()).unwrap_or_default(),
+            makers: self.makers.clone(),
+            auth,
+        })
     }
 }
 
@@ -403,8 +530,7 @@ impl Argument {
     pub fn shape(arguments: &serde_json::Map<String, Value>) -> Vec<Self> {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {
-            let visible = name.chars().filter(|c| !c.is_control() && !is_hidden(*c));
-            let mut short: String = visible.collect();
+            let mut short = visible_line(name).into_owned();
             short.truncate(short.floor_char_boundary(MAX_NAME));
             let kind = json::kind(value).to_owned();
             Self { name: short, kind, bytes: value.to_string().len() }

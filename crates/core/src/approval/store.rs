@@ -37,6 +37,9 @@ pub struct ApprovalQuery {
     pub overdue: Option<Timestamp>,
     /// Only those changed after this change number, in the order of their changes.
     pub changed_after: Option<u64>,
+    /// Only those that come after this one in a list of the newest: requested before it, or at the
+    /// same time with a smaller id.
+    pub older_than: Option<(Timestamp, ApprovalId)>,
     /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
 }

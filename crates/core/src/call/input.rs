@@ -20,6 +20,8 @@ use crate::json::parse_strict;
 
 /// The caller capabilities that concern input requests. No others are forwarded.
 pub const CAPABILITIES: [&str; 3] = ["elicitation", "sampling", "roots"];
+/// The members of these capabilities. Others are not forwarded, because approvers do not see them.
+const MEMBERS: [&str; 5] = ["form", "url", "context", "tools", "listChanged"];
 
 /// The most input requests at once.
 pub const MAX_REQUESTS: usize = 32;
@@ -30,10 +32,35 @@ pub const MAX_STATE: usize = 64 << 10;
 /// The largest list of capabilities that an upstream may require of a caller, in bytes of JSON.
 const MAX_WANTED: usize = 2 << 10;
 
+/// What the caller of one call sent, as far as it can reach an upstream.
+///
+/// Invariant (I-102): everything that decides about a call, identifies it or shows it takes this
+/// value and names each of its members, so that a new member cannot be forgotten in one place.
+#[derive(Clone, Default, PartialEq)]
+pub struct CallInput {
+    /// The arguments; validation rejects anything but an object.
+    pub arguments: Value,
+    /// The capabilities and answers of a caller that accepts input requests; `None` if it does not.
+    pub caller: Option<CallerInput>,
+    /// The context of the caller's trace. It differs between two attempts of one call, so it
+    /// identifies no call.
+    pub meta: Map<String, Value>,
+}
+
+/// What a further round of a call has in addition to its arguments.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Round<'a> {
+    /// The answers to the requests of an earlier round.
+    pub responses: Option<&'a Map<String, Value>>,
+    /// The state that the upstream gave with its requests, or what the caller sent instead.
+    pub state: Option<&'a str>,
+}
+
 /// The input capabilities and answers of the caller of one call.
 #[derive(Clone, Default, PartialEq)]
 pub struct CallerInput {
-    /// The members of [`CAPABILITIES`] that it declared.
+    /// The members of [`CAPABILITIES`] that it declared. They have no content: names of the protocol
+    /// with booleans and empty objects.
     pub capabilities: Map<String, Value>,
     /// Its answers to the requests of an earlier round.
     pub responses: Option<Map<String, Value>>,
@@ -69,23 +96,66 @@ pub enum NotAsked {
     Undeclared,
 }
 
+// === impl CallInput ===
+
+impl CallInput {
+    /// Returns the answers and the state of a further round; `None` for the first round of a call.
+    pub fn round(&self) -> Option<Round<'_>> {
+        let Self { arguments: _, caller, meta: _ } = self;
+        let CallerInput { capabilities: _, responses, state } = caller.as_ref()?;
+        let (responses, state) = (responses.as_ref(), state.as_deref());
+        (responses.is_some() || state.is_some()).then_some(Round { responses, state })
+    }
+}
+
+/// The first round of a call with these arguments.
+impl From<Value> for CallInput {
+    fn from(arguments: Value) -> Self {
+        Self { arguments, ..Self::default() }
+    }
+}
+
+/// Prints no content.
+impl fmt::Debug for CallInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallInput").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    /// Returns the round as JSON under the names of the protocol.
+    pub fn to_json(self) -> Value {
+        let Self { responses, state } = self;
+        let responses = responses.map(|it| ("inputResponses".to_owned(), it.clone().into()));
+        let state = state.map(|it| ("requestState".to_owned(), it.into()));
+        Value::Object(responses.into_iter().chain(state).collect())
+    }
+}
+
 // === impl CallerInput ===
 
 impl CallerInput {
     /// Creates the input of a caller that declared `capabilities`, ignoring unknown ones.
     pub fn declaring(capabilities: &Map<String, Value>) -> Self {
-        let known = |key: &&str| capabilities.get(*key).is_some_and(Value::is_object);
-        let capabilities = CAPABILITIES
-            .iter()
-            .filter(|key| known(key))
-            .filter_map(|key| Some(((*key).to_owned(), capabilities.get(*key)?.clone())))
-            .collect();
-        Self { capabilities, responses: None, state: None }
+        let capabilities = CAPABILITIES.iter().filter_map(|key| {
+            let declared = capabilities.get(*key)?.as_object()?;
+            let known = declared.iter().filter(|(name, _)| MEMBERS.contains(&name.as_str()));
+            let known = known.filter_map(|(name, value)| match value {
+                Value::Bool(_) => Some((name.clone(), value.clone())),
+                Value::Object(_) => Some((name.clone(), Map::new().into())),
+                _ => None,
+            });
+            Some(((*key).to_owned(), Value::Object(known.collect())))
+        });
+        Self { capabilities: capabilities.collect(), responses: None, state: None }
     }
 
     /// Returns whether the call is a further round of an earlier one.
     pub fn is_retry(&self) -> bool {
-        self.responses.is_some() || self.state.is_some()
+        let Self { capabilities: _, responses, state } = self;
+        responses.is_some() || state.is_some()
     }
 
     /// Returns whether the caller accepts `method` with these parameters.

@@ -61,6 +61,10 @@ pub struct Entry {
     pub arguments: ArgumentCheck,
     /// Hash of the upstream's own description of the tool; `None` when it has no canonical form.
     pub digest: Option<Digest>,
+    /// Hash of what the configuration runs for the tool ([`UpstreamSpec::program`]).
+    ///
+    /// [`UpstreamSpec::program`]: crate::source::UpstreamSpec::program
+    pub program: Option<Digest>,
     /// Each dialect's JSON of this tool, computed on first use.
     pub wire: WireCache,
 }
@@ -97,6 +101,7 @@ impl Entry {
             consent: Consent::default(),
             arguments: ArgumentCheck::anything(),
             digest: None,
+            program: None,
             wire: WireCache::default(),
         })
     }

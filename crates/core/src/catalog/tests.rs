@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     authorize::{CallContext, Denied, Resource, ScopeAuthorizer},
+    call::CallInput,
     canonical::Digest,
     descriptor::{Auth, SafetyTier, SourceKind},
     id::{SourceId, ToolId},
@@ -152,7 +153,10 @@ fn a_tool_of_other_tenants_is_denied_as_such_whatever_is_held() {
     assert_eq!(catalog.view(&ScopeAuthorizer, own.subject()).entries().len(), 1);
 }
 
-const CALL: CallContext<'_> = CallContext { surface: "mcp", arguments: &serde_json::Value::Null };
+/// A call without arguments.
+fn call(input: &CallInput) -> CallContext<'_> {
+    CallContext { surface: "mcp", input }
+}
 
 // I-8
 #[test]
@@ -167,7 +171,14 @@ fn a_decision_that_fails_is_a_denial() {
     let admin = caller("acme", &["*"]);
     assert!(catalog.view(&Broken, admin.subject()).entries().is_empty());
     assert!(
-        Permit::new(&Broken, &admin, &catalog.entries()[0], catalog.generation(), CALL).is_err()
+        Permit::new(
+            &Broken,
+            &admin,
+            &catalog.entries()[0],
+            catalog.generation(),
+            call(&CallInput::default())
+        )
+        .is_err()
     );
 }
 
@@ -422,7 +433,13 @@ fn snapshots_do_not_share_views() {
     let after = new.view(&ScopeAuthorizer, ann.subject());
     assert_eq!((before.entries().len(), after.entries().len()), (1, 2));
     assert_eq!(old.view(&ScopeAuthorizer, ann.subject()).entries().len(), 1);
-    let permit = Permit::new(&ScopeAuthorizer, &ann, &new.entries()[1], new.generation(), CALL);
+    let permit = Permit::new(
+        &ScopeAuthorizer,
+        &ann,
+        &new.entries()[1],
+        new.generation(),
+        call(&CallInput::default()),
+    );
     let permit = permit.unwrap();
     assert_eq!(permit.generation(), Generation(2));
     assert_eq!(permit.entry().id.as_str(), "mcp:files.stat");
@@ -514,7 +531,7 @@ proptest! {
             let principal = Principal { scopes: scopes.clone(), ..caller(tenant, &[]) };
             let view = catalog.view(&ScopeAuthorizer, principal.subject());
             let callable = catalog.entries().iter().filter(|entry| {
-                Permit::new(&ScopeAuthorizer, &principal, entry, catalog.generation(), CALL).is_ok()
+                Permit::new(&ScopeAuthorizer, &principal, entry, catalog.generation(), call(&CallInput::default())).is_ok()
             });
             let callable: Vec<&str> = callable.map(|entry| entry.id.as_str()).collect();
             prop_assert_eq!(ids(view.entries()), callable);

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::credential::SecretValue;
+use crate::{canonical::Digest, credential::SecretValue};
 
 /// The most bytes of one argument; Linux accepts 128 KiB with the closing zero.
 pub const MAX_ARGUMENT: usize = (128 << 10) - 1;
@@ -327,6 +327,36 @@ impl Template {
 }
 
 impl CommandSpec {
+    /// Returns the digest of everything that decides what a call runs: program, arguments, input,
+    /// directory, environment and confinement. Paths of the server itself are left out, because
+    /// they can differ between servers with one configuration.
+    pub(crate) fn digest(&self) -> Digest {
+        let Self {
+            name: _,
+            title: _,
+            description: _,
+            program,
+            arguments,
+            stdin,
+            parameters: _,
+            cwd,
+            env,
+            inherit,
+            output: _,
+            success: _,
+            max_output: _,
+            confinement: Confinement { mode, read, write, connect, protected: _ },
+            resources: _,
+        } = self;
+        let env: BTreeMap<_, _> = env
+            .iter()
+            .map(|(name, value)| (name, Digest::of(value.0.expose().as_bytes()).to_string()))
+            .collect();
+        let confinement = (mode, read, write, connect);
+        let text = format!("{:?}", (program, arguments, stdin, cwd, env, inherit, confinement));
+        Digest::of(text.as_bytes())
+    }
+
     /// Returns the schema of a caller's arguments: an object of exactly the parameters.
     pub fn input_schema(&self) -> Value {
         let mut required = self.arguments.required();

@@ -8,6 +8,7 @@ use super::{
     workflow::WorkflowSpec,
 };
 use crate::{
+    canonical::Digest,
     descriptor::{Approval, Egress, SafetyTier, SourceKind},
     event::Transport,
 };
@@ -75,6 +76,20 @@ impl UpstreamSpec {
             },
             Self::Native => "native".to_owned(),
             Self::Unusable(unusable) => unusable.upstream.identity(),
+        }
+    }
+
+    /// Returns the digest of what a call of tool `name` runs, as far as the configuration decides it:
+    /// the upstream, and the program and arguments of a command. Consent to one of them is none to
+    /// another.
+    pub fn program(&self, name: &str) -> Option<Digest> {
+        match self.configured() {
+            Self::Commands(commands) => {
+                Some(commands.commands.iter().find(|it| it.name == name)?.digest())
+            }
+            // The digest of a workflow covers its definition, and native tools have no program.
+            Self::Workflow(_) | Self::Native => None,
+            other => Some(Digest::of(other.identity().as_bytes())),
         }
     }
 

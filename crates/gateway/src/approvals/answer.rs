@@ -1,19 +1,18 @@
 //! How approvers list, read and answer requests.
 
-use std::collections::BTreeSet;
-
 use toolcrib_core::{
-    approval::{
-        Approval, ApprovalQuery, ApprovalStore, Verdict, VoteRefused, request::OVERRIDE_SCOPE,
-    },
+    approval::{Approval, ApprovalQuery, ApprovalState, ApprovalStore, Verdict, VoteRefused},
     id::ApprovalId,
     principal::Principal,
-    scope::Scope,
     store::StoreError,
 };
 
 use super::Approvals;
 
+/// The approvals that a list reads at once, and the most pages of them. Beyond it a list has no
+/// approvals of others that a reader could answer.
+const PAGE: usize = 1_000;
+const MAX_PAGES: usize = 10;
 /// How often an answer is retried while others answer at the same time.
 const MAX_ROUNDS: usize = 16;
 
@@ -31,43 +30,50 @@ pub enum ApprovalError {
     Unavailable,
 }
 
-/// An approval with the arguments of its call.
+/// An approval with the input of its call.
 #[derive(Debug, Clone)]
 pub struct ApprovalDetails {
     /// The approval.
     pub approval: Approval,
-    /// The redacted arguments, if the configuration shows them to approvers.
-    pub arguments: Option<String>,
+    /// The redacted input as JSON text, if the configuration shows it to approvers.
+    pub input: Option<String>,
 }
 
 impl Approvals {
-    /// The approvals that are visible to `reader`, the newest first: its own requests, and those
-    /// that it could answer. `query` narrows them down within the reader's tenant.
+    /// The newest `limit` approvals in `state` that are visible to `reader`: its own requests, and
+    /// those that it could answer. Reads older pages until it has found them, within [`MAX_PAGES`].
     ///
     /// # Errors
     /// [`ApprovalError::Unavailable`].
     pub async fn list(
         &self,
         reader: &Principal,
-        query: ApprovalQuery,
+        state: Option<ApprovalState>,
+        limit: usize,
     ) -> Result<Vec<Approval>, ApprovalError> {
         let store = self.store()?;
-        let ordered_by_change = query.changed_after.is_some();
-        let of_tenant = ApprovalQuery { tenant: Some(reader.tenant.clone()), ..query.clone() };
-        let mut found = store.list(of_tenant.clone()).await.map_err(unavailable)?;
-        found.retain(|approval| approval.is_visible_to(reader));
-        // The reader's own requests are listed even when those of others fill the page.
-        if query.principal.is_none() && !self.is_approver(reader) {
-            let own = ApprovalQuery { principal: Some(reader.id.clone()), ..of_tenant };
-            let seen: BTreeSet<ApprovalId> = found.iter().map(|it| it.id.clone()).collect();
-            let own = store.list(own).await.map_err(unavailable)?;
-            found.extend(own.into_iter().filter(|approval| !seen.contains(&approval.id)));
-            match ordered_by_change {
-                true => found.sort_by_key(|it| it.change),
-                false => found
-                    .sort_by(|one, two| (two.created_at, &two.id).cmp(&(one.created_at, &one.id))),
+        let tenant = Some(reader.tenant.clone());
+        let mut query = ApprovalQuery { tenant, state, limit: PAGE, ..ApprovalQuery::default() };
+        let mut found = Vec::new();
+        let mut is_complete = false;
+        for _ in 0..MAX_PAGES {
+            let page = store.list(query.clone()).await.map_err(unavailable)?;
+            let last = page.last().map(|it| (it.created_at, it.id.clone()));
+            is_complete = page.len() < PAGE;
+            found.extend(page.into_iter().filter(|approval| approval.is_visible_to(reader)));
+            if is_complete || found.len() >= limit {
+                break;
             }
+            query.older_than = last;
         }
+        // The reader's own requests are listed even when those of others fill all pages.
+        if !is_complete && found.len() < limit {
+            let principal = Some(reader.id.clone());
+            let own =
+                store.list(ApprovalQuery { principal, ..query }).await.map_err(unavailable)?;
+            found.extend(own);
+        }
+        found.truncate(limit);
         Ok(found)
     }
 
@@ -81,12 +87,12 @@ impl Approvals {
         id: &ApprovalId,
     ) -> Result<ApprovalDetails, ApprovalError> {
         let found = self.store()?.find(&reader.tenant, id).await.map_err(unavailable)?;
-        let (approval, arguments) = found.ok_or(ApprovalError::NotFound)?;
+        let (approval, input) = found.ok_or(ApprovalError::NotFound)?;
         if !approval.is_visible_to(reader) {
             return Err(ApprovalError::NotFound);
         }
-        let arguments = arguments.filter(|_| self.services.config().approvals.show_arguments);
-        Ok(ApprovalDetails { approval, arguments })
+        let input = input.filter(|_| self.services.config().approvals.show_arguments);
+        Ok(ApprovalDetails { approval, input })
     }
 
     /// Answers a request.
@@ -153,13 +159,6 @@ impl Approvals {
         self.store.as_deref().ok_or(ApprovalError::Unavailable)
     }
 
-    /// Whether `reader` could answer requests that follow the default rule.
-    fn is_approver(&self, reader: &Principal) -> bool {
-        let config = self.services.config();
-        let scopes = [&Scope::declared(OVERRIDE_SCOPE), &config.approvals.respond_scope];
-        scopes.iter().any(|scope| reader.scopes.covers(scope))
-    }
-
     /// Records an answer that its approver may not give as a denial.
     fn record_refused(&self, approver: &Principal, refused: &VoteRefused) {
         let reason = match refused {
@@ -169,6 +168,7 @@ impl Approvals {
             VoteRefused::Scope(_) => "scope",
             VoteRefused::Role => "role",
             VoteRefused::NotPending(_)
+            | VoteRefused::NotGranted(_)
             | VoteRefused::Again
             | VoteRefused::Comment
             | VoteRefused::Unexplained => return,

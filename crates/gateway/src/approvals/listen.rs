@@ -50,11 +50,16 @@ impl ApprovalListener {
                 ApprovalQuery { changed_after: Some(self.after), ..ApprovalQuery::default() };
             // What cannot be read now is read after the next change.
             if let Ok((found, seen)) = self.approvals.changed(&self.principal, query).await {
+                let is_last = seen <= self.after;
                 self.after = self.after.max(seen);
                 if !found.is_empty() {
                     let now = self.approvals.services.now();
                     let json = |approval| to_json(approval, None, &self.principal, now);
                     return Some(found.iter().map(json).collect());
+                }
+                // A page of approvals that the principal does not see may not be the last page.
+                if !is_last {
+                    continue;
                 }
             }
             tokio::select! {

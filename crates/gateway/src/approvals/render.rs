@@ -2,21 +2,22 @@
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, Verdict},
+    approval::{Approval, Verdict, Vote},
     clock::Timestamp,
     principal::Principal,
 };
 
-/// The JSON form of `approval` on every surface, for `reader`. `arguments` are the redacted
-/// arguments as JSON text, if the reader may see them.
+/// The JSON form of `approval` on every surface, for `reader`. `input` is the redacted input of the
+/// call as JSON text, if the reader may see it.
 pub fn to_json(
     approval: &Approval,
-    arguments: Option<&str>,
+    input: Option<&str>,
     reader: &Principal,
     now: Timestamp,
 ) -> Value {
     let may = |verdict| approval.admits(reader, verdict, Some("-"), now).is_ok();
-    let shown: Option<Value> = arguments.and_then(|text| serde_json::from_str(text).ok());
+    let mut input: Value = input.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default();
+    let mut shown = |member: &str| input.get_mut(member).map(Value::take);
     present(json!({
         "approvalId": approval.id,
         "state": approval.state,
@@ -27,17 +28,32 @@ pub fn to_json(
         "granted": approval.granted(),
         "requiredScope": approval.scope,
         "arguments": approval.arguments,
-        "votes": approval.votes,
+        "votes": approval.votes.iter().map(vote_json).collect::<Vec<_>>(),
         "createdAt": approval.created_at,
         "expiresAt": approval.expires_at,
         "mayRespond": may(Verdict::Grant),
         "mayOverride": may(Verdict::Override),
+        "mayWithdraw": may(Verdict::Withdraw),
         "toolDigest": approval.tool_digest,
         "keyId": approval.key,
         "requiredRole": approval.role,
-        "redactedArguments": shown,
+        "inputResponses": approval.round.as_ref().map(|round| &round.responses),
+        "requestStateBytes": approval.round.as_ref().and_then(|round| round.state_bytes),
+        "redactedArguments": shown("arguments"),
+        "redactedInputResponses": shown("inputResponses"),
+        "redactedRequestState": shown("requestState"),
         "decidedAt": approval.decided_at,
         "usedBy": approval.used_by,
+    }))
+}
+
+/// The JSON form of a vote. The facts of a token are for this server alone.
+fn vote_json(vote: &Vote) -> Value {
+    let Vote { principal, key, makers, token: _, verdict, comment, at } = vote;
+    let makers = (!makers.is_empty()).then_some(makers);
+    present(json!({
+        "principal": principal, "key": key, "makers": makers, "verdict": verdict,
+        "comment": comment, "at": at,
     }))
 }
 

@@ -8,6 +8,7 @@ use toolcrib_core::{
     approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
     authorize::{Authorizer as _, CallContext},
     call::{CallError, PendingApproval},
+    catalog::Entry,
     clock::Timestamp,
     id::CallId,
     principal::Principal,
@@ -16,21 +17,21 @@ use toolcrib_core::{
 use super::{ApprovalGate, Approvals, link, unavailable};
 use crate::{
     audit::CallIdentity, clock::after, config::ApprovalsConfig, ids::new_id,
-    pipeline::arguments::CallArguments, snapshot::Snapshot,
+    pipeline::input::InputForms, snapshot::Snapshot,
 };
 
 /// When the caller of a call that was not approved in time should retry.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Longest redacted arguments that are stored for approvers, in bytes.
+/// Longest redacted input that is stored for approvers, in bytes.
 const MAX_SHOWN: usize = 16 << 10;
 /// How often a call reads its approval again while others change it.
 const MAX_ROUNDS: usize = 64;
 
-/// The arguments of a call, and the surface that it came by.
+/// The input of a call, and the surface that it came by.
 #[derive(Clone, Copy)]
-pub(crate) struct CallInput<'a> {
+pub(crate) struct SurfaceInput<'a> {
     pub(crate) surface: &'static str,
-    pub(crate) arguments: &'a CallArguments,
+    pub(crate) input: &'a InputForms,
 }
 
 impl Approvals {
@@ -46,7 +47,7 @@ impl Approvals {
         call: &mut CallIdentity,
         principal: &Principal,
         gate: ApprovalGate,
-        input: CallInput<'_>,
+        input: SurfaceInput<'_>,
         parent: Option<&CallId>,
         hang_up: &CancellationToken,
     ) -> Result<Option<Arc<Snapshot>>, CallError> {
@@ -67,7 +68,7 @@ struct WaitingCall<'a> {
     store: &'a dyn ApprovalStore,
     principal: &'a Principal,
     fingerprint: Fingerprint,
-    input: CallInput<'a>,
+    input: SurfaceInput<'a>,
     parent: Option<&'a CallId>,
 }
 
@@ -100,10 +101,14 @@ impl WaitingCall<'_> {
                     if waited {
                         reloaded = Some(self.reauthorize(call)?);
                     }
-                    if self.spend(*approval, call, now).await? {
-                        return Ok(reloaded);
+                    if self.approvals.is_upheld(&approval)? {
+                        if self.spend(*approval, call, now).await? {
+                            return Ok(reloaded);
+                        }
+                    } else {
+                        self.approvals.lapse(self.store, *approval).await.map_err(unavailable)?;
                     }
-                    // Another call has used the grant, so this one takes a token of its own.
+                    // The grant is gone, so this call takes a token of its own.
                     if !paid {
                         self.approvals.limits.take(call).await?;
                         paid = true;
@@ -135,7 +140,7 @@ impl WaitingCall<'_> {
                     let again = again.map_err(unavailable)?;
                     found = again.map(|(approval, _)| Box::new(approval));
                 }
-                ApprovalState::Used | ApprovalState::Expired => {}
+                ApprovalState::Used | ApprovalState::Expired | ApprovalState::Withdrawn => {}
             }
         }
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
@@ -150,11 +155,12 @@ impl WaitingCall<'_> {
         let principal = self.approvals.authenticator.renew(&before).map_err(unknown)?;
         let snapshot = self.approvals.snapshots.load();
         let entry = snapshot.catalog.by_id(&principal.tenant, call.entry.id.as_str());
-        let entry = entry.filter(|entry| entry.digest == call.entry.digest);
+        let form = |entry: &Entry| (entry.digest, entry.program);
+        let entry = entry.filter(|entry| form(entry) == form(&call.entry));
         let entry = entry.ok_or(CallError::NoSuchTool)?;
         let is_same = principal.id == before.id && principal.tenant == before.tenant;
-        let context =
-            CallContext { surface: self.input.surface, arguments: self.input.arguments.value() };
+        let SurfaceInput { surface, input } = self.input;
+        let context = CallContext { surface, input: input.sent() };
         match snapshot.decider.authorize_call(principal.subject(), entry.resource(), context) {
             Ok(_) if is_same => Ok(snapshot),
             _ => Err(CallError::NoSuchTool),
@@ -191,6 +197,7 @@ impl WaitingCall<'_> {
     fn request(&self, call: &CallIdentity, config: &ApprovalsConfig) -> Approval {
         let now = self.approvals.services.now();
         let consent = &call.entry.consent;
+        let (arguments, round) = self.input.input.shape();
         Approval {
             id: new_id(),
             tenant: call.tenant.clone(),
@@ -209,7 +216,8 @@ impl WaitingCall<'_> {
             role: consent.role.clone(),
             scope: consent.scope.clone().unwrap_or_else(|| config.respond_scope.clone()),
             votes: Vec::new(),
-            arguments: self.input.arguments.shape(),
+            arguments,
+            round,
             created_at: now,
             expires_at: after(now, config.timeout),
             decided_at: None,
@@ -219,9 +227,9 @@ impl WaitingCall<'_> {
         }
     }
 
-    /// The redacted arguments, unless they are too long for a person to read.
+    /// The redacted input, unless it is too long for a person to read.
     fn shown(&self) -> Option<String> {
-        let text = self.input.arguments.redacted().to_string();
+        let text = self.input.input.shown().to_string();
         Some(text).filter(|text| text.len() <= MAX_SHOWN)
     }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     approval::{self, ApprovalDecision},
     authorize::{CallContext, Denied},
+    call::CallInput,
     catalog::{Entry, Tenants},
     descriptor::Approval,
     principal::Principal,
@@ -209,7 +210,7 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
 pub(super) fn approval(
     config: &ApprovalsConfig,
     entry: &Entry,
-    arguments: Option<&Value>,
+    input: Option<&CallInput>,
     to: To,
 ) -> Step {
     let (declared, consent) = (entry.tool.approval, &entry.consent);
@@ -220,8 +221,8 @@ pub(super) fn approval(
         (Some(_), true) => return passes("each tool that it calls asks by itself where it has to"),
         (Some(Approval::Conditional | Approval::Always), false) => {}
     }
-    let asks = |arguments: &Value| {
-        approval::decide(declared, consent, tier, arguments) == ApprovalDecision::Required
+    let asks = |input: &CallInput| {
+        approval::decide(declared, consent, tier, input) == ApprovalDecision::Required
     };
     // Without any fact about arguments every call is like every other.
     let of_arguments = declared == Some(Approval::Conditional)
@@ -229,10 +230,10 @@ pub(super) fn approval(
             .when
             .as_ref()
             .is_some_and(|when| !when.arguments.is_empty() && !when.tiers.contains(&tier));
-    let result = match arguments {
+    let result = match input {
         None if of_arguments => StepResult::Depends,
-        None if asks(&Value::Null) => StepResult::Ask,
-        Some(arguments) if asks(arguments) => StepResult::Ask,
+        None if asks(&CallInput::default()) => StepResult::Ask,
+        Some(input) if asks(input) => StepResult::Ask,
         None | Some(_) => return passes("nobody has to consent to such a call"),
     };
     if to == To::Caller {

@@ -20,12 +20,11 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
-    call::{CallError, CallerInput, Invocation, ProgressSink},
+    call::{CallError, Invocation, ProgressSink},
     canonical::CanonicalError,
     catalog::{Entry, Permit},
     descriptor::SourceKind,
@@ -37,15 +36,15 @@ use toolcrib_core::{
 
 use super::{
     CallReport, CallRequest, Pipeline,
-    arguments::CallArguments,
     dispatch::{self, Execution, StopConditions},
+    input::{InputForms, SourceInput},
     miss,
     quota::QuotaCharge,
     session::InteractionGuard,
     target::Target,
 };
 use crate::{
-    approvals::wait::CallInput,
+    approvals::wait::SurfaceInput,
     audit::{self, CallIdentity, MissedCall},
     config::DeniedCalls,
     ids::new_id,
@@ -61,10 +60,8 @@ pub(super) struct Call {
     pub(super) run: RunId,
     pub(super) id: CallId,
     pub(super) surface: Surface,
-    pub(super) arguments: CallArguments,
+    pub(super) input: InputForms,
     pub(super) progress: Option<Arc<dyn ProgressSink>>,
-    pub(super) meta: Map<String, Value>,
-    pub(super) input: Option<CallerInput>,
     pub(super) charge: Option<Arc<dyn Any + Send + Sync>>,
     /// The interaction that it belongs to.
     pub(super) guard: Option<InteractionGuard>,
@@ -97,6 +94,8 @@ struct AdmittedCall {
     target: Target,
     /// The quotas that count it; given back unless it starts.
     counted: QuotaCharge,
+    /// Whether it uses a grant.
+    is_granted: bool,
     hang_up: CancellationToken,
 }
 
@@ -139,8 +138,7 @@ impl Pipeline {
         };
         // 2. authorize
         let identity = call.identity(principal, &target.entry);
-        let context =
-            CallContext { surface: call.surface.as_str(), arguments: call.arguments.value() };
+        let context = CallContext { surface: call.surface.as_str(), input: call.input.sent() };
         let snapshot = &target.snapshot;
         let generation = snapshot.catalog.generation();
         match Permit::new(&snapshot.decider, principal, &target.entry, generation, context) {
@@ -205,16 +203,16 @@ impl Pipeline {
         call: &Call,
     ) -> Result<AdmittedCall, CallError> {
         // 3. limit, unless the call that requested the approval has taken the token
-        let gate = self.approvals.gate(principal, &target.entry, &call.arguments).await?;
+        let gate = self.approvals.gate(principal, &target.entry, &call.input).await?;
         if !gate.is_paid() {
             let step = call.span.begin_step("toolcrib.limit");
             step.close(self.limits.take(identity).await)?;
         }
         // 4. validate
-        identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
+        identity.args_hash = call.input.hash().ok().map(str::to_owned);
         let step = call.span.begin_step("toolcrib.validate");
         prepare_check(&target.entry).await;
-        let checked = validate(&target.entry, &call.arguments);
+        let checked = validate(&target.entry, &call.input);
         step.close(checked.map_err(CallError::InvalidArguments))?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
@@ -230,9 +228,10 @@ impl Pipeline {
         let hang_up =
             call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
         let parent = call.step.as_ref().map(|step| &step.parent);
-        let input = CallInput { surface: call.surface.as_str(), arguments: &call.arguments };
+        let input = SurfaceInput { surface: call.surface.as_str(), input: &call.input };
         let clock = &self.services.clock;
-        let asked = gate.requires_approval().then(|| clock.monotonic_nanos());
+        let is_granted = gate.requires_approval();
+        let asked = is_granted.then(|| clock.monotonic_nanos());
         let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
         let approved = match asked {
             Some(_) => {
@@ -253,7 +252,7 @@ impl Pipeline {
             // The grant is spent, so the call is counted even over the quota.
             None => self.quotas.count(&target.entry, &target.quotas, true).await?,
         };
-        Ok(AdmittedCall { target, counted, hang_up })
+        Ok(AdmittedCall { target, counted, is_granted, hang_up })
     }
 
     /// Steps 6 to 9: record, run, record, answer.
@@ -264,20 +263,25 @@ impl Pipeline {
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
-        let AdmittedCall { target, counted, hang_up } = admitted;
-        let Call { arguments, progress, mut meta, input, charge, guard, step, span, .. } = call;
+        let AdmittedCall { target, counted, is_granted, hang_up } = admitted;
+        let Call { input, progress, charge, guard, step, span, .. } = call;
+        let SourceInput { arguments, caller, mut meta } = input.into_source();
+        if is_granted {
+            // Approvers do not see what else the trace carries, such as `baggage` (I-102).
+            meta.clear();
+        }
         let attempt = span.attempt(&target.entry);
         TraceContext::write_meta(attempt.context(), &mut meta);
         let invocation = Invocation {
             call_id: identity.call.clone(),
             run_id: identity.run.clone(),
-            arguments: arguments.into_object(),
+            arguments,
             timeout: target.entry.timeout,
             max_result_bytes: target.snapshot.gate.max_result_bytes,
             progress,
             meta,
             egress: EgressTrail::within(attempt.context().cloned()),
-            input,
+            input: caller,
         };
         let egress = invocation.egress.clone();
         let is_workflow = target.entry.tool.source == SourceKind::Workflow;
@@ -423,7 +427,7 @@ impl Pipeline {
         {
             return error;
         }
-        identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
+        identity.args_hash = call.input.hash().ok().map(str::to_owned);
         self.audit.refused(&identity, &error, reason).await;
         error
     }
@@ -441,22 +445,11 @@ impl Call {
         step: Option<StepContext>,
         began: u64,
     ) -> (NamedTool<'a>, Self) {
-        let CallRequest {
-            snapshot,
-            surface,
-            tool,
-            scope,
-            arguments,
-            progress,
-            meta,
-            input,
-            charge,
-        } = request;
+        let CallRequest { snapshot, surface, tool, scope, input, progress, charge } = request;
         let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
-        let arguments = arguments.into();
         trace::note_run(&run);
         let parent = TaskContext::current_trace();
-        let parent = parent.or_else(|| Some(tracer.join(TraceContext::from_meta(&meta)?)));
+        let parent = parent.or_else(|| Some(tracer.join(TraceContext::from_meta(&input.meta)?)));
         let span = CallSpan::begin(tracer, parent, surface);
         span.set("toolcrib.run", &run);
         span.set("gen_ai.tool.call.id", &id);
@@ -464,10 +457,8 @@ impl Call {
             run,
             id,
             surface,
-            arguments,
+            input: input.into(),
             progress,
-            meta,
-            input,
             charge,
             guard,
             step,
@@ -506,14 +497,16 @@ async fn prepare_check(entry: &Arc<Entry>) {
     }
 }
 
-/// Checks that the arguments are an object that fits the schema and has a canonical form.
+/// Checks that the arguments are an object that fits the schema, and that they and the answers of a
+/// further round have a canonical form.
 ///
 /// # Errors
 /// Every violation.
-fn validate(entry: &Entry, arguments: &CallArguments) -> Result<(), Vec<Violation>> {
-    let value = arguments.value();
+fn validate(entry: &Entry, input: &InputForms) -> Result<(), Vec<Violation>> {
+    let value = input.arguments();
     let mut violations = entry.arguments.check(value).err().unwrap_or_default();
-    if let Err(CanonicalError::IntegerOutOfRange { pointer }) = arguments.hash() {
+    let whole = input.sent().round().and_then(|_| input.exact().err());
+    if let Some(CanonicalError::IntegerOutOfRange { pointer }) = input.hash().err().or(whole) {
         let message =
             "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
         violations.push(Violation::new(pointer, message, "type"));

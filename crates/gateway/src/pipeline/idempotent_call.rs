@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::json;
 use toolcrib_core::{
     call::{CallError, UpstreamError, UpstreamErrorKind},
-    canonical::{self, Digest},
+    canonical::Digest,
     catalog::Entry,
     idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey},
     principal::Principal,
@@ -25,7 +24,7 @@ use crate::{clock::after, ids::new_id, trace::TaskContext};
 /// A call that has taken its key in this process.
 struct Claim {
     key: IdempotencyKey,
-    /// The digest of the tool and the arguments.
+    /// The digest of the tool and the input.
     digest: Digest,
     ticket: Ticket,
 }
@@ -57,7 +56,7 @@ impl Pipeline {
             }
         };
         let Some(digest) = digest(&authorized.target.entry, &call) else {
-            // Arguments without a canonical form are rejected by validation.
+            // Validation rejects input without a canonical form.
             let report = self.proceed(principal, authorized, call).await;
             return Ok(IdempotentOutcome::Report(Arc::new(report)));
         };
@@ -176,17 +175,11 @@ impl Pipeline {
     }
 }
 
-/// The digest of the tool and the exact arguments: two secrets are two calls. `None` when the arguments
-/// have no canonical form.
+/// The digest of the tool and the exact input: two secrets are two calls, and so are two rounds. `None`
+/// when the input has no canonical form.
 fn digest(entry: &Entry, call: &Call) -> Option<Digest> {
     let mut bytes = entry.id.as_str().as_bytes().to_vec();
     bytes.push(0);
-    bytes.extend(call.arguments.canonical().ok()?);
-    // A further round is another call.
-    if let Some(input) = call.input.as_ref().filter(|input| input.is_retry()) {
-        bytes.push(0);
-        let round = json!([input.responses, input.state]);
-        bytes.extend(canonical::canonical_bytes(&round).ok()?);
-    }
+    bytes.extend(call.input.exact().ok()?);
     Some(Digest::of(&bytes))
 }

@@ -2,9 +2,8 @@
 
 use std::{any::Any, sync::Arc, time::Duration};
 
-use serde_json::{Map, Value};
 use toolcrib_core::{
-    call::{CallError, CallerInput, Outcome, ProgressSink},
+    call::{CallError, CallInput, Outcome, ProgressSink},
     catalog::Entry,
     id::{CallId, RunId},
 };
@@ -25,14 +24,10 @@ pub struct CallRequest<'a> {
     pub tool: ToolRef<'a>,
     /// The part of the catalog in which the tool is looked up.
     pub scope: CatalogScope,
-    /// The arguments; anything but an object is a violation.
-    pub arguments: Value,
+    /// What the caller sent, as far as it can reach the tool.
+    pub input: CallInput,
     /// The receiver of progress notifications, if the caller wants any.
     pub progress: Option<Arc<dyn ProgressSink>>,
-    /// Members of the caller's `_meta` that may travel upstream.
-    pub meta: Map<String, Value>,
-    /// The input of a caller that can answer requests of the tool; `None` if it cannot.
-    pub input: Option<CallerInput>,
     /// A guard that counts the memory of the request. Dropped when the call has ended, which may be
     /// after the request.
     pub charge: Option<Arc<dyn Any + Send + Sync>>,
@@ -54,22 +49,20 @@ pub struct CallReport {
 }
 
 impl<'a> CallRequest<'a> {
-    /// A call of a tool in the whole catalog, without progress, of a caller that cannot give input.
+    /// A call of a tool in the whole catalog, without progress.
     pub fn new(
         snapshot: Arc<Snapshot>,
         surface: Surface,
         tool: ToolRef<'a>,
-        arguments: Value,
+        input: impl Into<CallInput>,
     ) -> Self {
         Self {
             snapshot,
             surface,
             tool,
             scope: CatalogScope::default(),
-            arguments,
+            input: input.into(),
             progress: None,
-            meta: Map::new(),
-            input: None,
             charge: None,
         }
     }

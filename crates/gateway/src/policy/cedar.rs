@@ -16,7 +16,7 @@ use toolcrib_core::{
 
 use super::{
     Judgement, PolicyFile, PolicyProblem,
-    shape::{Shape, Shapeless},
+    shape::{InputShape, RoundShape, Shape, Shapeless},
 };
 
 /// The schema for policies without a configured schema.
@@ -152,8 +152,8 @@ impl PolicySet {
                 .build();
             return Ok(self.partially(&request, &entities));
         };
-        let shape = Shape::of(call.arguments)?;
-        entities.push(types.sizes(&shape)?);
+        let shape = InputShape::of(call.input)?;
+        entities.push(types.sizes(&shape.arguments)?);
         let entities = collected(entities)?;
         let context = types.context(call.surface, &shape)?;
         let request = Request::new(principal, types.call.clone(), tool, context, None)
@@ -245,7 +245,8 @@ impl Types {
             .map_err(|_| NotEvaluated::Inexpressible)
     }
 
-    fn context(&self, surface: &str, shape: &Shape) -> Result<Context, NotEvaluated> {
+    fn context(&self, surface: &str, shape: &InputShape) -> Result<Context, NotEvaluated> {
+        let InputShape { arguments: shape, round } = shape;
         let names = shape.arguments.iter().map(|it| text(&it.name));
         let types = shape.arguments.iter().map(|it| text(&format!("{}:{}", it.name, it.kind)));
         let arguments = [
@@ -259,7 +260,14 @@ impl Types {
         ];
         let arguments =
             Value::new_record(named(arguments)).map_err(|_| NotEvaluated::Inexpressible)?;
-        let pairs = named([("surface", text(surface)), ("arguments", arguments)]);
+        let RoundShape { is_further, responses, bytes } = round;
+        let round = [
+            ("isFurther", Value::new_bool(*is_further)),
+            ("responses", Value::new_set(responses.iter().map(|name| text(name)))),
+            ("bytes", number(*bytes)),
+        ];
+        let round = Value::new_record(named(round)).map_err(|_| NotEvaluated::Inexpressible)?;
+        let pairs = named([("surface", text(surface)), ("arguments", arguments), ("round", round)]);
         Context::from_pairs(pairs).map_err(|_| NotEvaluated::Inexpressible)
     }
 
@@ -276,9 +284,10 @@ impl Types {
         let kind = toolcrib_core::descriptor::SourceKind::Mcp;
         let tier = toolcrib_core::descriptor::SafetyTier::Read;
         let entry = Entry::new(kind, &source, "read", tier).map_err(|error| error.to_string())?;
-        let shape = Shape::of(&serde_json::json!({ "path": "x" })).map_err(|e| e.to_string())?;
+        let sample = serde_json::json!({ "path": "x" }).into();
+        let shape = InputShape::of(&sample).map_err(|e| e.to_string())?;
         let mut entities = self.entities(subject, entry.resource()).map_err(unspeakable)?;
-        entities.push(self.sizes(&shape).map_err(unspeakable)?);
+        entities.push(self.sizes(&shape.arguments).map_err(unspeakable)?);
         Entities::from_entities(entities, Some(schema)).map_err(|e| first_line(&e.to_string()))?;
         let context = self.context("mcp", &shape).map_err(unspeakable)?;
         let tool = uid(&self.tool, entry.id.as_str());

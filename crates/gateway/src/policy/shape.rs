@@ -1,16 +1,39 @@
-//! The shape of arguments: their names, types and sizes.
+//! The shape of a call's input: names, types and sizes.
 //!
 //! Invariant (I-82): a shape has no field for a value.
 
 use std::io;
 
-use serde_json::Value;
-use toolcrib_core::json;
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    call::{CallInput, Round},
+    json,
+};
 
 /// Most arguments of one shape. A call with more has no shape, and is denied.
 pub(super) const MAX_ARGUMENTS: usize = 1_000;
 /// Longest name of one.
 pub(super) const MAX_NAME: usize = 256;
+
+/// The shape of a call's input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct InputShape {
+    /// Of its arguments.
+    pub(super) arguments: Shape,
+    /// Of its answers and its state.
+    pub(super) round: RoundShape,
+}
+
+/// The shape of the answers and the state of a further round.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct RoundShape {
+    /// Whether the call is a further round.
+    pub(super) is_further: bool,
+    /// The names of the answered requests.
+    pub(super) responses: Vec<String>,
+    /// Length of the answers as JSON without spaces and of the state, in bytes.
+    pub(super) bytes: u64,
+}
 
 /// The shape of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +66,42 @@ pub(super) struct ArgumentShape {
 )]
 pub(super) struct Shapeless;
 
+impl InputShape {
+    /// Returns the shape of `input`.
+    ///
+    /// # Errors
+    /// There are too many arguments or answers, or their names are too long.
+    pub(super) fn of(input: &CallInput) -> Result<Self, Shapeless> {
+        // The context of a trace is no input of the tool.
+        let CallInput { arguments, caller: _, meta: _ } = input;
+        let round = match input.round() {
+            None => RoundShape::default(),
+            Some(round) => RoundShape::of(round)?,
+        };
+        Ok(Self { arguments: Shape::of(arguments)?, round })
+    }
+}
+
+impl RoundShape {
+    fn of(Round { responses, state }: Round<'_>) -> Result<Self, Shapeless> {
+        let mut shape = Self { is_further: true, ..Self::default() };
+        let mut counted = ByteCounter(0);
+        if let Some(responses) = responses {
+            if serde_json::to_writer(&mut counted, responses).is_err() || is_too_large(responses) {
+                return Err(Shapeless);
+            }
+            shape.responses = responses.keys().cloned().collect();
+        }
+        let state = u64::try_from(state.map_or(0, str::len)).unwrap_or(u64::MAX);
+        shape.bytes = counted.0.saturating_add(state);
+        Ok(shape)
+    }
+}
+
+fn is_too_large(members: &Map<String, Value>) -> bool {
+    members.len() > MAX_ARGUMENTS || members.keys().any(|name| name.len() > MAX_NAME)
+}
+
 impl Shape {
     /// Returns the shape of `arguments`.
     ///
@@ -62,7 +121,7 @@ impl Shape {
         }
         shape.bytes = counted.0;
         let Value::Object(members) = arguments else { return Ok(shape) };
-        if members.len() > MAX_ARGUMENTS || members.keys().any(|name| name.len() > MAX_NAME) {
+        if is_too_large(members) {
             return Err(Shapeless);
         }
         shape.arguments = members

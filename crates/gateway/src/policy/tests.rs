@@ -1,6 +1,7 @@
 use serde_json::json;
 use toolcrib_core::{
     authorize::{CallContext, Subject},
+    call::{CallInput, CallerInput},
     catalog::Entry,
     descriptor::{SafetyTier, SourceKind},
     scope::ScopeSet,
@@ -24,11 +25,17 @@ fn entry() -> Entry {
 
 /// The judgement about a call with `arguments`, or about every call.
 fn judged(policies: &str, arguments: Option<&serde_json::Value>) -> super::Judgement {
+    let input = arguments.map(|arguments| CallInput::from(arguments.clone()));
+    judged_input(policies, input.as_ref())
+}
+
+/// The judgement about a call with `input`, or about every call.
+fn judged_input(policies: &str, input: Option<&CallInput>) -> super::Judgement {
     let policies = PolicySet::parse(&[file("a.cedar", policies)], None).unwrap();
     let (tenant, principal) = ("acme".parse().unwrap(), "ann".parse().unwrap());
     let scopes = ScopeSet::parse(["files:*"]).unwrap();
     let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
-    let call = arguments.map(|arguments| CallContext { surface: "otc", arguments });
+    let call = input.map(|input| CallContext { surface: "otc", input });
     policies.judge(subject, entry().resource(), call)
 }
 
@@ -102,6 +109,38 @@ fn without_a_permit_nothing_passes_and_a_forbid_counts_more() {
         assert_eq!(judged(policies, Some(&any)).allowed, allowed, "{policies}");
         assert_eq!(judged(policies, None).allowed, allowed, "{policies}");
     }
+}
+
+/// I-82, I-102
+#[test]
+fn policies_see_the_shape_of_answers_and_of_a_state() {
+    let round = |responses: serde_json::Value, state: Option<&str>| CallInput {
+        caller: Some(CallerInput {
+            responses: responses.as_object().cloned(),
+            state: state.map(str::to_owned),
+            ..CallerInput::default()
+        }),
+        ..json!({ "n": 1 }).into()
+    };
+    let first = CallInput::from(json!({ "n": 1 }));
+    let answered = round(json!({ "who": { "action": "accept" } }), Some("s7"));
+    let resumed = round(json!(null), Some("s7"));
+    for (test, of_first, of_answered, of_resumed) in [
+        ("context.round.isFurther", false, true, true),
+        ("context.round.responses.contains(\"who\")", false, true, false),
+        ("context.round.bytes > 20", false, true, false),
+        ("context.round.bytes > 0", false, true, true),
+        ("context.arguments.count == 1", true, true, true),
+    ] {
+        let policies = format!("permit(principal, action, resource) when {{ {test} }};");
+        let allowed = |input| judged_input(&policies, Some(input)).allowed;
+        let said = [&first, &answered, &resumed].map(allowed);
+        assert_eq!(said, [of_first, of_answered, of_resumed].map(Some), "{test}");
+    }
+    let many: serde_json::Map<_, _> = (0..1_001).map(|n| (n.to_string(), json!(1))).collect();
+    let said =
+        judged_input("permit(principal, action, resource);", Some(&round(many.into(), None)));
+    assert_eq!(said.allowed, Some(false), "more answers than a shape has is a denial");
 }
 
 /// I-84

@@ -262,6 +262,7 @@ impl Assembler<'_> {
             consent: set.consent(),
             arguments,
             digest: None,
+            program: source.spec.upstream.program(&tool.name),
             wire: WireCache::default(),
             tool: descriptor,
         })

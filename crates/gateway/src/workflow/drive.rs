@@ -14,7 +14,7 @@ use futures_util::{
 };
 use serde_json::{Map, Value};
 use toolcrib_core::{
-    call::Progress,
+    call::{CallInput, Progress},
     canonical,
     descriptor::ReplayPolicy,
     id::CallId,
@@ -196,15 +196,13 @@ impl Run {
             cause: self.cause.clone(),
             keep: self.keep.clone(),
         };
-        let request = CallRequest {
-            meta: self.meta.clone(),
-            ..CallRequest::new(
-                self.workflows.snapshots.load(),
-                Surface::WORKFLOW,
-                ToolRef::Id(&step.tool),
-                arguments,
-            )
-        };
+        let input = CallInput { arguments, caller: None, meta: self.meta.clone() };
+        let request = CallRequest::new(
+            self.workflows.snapshots.load(),
+            Surface::WORKFLOW,
+            ToolRef::Id(&step.tool),
+            input,
+        );
         let caller = &self.workflows.caller;
         let called = caller.call(&self.interaction, &principal, request, part).await;
         failure::ended(called.result.as_ref())

@@ -1,6 +1,8 @@
 //! Approval through the gate: the approvers, their permissions, and the rule that a grant is one
 //! run.
 
+mod binding;
+mod ending;
 mod hands;
 mod parts;
 mod webhook;
@@ -9,7 +11,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, ApprovalQuery, ApprovalState, Verdict, VoteRefused},
+    approval::{Approval, ApprovalState, Verdict, VoteRefused},
     call::{CallError, Outcome},
     event::EventBody,
     id::{ApprovalId, KeyId, PrincipalId},
@@ -58,9 +60,9 @@ impl Rig {
 
     /// Waits for a pending approval and returns the newest.
     async fn pending(&self) -> ApprovalId {
-        let query = || ApprovalQuery { state: Some(ApprovalState::Pending), ..Default::default() };
+        let pending = Some(ApprovalState::Pending);
         for _ in 0..1_000 {
-            let found = self.gateway.approvals().list(&approver("bob"), query()).await.unwrap();
+            let found = self.gateway.approvals().list(&approver("bob"), pending, 1).await.unwrap();
             if let Some(found) = found.first() {
                 return found.id.clone();
             }
@@ -168,14 +170,13 @@ async fn only_those_who_hold_the_scope_answer() {
     for stranger in [who("eve", &["tools:*"]), foreign, anonymous] {
         let answer = rig.gateway.approvals().respond(&stranger, &id, Verdict::Grant, None).await;
         assert!(matches!(answer, Err(ApprovalError::NotFound)), "{answer:?}");
-        let listed =
-            rig.gateway.approvals().list(&stranger, ApprovalQuery::default()).await.unwrap();
+        let listed = rig.gateway.approvals().list(&stranger, None, 100).await.unwrap();
         assert_eq!(listed, []);
     }
     let overrider = who("eve", &["approvals:override"]);
     let answer = rig.gateway.approvals().respond(&overrider, &id, Verdict::Grant, None).await;
     assert_eq!(refused(answer), VoteRefused::Scope("approvals:respond".to_owned()));
-    let own = rig.gateway.approvals().list(&caller(), ApprovalQuery::default()).await.unwrap();
+    let own = rig.gateway.approvals().list(&caller(), None, 100).await.unwrap();
     assert_eq!(own.len(), 1, "whoever asked sees it");
 }
 
@@ -307,8 +308,8 @@ async fn of_fifty_that_come_with_one_grant_one_runs() {
     let ended = futures_util::future::join_all(calls).await;
     assert_eq!(ended.iter().filter(|called| called.result.is_ok()).count(), 1);
     assert_eq!(rig.runs(), 1);
-    let pending = ApprovalQuery { state: Some(ApprovalState::Pending), ..ApprovalQuery::default() };
-    let asked = rig.gateway.approvals().list(&caller, pending).await.unwrap();
+    let pending = Some(ApprovalState::Pending);
+    let asked = rig.gateway.approvals().list(&caller, pending, 100).await.unwrap();
     assert_eq!(asked.len(), 1, "the others ask together");
 }
 
@@ -350,8 +351,7 @@ async fn a_caller_that_hangs_up_waits_no_longer_and_runs_nothing() {
     let caller = caller();
     let call = rig.call(&caller, "s__echo", json!({}));
     tokio::time::timeout(Duration::from_millis(200), call).await.unwrap_err();
-    let query = ApprovalQuery::default;
-    let found = rig.gateway.approvals().list(&approver("bob"), query()).await.unwrap();
+    let found = rig.gateway.approvals().list(&approver("bob"), None, 100).await.unwrap();
     rig.answer(&approver("bob"), &found[0].id, Verdict::Grant).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(rig.runs(), 0);
@@ -388,10 +388,7 @@ async fn nothing_runs_when_nobody_can_be_asked() {
     let called = rig.call(&caller(), "s__echo", json!({})).await.result;
     assert!(matches!(called, Err(CallError::NotAccountable("approved"))), "{called:?}");
     rig.log.fails.store(false, Ordering::SeqCst);
-    assert_eq!(
-        rig.gateway.approvals().list(&caller(), ApprovalQuery::default()).await.unwrap(),
-        []
-    );
+    assert_eq!(rig.gateway.approvals().list(&caller(), None, 100).await.unwrap(), []);
     let id = rig.ask(json!({})).await;
     rig.log.fails.store(true, Ordering::SeqCst);
     let answer = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;

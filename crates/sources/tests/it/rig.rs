@@ -7,7 +7,9 @@ use tokio::sync::watch;
 use toolcrib_core::{
     arguments::ArgumentCheck,
     authorize::{CallContext, ScopeAuthorizer},
-    call::{Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind},
+    call::{
+        CallInput, Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind,
+    },
     catalog::{Entry, Generation, Permit, Tenants, WireCache},
     clock::{Clock, Timestamp},
     credential::{CredentialRef, CredentialStore, Secret},
@@ -295,6 +297,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         consent: toolcrib_core::approval::Consent::default(),
         arguments: ArgumentCheck::compile(None).unwrap(),
         digest: None,
+        program: None,
         wire: WireCache::default(),
     };
     let principal = Principal {
@@ -305,7 +308,8 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         makers: Vec::new(),
         auth: AuthMethod::Operator,
     };
-    let call = CallContext { surface: "mcp", arguments: &Value::Null };
+    let input = CallInput::default();
+    let call = CallContext { surface: "mcp", input: &input };
     Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1), call).unwrap()
 }
 

@@ -35,6 +35,7 @@ pub fn approval(whose: &str, name: &str, at: i64) -> Approval {
         scope: Scope::parse("approvals:respond").unwrap(),
         votes: Vec::new(),
         arguments: vec![Argument { name: "path".to_owned(), kind: "string".to_owned(), bytes: 9 }],
+        round: None,
         created_at: moment(at),
         expires_at: moment(at + 1_000),
         decided_at: None,
@@ -127,6 +128,7 @@ pub async fn only_the_last_revision_is_replaced(storage: &dyn Storage) {
         principal: "bob".parse().unwrap(),
         key: None,
         makers: Vec::new(),
+        token: None,
         verdict: Verdict::Grant,
         comment: Some("fine".to_owned()),
         at: moment(5),
@@ -196,6 +198,7 @@ pub async fn approvals_are_selected(storage: &dyn Storage) {
     for (query, expected) in [
         (all(), &["c", "b", "a"][..]),
         (ApprovalQuery { limit: 2, ..all() }, &["c", "b"]),
+        (ApprovalQuery { older_than: Some((moment(3), id("c"))), ..all() }, &["b", "a"]),
         (ApprovalQuery { tenant: Some(tenant("acme")), ..all() }, &["b", "a"]),
         (ApprovalQuery { principal: "bob".parse().ok(), ..all() }, &[]),
         (ApprovalQuery { principal: "ann".parse().ok(), ..all() }, &["c", "b", "a"]),

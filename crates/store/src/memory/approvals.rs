@@ -129,6 +129,10 @@ impl ApprovalStore for MemoryApprovals {
                 && query.state.is_none_or(|state| it.state == state)
                 && query.overdue.is_none_or(|by| it.live && it.expires_at <= by)
                 && query.changed_after.is_none_or(|after| it.change > after)
+                && query
+                    .older_than
+                    .as_ref()
+                    .is_none_or(|(at, id)| (it.created_at, &it.id) < (*at, id))
         };
         let mut found: Vec<_> = held.all.iter().map(|(it, _)| it).filter(fits).cloned().collect();
         match query.changed_after {

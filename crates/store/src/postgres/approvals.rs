@@ -151,16 +151,21 @@ impl ApprovalStore for PostgresStore {
         let sql = format!(
             "SELECT body FROM approvals WHERE ($1::text IS NULL OR tenant = $1) \
              AND ($2::text IS NULL OR principal = $2) AND ($3::text IS NULL OR state = $3) \
-             AND {overdue} AND {after} ORDER BY {order} LIMIT $6"
+             AND {overdue} AND {after} \
+             AND ($7::timestamptz IS NULL OR (created_at, id) < ($7, $8)) \
+             ORDER BY {order} LIMIT $6"
         );
         within(async {
-            let params: [Param<'_>; 6] = [
+            let (at, id) = query.older_than.unzip();
+            let params: [Param<'_>; 8] = [
                 &query.tenant.as_ref().map(|it| it.as_str()),
                 &query.principal.as_ref().map(|it| it.as_str()),
                 &query.state.map(ApprovalState::as_str),
                 &query.overdue.map(stored_time),
                 &query.changed_after.map(bound),
                 &limit(query.limit),
+                &at.map(stored_time),
+                &id.as_ref().map(|it| it.as_str()),
             ];
             rows(&self.client().await?, &sql, &params).await?.iter().map(approval).collect()
         })

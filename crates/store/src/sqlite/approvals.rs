@@ -269,7 +269,8 @@ fn select(connection: &Connection, query: &ApprovalQuery) -> Result<Vec<Approval
     };
     let sql = format!(
         "SELECT body FROM approvals WHERE {whose} AND (?2 IS NULL OR principal = ?2) \
-         AND (?3 IS NULL OR state = ?3) AND {overdue} AND {after} ORDER BY {order} LIMIT ?6"
+         AND (?3 IS NULL OR state = ?3) AND {overdue} AND {after} \
+         AND (?7 IS NULL OR (created_at, id) < (?7, ?8)) ORDER BY {order} LIMIT ?6"
     );
     let params = params![
         query.tenant.as_ref().map(|it| it.as_str()),
@@ -278,6 +279,8 @@ fn select(connection: &Connection, query: &ApprovalQuery) -> Result<Vec<Approval
         query.overdue.map(time_text),
         query.changed_after.map(bound),
         limit(query.limit),
+        query.older_than.as_ref().map(|(at, _)| time_text(*at)),
+        query.older_than.as_ref().map(|(_, id)| id.as_str()),
     ];
     all(connection, &sql, params, approval)
 }

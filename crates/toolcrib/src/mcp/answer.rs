@@ -42,15 +42,16 @@ pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<
 }
 
 /// Returns the response to a refused call. `opens` is whether the client declared that it can open
-/// a URL.
+/// a URL, and `round` has the answers and the state of a further round.
 pub(super) fn refusal(
     id: &Id,
     era: Era,
     refused: &CallError,
     run: &RunId,
     opens: bool,
+    round: Option<&str>,
 ) -> (Vec<u8>, Option<RpcError>) {
-    if opens && let Some(prompt) = consent::prompt(refused, era) {
+    if opens && let Some(prompt) = consent::prompt(refused, era, round) {
         return match prompt {
             consent::Prompt::Round(input) => (input_required(id, era, &input, run), None),
             consent::Prompt::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde_json::{Map, Value};
 use toolcrib_core::{
-    call::{CallError, CallerInput, ProgressSink},
+    call::{CallError, CallInput, CallerInput, ProgressSink},
     id::RunId,
     scope::Scope,
 };
@@ -63,6 +63,8 @@ pub(super) struct RunningCall {
     ended: Option<CallReport>,
     progress: Option<(String, Arc<ProgressQueue>)>,
     opens: bool,
+    /// The answers and the state of a further round, for a client that can be prompted.
+    round: Option<String>,
     turn: Option<Arc<Turn>>,
 }
 
@@ -147,17 +149,18 @@ impl ToolCall {
     /// Starts the call, which runs while its messages are polled.
     pub(super) fn run(self) -> RunningCall {
         let turn = self.turn.clone();
+        let round = self.input.as_ref().filter(|_| self.opens).and_then(consent::kept);
         let progress = self.progress_token.map(|token| (token, Arc::<ProgressQueue>::default()));
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
             let Client { host, principal, within } = self.client;
             let tool = ToolRef::Wire(&self.name);
+            let input =
+                CallInput { arguments: self.arguments, caller: self.input, meta: self.meta };
             let request = CallRequest {
                 scope: within,
                 progress: sink,
-                meta: self.meta,
-                input: self.input,
-                ..CallRequest::new(self.snapshot, SURFACE, tool, self.arguments)
+                ..CallRequest::new(self.snapshot, SURFACE, tool, input)
             };
             let report = match self.turn {
                 Some(turn) => turn.call(&principal, request).await,
@@ -174,6 +177,7 @@ impl ToolCall {
             ended: None,
             progress,
             opens: self.opens,
+            round,
             turn,
         }
     }
@@ -226,8 +230,9 @@ impl RunningCall {
                 lacks: None,
             },
             Err(refused) => {
+                let (run, round) = (&called.run_id, self.round.as_deref());
                 let (bytes, rpc) =
-                    answer::refusal(&self.id, self.era, refused, &called.run_id, self.opens);
+                    answer::refusal(&self.id, self.era, refused, run, self.opens, round);
                 CallAnswer {
                     bytes: bytes.into(),
                     run_id: respond::visible_run(&called),

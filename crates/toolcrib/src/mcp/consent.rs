@@ -4,6 +4,10 @@
 //! Invariant (I-15): a client's response to this prompt grants nothing. The prompt shows the user
 //! where the request for approval is; another person approves it there, and a retry of the same
 //! call then succeeds.
+//!
+//! A client repeats a prompted call with its response and the state of the prompt alone. So the state
+//! of a prompt carries the answers and the state of the round that requires the approval, and the
+//! repeated call is the same call. The client could have sent them itself, so nothing protects them.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{CallError, CallerInput, InputRequired, PendingApproval, raw};
@@ -16,6 +20,8 @@ use toolcrib_mcp::{
 
 /// The key of this server's request among the input requests of a round.
 const KEY: &str = "toolcrib.approval";
+/// Begins the state of a prompt.
+const STATE: &str = "toolcrib.approval:";
 
 /// The form of the prompt.
 pub(super) enum Prompt {
@@ -25,8 +31,9 @@ pub(super) enum Prompt {
     Error(RpcError),
 }
 
-/// Returns a prompt to open the approval's URL, if `error` has a pending approval with a URL.
-pub(super) fn prompt(error: &CallError, era: Era) -> Option<Prompt> {
+/// Returns a prompt to open the approval's URL, if `error` has a pending approval with a URL. `round`
+/// has the answers and the state of the call ([`kept`]).
+pub(super) fn prompt(error: &CallError, era: Era, round: Option<&str>) -> Option<Prompt> {
     let CallError::ApprovalRequired { pending: Some(pending), .. } = error else { return None };
     let request = request(pending)?;
     Some(match era {
@@ -34,7 +41,9 @@ pub(super) fn prompt(error: &CallError, era: Era) -> Option<Prompt> {
             let requests = raw(&json!({ KEY: { "method": ELICIT, "params": request } }));
             let able = json!({ "elicitation": { "url": {} } });
             let caller = able.as_object().map(CallerInput::declaring);
-            let input = InputRequired::read(Some(&requests), None, caller.as_ref()).ok()?;
+            let state = round.map(|round| raw(&json!(format!("{STATE}{round}"))));
+            let state = state.as_deref();
+            let input = InputRequired::read(Some(&requests), state, caller.as_ref()).ok()?;
             Prompt::Round(Box::new(input))
         }
         Era::Legacy => Prompt::Error(
@@ -67,7 +76,14 @@ pub(super) fn opens_by_handshake(params: &Map<String, Value>) -> bool {
     version == Some(LATEST_LEGACY) && capabilities.is_some_and(opens)
 }
 
-/// Removes the response to this server's own request, which is not meant for the tool.
+/// Returns the answers and the state of a further round as JSON text; `None` for a first round.
+pub(super) fn kept(input: &CallerInput) -> Option<String> {
+    let CallerInput { capabilities: _, responses, state } = input;
+    input.is_retry().then(|| json!([responses, state]).to_string())
+}
+
+/// Removes the response to this server's own request, which is not meant for the tool, and restores
+/// the answers and the state that its prompt carried.
 pub(super) fn forget(input: &mut CallerInput) {
     if let Some(responses) = &mut input.responses
         && responses.remove(KEY).is_some()
@@ -75,4 +91,17 @@ pub(super) fn forget(input: &mut CallerInput) {
     {
         input.responses = None;
     }
+    let round = input.state.as_deref().and_then(|state| state.strip_prefix(STATE));
+    let Some(round) = round else { return };
+    type Kept = (Option<Map<String, Value>>, Option<String>);
+    // A state that is not one of ours is the business of the tool.
+    let Ok((responses, state)) = serde_json::from_str::<Kept>(round) else { return };
+    input.state = state;
+    input.responses = match (input.responses.take(), responses) {
+        (Some(newer), Some(mut kept)) => {
+            kept.extend(newer);
+            Some(kept)
+        }
+        (newer, kept) => newer.or(kept),
+    };
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, ApprovalQuery, Verdict, VoteRefused},
+    approval::{Approval, Verdict, VoteRefused},
     clock::Timestamp,
     id::ApprovalId,
 };
@@ -50,7 +50,7 @@ pub(super) struct Vote {
 
 /// `Verdict` is in a crate without utoipa.
 fn verdict() -> Object {
-    let words = ["grant", "reject", "override"];
+    let words = ["grant", "reject", "override", "withdraw"];
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).build()
 }
 
@@ -69,9 +69,7 @@ fn verdict() -> Object {
 pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let state = context.parameter("state")?.map(|StateOfApproval(state)| state);
     let limit = context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size();
-    let query = ApprovalQuery { state, ..ApprovalQuery::default() };
-    let mut found = context.gateway.approvals().list(&context.caller, query).await?;
-    found.truncate(limit);
+    let found = context.gateway.approvals().list(&context.caller, state, limit).await?;
     let now = context.gateway.clock().now();
     let approvals = found.iter().map(|it| described(&context, it, None, now)).collect();
     Ok(respond::json(StatusCode::OK, &Approvals { approvals }))
@@ -123,11 +121,12 @@ fn described(
 pub(super) async fn by_id(context: Context, id: Segment) -> Result<Response, Failure> {
     let id = ApprovalId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
     let shown = context.gateway.approvals().find(&context.caller, &id).await?;
-    let (arguments, now) = (shown.arguments.as_deref(), context.gateway.clock().now());
+    let (arguments, now) = (shown.input.as_deref(), context.gateway.clock().now());
     Ok(respond::json(StatusCode::OK, &described(&context, &shown.approval, arguments, now)))
 }
 
-/// Votes on a request for approval. A caller cannot vote on its own requests.
+/// Votes on a request for approval, or withdraws a grant that has not been used. A caller cannot vote
+/// on its own requests.
 #[utoipa::path(
     post,
     path = "/v1/approvals/{approvalId}",
@@ -139,7 +138,7 @@ pub(super) async fn by_id(context: Context, id: Segment) -> Result<Response, Fai
         (status = 200, description = "The approval after the vote", body = Object),
         (status = 403, description = "The caller may not vote on this approval", body = ErrorEnvelope),
         (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelope),
-        (status = 409, description = "The approval accepts no more votes", body = ErrorEnvelope),
+        (status = 409, description = "The approval accepts no more votes, or has no grant to withdraw", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn answer(
@@ -208,7 +207,7 @@ impl From<ApprovalError> for Failure {
             VoteRefused::SameHand => Self::forbidden(&error, reason("same_hand")),
             VoteRefused::Role => Self::forbidden(&error, reason("role")),
             VoteRefused::Anonymous => Self::forbidden(&error, None),
-            VoteRefused::NotPending(state) => {
+            VoteRefused::NotPending(state) | VoteRefused::NotGranted(state) => {
                 Self::conflict(&error, Some(json!({ "state": state })))
             }
             VoteRefused::Again => Self::conflict(&error, reason("answered")),

@@ -1,6 +1,7 @@
 // Builds the page. Invariant: text from the server becomes a text node or a property of a known
 // element, never markup. This module cannot set HTML, an event attribute or a style attribute from
-// a string.
+// a string. Invariant (I-53): hidden characters of a text that people read are drawn as escapes.
+import { visibleText } from './lib/visible.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -37,7 +38,7 @@ function set(element, name, value) {
   } else if (name === 'class') {
     element.className = value;
   } else if (name === 'text') {
-    element.textContent = value;
+    setText(element, value);
   } else if (name === 'data') {
     for (const [key, text] of Object.entries(value)) element.dataset[key] = text;
   } else if (name === 'value' || name === 'checked') {
@@ -45,15 +46,28 @@ function set(element, name, value) {
   } else if (/^(on|style$|srcdoc$|innerhtml$|outerhtml$)/i.test(name)) {
     throw new Error(`attribute ${name} is not allowed`);
   } else {
-    element.setAttribute(name, value === true ? '' : String(value));
+    element.setAttribute(name, value === true ? '' : readable(name, String(value)));
   }
 }
 
 function append(element, children) {
   for (const child of children.flat(3)) {
     if (child === undefined || child === null || child === false) continue;
-    element.append(child instanceof Node ? child : String(child));
+    element.append(child instanceof Node ? child : visibleText(String(child)));
   }
+}
+
+/** The attributes that people read. Others, such as values and addresses, are used as they are. */
+const READ = new Set(['title', 'aria-label', 'placeholder', 'alt', 'label']);
+
+/** Returns the value for the attribute `name`. */
+export function readable(name, value) {
+  return READ.has(name) && typeof value === 'string' ? visibleText(value) : value;
+}
+
+/** Replaces the text of an element. */
+export function setText(element, text) {
+  element.textContent = visibleText(String(text));
 }
 
 export function byId(id) {
@@ -89,7 +103,7 @@ export function announce(text) {
   live.textContent = '';
   // Cleared first, so that a repeated sentence is announced again.
   setTimeout(() => {
-    live.textContent = text;
+    setText(live, text);
   }, 30);
 }
 

@@ -1,6 +1,7 @@
 // JSON as text and as values. Numbers beyond the precision of a double keep their digits where the
 // browser supports it (JSON.rawJSON), so that a 64-bit id is shown and sent unchanged.
 import { h } from './dom.js';
+import { visibleText } from './lib/visible.js';
 
 const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page becomes slow
 const TOKEN =
@@ -38,12 +39,6 @@ export function pretty(value) {
 export function visible(value) {
   const text = pretty(value);
   return text && visibleText(text);
-}
-
-/** Returns a text with escapes in place of characters that are invisible or turn others around. */
-export function visibleText(text) {
-  const escape = (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, '0')}`;
-  return text.replace(/[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, escape);
 }
 
 /** Sets an own property, also for names such as `__proto__`. */

@@ -2,7 +2,7 @@
 //! a call is decided with the shape of its arguments.
 
 use serde_json::{Value, json};
-use toolcrib_core::authorize::CallContext;
+use toolcrib_core::{authorize::CallContext, call::CallInput};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestGatewayBuilder, TestTool};
 
 fn gateway(policies: &str) -> TestGatewayBuilder {
@@ -83,7 +83,8 @@ async fn a_call_is_decided_with_the_shape_of_its_arguments() {
 
     let who = gw.gateway.authenticator().authenticate(ann.key().unwrap()).unwrap();
     let explain = async |arguments: Value| {
-        let call = CallContext { surface: "otc", arguments: &arguments };
+        let input = CallInput::from(arguments);
+        let call = CallContext { surface: "otc", input: &input };
         let told = gw.gateway.explain(&who, Some("crib__read"), Some(call)).await;
         serde_json::to_value(told).unwrap()
     };

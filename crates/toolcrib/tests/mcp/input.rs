@@ -239,3 +239,58 @@ async fn what_a_client_sends_has_the_form_of_the_protocol() {
     let empty = Map::new();
     assert_eq!(CallerInput::declaring(&empty), CallerInput::default());
 }
+
+/// I-64, I-102: a grant for the first round lets no answers pass, and a client that opens links repeats
+/// the approved round with the state of the prompt alone.
+#[tokio::test]
+async fn a_grant_of_a_round_is_for_its_answers_alone() {
+    let gw = TestGateway::builder()
+        .config("[approvals]\nurl = \"https://gate.example/ui\"")
+        .tool(
+            TestTool::new("pay")
+                .scopes([])
+                .rule("approval = \"always\"")
+                .runs_as(|call| async move { answer(&call) }),
+        )
+        .start()
+        .await;
+    let caller = gw.principal("ann", []).await;
+    let bob = gw.principal("bob", ["approvals:respond"]).await;
+    let can = json!({ "elicitation": { "form": {}, "url": {}, "to": { "eve": 1 } } });
+    let send =
+        async |more: Value| round(&caller, "pay", can.clone(), more).await.1["result"].clone();
+    let grant = async || {
+        let newest = bob.get("/v1/approvals?limit=1").await.json()["approvals"][0].clone();
+        let id = newest["approvalId"].as_str().unwrap();
+        let reply = bob.post(&format!("/v1/approvals/{id}"), json!({ "verdict": "grant" })).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        newest
+    };
+    let prompt =
+        |result: &Value| result["inputRequests"]["toolcrib.approval"]["params"]["url"].is_string();
+
+    let first = send(json!({})).await;
+    assert!(prompt(&first), "{first}");
+    grant().await;
+    let asked = send(json!({})).await;
+    assert_eq!(asked["requestState"], "hush-state", "the first round ran: {asked}");
+
+    let answers = json!({ "who": { "action": "accept", "content": { "name": "bob" } } });
+    let prompted = send(json!({ "inputResponses": answers, "requestState": "hush-state" })).await;
+    assert!(prompt(&prompted), "the answers need an approval: {prompted}");
+    let shown = grant().await;
+    assert_eq!(shown["inputResponses"][0]["name"], "who", "{shown}");
+    assert_eq!(shown["requestStateBytes"], 10);
+    let others = json!({ "who": { "action": "accept", "content": { "name": "eve" } } });
+    let other = send(json!({ "inputResponses": others, "requestState": "hush-state" })).await;
+    assert!(prompt(&other), "other answers are another call: {other}");
+
+    let state = &prompted["requestState"];
+    let opened = json!({ "toolcrib.approval": { "action": "accept" } });
+    let ran = send(json!({ "inputResponses": opened, "requestState": state })).await;
+    let sent = ran["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{ran}"));
+    let sent: Value = serde_json::from_str(sent).unwrap();
+    assert_eq!((&sent["responses"], &sent["state"]), (&answers, &json!("hush-state")));
+    let forwarded = json!({ "elicitation": { "form": {}, "url": {} } });
+    assert_eq!(sent["capabilities"], forwarded, "no content travels in capabilities");
+}

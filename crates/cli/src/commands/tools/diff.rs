@@ -1,13 +1,13 @@
 //! The differences between two forms of a tool, member by member.
 //!
 //! Invariant: upstream text is escaped for the terminal. Invisible characters, and those that change
-//! how others are displayed, are printed as `<U+202E>`.
+//! how others are displayed, are printed as `\u202e`.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcrib_core::text::is_hidden;
+use toolcrib_core::text::visible_line;
 use toolcrib_gateway::pins::{PinMoment, PinReport, PinState};
 
 use crate::text::rfc3339;
@@ -100,7 +100,7 @@ pub(super) fn text(pin: &PinReport) -> String {
     if let Some(approved) = &pin.approved {
         let by = approved.by.as_ref().map_or_else(
             || "trusted as the first form".to_owned(),
-            |by| format!("approved by {}", visible(by.as_str())),
+            |by| format!("approved by {}", visible_line(by.as_str())),
         );
         line(&mut out, format_args!("  {by}, {}", moment(approved)));
     }
@@ -108,7 +108,7 @@ pub(super) fn text(pin: &PinReport) -> String {
         line(&mut out, format_args!("  seen {}", moment(seen)));
     }
     for change in changes(pin) {
-        line(&mut out, format_args!("  {}", visible(&change.pointer)));
+        line(&mut out, format_args!("  {}", visible_line(&change.pointer)));
         let (old, new) = (lines(change.old.as_ref()), lines(change.new.as_ref()));
         // Prints only the differing part of a long text.
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
@@ -144,20 +144,7 @@ fn lines(value: Option<&Value>) -> Vec<String> {
         Some(Value::String(text)) => text.clone(),
         Some(other) => serde_json::to_string_pretty(other).unwrap_or_default(),
     };
-    text.split('\n').map(visible).collect()
-}
-
-/// Returns `text` with invisible characters escaped.
-fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_hidden(character) || matches!(character, '\n' | '\r') {
-            write!(shown, "<U+{:04X}>", u32::from(character)).ok();
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
+    text.split('\n').map(|line| visible_line(line).into_owned()).collect()
 }
 
 #[cfg(test)]
@@ -197,10 +184,7 @@ mod tests {
         ];
         assert_eq!(places, expected);
         let text = text(&pin);
-        assert!(
-            text.contains("\n  /description\n    - two\n    + 2<U+202E><U+001B>[2J\n"),
-            "{text}"
-        );
+        assert!(text.contains("\n  /description\n    - two\n    + 2\\u202e\\u001b[2J\n"), "{text}");
         assert!(!text.contains("three") && !text.contains('\u{1b}'), "{text}");
     }
 

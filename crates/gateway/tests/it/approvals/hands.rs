@@ -19,7 +19,7 @@ use crate::support::Rig;
 
 const EVERYTHING: &[&str] = &["keys:*", "approvals:respond", "approvals:override", "tools:*"];
 
-fn request(name: &str, scopes: &[&str]) -> KeyRequest {
+pub(super) fn request(name: &str, scopes: &[&str]) -> KeyRequest {
     KeyRequest {
         name: name.to_owned(),
         tenant: TenantId::parse("t").unwrap(),
@@ -36,8 +36,13 @@ impl Rig {
     }
 
     /// Returns the principal of a new key that the operator created.
-    async fn by_operator(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
-        let key = new_key(request(name, scopes), self.gateway.clock().now()).unwrap();
+    pub(super) async fn by_operator(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
+        self.with_key(request(name, scopes)).await
+    }
+
+    /// Returns the principal of a new key that the operator created by `request`.
+    pub(super) async fn with_key(&self, request: KeyRequest) -> Arc<Principal> {
+        let key = new_key(request, self.gateway.clock().now()).unwrap();
         self.keys.insert(key.record.clone()).await.unwrap();
         self.gateway.authenticator().refresh().await;
         self.holder(&key)

@@ -18,6 +18,7 @@ import {
   Time,
 } from '../lib/ui.js';
 import { pretty } from '../json.js';
+import { mixedWords } from '../lib/visible.js';
 import { go, href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { DANGERS, levelsOf } from '../tools/badges.js';
@@ -26,10 +27,11 @@ import { Reminders } from './reminders.js';
 const STATES = {
   pending: ['amber', 'pending'],
   granted: ['green', 'granted'],
-  consumed: ['green', 'granted and used'],
+  used: ['green', 'granted and used'],
   rejected: ['red', 'rejected'],
   expired: ['grey', 'expired'],
   overridden: ['violet', 'overridden'],
+  withdrawn: ['grey', 'withdrawn'],
 };
 
 export default function Approvals({ route, who }) {
@@ -133,18 +135,22 @@ function Card({ first, gone, opened, who }) {
     setProblem(reply.problem);
     if (reply.problem !== undefined) return;
     setAnswered({ ...reply.data, verdict });
+    setComment('');
     element.current.focus({ preventScroll: true }); // the buttons are gone
-    announce(verdict === 'reject' ? 'Rejected' : 'Approved');
+    announce({ reject: 'Rejected', withdraw: 'Withdrawn' }[verdict] ?? 'Approved');
   };
   const decided = state !== 'pending';
   const canAnswer = !decided && !gone && answered === undefined && (it.mayRespond || it.mayOverride);
+  const canWithdraw = answered ? answered.mayWithdraw : it.mayWithdraw && decided;
   const title = `approval-${it.approvalId}`;
   return html`<article ref=${element} tabindex="-1" aria-labelledby=${title}
     class=${`approval ${decided || gone ? 'decided' : ''} ${opened ? 'marked' : ''}`}
     data-approval=${it.approvalId}>
     <h3 id=${title}>
-      <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${it.tool?.title ?? it.tool?.name ?? it.toolId}</bdi>
+      <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${it.tool?.name ?? it.toolId}</bdi>
     </h3>
+    ${it.tool?.title && it.tool.title !== it.tool.name &&
+    html`<p class="muted">The tool calls itself “<bdi>${it.tool.title}</bdi>”.</p>`}
     <div class="row">
       ${it.tool && html`<${Danger} tier=${it.tool.safetyTier} destructive=${it.tool.destructive} />`}
       ${it.quorum > 1 &&
@@ -156,6 +162,8 @@ function Card({ first, gone, opened, who }) {
     ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
     <p class="muted">${dangers(it)} ${reason(it)}</p>
     <${Arguments} approval=${it} />
+    <${Round} approval=${it} />
+    <${Mixed} approval=${it} />
     <${Votes} votes=${(answered ?? it).votes} />
     <div class="answer">
       ${canAnswer
@@ -171,6 +179,9 @@ function Card({ first, gone, opened, who }) {
             html`<${Button} kind="danger" busy=${busy === 'override'} data-verdict="override"
               onClick=${() => answer('override')}>Override<//>`}`
         : html`<p>${outcome({ it, answered, gone, own, decided })}</p>`}
+      ${canWithdraw &&
+      html`<${Button} busy=${busy === 'withdraw'} data-verdict="withdraw"
+        onClick=${() => answer('withdraw')}>Withdraw<//>`}
     </div>
     ${problem && html`<p class="problem-box" role="alert">${problem}</p>`}
     <details>
@@ -206,6 +217,8 @@ function reason(it) {
 
 function outcome({ it, answered, gone, own, decided }) {
   if (answered) {
+    if (answered.verdict === 'withdraw')
+      return 'You withdrew the approval. The call needs a new one.';
     if (answered.verdict === 'reject') return 'You rejected it. The tool does not run.';
     const left = answered.quorum - answered.granted;
     if (answered.state === 'pending')
@@ -222,27 +235,60 @@ function State({ state }) {
   return html`<${Badge} tone=${tone}>${word}<//>`;
 }
 
-/** Labelled fields where the operator shows arguments; their shape otherwise. */
 function Arguments({ approval }) {
-  const shown = approval.redactedArguments;
+  const { redactedArguments: shown, arguments: shape } = approval;
+  return (
+    Fields({ label: 'Arguments', shown, shape }) ?? html`<p class="muted">Without arguments.</p>`
+  );
+}
+
+/** The answers to questions of the tool, and its state: they come with a further round of a call. */
+function Round({ approval }) {
+  const { redactedInputResponses: shown, inputResponses: shape, requestStateBytes: bytes } = approval;
+  const state = approval.redactedRequestState;
+  if (shape === undefined && bytes === undefined) return null;
+  return html`<p>This call continues an earlier one. It also sends answers to questions of the tool:</p>
+    ${Fields({ label: 'Answers', shown, shape }) ?? html`<p class="muted">Without answers.</p>`}
+    ${bytes !== undefined &&
+    html`<dl class="arguments" aria-label="State">
+      <dt>state of the tool</dt>
+      <dd class=${state === undefined ? 'muted' : ''}>${state ?? `${bytes} bytes; the value is not shown here`}</dd>
+    </dl>`}`;
+}
+
+/** Labelled fields where the operator shows their values; their shape otherwise. */
+function Fields({ label, shown, shape }) {
   if (shown !== undefined && shown !== null && typeof shown === 'object') {
     const entries = Object.entries(shown);
-    if (entries.length === 0) return html`<p class="muted">Without arguments.</p>`;
-    return html`<dl class="arguments" aria-label="Arguments">
+    if (entries.length === 0) return undefined;
+    return html`<dl class="arguments" aria-label=${label}>
       ${entries.map(
         ([name, value]) => html`<dt key=${name}>${name}</dt>
           <dd>${typeof value === 'string' ? value : pretty(value)}</dd>`,
       )}
     </dl>`;
   }
-  const shape = Array.isArray(approval.arguments) ? approval.arguments : [];
-  if (shape.length === 0) return html`<p class="muted">Without arguments.</p>`;
-  return html`<dl class="arguments" aria-label="Arguments, without their values">
+  if (!Array.isArray(shape) || shape.length === 0) return undefined;
+  return html`<dl class="arguments" aria-label=${`${label}, without their values`}>
     ${shape.map(
-      (argument) => html`<dt key=${argument.name}>${argument.name}</dt>
-        <dd class="muted">${argument.type}, ${argument.bytes} bytes; the value is not shown here</dd>`,
+      (field) => html`<dt key=${field.name}>${field.name}</dt>
+        <dd class="muted">${field.type}, ${field.bytes} bytes; the value is not shown here</dd>`,
     )}
   </dl>`;
+}
+
+/** Words whose letters look like others. */
+function Mixed({ approval }) {
+  const { redactedArguments, redactedInputResponses, arguments: shape, inputResponses, tool } = approval;
+  const texts = [redactedArguments, redactedInputResponses, shape, inputResponses, tool?.title];
+  const words = mixedWords(JSON.stringify(texts));
+  if (words.length === 0) return null;
+  return html`<p class="problem-box">
+    Letters of different alphabets look alike here:${' '}
+    ${words.map(
+      ([word, form], at) => html`${at > 0 && ', '}“<bdi>${word}</bdi>” is <code>${form}</code>`,
+    )}.
+  </p>`;
 }
 
 function Votes({ votes }) {
@@ -259,7 +305,23 @@ function Votes({ votes }) {
 }
 
 function words(verdict) {
-  return { grant: 'approved', reject: 'rejected', override: 'overrode' }[verdict] ?? verdict;
+  return { grant: 'approved', reject: 'rejected', override: 'overrode', withdraw: 'withdrew' }[verdict] ?? verdict;
+}
+
+/** Takes back a grant that no call has used. The list is loaded again by the change. */
+function Withdraw({ approval }) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState();
+  const onClick = async () => {
+    setBusy(true);
+    const address = `/v1/approvals/${encodeURIComponent(approval.approvalId)}`;
+    const reply = await send('POST', address, { verdict: 'withdraw' });
+    setBusy(false);
+    setProblem(reply.problem);
+    if (reply.problem === undefined) announce('Withdrawn');
+  };
+  return html`<${Button} busy=${busy} data-verdict="withdraw" onClick=${onClick}>Withdraw<//>
+    ${problem && html`<p role="alert">${problem}</p>`}`;
 }
 
 function Decided({ change, who }) {
@@ -274,7 +336,10 @@ function Decided({ change, who }) {
       return html`<div class="table-box" tabindex="0" role="region" aria-label="Decided approvals">
         <table class="table">
           <thead>
-            <tr><th>Tool</th><th>Caller</th><th>Result</th><th>Decided</th><th>Answers</th></tr>
+            <tr>
+              <th>Tool</th><th>Caller</th><th>Result</th><th>Decided</th><th>Answers</th>
+              <th><span class="sr">Actions</span></th>
+            </tr>
           </thead>
           <tbody>
             ${list.map(
@@ -284,6 +349,7 @@ function Decided({ change, who }) {
                 <td><${State} state=${it.state} /></td>
                 <td><${Time} at=${it.decidedAt ?? it.expiresAt} /></td>
                 <td class="wrap"><${Votes} votes=${it.votes} /></td>
+                <td>${it.mayWithdraw && html`<${Withdraw} approval=${it} />`}</td>
               </tr>`,
             )}
           </tbody>

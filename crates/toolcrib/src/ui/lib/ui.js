@@ -1,13 +1,20 @@
 // What every screen is made of. Text from the server becomes text nodes and attribute values:
-// nothing here sets HTML.
-import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
-import { ICONS, announce } from '../dom.js';
+// nothing here sets HTML. Invariant (I-53): hidden characters of a text that people read are drawn as
+// escapes, because every template is made by `html` of this module.
+import {
+  html as template,
+  useEffect,
+  useLayoutEffect,
+  useRef,
+  useState,
+} from '../vendor/preact.js';
+import { ICONS, announce, readable } from '../dom.js';
+import { visibleText } from './visible.js';
 import { request, problemText } from '../api.js';
 import { on } from '../state.js';
 import { DANGERS, levelsOf } from '../tools/badges.js';
 
 export {
-  html,
   render,
   createContext,
   useCallback,
@@ -20,6 +27,28 @@ export {
   useState,
 } from '../vendor/preact.js';
 export { announce };
+
+/** Makes the elements of a template. */
+export function html(...parts) {
+  return drawn(template(...parts));
+}
+
+/** The nodes that `drawn` has seen: those of an inner template, and those that are the same each time. */
+const known = new WeakSet();
+
+function drawn(node) {
+  if (typeof node === 'string') return visibleText(node);
+  if (Array.isArray(node)) return node.map(drawn);
+  if (typeof node !== 'object' || node === null || known.has(node)) return node;
+  known.add(node);
+  const { type, props } = node;
+  if (typeof props !== 'object' || props === null) return node;
+  // A component draws its texts by a template of its own.
+  if (typeof type === 'string')
+    for (const name of Object.keys(props)) props[name] = readable(name, props[name]);
+  if (props.children !== undefined) props.children = drawn(props.children);
+  return node;
+}
 
 /**
  * Loads `path` and loads it again when `key` changes. Returns {data, problem, status, loading,

@@ -14,7 +14,6 @@ import {
   Problem,
   Skeleton,
 } from '../lib/ui.js';
-import { visibleText } from '../json.js';
 import { may } from '../shell/session.js';
 
 /** The editable parts of the configuration; `data` stays undefined where it cannot be edited. */
@@ -156,7 +155,7 @@ function Lines({ diff }) {
     <h3>Changed lines of the file</h3>
     <pre class="lines patch" tabindex="0" data-diff>${diff.map(
       (hunk, at) => html`<span class="where" key=${at}>line ${hunk.line} ${hunk.table}${'\n'}</span>${hunk.lines.map(
-        (line, index) => html`<span key=${index} class=${line.sign === '+' ? 'added' : 'removed'}>${line.sign} ${visibleText(line.text)}${'\n'}</span>`,
+        (line, index) => html`<span key=${index} class=${line.sign === '+' ? 'added' : 'removed'}>${line.sign} ${line.text}${'\n'}</span>`,
       )}`,
     )}</pre>
   </section>`;

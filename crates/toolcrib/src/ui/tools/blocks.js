@@ -1,7 +1,7 @@
 // Content blocks of a tool result. Upstream content is treated as hostile. Text stays text, an
 // image needs a listed type and base64 data, only http(s) addresses become links, and downloads are
 // always plain bytes.
-import { h, button, copyButton, formatBytes } from '../dom.js';
+import { h, button, copyButton, formatBytes, setText } from '../dom.js';
 import { player } from './audio.js';
 import { isObject, jsonBlock, parseJson, pretty } from '../json.js';
 import { jsonViews } from './json-views.js';
@@ -80,7 +80,7 @@ function longText(text) {
   const more = button(
     `Show all ${formatBytes(text.length)}`,
     () => {
-      body.textContent = text;
+      setText(body, text);
       more.remove();
     },
     { class: 'quiet' },

@@ -1,6 +1,6 @@
 // The arguments, edited as a form or as JSON text. Only the active mode counts. In JSON mode the
 // text is sent byte for byte; in form mode the object that the fields edit.
-import { h, button } from '../dom.js';
+import { h, button, setText } from '../dom.js';
 import { isObject, locate, parseJson, parseProblem, pretty } from '../json.js';
 import { formStart, prefill, simplify } from './schema.js';
 import { createForm } from './form.js';
@@ -100,7 +100,7 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
   }
 
   function say(bad) {
-    problem.textContent = bad.message;
+    setText(problem, bad.message);
     problem.hidden = false;
     text.focus();
     if (bad.offset !== undefined)

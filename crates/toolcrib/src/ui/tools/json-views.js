@@ -1,5 +1,5 @@
 // A JSON value of a result: as a table when it is one, as a tree that folds, and as text.
-import { h, button, plural } from '../dom.js';
+import { h, button, plural, setText } from '../dom.js';
 import { isObject, jsonBlock } from '../json.js';
 
 const MAX_COLUMNS = 16;
@@ -210,7 +210,7 @@ function leaf(key, value) {
     const more = button(
       `Show all ${plural(text.length, 'character')}`,
       () => {
-        shown.textContent = text;
+        setText(shown, text);
         more.remove();
       },
       { class: 'quiet' },

@@ -2,7 +2,7 @@
 //
 // The list is virtual: of thousands of rows only those near the window are in the document. Every
 // row of a kind has the same height, so a position is computed and never measured.
-import { h, byId, button, icon, plural } from '../dom.js';
+import { h, byId, button, icon, plural, setText } from '../dom.js';
 import { state, on, emit, select } from '../state.js';
 import { request } from '../api.js';
 import { firstRun } from '../shell/first-run.js';
@@ -94,7 +94,7 @@ function draw({ reload, toTop = false }) {
   else clear(host, notice(reload));
   byId('count').textContent = countText(ready);
   byId('stale').hidden = !state.stale || !ready;
-  byId('stale').textContent = state.stale ? `Not refreshed: ${state.stale}` : '';
+  setText(byId('stale'), state.stale ? `Not refreshed: ${state.stale}` : '');
   if (focused !== undefined) {
     const at = rows.findIndex((row) => row.tool?.name === focused);
     if (at >= 0) focusRow(at, { scroll: false });

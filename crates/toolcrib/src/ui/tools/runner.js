@@ -2,7 +2,7 @@
 //
 // Invariant: one request of this tool at a time. A result that arrives after a cancel or a newer
 // request is dropped.
-import { h, button, announce, formatMs, plural } from '../dom.js';
+import { h, button, announce, formatMs, plural, setText } from '../dom.js';
 import { state, disableExecution } from '../state.js';
 import { call, validate } from '../api.js';
 import { isObject, own, parseJson } from '../json.js';
@@ -191,7 +191,7 @@ export function createRunner({ tool, editor, record, extra }) {
     const message = own(report, 'message');
     const share = total > 0 && done >= 0 ? `${Math.min(Math.round((done / total) * 100), 100)} %` : '';
     const words = typeof message === 'string' ? message.slice(0, 300) : '';
-    step.textContent = [share, words].filter(Boolean).join(' · ');
+    setText(step, [share, words].filter(Boolean).join(' · '));
   }
 
   /** A failed call may be one whose arguments do not fit: then the fields say so. */

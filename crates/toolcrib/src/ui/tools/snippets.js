@@ -1,6 +1,6 @@
 // The same call from other clients. A snippet shows `$TOOLCRIB_KEY` in place of the key, so that it
 // can be shared safely; the key itself is copied only on request.
-import { h, copyButton } from '../dom.js';
+import { h, copyButton, setText } from '../dom.js';
 import { hasGateway } from '../shell/session.js';
 import { state } from '../state.js';
 import { authorization, otcToolId, toolPath } from '../api.js';
@@ -209,7 +209,7 @@ export function snippetView(tool, args) {
 
   function refresh() {
     for (const kind of kinds) {
-      kind.code.textContent = kind.text(false);
+      setText(kind.code, kind.text(false));
       kind.real.hidden = state.token === '';
     }
     if (current === 'otc' && !lookedUp) lookUp();

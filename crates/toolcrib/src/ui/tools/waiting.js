@@ -1,6 +1,6 @@
 // A call that waits for an approval: calm, links to the request, follows it, and runs the call when
 // the approval is granted.
-import { h, button, icon } from '../dom.js';
+import { h, button, icon, setText } from '../dom.js';
 import { on } from '../state.js';
 import { approval } from '../api.js';
 import { own } from '../json.js';
@@ -118,6 +118,9 @@ export function createWaiting({ id, reply, granted, again }) {
     } else if (it.state === 'expired') {
       finish('The request has expired', 'It was not answered in time. The tool has not run.');
       buttons.append(button('Ask again', again));
+    } else if (it.state === 'withdrawn') {
+      finish('The grant was withdrawn', 'The tool has not run. The call needs a new approval.');
+      buttons.append(button('Ask again', again));
     } else if (it.state !== 'pending') {
       finish('Already used', 'The approval was used by another call.');
       buttons.append(button('Run again', again));
@@ -138,7 +141,7 @@ export function createWaiting({ id, reply, granted, again }) {
 
   function drawVotes(it) {
     const votes = Array.isArray(it.votes) ? it.votes : [];
-    const words = { grant: 'approved', reject: 'rejected', override: 'overrode' };
+    const words = { grant: 'approved', reject: 'rejected', override: 'overrode', withdraw: 'withdrew' };
     answers.replaceChildren(
       ...votes.map((vote) =>
         h(
@@ -161,8 +164,8 @@ export function createWaiting({ id, reply, granted, again }) {
     stop();
     element.dataset.tone = tone;
     element.classList.add(tone);
-    title.textContent = word;
-    text.textContent = sentence;
+    setText(title, word);
+    setText(text, sentence);
     left.textContent = '';
     bar.hidden = true;
     buttons.querySelector('[data-action="stop-waiting"]')?.remove();

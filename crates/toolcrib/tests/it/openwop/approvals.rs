@@ -67,6 +67,32 @@ async fn one_calls_another_consents_and_the_call_runs_once() {
     assert_eq!(used["votes"][0]["comment"], "fine by me");
 }
 
+/// I-103: a grant is taken back over HTTP, by those who could have given it.
+#[tokio::test]
+async fn a_grant_is_withdrawn_until_it_is_used() {
+    let gw = fixture().start().await;
+    let ann = gw.principal("ann", ["files:read"]).await;
+    let bob = gw.principal("bob", ["approvals:respond"]).await;
+    call_ask(&ann, json!({})).await;
+    let id = newest(&bob).await["approvalId"].as_str().unwrap().to_owned();
+    let withdraw = json!({ "verdict": "withdraw", "comment": "the wrong file" });
+    let (status, told) = answer(&bob, &id, withdraw.clone()).await;
+    assert_eq!((status, &told["details"]["state"]), (409, &json!("pending")), "{told}");
+    let (_, granted) = answer(&bob, &id, json!({ "verdict": "grant" })).await;
+    assert_eq!((&granted["state"], &granted["mayWithdraw"]), (&json!("granted"), &json!(true)));
+    assert_eq!(newest(&ann).await["mayWithdraw"], false);
+    assert_eq!(answer(&ann, &id, withdraw.clone()).await.0, 403);
+    let (status, withdrawn) = answer(&bob, &id, withdraw.clone()).await;
+    assert_eq!((status, &withdrawn["state"]), (200, &json!("withdrawn")), "{withdrawn}");
+    assert_eq!(withdrawn["votes"][1]["verdict"], "withdraw");
+    assert_eq!(answer(&bob, &id, withdraw).await.0, 409);
+    assert_eq!(call_ask(&ann, json!({})).await["success"], false);
+    assert_ne!(newest(&bob).await["approvalId"], json!(id));
+    let listed = bob.get("/v1/approvals?state=withdrawn").await.json();
+    assert_eq!(listed["approvals"].as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(gw.runs("crib", "ask"), 0);
+}
+
 #[tokio::test]
 async fn an_invalid_verdict_is_refused() {
     let gw = fixture().start().await;

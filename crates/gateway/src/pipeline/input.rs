@@ -1,0 +1,172 @@
+//! The input of one call, with the forms that several steps need. Each form is made at most once, and
+//! only when a step needs it.
+//!
+//! Invariant (I-9): before the permit nothing is computed whose cost depends on the input.
+//! Invariant (I-102): each form names every member of the input that it has or leaves out.
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    approval::{Argument, RoundShape},
+    call::{CallInput, CallerInput, Round},
+    canonical::{self, CanonicalError},
+    redact::Redactor,
+};
+
+/// The input of one call.
+pub(crate) struct InputForms {
+    input: CallInput,
+    exact: OnceLock<Result<Vec<u8>, CanonicalError>>,
+    redacted: OnceLock<Value>,
+    hash: OnceLock<Result<String, CanonicalError>>,
+}
+
+/// The members of an input that its source receives.
+pub(crate) struct SourceInput {
+    pub(crate) arguments: Map<String, Value>,
+    pub(crate) caller: Option<CallerInput>,
+    pub(crate) meta: Map<String, Value>,
+}
+
+impl From<CallInput> for InputForms {
+    fn from(input: CallInput) -> Self {
+        let (exact, redacted, hash) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { input, exact, redacted, hash }
+    }
+}
+
+impl InputForms {
+    /// The input as the caller sent it.
+    pub(crate) fn sent(&self) -> &CallInput {
+        &self.input
+    }
+
+    /// The arguments as the caller sent them.
+    pub(crate) fn arguments(&self) -> &Value {
+        &self.input.arguments
+    }
+
+    /// Identifies the call: the canonical form (RFC 8785) of the exact arguments, and of the answers
+    /// and the state of a further round.
+    pub(crate) fn exact(&self) -> Result<&[u8], &CanonicalError> {
+        let exact = self.exact.get_or_init(|| {
+            // Two attempts of one call have two traces.
+            let CallInput { arguments, caller: _, meta: _ } = &self.input;
+            let mut bytes = canonical::canonical_bytes(arguments)?;
+            if let Some(round) = self.input.round() {
+                // No canonical form has a zero byte.
+                bytes.push(0);
+                bytes.extend(canonical::canonical_bytes(&round.to_json())?);
+            }
+            Ok(bytes)
+        });
+        exact.as_deref()
+    }
+
+    /// The arguments with secrets replaced.
+    fn redacted(&self) -> &Value {
+        self.redacted.get_or_init(|| Redactor::default().value(&self.input.arguments))
+    }
+
+    /// Everything that an approver reads, as JSON with secrets replaced: the arguments, and the
+    /// answers and the state of a further round.
+    pub(crate) fn shown(&self) -> Value {
+        let CallInput { arguments: _, caller: _, meta: _ } = &self.input;
+        let round = self.input.round().map(|round| Redactor::default().value(&round.to_json()));
+        let mut shown = match round {
+            Some(Value::Object(members)) => members,
+            _ => Map::new(),
+        };
+        shown.insert("arguments".to_owned(), self.redacted().clone());
+        Value::Object(shown)
+    }
+
+    /// `argsHash` (RFC 0064 §B): redact, then RFC 8785, then SHA-256, in lower hexadecimal. It is
+    /// the hash of the arguments alone, as the protocol defines it.
+    pub(crate) fn hash(&self) -> Result<&str, &CanonicalError> {
+        let hash = self
+            .hash
+            .get_or_init(|| canonical::digest(self.redacted()).map(|digest| digest.to_string()));
+        hash.as_deref()
+    }
+
+    /// The names and types of the arguments, and the shape of a further round.
+    pub(crate) fn shape(&self) -> (Vec<Argument>, Option<RoundShape>) {
+        let CallInput { arguments, caller: _, meta: _ } = &self.input;
+        let arguments = arguments.as_object().map(Argument::shape).unwrap_or_default();
+        let round = self.input.round().map(|Round { responses, state }| RoundShape {
+            responses: responses.map(Argument::shape).unwrap_or_default(),
+            state_bytes: state.map(str::len),
+        });
+        (arguments, round)
+    }
+
+    /// What the source receives. The arguments are empty when they are no object, which validation
+    /// has rejected before.
+    pub(crate) fn into_source(self) -> SourceInput {
+        let CallInput { arguments, caller, meta } = self.input;
+        let arguments = match arguments {
+            Value::Object(arguments) => arguments,
+            _ => Map::new(),
+        };
+        SourceInput { arguments, caller, meta }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn input(responses: Option<Value>, state: Option<&str>) -> InputForms {
+        let caller = CallerInput {
+            capabilities: Map::from_iter([("roots".to_owned(), json!({}))]),
+            responses: responses.and_then(|it| it.as_object().cloned()),
+            state: state.map(str::to_owned),
+        };
+        let arguments = json!({ "to": "bob", "amount": 1 });
+        InputForms::from(CallInput { arguments, caller: Some(caller), meta: Map::new() })
+    }
+
+    // I-102
+    #[test]
+    fn each_member_of_a_further_round_identifies_the_call() {
+        let plain = InputForms::from(CallInput::from(json!({ "amount": 1, "to": "bob" })));
+        let exact = |it: &InputForms| it.exact().unwrap().to_vec();
+        assert_eq!(exact(&plain), br#"{"amount":1,"to":"bob"}"#, "arguments alone have one form");
+        assert_eq!(exact(&input(None, None)), exact(&plain), "capabilities identify no call");
+        let rounds = [
+            plain,
+            input(Some(json!({})), None),
+            input(Some(json!({ "who": { "action": "accept" } })), None),
+            input(Some(json!({ "who": { "action": "decline" } })), None),
+            input(Some(json!({ "who": { "action": "accept" } })), Some("s")),
+            input(None, Some("s")),
+            input(None, Some("t")),
+            input(None, Some("")),
+        ];
+        let forms: std::collections::BTreeSet<_> = rounds.iter().map(exact).collect();
+        assert_eq!(forms.len(), rounds.len());
+        let hashes: std::collections::BTreeSet<_> =
+            rounds.iter().map(|it| it.hash().unwrap().to_owned()).collect();
+        assert_eq!(hashes.len(), 1, "`argsHash` is the one of the arguments");
+    }
+
+    // I-102
+    #[test]
+    fn an_approver_is_shown_each_member_without_secrets() {
+        let secret = format!("ghp_{}", "a1B2".repeat(9));
+        let round = input(Some(json!({ "who": { "name": "eve", "key": secret } })), Some("s7"));
+        let shown = round.shown();
+        assert_eq!(shown["arguments"], json!({ "to": "bob", "amount": 1 }));
+        assert_eq!(shown["inputResponses"]["who"]["name"], "eve");
+        assert_eq!(shown["requestState"], "s7");
+        assert!(!shown.to_string().contains(&secret), "{shown}");
+        let (arguments, shape) = round.shape();
+        assert_eq!(arguments.len(), 2);
+        let shape = shape.unwrap();
+        assert_eq!((shape.responses[0].name.as_str(), shape.state_bytes), ("who", Some(2)));
+    }
+}

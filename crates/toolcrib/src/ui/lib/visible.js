@@ -1,0 +1,32 @@
+// Texts for people in which nothing is hidden. The same characters as in `crates/core/src/text.rs`,
+// and the same escapes; `tests/browser/hidden.json` has the table that both are tested with.
+
+/** Characters that are not seen, or that change how others are drawn. Line breaks and tabs are seen. */
+const HIDDEN =
+  /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|(?![\n\r\t])\p{Cc}/gu;
+
+/** A word with letters of Latin and of an alphabet that has letters of the same shapes. */
+const MIXED =
+  /(?=[\p{L}\p{M}\p{N}_-]*\p{Script=Latin})(?=[\p{L}\p{M}\p{N}_-]*[\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Armenian}\p{Script=Cherokee}])[\p{L}\p{M}\p{N}_-]+/gu;
+const OTHER_LETTERS = /(?!\p{Script=Latin})\p{L}/gu;
+
+/** The escapes of JSON for `text`. */
+function escapes(text) {
+  return Array.from({ length: text.length }, (_, at) =>
+    `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`,
+  ).join('');
+}
+
+/** Returns `text` with escapes in place of hidden characters. JSON text stays the same JSON. */
+export function visibleText(text) {
+  return text.replace(HIDDEN, escapes);
+}
+
+/**
+ * Returns the words of `text` that mix alphabets, at most `max`: pairs of the word and of a form in
+ * which the letters that are not Latin are escapes.
+ */
+export function mixedWords(text, max = 5) {
+  const found = new Set(text.match(MIXED) ?? []);
+  return [...found].slice(0, max).map((word) => [word, word.replace(OTHER_LETTERS, escapes)]);
+}
