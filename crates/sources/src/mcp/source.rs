@@ -71,7 +71,7 @@ impl McpSource {
             call.progress = call.progress.map(|sink| echoes.progress(sink));
         }
         self.connection()?;
-        let slot = self.supervisor.calls.slot().await?;
+        let slot = self.supervisor.calls.slot(permit).await?;
         // Looked up again: the connection may have ended while this waited for a slot.
         let connection = self.connection()?;
         let schema = permit.entry().tool.input_schema.as_ref();

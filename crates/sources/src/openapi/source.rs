@@ -250,7 +250,7 @@ impl Shared {
         let Some(callable) = operations.get(&permit.entry().upstream_name) else {
             return Err(unavailable("this operation no longer exists"));
         };
-        let _slot = self.calls.slot().await?;
+        let _slot = self.calls.slot(permit).await?;
         let built = request::build(&callable.operation, &callable.base, &call.arguments);
         let mut request = match built {
             Ok(request) => request,

@@ -184,7 +184,7 @@ impl Shared {
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let _slot = self.calls.slot().await?;
+        let _slot = self.calls.slot(permit).await?;
         let loaded = self.loaded.read().clone();
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
         let name = permit.entry().upstream_name.as_str();
