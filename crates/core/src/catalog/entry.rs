@@ -61,6 +61,9 @@ pub struct Entry {
     pub arguments: ArgumentCheck,
     /// Hash of the upstream's own description of the tool; `None` when it has no canonical form.
     pub digest: Option<Digest>,
+    /// The form that the source must still offer when the tool is called; `None` where pins are not
+    /// enforced.
+    pub pinned: Option<Digest>,
     /// Each dialect's JSON of this tool, computed on first use.
     pub wire: WireCache,
 }
@@ -97,6 +100,7 @@ impl Entry {
             consent: Consent::default(),
             arguments: ArgumentCheck::anything(),
             digest: None,
+            pinned: None,
             wire: WireCache::default(),
         })
     }

@@ -177,6 +177,7 @@ mod tests {
             consent: toolcrib_core::approval::Consent::default(),
             arguments: ArgumentCheck::compile(None).unwrap(),
             digest: None,
+            pinned: None,
             wire: WireCache::default(),
         };
         change(&mut entry);
