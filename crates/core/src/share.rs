@@ -359,5 +359,4 @@ impl<W> Node for Queue<W> {
 }
 
 #[cfg(test)]
-#[path = "share/tests.rs"]
 mod tests;
