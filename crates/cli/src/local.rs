@@ -258,8 +258,8 @@ pub(crate) async fn settle_for(gateway: &Gateway, patience: Duration, printer: P
 
 /// Returns the tool with this tool id, wire name or OTC id.
 ///
-/// Waits until its source is ready, or until [`settle`] returns. The stored catalog can list a tool
-/// before its source is ready.
+/// Waits until its source has listed its tools, or until [`settle`] returns. The stored catalog can
+/// list a tool in a form that its source no longer offers.
 pub(crate) async fn awaited(
     gateway: &Gateway,
     name: &str,
@@ -280,6 +280,12 @@ pub(crate) async fn awaited(
         () = settle(gateway, printer) => entry(gateway, name),
     };
     found.ok_or_else(|| {
+        if let Some(entry) = gateway.snapshot().quarantined.find_all(name).first() {
+            return advised(
+                format!("{} is quarantined: its current form is not approved", entry.id),
+                format!("`toolcrib tools diff {}` shows the form", entry.id),
+            );
+        }
         let waiting: Vec<String> = gateway
             .supply()
             .reports()
@@ -305,9 +311,11 @@ fn entry(gateway: &Gateway, name: &str) -> Option<Arc<Entry>> {
     gateway.snapshot().catalog.find_all(name).first().map(|entry| Arc::clone(entry))
 }
 
+/// Returns whether the tools of `source` were listed and compared with their pins.
 fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {
-    let snapshot = gateway.snapshot();
-    snapshot.sources.get(source).is_some_and(|s| s.status().state == SourceState::Ready)
+    let reports = gateway.supply().reports();
+    let report = reports.iter().find(|report| report.id == *source);
+    report.is_some_and(|it| it.status.state.is_ready() && it.discovered_at.is_some())
 }
 
 /// Completes on SIGINT or SIGTERM.

@@ -111,6 +111,8 @@ pub struct UpstreamError {
 pub enum UpstreamErrorKind {
     /// Not connected now; the call was not sent.
     Unavailable,
+    /// Now offers the tool in another form than the caller was offered; the call was not sent.
+    Changed,
     /// Disconnected during the call; whether the call had an effect is unknown.
     Died,
     /// Our own process ended during the call; whether the call had an effect is unknown.
@@ -141,7 +143,7 @@ impl UpstreamErrorKind {
     /// Returns the stable code for events and error bodies.
     pub fn code(self) -> &'static str {
         match self {
-            Self::Unavailable => "upstream_unavailable",
+            Self::Unavailable | Self::Changed => "upstream_unavailable",
             Self::Died => "upstream_died",
             Self::Interrupted => "interrupted",
             Self::Timeout => "upstream_timeout",
@@ -158,12 +160,15 @@ impl UpstreamErrorKind {
 
     /// Returns whether the call may have started to run upstream.
     pub fn started(self) -> bool {
-        !matches!(self, Self::Unavailable | Self::Credential(_) | Self::EgressRefused)
+        !matches!(
+            self,
+            Self::Unavailable | Self::Changed | Self::Credential(_) | Self::EgressRefused
+        )
     }
 
     /// Returns whether a retry can help and cannot repeat an effect.
     pub fn retryable(self) -> bool {
-        matches!(self, Self::Unavailable)
+        matches!(self, Self::Unavailable | Self::Changed)
     }
 }
 
@@ -203,6 +208,7 @@ impl fmt::Display for UpstreamError {
         }
         f.write_str(match self.kind {
             UpstreamErrorKind::Unavailable => "the tool's source is not available right now; try again later",
+            UpstreamErrorKind::Changed => "the tool has changed at its source, so the call was not sent; list the tools again",
             UpstreamErrorKind::Died => {
                 "the tool's source went away during the call; whether the call took effect is unknown"
             }

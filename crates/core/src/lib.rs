@@ -38,6 +38,7 @@ pub mod record;
 pub mod redact;
 pub mod schema;
 pub mod scope;
+pub mod share;
 pub mod source;
 pub mod store;
 pub mod suggest;

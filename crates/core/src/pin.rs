@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use crate::{
     canonical::{self, Digest},
     clock::Timestamp,
-    id::{PrincipalId, SourceId},
+    id::SourceId,
     pointer::step,
+    principal::PrincipalKey,
     source::DiscoveredTool,
     store::StoreError,
 };
@@ -49,7 +50,7 @@ pub struct ApprovedForm {
     /// When it was approved.
     pub at: Timestamp,
     /// The approving principal; `None` when the first form was trusted automatically.
-    pub by: Option<PrincipalId>,
+    pub by: Option<PrincipalKey>,
 }
 
 /// A discovered form.
@@ -138,7 +139,7 @@ pub trait PinStore: Send + Sync + 'static {
         &self,
         choices: Vec<PinChoice>,
         at: Timestamp,
-        by: Option<PrincipalId>,
+        by: Option<PrincipalKey>,
     ) -> Result<PinApproval, StoreError>;
 }
 

@@ -1,6 +1,6 @@
 //! Principals: authenticated callers.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,48 @@ impl Principal {
     /// Returns every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
         std::iter::once(&self.id).chain(&self.makers)
+    }
+}
+
+/// A principal with its tenant: principals of two tenants may have one id.
+///
+/// Its text is `TENANT/ID`. `%` and `/` of the tenant are written as `%25` and `%2F`, so that no two
+/// principals have one text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PrincipalKey {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Its id in that tenant.
+    pub principal: PrincipalId,
+}
+
+impl PrincipalKey {
+    /// Returns the key of `principal`.
+    pub fn of(principal: &Principal) -> Self {
+        Self { tenant: principal.tenant.clone(), principal: principal.id.clone() }
+    }
+
+    /// Returns the principal as the record of `tenant` names it: by its id alone in its own tenant,
+    /// with its tenant in the operator's, and not at all in those of other tenants.
+    pub fn in_record_of(&self, tenant: &TenantId) -> Option<PrincipalId> {
+        match tenant {
+            own if *own == self.tenant => Some(self.principal.clone()),
+            operator if operator.as_str() == TenantId::OPERATOR => {
+                PrincipalId::parse(self.to_string()).ok()
+            }
+            _other => None,
+        }
+    }
+}
+
+impl fmt::Display for PrincipalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenant = self.tenant.as_str();
+        match tenant.contains(['%', '/']) {
+            true => write!(f, "{}", tenant.replace('%', "%25").replace('/', "%2F"))?,
+            false => f.write_str(tenant)?,
+        }
+        write!(f, "/{}", self.principal)
     }
 }
 

@@ -1,20 +1,15 @@
-//! The number of streams of one kind that are open.
-//!
-//! Bound: [`MAX_LISTENERS`], and [`SHARE_OF_TENANT`] for each tenant beyond it, so that no tenant
-//! uses up the listeners of another.
+//! The streams of one kind that are open, divided among callers.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use toolcrib_core::{
-    id::{PrincipalId, TenantId},
-    principal::Principal,
+    principal::{Principal, PrincipalKey},
+    share::Shares,
 };
 
 /// Listeners at the same time, in addition to those within [`SHARE_OF_TENANT`].
 pub const MAX_LISTENERS: usize = 1_000;
-/// Listeners of one tenant at the same time.
-pub const MAX_LISTENERS_OF_TENANT: usize = 250;
 /// Listeners that each tenant may have in any case.
 pub const SHARE_OF_TENANT: usize = 32;
 /// Listeners of one principal at the same time.
@@ -25,44 +20,53 @@ pub const MAX_LISTENERS_OF_ONE: usize = 16;
 #[error("too many streams are open; close one and try again")]
 pub struct TooManyListeners;
 
-/// The number of listeners by tenant and principal.
-#[derive(Debug, Default)]
-pub(crate) struct Listeners(Mutex<Counts>);
+/// The listeners of one kind.
+///
+/// Invariant (I-105): no tenant uses up the listeners of another.
+#[derive(Debug, Clone)]
+pub struct Listeners {
+    shares: Arc<Mutex<Shares>>,
+    of_one: usize,
+}
 
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    tenants: HashMap<TenantId, HashMap<PrincipalId, usize>>,
+/// Permission for one open stream, released when it is dropped.
+#[derive(Debug)]
+pub struct ListenerPermit {
+    shares: Arc<Mutex<Shares>>,
+    owner: PrincipalKey,
+}
+
+impl Default for Listeners {
+    fn default() -> Self {
+        Self::new(MAX_LISTENERS, MAX_LISTENERS_OF_ONE)
+    }
 }
 
 impl Listeners {
-    pub(crate) fn add(&self, who: &Principal) -> Result<(), TooManyListeners> {
-        let Counts { all, tenants } = &mut *self.0.lock();
-        let tenant = tenants.get(&who.tenant);
-        let of_tenant: usize = tenant.map_or(0, |tenant| tenant.values().sum());
-        let own = tenant.and_then(|tenant| tenant.get(&who.id)).copied().unwrap_or_default();
-        let has_room = of_tenant < SHARE_OF_TENANT || *all < MAX_LISTENERS;
-        if !has_room || of_tenant >= MAX_LISTENERS_OF_TENANT || own >= MAX_LISTENERS_OF_ONE {
-            return Err(TooManyListeners);
-        }
-        *all += 1;
-        let tenant = tenants.entry(who.tenant.clone()).or_default();
-        *tenant.entry(who.id.clone()).or_default() += 1;
-        Ok(())
+    /// Allows `max` listeners, and `of_one` of each principal.
+    pub fn new(max: usize, of_one: usize) -> Self {
+        let shares = Shares::new(max).with_floor(SHARE_OF_TENANT.min(max));
+        Self { shares: Arc::new(Mutex::new(shares)), of_one }
     }
 
-    pub(crate) fn remove(&self, who: &Principal) {
-        let Counts { all, tenants } = &mut *self.0.lock();
-        let Some(tenant) = tenants.get_mut(&who.tenant) else { return };
-        let Some(own) = tenant.get_mut(&who.id) else { return };
-        *all = all.saturating_sub(1);
-        *own = own.saturating_sub(1);
-        if *own == 0 {
-            tenant.remove(&who.id);
+    /// Returns a permission for one more stream of `principal`.
+    ///
+    /// # Errors
+    /// [`TooManyListeners`].
+    pub fn add(&self, principal: &Principal) -> Result<ListenerPermit, TooManyListeners> {
+        let owner = PrincipalKey::of(principal);
+        let mut shares = self.shares.lock();
+        if shares.used_by(&owner) >= self.of_one || !shares.take(&owner, 1) {
+            return Err(TooManyListeners);
         }
-        if tenant.is_empty() {
-            tenants.remove(&who.tenant);
-        }
+        drop(shares);
+        Ok(ListenerPermit { shares: Arc::clone(&self.shares), owner })
+    }
+}
+
+impl Drop for ListenerPermit {
+    fn drop(&mut self) {
+        self.shares.lock().give_back(&self.owner, 1);
     }
 }
 
@@ -83,40 +87,31 @@ mod tests {
         }
     }
 
-    /// How many listeners `tenant` gets with as many principals as it likes.
-    fn take(listeners: &Listeners, tenant: usize) -> usize {
-        (0..MAX_LISTENERS * 2).filter(|name| listeners.add(&who(tenant, *name)).is_ok()).count()
+    /// The listeners that `tenant` gets with as many principals as it likes.
+    fn take(listeners: &Listeners, tenant: usize) -> Vec<ListenerPermit> {
+        (0..MAX_LISTENERS * 2).filter_map(|name| listeners.add(&who(tenant, name)).ok()).collect()
     }
 
-    // I-34
+    // I-34, I-105
     #[test]
     fn no_tenant_takes_the_listeners_of_another() {
         let listeners = Listeners::default();
-        for tenant in 0..4 {
-            assert_eq!(take(&listeners, tenant), MAX_LISTENERS_OF_TENANT);
+        let alone = take(&listeners, 0);
+        assert_eq!(alone.len(), MAX_LISTENERS, "one tenant may have all");
+        let own = take(&listeners, 1);
+        assert_eq!(own.len(), SHARE_OF_TENANT, "and others have theirs");
+        drop((alone, own));
+        let crowd = take(&listeners, 0);
+        assert_eq!(crowd.len(), MAX_LISTENERS * 7 / 8, "until others were seen");
+        let own = take(&listeners, 1);
+        assert_eq!(own.len(), MAX_LISTENERS / 8);
+        for tenant in 2..9 {
+            assert_eq!(take(&listeners, tenant).len(), SHARE_OF_TENANT, "{tenant}");
         }
-        for tenant in 4..8 {
-            assert_eq!(take(&listeners, tenant), SHARE_OF_TENANT);
-        }
-        listeners.remove(&who(0, 0));
-        listeners.remove(&who(0, 0));
-        assert_eq!(
-            listeners.add(&who(4, 0)),
-            Err(TooManyListeners),
-            "others are within their share"
-        );
-        assert_eq!(take(&listeners, 8), SHARE_OF_TENANT);
-        for name in 0..MAX_LISTENERS * 2 {
-            for tenant in 0..9 {
-                listeners.remove(&who(tenant, name));
-            }
-        }
-        let counts = listeners.0.lock();
-        assert_eq!((counts.all, counts.tenants.len()), (0, 0));
-        drop(counts);
-        for number in 0..20 {
-            let admitted = listeners.add(&who(0, 0)).is_ok();
-            assert_eq!(admitted, number < MAX_LISTENERS_OF_ONE, "{number}");
-        }
+        drop((crowd, own));
+        assert_eq!(listeners.shares.lock().owners(), 0);
+        let permits: Vec<_> = (0..20).map(|_| listeners.add(&who(0, 0))).collect();
+        let admitted = permits.iter().filter(|permit| permit.is_ok()).count();
+        assert_eq!(admitted, MAX_LISTENERS_OF_ONE);
     }
 }

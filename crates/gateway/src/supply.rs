@@ -38,7 +38,7 @@ use toolcrib_core::{
     id::{SourceId, TenantId, ToolId},
     lint::{self, Finding},
     pin::PinStore,
-    principal::Principal,
+    principal::{Principal, PrincipalKey},
     source::{Source, SourceFactory, SourceListener, StderrLine},
     store::{CatalogStore, StoreError},
 };
@@ -268,7 +268,8 @@ impl Supply {
         let config = self.services.config();
         let review = self.review(&config, &principal.tenant);
         let now = self.services.now();
-        let (approved, events) = review.approve(wanted, Some(&principal.id), now).await?;
+        let by = PrincipalKey::of(principal);
+        let (approved, events) = review.approve(wanted, Some(&by), now).await?;
         self.audit.append_with_retry(events).await;
         self.reload_pins().await;
         Ok(approved)

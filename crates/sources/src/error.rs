@@ -7,6 +7,11 @@ pub(crate) fn unavailable(detail: impl Into<String>) -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
 }
 
+/// The call was not sent, because the upstream has changed the tool.
+pub(crate) fn changed(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Changed, detail)
+}
+
 /// The upstream disconnected during the call.
 pub(crate) fn died(detail: impl Into<String>) -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Died, detail)

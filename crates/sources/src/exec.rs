@@ -140,7 +140,7 @@ impl Source for CommandSource {
             return Err(unavailable("this command no longer exists"));
         };
         let run = async {
-            let _slot = self.calls.slot().await?;
+            let _slot = self.calls.slot(permit).await?;
             self.run(command, &call).await
         };
         self.calls.run(pin!(run)).await

@@ -18,7 +18,7 @@ use crate::{
     egress::{Endpoint, Guard, Network, SystemResolver},
     exec::{CommandSource, anchor_confinement},
     key_set::KeySets,
-    mcp::{HttpTarget, McpSource, Target},
+    mcp::{HttpTarget, Listing, McpSource, Target},
     openapi::{self, ConnectorSource},
     pack::{self, Library, PackContext, PackSource},
     process::launch::Launcher,
@@ -107,7 +107,9 @@ impl Factory {
                     );
                 }
                 let target = Target::Stdio(anchored(stdio.clone()), self.launcher.clone());
-                Ok(Box::new(|context| Arc::new(McpSource::start(context, target))))
+                Ok(Box::new(|context| {
+                    Arc::new(McpSource::start(context, target, Listing::Upstream))
+                }))
             }
             UpstreamSpec::McpHttp(http) => {
                 let endpoint = Endpoint::new(http)?;
@@ -115,7 +117,9 @@ impl Factory {
                 let egress = self.network.egress(guard)?;
                 let credential = self.credential(spec);
                 let target = Target::Http(HttpTarget { endpoint, egress, credential });
-                Ok(Box::new(|context| Arc::new(McpSource::start(context, target))))
+                Ok(Box::new(|context| {
+                    Arc::new(McpSource::start(context, target, Listing::Upstream))
+                }))
             }
             UpstreamSpec::Connector(connector) => {
                 let plan = openapi::Plan::new(connector, &self.network, self.credential(spec))?;

@@ -18,6 +18,7 @@ mod egress;
 mod error;
 mod exec;
 mod factory;
+mod forms;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod key_set;

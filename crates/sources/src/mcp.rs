@@ -23,7 +23,11 @@ mod supervise;
 mod watch;
 mod wire;
 
-pub(crate) use self::{http::HttpTarget, source::McpSource, supervise::Target};
+pub(crate) use self::{
+    http::HttpTarget,
+    source::McpSource,
+    supervise::{Listing, Target},
+};
 
 /// Reads `frame` in every way in which an upstream's bytes are read.
 #[cfg(fuzzing)]

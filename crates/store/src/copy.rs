@@ -188,6 +188,7 @@ pub(crate) const TABLES: &[Table] = {
                 ("approved", Text),
                 ("approved_at", Time),
                 ("approved_by", Text),
+                ("approved_tenant", Text),
                 ("seen_digest", Bytes),
                 ("seen", Text),
                 ("seen_at", Time),

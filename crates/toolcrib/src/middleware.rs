@@ -52,7 +52,7 @@ pub(crate) use self::{
     body::{BodyLimit, Payload},
     challenge::{Challenge, WELL_KNOWN},
     host::HttpHost,
-    memory::{Memory, MemoryShare},
+    memory::{BodySender, Memory, MemoryShare},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
     path::Segment,
     refusal::Refusal,

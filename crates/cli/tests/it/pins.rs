@@ -203,3 +203,60 @@ async fn a_source_can_be_let_in_only_by_hand() {
     let (_, list) = rig.caller.get("/v1/tools").await;
     assert!(has(list.as_array().unwrap(), ECHO), "{list}");
 }
+
+/// Writes a configuration whose upstream reads its first form from the file `form`, and appends all
+/// that it receives to the file `record`.
+fn changing(dir: &Path) -> impl Fn(u64) + use<> {
+    let word = |name: &str| format!("{name}={}", dir.join(name).display());
+    let config = config("").replace(
+        "\"list=turning\"",
+        &format!("\"list=turning\", {:?}, {:?}", word("form"), word("record")),
+    );
+    write_config(dir, &config);
+    let form = dir.join("form");
+    move |number| std::fs::write(&form, number.to_string()).unwrap()
+}
+
+/// The number of calls of `echo` that the upstream has received.
+fn echoes(dir: &Path) -> usize {
+    let record = std::fs::read_to_string(dir.join("record")).unwrap();
+    record.lines().filter(|line| line.contains("tools/call") && line.contains("echo")).count()
+}
+
+// I-104: the stored catalog lists the tool in its approved form, and the upstream has another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_changed_between_two_commands_does_not_run() {
+    let dir = dir();
+    let turn = changing(dir.path());
+    turn(0);
+    let call = || run(dir.path(), &["call", "up__echo", "{}"]);
+    call().ok();
+    assert_eq!(echoes(dir.path()), 1);
+    turn(1);
+    for _ in 0..3 {
+        let refused = call();
+        assert_ne!(refused.code, 0, "{}", refused.stdout);
+        assert!(refused.stderr.contains("mcp:up.echo is quarantined"), "{}", refused.stderr);
+    }
+    assert_eq!(echoes(dir.path()), 1, "the changed tool did not run");
+}
+
+// I-104: calls that come while a server starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_changed_while_no_server_ran_does_not_run() {
+    let dir = dir();
+    let turn = changing(dir.path());
+    turn(0);
+    let (_, key) = key(dir.path(), &["--scope", "*"]);
+    run(dir.path(), &["call", "up__echo", "{}"]).ok();
+    turn(1);
+    let rig = Rig::over(dir, key);
+    loop {
+        let (_, answer) = rig.caller.otc("up__echo", json!({})).await;
+        assert_ne!(answer["result"]["success"], true, "{answer}");
+        if rig.source().await["quarantined"] == 1 {
+            break;
+        }
+    }
+    assert_eq!(echoes(rig.path()), 1, "the changed tool did not run");
+}

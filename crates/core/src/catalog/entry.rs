@@ -65,6 +65,9 @@ pub struct Entry {
     ///
     /// [`UpstreamSpec::program`]: crate::source::UpstreamSpec::program
     pub program: Option<Digest>,
+    /// The form that the source must still offer when the tool is called; `None` where pins are not
+    /// enforced.
+    pub pinned: Option<Digest>,
     /// Each dialect's JSON of this tool, computed on first use.
     pub wire: WireCache,
 }
@@ -102,6 +105,7 @@ impl Entry {
             arguments: ArgumentCheck::anything(),
             digest: None,
             program: None,
+            pinned: None,
             wire: WireCache::default(),
         })
     }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use toolcrib_core::{approval::ApprovalQuery, principal::Principal};
 
 use super::{Approvals, render::to_json};
-use crate::listeners::TooManyListeners;
+use crate::listeners::{ListenerPermit, TooManyListeners};
 
 /// Receives approvals that are new or have changed.
 pub struct ApprovalListener {
@@ -18,6 +18,7 @@ pub struct ApprovalListener {
     principal: Arc<Principal>,
     changes: watch::Receiver<u64>,
     after: u64,
+    _permit: ListenerPermit,
 }
 
 impl Approvals {
@@ -30,9 +31,9 @@ impl Approvals {
         principal: &Arc<Principal>,
     ) -> Result<ApprovalListener, TooManyListeners> {
         let changes = self.changes();
-        self.listeners.add(principal)?;
+        let _permit = self.listeners.add(principal)?;
         let (approvals, principal) = (Arc::clone(self), Arc::clone(principal));
-        let mut listener = ApprovalListener { approvals, principal, changes, after: 0 };
+        let mut listener = ApprovalListener { approvals, principal, changes, after: 0, _permit };
         // If the store does not answer now, the first notification has older approvals too.
         listener.after = self.epoch().await.unwrap_or_default();
         Ok(listener)
@@ -67,11 +68,5 @@ impl ApprovalListener {
                 () = self.approvals.services.background.ended().cancelled() => return None,
             }
         }
-    }
-}
-
-impl Drop for ApprovalListener {
-    fn drop(&mut self) {
-        self.approvals.listeners.remove(&self.principal);
     }
 }

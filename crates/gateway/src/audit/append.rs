@@ -26,7 +26,7 @@ use toolcrib_core::{
         NewEvent, ToolCalled, ToolReturned,
     },
     id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
-    principal::Principal,
+    principal::{Principal, PrincipalKey},
     record::RecordStore,
     store::{Storage, StoreError},
 };
@@ -719,8 +719,11 @@ impl Refusal {
             None => (vec![of(UNKNOWN, UNKNOWN)], None),
             Some((tool, Denied::Tenant)) => {
                 let mut decisions = vec![of(UNKNOWN, UNKNOWN)];
-                let who = PrincipalId::parse(format!("{}/{}", self.tenant, self.principal));
-                if let (Ok(tenant), Ok(principal)) = (TenantId::parse(TenantId::OPERATOR), who) {
+                let key =
+                    PrincipalKey { tenant: self.tenant.clone(), principal: self.principal.clone() };
+                if let Ok(tenant) = TenantId::parse(TenantId::OPERATOR)
+                    && let Some(principal) = key.in_record_of(&tenant)
+                {
                     decisions.push(Decision { tenant, principal, ..of(tool, "tenant") });
                 }
                 (decisions, None)

@@ -9,7 +9,11 @@ use toolcrib_core::{
 };
 
 use super::append::Audit;
-use crate::{authn::Authenticator, listeners::TooManyListeners, scopes::RouteScope};
+use crate::{
+    authn::Authenticator,
+    listeners::{ListenerPermit, TooManyListeners},
+    scopes::RouteScope,
+};
 
 /// How often the record is read for new events. They may come from other processes.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -40,6 +44,7 @@ pub struct RunFollower {
     /// The ids of the calls and approvals that have begun and not ended. Sessions do not count: they
     /// may be open for as long as the client that makes the calls.
     open: HashSet<String>,
+    _permit: ListenerPermit,
 }
 
 impl Audit {
@@ -54,7 +59,7 @@ impl Audit {
         principal: &Arc<Principal>,
         run: FollowedRun,
     ) -> Result<RunFollower, TooManyListeners> {
-        self.streams.add(principal)?;
+        let _permit = self.streams.add(principal)?;
         Ok(RunFollower {
             audit: Arc::clone(self),
             authenticator: authenticator.clone(),
@@ -62,6 +67,7 @@ impl Audit {
             run,
             after: None,
             open: HashSet::new(),
+            _permit,
         })
     }
 }
@@ -140,11 +146,5 @@ impl RunFollower {
 
     fn close(&mut self, id: &impl ToString) {
         self.open.remove(&id.to_string());
-    }
-}
-
-impl Drop for RunFollower {
-    fn drop(&mut self) {
-        self.audit.streams.remove(&self.principal);
     }
 }

@@ -25,7 +25,7 @@ pub struct McpConfig {
     /// Lifetime of an unused session.
     #[serde(with = "kind::Duration")]
     pub session_idle: Duration,
-    /// Number of sessions; the longest idle one makes room.
+    /// Number of sessions; an idle one of the tenant with too many makes room.
     pub max_sessions: NonZeroUsize,
     /// The same for one principal.
     pub max_sessions_per_principal: NonZeroUsize,

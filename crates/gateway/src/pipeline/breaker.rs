@@ -18,7 +18,7 @@ use toolcrib_core::{
     call::{CallError, Outcome, UpstreamErrorKind},
     clock::{Clock, Timestamp},
     id::{SourceId, TenantId},
-    principal::Principal,
+    principal::{Principal, PrincipalKey},
     source::{Source, SourceState},
 };
 
@@ -59,7 +59,7 @@ struct Inner {
 /// A call that was let through. Dropped without an end, it says nothing about the source.
 pub(crate) struct BreakerGuard {
     breaker: Arc<Breaker>,
-    caller: String,
+    caller: PrincipalKey,
     entered: Option<Admission>,
 }
 
@@ -120,7 +120,7 @@ impl Breaker {
     ) -> Result<BreakerGuard, Duration> {
         self.note_caller(&caller.tenant);
         let mut inner = self.inner.lock();
-        let id = caller.id.to_string();
+        let id = PrincipalKey::of(caller);
         let Some(config) = inner.config else {
             return Ok(BreakerGuard { breaker: Arc::clone(self), caller: id, entered: None });
         };
@@ -163,7 +163,7 @@ impl Breaker {
         }
     }
 
-    fn leave(&self, caller: &str, entered: Admission, verdict: Verdict) {
+    fn leave(&self, caller: &PrincipalKey, entered: Admission, verdict: Verdict) {
         let mut inner = self.inner.lock();
         let Some(config) = inner.config else { return };
         let now = self.clock.monotonic_nanos();
@@ -174,10 +174,10 @@ impl Breaker {
         }
         match own {
             Some(true) => {
-                tracing::warn!(source = %self.source, principal = caller, "calls of this principal are not sent to the source for a while: they failed again and again");
+                tracing::warn!(source = %self.source, tenant = %caller.tenant, principal = %caller.principal, "calls of this principal are not sent to the source for a while: they failed again and again");
             }
             Some(false) => {
-                tracing::info!(source = %self.source, principal = caller, "calls of this principal are sent to the source again");
+                tracing::info!(source = %self.source, tenant = %caller.tenant, principal = %caller.principal, "calls of this principal are sent to the source again");
             }
             None => {}
         }
@@ -237,7 +237,9 @@ fn verdict(result: Result<&Outcome, &CallError>) -> Verdict {
             | Kind::InputRequired
             | Kind::CapabilityRequired
             | Kind::InputRejected => Verdict::Answers,
-            Kind::Credential(_) | Kind::EgressRefused | Kind::Interrupted => Verdict::Silent,
+            Kind::Changed | Kind::Credential(_) | Kind::EgressRefused | Kind::Interrupted => {
+                Verdict::Silent
+            }
         },
         Err(_) => Verdict::Silent,
     }

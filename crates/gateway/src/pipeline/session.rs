@@ -32,7 +32,8 @@ use toolcrib_core::{
     call::CallError,
     event::{EventBody, NewEvent, SessionOutcome, ToolSessionClosed, ToolSessionOpened},
     id::{PrincipalId, RunId, SessionId, TenantId, ToolId},
-    principal::Principal,
+    principal::{Principal, PrincipalKey},
+    share::Shares,
 };
 
 use crate::{
@@ -41,8 +42,11 @@ use crate::{
     ids::new_id,
 };
 
-/// Interactions at once.
+/// Interactions at once, in addition to those within [`FLOOR`].
 pub const MAX_INTERACTIONS: usize = 10_000;
+
+/// Interactions that each tenant may have in any case.
+const FLOOR: usize = 32;
 
 /// Tools with a session of their own in one interaction. Calls of further ones are recorded in the
 /// same run, without a bracket. Each takes about 500 bytes, and a call to get there.
@@ -107,8 +111,14 @@ struct Opening {
 pub(crate) struct Interactions {
     services: Services,
     audit: Arc<Audit>,
-    all: Mutex<HashMap<u64, Weak<InteractionState>>>,
+    all: Mutex<Places>,
     made: AtomicU64,
+}
+
+/// The places of interactions, divided among callers (I-105).
+struct Places {
+    all: HashMap<u64, Weak<InteractionState>>,
+    shares: Shares,
 }
 
 /// A call in its interaction; while one exists, the interaction is not closed.
@@ -122,8 +132,9 @@ pub(crate) struct InteractionGuard {
 
 impl Interactions {
     pub(crate) fn new(services: Services, audit: Arc<Audit>) -> Arc<Self> {
-        let (all, made) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(Self { services, audit, all, made })
+        let shares = Shares::new(MAX_INTERACTIONS).with_floor(FLOOR);
+        let all = Mutex::new(Places { all: HashMap::new(), shares });
+        Arc::new(Self { services, audit, all, made: AtomicU64::new(0) })
     }
 
     /// Starts an interaction of `principal` in `run`. Its first call is the first thing recorded of it.
@@ -151,18 +162,20 @@ impl Interactions {
             }),
             in_flight: TaskTracker::new(),
         });
-        let mut all = self.all.lock();
-        if all.len() >= MAX_INTERACTIONS || self.services.background.ended().is_cancelled() {
+        let mut places = self.all.lock();
+        if self.services.background.ended().is_cancelled()
+            || !places.shares.take(&PrincipalKey::of(principal), 1)
+        {
             return Err(TooManyInteractions);
         }
-        all.insert(place, Arc::downgrade(&interaction));
-        drop(all);
+        places.all.insert(place, Arc::downgrade(&interaction));
+        drop(places);
         Ok(interaction)
     }
 
     /// Closes every interaction as failed.
     pub(crate) async fn close_all(&self) {
-        let all: Vec<Weak<InteractionState>> = self.all.lock().values().cloned().collect();
+        let all: Vec<Weak<InteractionState>> = self.all.lock().all.values().cloned().collect();
         let closing = all.iter().filter_map(Weak::upgrade).map(|interaction| async move {
             interaction.close(SessionOutcome::Failed).await;
         });
@@ -255,6 +268,15 @@ impl InteractionState {
         self.interactions.audit.event(self.tenant.clone(), self.run.clone(), body, cause)
     }
 
+    /// Gives up the place of an interaction that is over.
+    fn leave(&self) {
+        let mut places = self.interactions.all.lock();
+        if places.all.remove(&self.place).is_some() {
+            let (tenant, principal) = (self.tenant.clone(), self.principal.clone());
+            places.shares.give_back(&PrincipalKey { tenant, principal }, 1);
+        }
+    }
+
     /// Ends an interaction of which nothing is recorded.
     fn end_when_unused(&self) -> bool {
         let mut state = self.state.lock();
@@ -262,7 +284,7 @@ impl InteractionState {
         if unused {
             state.over = true;
             drop(state);
-            self.interactions.all.lock().remove(&self.place);
+            self.leave();
         }
         unused
     }
@@ -279,7 +301,7 @@ impl InteractionState {
         }
         let sessions = Arc::clone(&self.state.lock().sessions);
         self.record_closed(&sessions, outcome).await;
-        self.interactions.all.lock().remove(&self.place);
+        self.leave();
     }
 
     /// Closes the open sessions when they are idle for [`IDLE`] or too old, the latter once the last

@@ -12,6 +12,7 @@ use miette::Diagnostic;
 use toolcrib_core::{
     authorize::{CallContext, Resource, Subject},
     catalog::Entry,
+    principal::PrincipalKey,
 };
 
 use super::{
@@ -199,9 +200,10 @@ impl Types {
         })
     }
 
-    /// Principals of two tenants may have one id, so theirs here has both.
     fn principal(&self, subject: Subject<'_>) -> EntityUid {
-        uid(&self.principal, &format!("{}/{}", subject.tenant, subject.principal))
+        let key =
+            PrincipalKey { tenant: subject.tenant.clone(), principal: subject.principal.clone() };
+        uid(&self.principal, &key.to_string())
     }
 
     fn entities(

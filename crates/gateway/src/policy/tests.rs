@@ -210,3 +210,21 @@ fn a_schema_has_a_place_for_everything_that_is_given() {
     let text = PolicySet::parse(&policy, Some(&file("own", &broken))).unwrap_err();
     assert_eq!(text[0].line, Some(usual.lines().count() + 2), "{text:?}");
 }
+
+// I-83: both ids can contain the separator.
+#[test]
+fn no_two_principals_have_one_name_in_a_policy() {
+    let named = r#"permit(principal == Principal::"a%2Fb/c", action, resource);"#;
+    let policies = PolicySet::parse(&[file("a.cedar", named)], None).unwrap();
+    let scopes = ScopeSet::parse(["files:*"]).unwrap();
+    for (tenant, principal, allowed) in
+        [("a/b", "c", true), ("a", "b/c", false), ("a%2Fb", "c", false)]
+    {
+        let (tenant, principal) = (tenant.parse().unwrap(), principal.parse().unwrap());
+        let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
+        let arguments = json!({});
+        let call = Some(CallContext { surface: "otc", arguments: &arguments });
+        let judgement = policies.judge(subject, entry().resource(), call);
+        assert_eq!(judgement.allowed, Some(allowed), "{tenant} {principal}");
+    }
+}

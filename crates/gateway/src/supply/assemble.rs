@@ -126,7 +126,8 @@ impl Assembler<'_> {
         }
         let discovered = tool.discovered()?;
         let made = self.entry(listed.version.as_deref(), &discovered, Some(tool), set);
-        Some(made.map(|entry| Entry { digest: Some(tool.digest), ..entry }))
+        let pinned = (self.source.pins.mode == PinMode::Enforce).then_some(tool.digest);
+        Some(made.map(|entry| Entry { digest: Some(tool.digest), pinned, ..entry }))
     }
 }
 
@@ -263,6 +264,7 @@ impl Assembler<'_> {
             arguments,
             digest: None,
             program: source.spec.upstream.program(&tool.name),
+            pinned: None,
             wire: WireCache::default(),
             tool: descriptor,
         })

@@ -80,12 +80,12 @@ impl Supply {
             }
             Some(_) | None => return,
         };
-        // A connector finds the operation of a call in its own copy of the document.
-        if matches!(config.spec.upstream, UpstreamSpec::Connector(_))
-            && source.status().state.is_ready()
+        // A source compares each call with its own last list (I-104), and a connector finds the
+        // operation of a call there.
+        if source.status().state.is_ready()
             && let Err(error) = source.discover().await
         {
-            tracing::warn!(source = %id, reason = error.detail, "the document could not be read");
+            tracing::warn!(source = %id, reason = error.detail, "the tools could not be listed here");
         }
         let Some(listed) = self.last_good(&config.spec).await.map(Arc::new) else {
             if let Some(slot) = self.slots.lock().find(id) {

@@ -14,9 +14,10 @@ use toolcrib_core::{
     catalog::Tenants,
     clock::Timestamp,
     event::{EventBody, NewEvent, ToolPinApproved, ToolPinDrifted},
-    id::{PrincipalId, TenantId, ToolId},
+    id::{TenantId, ToolId},
     names,
     pin::{PinBook, PinDigests, PinForm, PinStore},
+    principal::PrincipalKey,
     store::StoreError,
 };
 
@@ -218,7 +219,7 @@ fn approved(
     tool_id: ToolId,
     before: Option<Digest>,
     digest: Digest,
-    by: Option<&PrincipalId>,
+    by: Option<&PrincipalKey>,
     now: Timestamp,
 ) -> Vec<NewEvent> {
     let body = EventBody::ToolPinApproved(ToolPinApproved {
@@ -226,7 +227,13 @@ fn approved(
         tool_id,
         before: before.map(|digest| digest.to_string()),
         approved: digest.to_string(),
-        principal: by.cloned(),
+        principal: None,
     });
-    events(source, tool, &body, now)
+    let mut events = events(source, tool, &body, now);
+    for NewEvent { tenant, body, .. } in &mut events {
+        if let EventBody::ToolPinApproved(approved) = body {
+            approved.principal = by.and_then(|by| by.in_record_of(tenant));
+        }
+    }
+    events
 }

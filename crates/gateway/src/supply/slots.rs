@@ -1,6 +1,6 @@
 //! The state of every source, and the snapshots built from it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 use toolcrib_core::{
@@ -12,7 +12,7 @@ use toolcrib_core::{
     id::{SourceId, TenantId, ToolId},
     names,
     pin::PinBook,
-    source::{Source, SourceState, StderrLine},
+    source::{Source, SourceState, SourceStatus, StderrLine},
 };
 
 use toolcrib_tasks::Backoff;
@@ -110,8 +110,17 @@ pub(super) struct Offered {
 /// Discoveries that failed since the last good one.
 struct Failure {
     times: u32,
+    /// When the first and the last of them failed.
+    since: Timestamp,
     at: Timestamp,
     why: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { times, why, .. } = self;
+        write!(f, "its tools could not be listed, {times} times in a row: {why}")
+    }
 }
 
 // === impl Slots ===
@@ -435,9 +444,12 @@ impl Slot {
     }
 
     pub(super) fn failed(&mut self, at: Timestamp, why: String) {
-        let times = self.failure.as_ref().map_or(1, |failure| failure.times.saturating_add(1));
+        let (times, since) = match &self.failure {
+            Some(failure) => (failure.times.saturating_add(1), failure.since),
+            None => (1, at),
+        };
         self.last_error = Some(SourceError { at, message: why.clone() });
-        self.failure = Some(Failure { times, at, why });
+        self.failure = Some(Failure { times, since, at, why });
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
@@ -467,6 +479,20 @@ impl Slot {
         (self.config.spec.id.clone(), is_up)
     }
 
+    /// Returns the state of the source. A source is not ready while its tools cannot be listed.
+    fn status(&self) -> SourceStatus {
+        let status = self.source.status();
+        match &self.failure {
+            Some(failure) if status.state.is_ready() => SourceStatus {
+                state: SourceState::Degraded,
+                detail: Some(failure.to_string()),
+                since: failure.since,
+                ..status
+            },
+            Some(_) | None => status,
+        }
+    }
+
     fn report(
         &self,
         tenant: Option<&TenantId>,
@@ -481,10 +507,7 @@ impl Slot {
             None => "off".to_owned(),
         };
         let rates: BTreeSet<_> = self.entries.iter().filter(known).map(rate).collect();
-        let failure = self.failure.iter().map(|failure| {
-            let Failure { times, why, .. } = failure;
-            format!("its tools could not be listed, {times} times in a row: {why}")
-        });
+        let failure = self.failure.iter().map(Failure::to_string);
         // A tenant learns of collisions among its own tools.
         let concerns = |it: &&Collision| {
             tenant.is_none_or(|tenant| it.tenants.admits(tenant))
@@ -499,7 +522,7 @@ impl Slot {
             id: self.config.spec.id.clone(),
             kind: self.config.kind,
             tenants: self.config.tenants.clone(),
-            status: self.source.status(),
+            status: self.status(),
             tools: self.entries.iter().filter(known).count() + self.offered,
             quarantined: self.quarantined.iter().filter(known).count(),
             load: SourceLoad {

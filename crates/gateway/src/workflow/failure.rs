@@ -58,6 +58,7 @@ impl Failure {
             CallError::Upstream(error) => matches!(
                 error.kind,
                 UpstreamErrorKind::Unavailable
+                    | UpstreamErrorKind::Changed
                     | UpstreamErrorKind::Died
                     | UpstreamErrorKind::Timeout
                     | UpstreamErrorKind::Protocol

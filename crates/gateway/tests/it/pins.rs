@@ -8,8 +8,9 @@ use std::sync::{
 use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
-    id::{PrincipalId, SourceId},
+    id::SourceId,
     pin::{Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore},
+    principal::PrincipalKey,
     source::{Discovered, SourceFactory},
     store::StoreError,
 };
@@ -67,7 +68,7 @@ impl PinStore for Flaky {
         &self,
         choices: Vec<PinChoice>,
         at: Timestamp,
-        by: Option<PrincipalId>,
+        by: Option<PrincipalKey>,
     ) -> Result<PinApproval, StoreError> {
         self.check()?.approve(choices, at, by).await
     }

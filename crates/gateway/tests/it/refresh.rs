@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::json;
-use toolcrib_core::{call::UpstreamErrorKind, store::CatalogStore};
+use toolcrib_core::{call::UpstreamErrorKind, source::SourceState, store::CatalogStore};
 use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{eventually, offer, one_source, parse, principal, rig, rig_with};
@@ -50,6 +50,22 @@ async fn the_last_good_catalog_survives_a_failing_source_and_a_restart() {
     let second = rig_with(down, &one_source(""), catalogs).await;
     assert_eq!(second.listed(&caller), ["mcp:s.one"]);
     assert_eq!(second.gateway.supply().reports()[0].discovered_at, None);
+}
+
+#[tokio::test]
+async fn a_source_whose_tools_cannot_be_listed_is_not_ready_and_says_why() {
+    let rig = rig(&["one"], "").await;
+    let id = "s".parse().unwrap();
+    let status = || rig.gateway.supply().reports()[0].status.clone();
+    assert_eq!(status().state, SourceState::Ready);
+    *rig.source().offers.lock() = Err(UpstreamErrorKind::Refused);
+    rig.gateway.supply().refresh(&id);
+    eventually("it is not ready", || status().state == SourceState::Degraded).await;
+    let detail = status().detail.unwrap();
+    assert!(detail.starts_with("its tools could not be listed, 1 times in a row"), "{detail}");
+    *rig.source().offers.lock() = Ok(offer(&["one"]));
+    rig.gateway.supply().refresh(&id);
+    eventually("it is ready again", || status().state == SourceState::Ready).await;
 }
 
 #[tokio::test]

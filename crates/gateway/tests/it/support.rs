@@ -292,8 +292,8 @@ impl Source for Scripted {
         assert!(!self.status_panics.load(Ordering::SeqCst), "a fault in a source");
         SourceStatus {
             state: match *self.offers.lock() {
-                Ok(_) => SourceState::Ready,
-                Err(_) => SourceState::Degraded,
+                Err(UpstreamErrorKind::Unavailable) => SourceState::Degraded,
+                Ok(_) | Err(_) => SourceState::Ready,
             },
             detail: None,
             since: DateTime::UNIX_EPOCH,

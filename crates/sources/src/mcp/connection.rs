@@ -3,36 +3,88 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use parking_lot::RwLock;
 use serde_json::Map;
 use tokio::sync::Notify;
 use toolcrib_core::{
     call::{Invocation, UpstreamError},
+    canonical::Digest,
     schema::Schema,
+    source::Discovered,
 };
 use toolcrib_mcp::{message, method, param_header};
 
 use super::{
     call::{Call, Failure},
+    http::LegacySession,
     message::{CallParams, ListParams, Reply},
-    negotiation::{Session, initialize},
+    negotiation::Session,
     peer::Interest,
     wire::Wire,
 };
-use crate::error::unavailable;
+use crate::forms::Forms;
 
 /// A connection that requests can be sent on.
 pub(crate) struct Connection {
     pub(crate) wire: Wire,
     pub(crate) session: Session,
     pub(crate) list_changed: Arc<Notify>,
-    renewing: tokio::sync::Mutex<()>,
+    /// Held while the session is renewed.
+    pub(crate) renewing: tokio::sync::Mutex<()>,
+    /// The forms of its tools when it listed them last; `None` in a session without a list.
+    forms: RwLock<Option<Forms>>,
+    /// The list that was read before the first call of the session, until the gateway fetches it.
+    first_list: RwLock<Option<Discovered>>,
 }
 
 // === impl Connection ===
 
 impl Connection {
     pub(crate) fn new(wire: Wire, session: Session, list_changed: Arc<Notify>) -> Self {
-        Self { wire, session, list_changed, renewing: tokio::sync::Mutex::default() }
+        Self {
+            wire,
+            session,
+            list_changed,
+            renewing: tokio::sync::Mutex::default(),
+            forms: RwLock::default(),
+            first_list: RwLock::default(),
+        }
+    }
+
+    /// Takes over the forms of a list that was read to its end; `None` begins a new session.
+    pub(crate) fn set_forms(&self, forms: Option<Forms>) {
+        *self.forms.write() = forms;
+    }
+
+    /// Returns whether the tools of the session have been listed.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.forms.read().is_some()
+    }
+
+    /// Fails if the tool `name` was not listed in the form `pinned`.
+    pub(crate) fn check(&self, name: &str, pinned: Option<Digest>) -> Result<(), UpstreamError> {
+        match &*self.forms.read() {
+            Some(forms) => forms.check(name, pinned),
+            None => Forms::default().check(name, pinned),
+        }
+    }
+
+    /// Keeps the list that was read before the first call of a session.
+    pub(crate) fn put_first_list(&self, list: Discovered) {
+        *self.first_list.write() = Some(list);
+    }
+
+    /// Returns that list, once.
+    pub(crate) fn take_first_list(&self) -> Option<Discovered> {
+        self.first_list.write().take()
+    }
+
+    /// Returns the session in which requests are sent now.
+    pub(crate) fn legacy_session(&self) -> Option<LegacySession> {
+        match &self.wire {
+            Wire::Http(http) => Some(http.session()),
+            Wire::Stdio(_) => None,
+        }
     }
 
     /// Whether calls repeat annotated arguments in HTTP headers.
@@ -41,7 +93,7 @@ impl Connection {
     }
 
     /// Requests one page of the tool list.
-    pub(crate) async fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, UpstreamError> {
+    pub(crate) async fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, Failure> {
         let era = &self.session.era;
         let encode = |id| {
             let nothing = Map::new();
@@ -49,7 +101,7 @@ impl Connection {
             message::request(id, method::LIST_TOOLS, &ListParams { cursor, meta })
         };
         let call = Call { cancellable: true, ..Call::plain(method::LIST_TOOLS, era, &encode) };
-        self.request(&call).await
+        self.wire.request(&call).await
     }
 
     /// Calls a tool by its upstream name. `schema` is the tool's input schema.
@@ -58,7 +110,7 @@ impl Connection {
         name: &str,
         schema: Option<&Schema>,
         invocation: &Invocation,
-    ) -> Result<Reply, UpstreamError> {
+    ) -> Result<Reply, Failure> {
         let era = &self.session.era;
         let arguments = &invocation.arguments;
         // The handshake era has no such members.
@@ -88,34 +140,6 @@ impl Connection {
             egress: invocation.egress.clone(),
             ..Call::plain(method::CALL_TOOL, era, &encode)
         };
-        self.request(&call).await
-    }
-
-    /// Sends a request, and repeats it with a new session if the old one has expired.
-    pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, UpstreamError> {
-        let before = match &self.wire {
-            Wire::Http(http) => Some((http, http.session())),
-            Wire::Stdio(_) => None,
-        };
-        let failure = match self.wire.request(call).await {
-            Ok(reply) => return Ok(reply),
-            Err(failure) => failure,
-        };
-        let (Failure::SessionExpired, Some((http, expired))) = (&failure, before) else {
-            return Err(failure.into());
-        };
-        let one_at_a_time = self.renewing.lock().await;
-        if http.session() == expired {
-            if let Err(reason) = initialize(&self.wire).await {
-                http.end.set(reason.clone()).ok();
-                return Err(unavailable(format!(
-                    "the session expired and no new one could be had: {reason}"
-                )));
-            }
-            // An upstream that lost the session may have other tools, too.
-            self.list_changed.notify_one();
-        }
-        drop(one_at_a_time);
-        Ok(self.wire.request(call).await?)
+        self.wire.request(&call).await
     }
 }

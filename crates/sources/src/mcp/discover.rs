@@ -17,7 +17,7 @@ use toolcrib_mcp::{
     param_header::{self, Broken},
 };
 
-use super::{connection::Connection, message::Reply};
+use super::{call::Failure, connection::Connection, message::Reply};
 use crate::{
     error::{protocol, refused},
     problems::Problems,
@@ -30,11 +30,11 @@ const MAX_PROBLEMS: usize = 100;
 const MAX_NAME: usize = 512;
 const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
 
-/// Asks for the whole list.
+/// Reads the whole list.
 pub(crate) async fn discover(
     connection: &Connection,
     limits: &SourceLimits,
-) -> Result<Discovered, UpstreamError> {
+) -> Result<Discovered, Failure> {
     let check_headers = connection.repeats_arguments_in_headers();
     let mut list = List { limits: limits.clone(), check_headers, ..List::default() };
     let mut cursor: Option<String> = None;
@@ -48,7 +48,7 @@ pub(crate) async fn discover(
             }
             Reply::Error(error) => {
                 let message = tidy(&error.message, 200);
-                return Err(refused(format!("tools/list: error {}: {message}", error.code)));
+                return Err(refused(format!("tools/list: error {}: {message}", error.code)).into());
             }
         };
         match list.page(&page)? {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError},
+    canonical::Digest,
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
@@ -16,15 +17,12 @@ use toolcrib_core::{
 use toolcrib_tasks::{Policy, Task};
 
 use super::{
+    call::Failure,
     connection::Connection,
-    discover, result,
-    supervise::{Supervisor, Target},
+    result,
+    supervise::{Listing, Supervisor, Target},
 };
-use crate::{
-    context::SourceContext,
-    credential,
-    error::{timeout, unavailable},
-};
+use crate::{context::SourceContext, credential, error::unavailable};
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
@@ -38,9 +36,9 @@ pub(crate) struct McpSource {
 
 impl McpSource {
     /// A source that connects in a task of its own.
-    pub(crate) fn start(context: SourceContext, target: Target) -> Self {
+    pub(crate) fn start(context: SourceContext, target: Target, listing: Listing) -> Self {
         let (tasks, name) = (context.tasks.clone(), context.task_name());
-        let supervisor = Arc::new(Supervisor::new(context, target));
+        let supervisor = Arc::new(Supervisor::new(context, target, listing));
         let (running, closed) = (Arc::clone(&supervisor), supervisor.calls.closed.clone());
         let task = tasks.spawn(name, Policy::Forever, closed, move || {
             let running = Arc::clone(&running);
@@ -58,10 +56,11 @@ impl McpSource {
         })
     }
 
-    /// Calls the upstream's tool `name` for a tool that may have another name here.
-    pub(crate) async fn call_as(
+    /// Calls the upstream's tool `name`, which must have the form `pinned` if there is one.
+    pub(crate) async fn call(
         &self,
         name: &str,
+        pinned: Option<Digest>,
         permit: &Permit,
         mut call: Invocation,
     ) -> Result<Outcome, UpstreamError> {
@@ -71,11 +70,26 @@ impl McpSource {
             call.progress = call.progress.map(|sink| echoes.progress(sink));
         }
         self.connection()?;
-        let slot = self.supervisor.calls.slot().await?;
+        let slot = self.supervisor.calls.slot(permit).await?;
         // Looked up again: the connection may have ended while this waited for a slot.
         let connection = self.connection()?;
         let schema = permit.entry().tool.input_schema.as_ref();
-        let reply = connection.call_tool(name, schema, &call).await?;
+        if pinned.is_some() {
+            self.supervisor.listed(&connection).await?;
+        }
+        connection.check(name, pinned)?;
+        let session = connection.legacy_session();
+        let reply = match connection.call_tool(name, schema, &call).await {
+            // The upstream did not read the request.
+            Err(Failure::SessionExpired) => {
+                if self.supervisor.renew(&connection, session).await? {
+                    self.supervisor.announce_list();
+                }
+                connection.check(name, pinned)?;
+                connection.call_tool(name, schema, &call).await
+            }
+            reply => reply,
+        }?;
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
@@ -96,21 +110,14 @@ impl Source for McpSource {
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let connection = self.connection()?;
-        let limits = &self.supervisor.context.limits;
-        let discovery = discover::discover(&connection, limits);
-        let discovered = tokio::time::timeout(limits.connect_timeout, discovery)
-            .await
-            .map_err(|_| timeout("the tool list was not complete in time"))?;
-        let echoes = self.supervisor.echoes();
-        match discovered {
-            Ok(discovered) => Ok(echoes.discovered(discovered)),
-            Err(error) => Err(echoes.error(error)),
-        }
+        let listed = self.supervisor.list(&connection).await;
+        listed.map_err(|error| self.supervisor.echoes().error(error))
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
         let call = pin!(async {
-            let outcome = self.call_as(&permit.entry().upstream_name, permit, call).await;
+            let entry = permit.entry();
+            let outcome = self.call(&entry.upstream_name, entry.pinned, permit, call).await;
             credential::clean(&self.supervisor.echoes(), outcome)
         });
         self.supervisor.calls.run(call).await

@@ -1,25 +1,36 @@
 //! Keeps one source connected: starts it, watches it, starts it again.
 //!
 //! Invariant: a source is connected by at most one task, which alone moves its state.
+//! Invariant (I-104): a connection counts as connected once its list was read, so that no call comes
+//! before the list.
 //! Invariant: between two attempts there is a pause that doubles up to a cap and is shortened again
 //! only by a connection that held.
 //! Invariant (I-90): a run that panics leaves no connection behind, and is followed by another one.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::RwLock;
 use tokio::{sync::Notify, time::Instant};
 use toolcrib_core::{
+    call::UpstreamError,
     redact::Echoes,
-    source::{SourceState, StderrMode, StdioSpec},
+    source::{Discovered, SourceState, StderrMode, StdioSpec},
 };
 use toolcrib_tasks::Backoff;
 
 use super::{
+    call::Failure,
     connection::Connection,
+    discover,
     era::Era,
-    http::{Http, HttpTarget},
-    negotiation::{Approach, negotiate},
+    http::{Http, HttpTarget, LegacySession},
+    negotiation::{Approach, Session, initialize, negotiate},
     peer::Peer,
     stdio::{self, StdioDriver},
     watch,
@@ -30,6 +41,8 @@ use crate::{
     context::SourceContext,
     credential::SourceCredential,
     egress::Endpoint,
+    error::{timeout, unavailable},
+    forms::Forms,
     process::{launch::Launcher, stderr::Lines},
     status::StatusBoard,
 };
@@ -49,16 +62,28 @@ pub(crate) enum Target {
     Http(HttpTarget),
 }
 
+/// The tools that are called on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// Those of the upstream's own list, which is read before the first call.
+    Upstream,
+    /// Those of a manifest that names tools of the upstream. Nothing lists them.
+    Manifest,
+}
+
 /// A source and the task behind it.
 pub(crate) struct Supervisor {
     pub(crate) context: SourceContext,
     pub(crate) target: Target,
+    listing: Listing,
     pub(crate) status: StatusBoard,
     /// What its children say.
     pub(crate) stderr: Arc<Lines>,
     pub(crate) connection: RwLock<Option<Arc<Connection>>>,
     pub(crate) calls: Calls,
     list_changed: Arc<Notify>,
+    /// Whether a change was announced while the first list of a connection was read.
+    missed_change: AtomicBool,
 }
 
 /// What keeps a wire alive, and knows when it ends.
@@ -80,29 +105,33 @@ enum Attempt {
 // === impl Supervisor ===
 
 impl Supervisor {
-    pub(crate) fn new(context: SourceContext, target: Target) -> Self {
+    pub(crate) fn new(context: SourceContext, target: Target, listing: Listing) -> Self {
         let mode = match &target {
             Target::Stdio(spec, _) => spec.stderr,
             Target::Http(_) => StderrMode::Keep,
         };
         Self {
             target,
+            listing,
             status: StatusBoard::new(Arc::clone(&context.clock)),
             stderr: Arc::new(Lines::new(context.id.clone(), mode, Arc::clone(&context.clock))),
             connection: RwLock::new(None),
             calls: Calls::new(&context.limits),
             list_changed: Arc::new(Notify::new()),
+            missed_change: AtomicBool::new(false),
             context,
         }
     }
 
     /// Runs until the source is closed. Called again when an earlier run panicked.
     pub(crate) async fn run(&self) {
-        let changed = || {
-            // Without a connection there is nothing to read, and the next one is announced itself.
-            if self.connection.read().is_some() {
+        let changed = || match &*self.connection.read() {
+            Some(connection) => {
+                // It may be older than the change.
+                connection.take_first_list();
                 self.context.changed();
             }
+            None => self.missed_change.store(true, Ordering::Release),
         };
         let _lost = ClearOnDrop(self);
         tokio::select! {
@@ -172,7 +201,7 @@ impl Supervisor {
         self.credential().map(|(_, credential)| credential.echoes()).unwrap_or_default()
     }
 
-    /// Starts and negotiates, within the time that connecting may take.
+    /// Starts, negotiates and reads the list, each within the time that connecting may take.
     async fn connect(&self, approach: Approach) -> Attempt {
         let closed = &self.calls.closed;
         let started = tokio::select! {
@@ -199,12 +228,121 @@ impl Supervisor {
                 driver.close(&Era::Handshake).await;
                 Attempt::Stopped
             }
-            Some(Ok(session)) => {
-                let list_changed = Arc::clone(&self.list_changed);
-                Attempt::Connected(Box::new(Connection::new(wire, session, list_changed)), driver)
-            }
+            Some(Ok(session)) => self.connected(wire, driver, session).await,
             Some(Err(reason)) => driver.failed(reason).await,
         }
+    }
+
+    /// Reads the list of a connection that was negotiated.
+    async fn connected(&self, wire: Wire, mut driver: Driver, session: Session) -> Attempt {
+        let era = session.era.clone();
+        let connection = Connection::new(wire, session, Arc::clone(&self.list_changed));
+        let listed = tokio::select! {
+            biased;
+            () = self.calls.closed.cancelled() => None,
+            listed = self.list_first(&connection) => Some(listed.map_err(|error| {
+                format!("its tools could not be listed: {}", error.detail)
+            })),
+            reason = driver.ended() => Some(Err(reason)),
+        };
+        match listed {
+            Some(Ok(())) => Attempt::Connected(Box::new(connection), driver),
+            Some(Err(reason)) => {
+                driver.close(&era).await;
+                Attempt::Failed { reason, ended: false }
+            }
+            None => {
+                driver.close(&era).await;
+                Attempt::Stopped
+            }
+        }
+    }
+
+    /// Reads the list of a session without one, and keeps it for the next discovery.
+    async fn list_first(&self, connection: &Connection) -> Result<(), UpstreamError> {
+        if self.listing == Listing::Upstream {
+            let list = self.read_list(connection).await?;
+            connection.put_first_list(list);
+        }
+        Ok(())
+    }
+
+    /// Returns the list of a connection: the one that was read before its first call, if it was not
+    /// returned yet, else a new one.
+    pub(crate) async fn list(&self, connection: &Connection) -> Result<Discovered, UpstreamError> {
+        if let Some(first) = connection.take_first_list() {
+            return Ok(first);
+        }
+        let session = connection.legacy_session();
+        match self.read_list(connection).await {
+            Err(Failure::SessionExpired) => {
+                self.renew(connection, session).await?;
+            }
+            listed => return Ok(listed?),
+        }
+        match connection.take_first_list() {
+            Some(first) => Ok(first),
+            None => Ok(self.read_list(connection).await?),
+        }
+    }
+
+    /// Waits until the tools of the session have been listed. Only after [`renew`](Self::renew) they
+    /// have not.
+    pub(crate) async fn listed(&self, connection: &Connection) -> Result<(), UpstreamError> {
+        match connection.is_listed() {
+            true => Ok(()),
+            false => self.renew(connection, None).await.map(drop),
+        }
+    }
+
+    /// Opens a new session in place of `expired`, reads its list and returns true; returns false if
+    /// that was done meanwhile. A failure ends the connection, so that the next one comes after a
+    /// pause. When it is dropped early, the next call does the rest.
+    pub(crate) async fn renew(
+        &self,
+        connection: &Connection,
+        expired: Option<LegacySession>,
+    ) -> Result<bool, UpstreamError> {
+        let Wire::Http(http) = &connection.wire else {
+            return Err(unavailable("the session expired"));
+        };
+        let _one_at_a_time = connection.renewing.lock().await;
+        let is_expired = Some(http.session()) == expired;
+        if !is_expired && connection.is_listed() {
+            return Ok(false);
+        }
+        let renewed = async {
+            if is_expired {
+                connection.set_forms(None);
+                initialize(&connection.wire).await?;
+            }
+            self.list_first(connection).await.map_err(|error| error.detail)
+        };
+        renewed.await.map_err(|reason| {
+            http.end.set(reason.clone()).ok();
+            unavailable(format!("the session expired and no new one could be had: {reason}"))
+        })?;
+        Ok(true)
+    }
+
+    /// Has the gateway read the list, which an upstream that lost its session may have changed.
+    pub(crate) fn announce_list(&self) {
+        self.context.changed();
+    }
+
+    /// Reads the whole list and takes over its forms.
+    async fn read_list(&self, connection: &Connection) -> Result<Discovered, Failure> {
+        let limits = &self.context.limits;
+        let discovery = discover::discover(connection, limits);
+        let list = tokio::time::timeout(limits.connect_timeout, discovery)
+            .await
+            .map_err(|_| timeout("the tool list was not complete in time"))??;
+        let list = self.echoes().discovered(list);
+        // Hashing thousands of tools takes its time.
+        let hashed = tokio::task::spawn_blocking(move || (Forms::of(&list.tools), list)).await;
+        let (forms, list) = hashed.map_err(|_| unavailable("reading the list was interrupted"))?;
+        connection.set_forms(Some(forms));
+        Ok(list)
     }
 
     async fn start(&self) -> Result<(Wire, Driver), String> {
@@ -227,6 +365,9 @@ impl Supervisor {
     async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<String> {
         let era = connection.session.era.clone();
         let connection = Arc::new(connection);
+        if self.missed_change.swap(false, Ordering::AcqRel) {
+            connection.take_first_list();
+        }
         *self.connection.write() = Some(Arc::clone(&connection));
         let detail = format!("connected, MCP {}", era.version());
         self.status.set(SourceState::Ready, &detail);

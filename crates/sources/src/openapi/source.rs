@@ -44,6 +44,7 @@ use crate::{
     credential::{self, SourceCredential},
     egress::{Egress, Guard, MAX_HOPS, Network, Outgoing, parse_headers, parse_url},
     error::{protocol, timeout, unavailable},
+    forms::Forms,
     status::StatusBoard,
 };
 
@@ -87,6 +88,7 @@ struct Shared {
 /// The result of the last read.
 struct LastRead {
     operations: Arc<Operations>,
+    forms: Arc<Forms>,
     /// The first discovery, until it is fetched. It is dropped then, because the schemas of a large
     /// document take most of its memory and the catalog has a copy.
     news: Option<Discovered>,
@@ -214,8 +216,8 @@ impl Shared {
         let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for failures in 1.. {
             match self.load().await {
-                Ok(service) => {
-                    self.keep(service.operations, Some(service.discovered));
+                Ok((service, forms)) => {
+                    self.keep(service.operations, forms, Some(service.discovered));
                     self.status.set(SourceState::Ready, "");
                     return self.context.changed();
                 }
@@ -225,32 +227,41 @@ impl Shared {
         }
     }
 
-    async fn load(&self) -> Result<Service, UpstreamError> {
+    async fn load(&self) -> Result<(Service, Forms), UpstreamError> {
         tokio::time::timeout(self.context.limits.connect_timeout, self.read())
             .await
             .unwrap_or_else(|_| Err(timeout("the document was not loaded in time")))
     }
 
-    async fn read(&self) -> Result<Service, UpstreamError> {
+    async fn read(&self) -> Result<(Service, Forms), UpstreamError> {
         let bytes = self.plan.fetch().await?;
         let (plan, limits) = (Arc::clone(&self.plan), self.context.limits.clone());
         // Parsing a large document takes a second of CPU time.
-        let read = tokio::task::spawn_blocking(move || plan.read(&bytes, &limits)).await;
+        let read = tokio::task::spawn_blocking(move || {
+            let service = plan.read(&bytes, &limits)?;
+            let forms = Forms::of(&service.discovered.tools);
+            Ok((service, forms))
+        });
+        let read = read.await;
         read.map_err(|_| unavailable("reading the document was interrupted"))?
     }
 
-    fn keep(&self, operations: Operations, news: Option<Discovered>) {
-        *self.read.write() = Some(LastRead { operations: Arc::new(operations), news });
+    fn keep(&self, operations: Operations, forms: Forms, news: Option<Discovered>) {
+        let (operations, forms) = (Arc::new(operations), Arc::new(forms));
+        *self.read.write() = Some(LastRead { operations, forms, news });
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let operations = self.read.read().as_ref().map(|read| Arc::clone(&read.operations));
-        let operations =
-            operations.ok_or_else(|| unavailable("its document has not been read yet"))?;
-        let Some(callable) = operations.get(&permit.entry().upstream_name) else {
+        let read = |read: &LastRead| (Arc::clone(&read.operations), Arc::clone(&read.forms));
+        let read = self.read.read().as_ref().map(read);
+        let (operations, forms) =
+            read.ok_or_else(|| unavailable("its document has not been read yet"))?;
+        let entry = permit.entry();
+        let Some(callable) = operations.get(&entry.upstream_name) else {
             return Err(unavailable("this operation no longer exists"));
         };
-        let _slot = self.calls.slot().await?;
+        forms.check(&entry.upstream_name, entry.pinned)?;
+        let _slot = self.calls.slot(permit).await?;
         let built = request::build(&callable.operation, &callable.base, &call.arguments);
         let mut request = match built {
             Ok(request) => request,
@@ -310,8 +321,8 @@ impl Source for ConnectorSource {
         if let Some(news) = news {
             return Ok(news);
         }
-        let service = self.shared.load().await?;
-        self.shared.keep(service.operations, None);
+        let (service, forms) = self.shared.load().await?;
+        self.shared.keep(service.operations, forms, None);
         Ok(service.discovered)
     }
 

@@ -25,7 +25,7 @@ use crate::{
     credential::{self, SourceCredential},
     egress::{Answer, Egress, Endpoint},
     error::unavailable,
-    mcp::{HttpTarget, McpSource, Target},
+    mcp::{HttpTarget, Listing, McpSource, Target},
     text::{fit_for_callers, tidy_lines},
 };
 
@@ -84,7 +84,7 @@ impl Remote {
     ) -> Result<Outcome, UpstreamError> {
         match (&node.request, &self.mcp) {
             (Some(request), _) => self.send(request, permit, call).await,
-            (None, Some(mcp)) => mcp.call_as(&node.remote_name, permit, call.clone()).await,
+            (None, Some(mcp)) => mcp.call(&node.remote_name, None, permit, call.clone()).await,
             (None, None) => Err(unavailable("this node has no runtime")),
         }
     }
@@ -122,7 +122,8 @@ fn connect(entry: &str, egress: &Egress, context: &PackContext) -> Result<McpSou
         Endpoint::new(&spec).map_err(|problem| PackCode::InvalidManifest.error(problem))?;
     let target = HttpTarget { egress: egress.clone(), endpoint, credential: None };
     let listener = Arc::new(IgnoreChanges);
-    Ok(McpSource::start(SourceContext { listener, ..context.source.clone() }, Target::Http(target)))
+    let context = SourceContext { listener, ..context.source.clone() };
+    Ok(McpSource::start(context, Target::Http(target), Listing::Manifest))
 }
 
 async fn read(request: &Request, answer: Answer, max: usize) -> Result<Outcome, UpstreamError> {

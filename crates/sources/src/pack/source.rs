@@ -25,7 +25,7 @@ use super::{
     library::{self, Library},
     load::{Pack, blocking},
 };
-use crate::{calls::Calls, error::unavailable, status::StatusBoard};
+use crate::{calls::Calls, error::unavailable, forms::Forms, status::StatusBoard};
 
 /// A node pack.
 pub(crate) struct PackSource {
@@ -48,6 +48,7 @@ struct Shared {
 struct LoadedPack {
     fingerprint: [u8; 32],
     pack: Pack,
+    forms: Forms,
     engine: Engine,
 }
 
@@ -180,16 +181,18 @@ impl Shared {
         if self.context.spec.offers == PackOffer::Actions {
             actions::offer(&mut pack, self.context.credential.is_some())?;
         }
-        Ok(Arc::new(LoadedPack { fingerprint, pack, engine }))
+        let forms = Forms::of(pack.nodes.iter().map(|node| &node.tool));
+        Ok(Arc::new(LoadedPack { fingerprint, pack, forms, engine }))
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let _slot = self.calls.slot().await?;
+        let _slot = self.calls.slot(permit).await?;
         let loaded = self.loaded.read().clone();
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
         let name = permit.entry().upstream_name.as_str();
         let node = loaded.pack.nodes.iter().find(|node| node.tool.name == name);
         let node = node.ok_or_else(|| unavailable("the pack no longer has this node"))?;
+        loaded.forms.check(name, permit.entry().pinned)?;
         loaded.engine.call(node, permit, call).await
     }
 }

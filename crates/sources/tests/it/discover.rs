@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use serde_json::json;
 use toolcrib_core::{
     call::UpstreamErrorKind,
-    source::{DiscoveredTool, SourceLimits},
+    pin::PinForm,
+    source::{DiscoveredTool, SourceLimits, SourceState},
 };
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
@@ -127,15 +128,62 @@ async fn a_list_that_does_not_end_is_ended() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_none_is_an_error_and_the_source_stays_ready() {
-    for (list, kind) in
-        [("list=error", UpstreamErrorKind::Refused), ("list=nonsense", UpstreamErrorKind::Protocol)]
-    {
+async fn a_source_whose_list_fails_is_not_ready_and_says_why() {
+    for (list, why) in [("list=error", "no list today"), ("list=nonsense", "not a list of tools")] {
         let rig = Rig::faulty(&[list]);
-        rig.ready().await;
-        assert_eq!(rig.source.discover().await.unwrap_err().kind, kind, "{list}");
-        rig.ready().await;
+        let status = rig.degraded().await;
+        let detail = status.detail.unwrap();
+        assert!(detail.starts_with("its tools could not be listed: "), "{detail}");
+        assert!(detail.contains(why), "{detail}");
+        assert_eq!(
+            rig.source.discover().await.unwrap_err().kind,
+            UpstreamErrorKind::Unavailable,
+            "{list}"
+        );
     }
+}
+
+// A renewed session is no way around the pauses between two attempts.
+#[tokio::test]
+async fn a_session_that_every_list_ends_is_opened_once_per_attempt() {
+    let server = FaultyHttp::start(Answers::Json, &["era=legacy", "list=lost"]);
+    let rig = Rig::http(&server.url());
+    let status = rig.until(|status| status.restarts >= 2).await;
+    assert_ne!(status.state, SourceState::Ready);
+    rig.source.close().await;
+    let attempts = usize::try_from(rig.source.status().restarts).unwrap() + 1;
+    assert!(server.sessions_opened() <= attempts, "{} {attempts}", server.sessions_opened());
+    assert_eq!(rig.changes(), 0, "nothing is announced");
+}
+
+// I-104: the list of a new session is compared before its first call.
+#[tokio::test]
+async fn a_tool_that_changed_with_the_session_does_not_run() {
+    let server = FaultyHttp::start(Answers::Json, &["era=legacy", "list=turning"]);
+    let rig = Rig::http(&server.url());
+    let form = async || {
+        let tools = rig.discover().await.tools;
+        PinForm::of(tools.iter().find(|tool| tool.name == "echo").unwrap()).digest
+    };
+    let before = form().await;
+    rig.call_pinned("echo", before, json!({})).await.unwrap();
+    rig.call("turn", json!({ "form": 1 })).await;
+    server.expire_sessions();
+    let calls = || {
+        let calls = server.received_method("tools/call");
+        calls.iter().filter(|call| call.body["params"]["name"] == "echo").count()
+    };
+    server.take_received();
+    for _ in 0..3 {
+        let error = rig.call_pinned("echo", before, json!({})).await.unwrap_err();
+        assert_eq!(error.kind, UpstreamErrorKind::Changed);
+    }
+    // The server has refused the first, because it did not know the session.
+    assert_eq!((calls(), server.sessions_opened()), (1, 2));
+    let after = form().await;
+    rig.call_pinned("echo", after, json!({})).await.unwrap();
+    // Where pins are not enforced, the tool runs in any form.
+    rig.call("echo", json!({})).await;
 }
 
 // I-27
@@ -147,6 +195,6 @@ async fn a_list_that_takes_too_long_is_a_timeout() {
     };
     let server = FaultyHttp::start(Answers::Json, &["list=slow"]);
     let rig = Rig::http_with(&server.url(), &[], limits);
-    rig.ready().await;
-    assert_eq!(rig.source.discover().await.unwrap_err().kind, UpstreamErrorKind::Timeout);
+    let detail = rig.degraded().await.detail.unwrap();
+    assert!(detail.contains("was not complete in time"), "{detail}");
 }

@@ -36,6 +36,8 @@ async fn refused_credentials_degrade_the_source_and_say_so() {
                 SourceLimits::default(),
             );
             rig.ready().await;
+            // The list that came with the connection.
+            rig.discover().await;
             server.refuse_with(code);
             rig.source.discover().await.unwrap_err();
             let status = rig.degraded().await;

@@ -10,6 +10,7 @@ use toolcrib_core::{
     call::{
         CallInput, Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind,
     },
+    canonical::Digest,
     catalog::{Entry, Generation, Permit, Tenants, WireCache},
     clock::{Clock, Timestamp},
     credential::{CredentialRef, CredentialStore, Secret},
@@ -230,6 +231,17 @@ impl Rig {
         self.invoke(tool, None, invocation(arguments)).await
     }
 
+    /// Calls a tool that was offered in the form `pinned`.
+    pub(crate) async fn call_pinned(
+        &self,
+        tool: &str,
+        pinned: Digest,
+        arguments: Value,
+    ) -> Result<Outcome, UpstreamError> {
+        let permit = permit(tool, None, Some(pinned));
+        self.source.invoke(&permit, invocation(arguments)).await
+    }
+
     pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> UpstreamErrorKind {
         self.try_call(tool, arguments).await.expect_err("the call should fail").kind
     }
@@ -240,7 +252,7 @@ impl Rig {
         schema: Option<Value>,
         invocation: Invocation,
     ) -> Result<Outcome, UpstreamError> {
-        let permit = permit(tool, schema);
+        let permit = permit(tool, schema, None);
         let call = self.source.invoke(&permit, invocation);
         tokio::time::timeout(PATIENCE, call).await.expect("a call never hangs")
     }
@@ -276,7 +288,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
     }
 }
 
-fn permit(tool: &str, schema: Option<Value>) -> Permit {
+fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) -> Permit {
     let source = SourceId::parse("crib").unwrap();
     let id = names::tool_id(SourceKind::Mcp, &source, tool).unwrap();
     let mut descriptor = ToolDescriptor::new(id.as_str(), SourceKind::Mcp, SafetyTier::Read);
@@ -298,6 +310,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         arguments: ArgumentCheck::compile(None).unwrap(),
         digest: None,
         program: None,
+        pinned,
         wire: WireCache::default(),
     };
     let principal = Principal {

@@ -2,8 +2,9 @@
 
 use toolcrib_core::{
     canonical::Digest,
-    id::{PrincipalId, SourceId},
+    id::SourceId,
     pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinDigests, PinForm, PinStore, SeenForm},
+    principal::PrincipalKey,
     store::Storage,
 };
 
@@ -77,7 +78,8 @@ pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
     pins.note(&source("s"), one("a", "2"), moment(2)).await.unwrap();
     pins.note(&source("s"), one("b", "1"), moment(2)).await.unwrap();
-    let ann = PrincipalId::parse("ann").unwrap();
+    let (tenant, principal) = ("b".parse().unwrap(), "ann".parse().unwrap());
+    let ann = PrincipalKey { tenant, principal };
     let approve = async |choices: Vec<PinChoice>| {
         pins.approve(choices, moment(3), Some(ann.clone())).await.unwrap()
     };

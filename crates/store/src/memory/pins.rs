@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
     clock::Timestamp,
-    id::{PrincipalId, SourceId},
+    id::SourceId,
     pin::{
         ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
     },
+    principal::PrincipalKey,
     store::StoreError,
 };
 
@@ -133,7 +134,7 @@ impl PinStore for MemoryPins {
         &self,
         choices: Vec<PinChoice>,
         at: Timestamp,
-        by: Option<PrincipalId>,
+        by: Option<PrincipalKey>,
     ) -> Result<PinApproval, StoreError> {
         let mut held = lock(&self.pins);
         let key = |choice: &PinChoice| (choice.source.clone(), choice.tool.clone());

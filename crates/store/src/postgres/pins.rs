@@ -6,10 +6,11 @@ use tokio_postgres::Row;
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
-    id::{PrincipalId, SourceId},
+    id::SourceId,
     pin::{
         ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
     },
+    principal::PrincipalKey,
     store::StoreError,
 };
 
@@ -20,7 +21,7 @@ use super::{
 };
 
 const COLUMNS: &str = "tool, approved_digest, approved, approved_at, approved_by, seen_digest, \
-                       seen, seen_at";
+                       seen, seen_at, approved_tenant";
 
 #[async_trait]
 impl PinStore for PostgresStore {
@@ -136,7 +137,7 @@ impl PinStore for PostgresStore {
         &self,
         choices: Vec<PinChoice>,
         at: Timestamp,
-        by: Option<PrincipalId>,
+        by: Option<PrincipalKey>,
     ) -> Result<PinApproval, StoreError> {
         within(async {
             let mut client = self.client().await?;
@@ -158,13 +159,13 @@ impl PinStore for PostgresStore {
             }
             for choice in &choices {
                 let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
-                           approved_at = $3, approved_by = $4, seen_digest = NULL, seen = NULL, \
+                           approved_at = $3, approved_by = $4, approved_tenant = $5, seen_digest = NULL, seen = NULL, \
                            seen_at = NULL WHERE source = $1 AND tool = $2 \
                            AND seen_digest IS NOT NULL";
-                let by = by.as_ref().map(PrincipalId::as_str);
-                let at = stored_time(at);
-                execute(&transaction, sql, &[&choice.source.as_str(), &choice.tool, &at, &by])
-                    .await?;
+                let tenant = by.as_ref().map(|by| by.tenant.as_str());
+                let by = by.as_ref().map(|by| by.principal.as_str());
+                let (at, source) = (stored_time(at), choice.source.as_str());
+                execute(&transaction, sql, &[&source, &choice.tool, &at, &by, &tenant]).await?;
             }
             finish(transaction, !choices.is_empty()).await?;
             Ok(PinApproval::Approved(before))
@@ -201,7 +202,14 @@ fn pin(source: &SourceId, row: &Row) -> Result<Pin, Failure> {
         let at = row.try_get(if column == 1 { 3 } else { 7 })?;
         Ok(Some((PinForm { digest, document }, at)))
     };
-    let by = row.try_get::<_, Option<String>>(4)?.map(|by| parse(by, unreadable)).transpose()?;
+    let by = match (row.try_get::<_, Option<String>>(8)?, row.try_get::<_, Option<String>>(4)?) {
+        (Some(tenant), Some(principal)) => Some(PrincipalKey {
+            tenant: parse(tenant, unreadable)?,
+            principal: parse(principal, unreadable)?,
+        }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => return Err(unreadable()),
+    };
     Ok(Pin {
         source: source.clone(),
         tool: row.try_get(0)?,

@@ -5,10 +5,11 @@ use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
-    id::{PrincipalId, SourceId},
+    id::SourceId,
     pin::{
         ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
     },
+    principal::PrincipalKey,
     store::StoreError,
 };
 
@@ -19,7 +20,7 @@ use super::{
 };
 
 const COLUMNS: &str = "tool, approved_digest, approved, approved_at, approved_by, seen_digest, \
-                       seen, seen_at";
+                       seen, seen_at, approved_tenant";
 
 #[async_trait]
 impl PinStore for SqliteStore {
@@ -117,7 +118,7 @@ impl PinStore for SqliteStore {
         &self,
         choices: Vec<PinChoice>,
         at: Timestamp,
-        by: Option<PrincipalId>,
+        by: Option<PrincipalKey>,
     ) -> Result<PinApproval, StoreError> {
         self.on_writer(move |connection| {
             let mut before = Vec::new();
@@ -135,7 +136,7 @@ impl PinStore for SqliteStore {
             }
             for PinChoice { source, tool, .. } in &choices {
                 let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
-                             approved_at = ?3, approved_by = ?4, seen_digest = NULL, seen = NULL, \
+                             approved_at = ?3, approved_by = ?4, approved_tenant = ?5, seen_digest = NULL, seen = NULL, \
                              seen_at = NULL \
                              WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL";
                 execute(
@@ -145,7 +146,8 @@ impl PinStore for SqliteStore {
                         source.as_str(),
                         tool,
                         time_text(at),
-                        by.as_ref().map(PrincipalId::as_str)
+                        by.as_ref().map(|by| by.principal.as_str()),
+                        by.as_ref().map(|by| by.tenant.as_str())
                     ],
                 )?;
             }
@@ -196,7 +198,14 @@ fn pin(source: &SourceId, row: &Row<'_>) -> Result<Pin, Failure> {
         let at = moment(row, digest + 2, unreadable)?.ok_or_else(unreadable)?;
         Ok(Some((PinForm { digest: Digest(bytes), document }, at)))
     };
-    let by = row.get::<_, Option<String>>(4)?.map(|by| parse(by, unreadable)).transpose()?;
+    let by = match (row.get::<_, Option<String>>(8)?, row.get::<_, Option<String>>(4)?) {
+        (Some(tenant), Some(principal)) => Some(PrincipalKey {
+            tenant: parse(tenant, unreadable)?,
+            principal: parse(principal, unreadable)?,
+        }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => return Err(unreadable()),
+    };
     Ok(Pin {
         source: source.clone(),
         tool: row.get(0)?,

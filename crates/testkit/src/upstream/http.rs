@@ -190,6 +190,9 @@ async fn serve(
                     "error": { "code": -32020, "message": "header mismatch" } }),
             );
         }
+    } else if shared.script.behaviour.list == "lost" && message["method"] == "tools/list" {
+        shared.sessions.lock().clear();
+        return status(StatusCode::NOT_FOUND, "no such session");
     } else if let Some(refused) = check_session(&shared, &headers, &message) {
         return refused;
     }

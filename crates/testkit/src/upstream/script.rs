@@ -7,7 +7,9 @@
 //!   and never answers unknown methods.
 //! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: the tool list.
 //!   `list=conformance` is the list of the MCP conformance suites, with the calls that they require.
-//!   `list=turning` is `echo`, whose description each call of `turn {form}` changes.
+//!   `list=turning` is `echo`, whose description each call of `turn {form}` changes. `list=lost` is,
+//!   over HTTP with sessions, the end of the session at each list.
+//! - `form=FILE`: the file with the number of the form that `list=turning` begins with.
 //! - `start=now|late|exit|orphan|noise|hang|complain`: the start. `complain` writes to stderr about
 //!   unknown methods. `orphan` ends at once and leaves a descendant that holds stdout open.
 //! - `listen=yes|silent|no`: whether it declares that its list may change, and acknowledges listeners.
@@ -33,6 +35,7 @@ pub struct Behaviour {
     pub start: String,
     pub listen: String,
     pub record: Option<String>,
+    pub form: Option<String>,
 }
 
 /// One step of a response.
@@ -80,6 +83,7 @@ impl Behaviour {
             start: word("start").unwrap_or_else(|| "now".to_owned()),
             listen: word("listen").unwrap_or_else(|| "yes".to_owned()),
             record: word("record"),
+            form: word("form"),
         }
     }
 
@@ -95,7 +99,9 @@ impl Behaviour {
 impl Script {
     pub fn new(behaviour: Behaviour) -> Self {
         let (grown, met) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { behaviour, grown, met, form: AtomicU64::new(0) }
+        let form = behaviour.form.as_deref().map(|file| std::fs::read_to_string(file).unwrap());
+        let form = form.map_or(0, |form| form.trim().parse().unwrap());
+        Self { behaviour, grown, met, form: AtomicU64::new(form) }
     }
 
     /// Adds the tool `late`, like the tool `grow`.

@@ -82,7 +82,7 @@ pub(super) async fn call(
         }
         sender = explorer.caller_last(&head).await?;
     }
-    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, sender.proven).await?;
+    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, &sender.of_body()).await?;
     let arguments = arguments(&body);
     let name = name.as_str().to_owned();
     Ok(explorer.host.call(Call { sender, offer, name, arguments, head }).await)

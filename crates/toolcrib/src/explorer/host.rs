@@ -13,6 +13,8 @@ use toolcrib_gateway::{
     provider::{Identity, Offer},
 };
 
+use crate::middleware::BodySender;
+
 pub(super) const SURFACE: Surface = Surface::new("explorer", "Explorer");
 
 /// Implemented for a gateway and for an embedding program.
@@ -41,6 +43,16 @@ pub(super) struct Sender {
     pub(super) identity: Option<Identity>,
     /// Whether the sender presented valid credentials.
     pub(super) proven: bool,
+}
+
+impl Sender {
+    /// Returns whose memory its body takes.
+    pub(super) fn of_body(&self) -> BodySender {
+        match &self.principal {
+            None if self.proven => BodySender::Program,
+            principal => BodySender::of(principal.as_deref()),
+        }
+    }
 }
 
 /// A call that passed the explorer's own checks.

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     dialect::Setup,
-    middleware::{Payload, Refusal},
+    middleware::{BodySender, Payload, Refusal},
     respond,
     state::AppState,
 };
@@ -264,7 +264,7 @@ async fn read<T: DeserializeOwned>(
     if kind.and_then(|kind| kind.split(';').next()).map(str::trim) != Some("application/json") {
         return Ok(Err("the Content-Type must be application/json"));
     }
-    let Payload(body) = Payload::read_of(head, body, MAX_BODY, false).await?;
+    let Payload(body) = Payload::read_of(head, body, MAX_BODY, &BodySender::Unproven).await?;
     let typed = parse_strict(&body).ok().and_then(|value| serde_json::from_value(value).ok());
     Ok(typed.ok_or("the body must be a JSON object with exactly the members of this route"))
 }

@@ -56,7 +56,7 @@ pub(super) async fn validate(
     let Some(tool) = explorer.offer(&sender).await.find(name.as_str()) else {
         return Ok(error::no_such_tool(name.as_str()));
     };
-    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, sender.proven).await?;
+    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, &sender.of_body()).await?;
     let (status, errors) = match parse_strict(&body) {
         Err(problem) => {
             let failure = ValidationFailure::new(format!("Invalid JSON: {problem}"), "format");

@@ -178,6 +178,7 @@ mod tests {
             arguments: ArgumentCheck::compile(None).unwrap(),
             digest: None,
             program: None,
+            pinned: None,
             wire: WireCache::default(),
         };
         change(&mut entry);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use toolcrib_gateway::listeners::ListenerPermit;
 use toolcrib_mcp::{message::RpcError, meta::SUBSCRIPTION_ID, method, revision::Era};
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     changes::{ListWatch, WatchEnd},
     error,
     format::server_info,
-    host::{Place, RequestContext},
+    host::RequestContext,
     outgoing::Outgoing,
     protocol::{Id, Request},
 };
@@ -28,7 +29,7 @@ pub(super) struct Listen {
     tools: bool,
     watch: ListWatch,
     phase: Phase,
-    _place: Place,
+    _permit: ListenerPermit,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,11 +54,11 @@ impl Listen {
             }
         };
         let client = context.client;
-        let Some(place) = client.host.place(&client.principal) else {
+        let Some(permit) = client.host.subscribe(&client.principal) else {
             return Err(error::too_many("too many subscriptions are open; close one first"));
         };
         let watch = ListWatch::new(client, Era::Modern, Arc::default());
-        Ok(Self { id, tools, watch, phase: Phase::Accepted, _place: place })
+        Ok(Self { id, tools, watch, phase: Phase::Accepted, _permit: permit })
     }
 
     /// Returns the messages; `stop` triggers the response.

@@ -18,7 +18,7 @@ use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, Gateway, Interacti
 
 use super::protocol::Id;
 
-pub(super) use self::table::{Sessions, Who, who};
+pub(super) use self::table::Sessions;
 
 /// The list that a client saw last or was notified of.
 #[derive(Default)]

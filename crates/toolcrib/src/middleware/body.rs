@@ -12,9 +12,11 @@ use http::{header, request::Parts};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
-use toolcrib_core::principal::AuthMethod;
 
-use super::{Caller, Refusal, memory::MemoryShare};
+use super::{
+    Caller, Refusal,
+    memory::{BodySender, MemoryShare},
+};
 
 /// The whole body. A body longer than `server.max_body` is refused.
 pub(crate) struct Payload(pub(crate) Bytes);
@@ -52,22 +54,21 @@ impl Payload {
     /// it.
     pub(crate) async fn read(head: &Parts, body: Body, limit: usize) -> Result<Self, Refusal> {
         let caller = head.extensions.get::<Caller>();
-        let proven = caller.is_some_and(|Caller(who)| who.auth != AuthMethod::Anonymous);
-        Self::read_of(head, body, limit, proven).await
+        let sender = BodySender::of(caller.map(|Caller(principal)| &**principal));
+        Self::read_of(head, body, limit, &sender).await
     }
 
-    /// Like [`read`](Self::read), for a handler that authenticates the sender itself. `proven` is
-    /// whether the sender presented a valid credential.
+    /// Like [`read`](Self::read), for a handler that authenticates the sender itself.
     pub(crate) async fn read_of(
         head: &Parts,
         body: Body,
         limit: usize,
-        proven: bool,
+        sender: &BodySender,
     ) -> Result<Self, Refusal> {
         let waits = head.headers.contains_key(header::EXPECT);
         match head.extensions.get::<MemoryShare>() {
             Some(hold) => {
-                let reserve = |bytes| hold.grow(bytes, proven);
+                let reserve = |bytes| hold.grow(bytes, sender);
                 let read = read(body, limit, waits, PAUSE, reserve).await;
                 if read.is_err() {
                     hold.release();

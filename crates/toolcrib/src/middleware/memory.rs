@@ -4,10 +4,10 @@
 //! Invariant (I-27): the bodies of all requests together stay within one budget. Received bytes
 //! count, not the announced length, so a slow sender occupies only the bytes that it has sent.
 //!
-//! A part of the budget is reserved for small bodies, so that small calls are answered while large
-//! ones fill the rest. Admitted senders without a credential share a part of the whole, so that
-//! they cannot crowd out callers. Responses already exist when they are counted: they reduce the
-//! room for new bodies, and are never refused.
+//! Invariant (I-105): callers share the budget by tenant and principal. A part of it is reserved for
+//! small bodies, so that small calls are answered while large ones fill the rest. Admitted senders
+//! without a credential share a part of the whole, so that they cannot crowd out callers. Responses
+//! already exist when they are counted: they reduce the room for new bodies, and are never refused.
 
 use std::{
     any::Any,
@@ -20,7 +20,11 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
-use toolcrib_core::budget::{ByteBudget, Reservation};
+use toolcrib_core::{
+    budget::{ByteBudget, Reservation},
+    principal::{AuthMethod, Principal, PrincipalKey},
+    share::Shares,
+};
 
 /// The largest body that may use the reserved part; ordinary calls are far smaller.
 const SMALL: usize = 16 << 10;
@@ -32,10 +36,21 @@ const UNPROVEN_PART: usize = 4;
 /// The memory budget of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
-    large: ByteBudget,
-    small: ByteBudget,
+    large: SharedBytes,
+    small: SharedBytes,
     /// Senders without a credential count here as well as in one of the others.
     unproven: ByteBudget,
+}
+
+/// The sender of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BodySender {
+    /// A caller with a valid credential.
+    Caller(PrincipalKey),
+    /// A caller that an embedding program has admitted.
+    Program,
+    /// An admitted sender without a credential.
+    Unproven,
 }
 
 /// The share of one request. Clones refer to the same share; the last one releases it.
@@ -45,11 +60,25 @@ pub(crate) struct MemoryShare(Arc<Mutex<ShareState>>);
 #[derive(Debug)]
 struct ShareState {
     memory: Memory,
-    large: Reservation,
-    small: Reservation,
+    large: SharedReservation,
+    small: SharedReservation,
     unproven: Reservation,
     /// The piece of a streamed answer that is being read.
-    piece: Reservation,
+    piece: SharedReservation,
+    /// Who holds the rest of the reservations of this request.
+    owner: Option<PrincipalKey>,
+}
+
+/// Bytes that are divided among callers.
+#[derive(Debug, Clone)]
+struct SharedBytes(Arc<Mutex<Shares>>);
+
+/// Bytes of one caller, or without a caller, released on drop.
+#[derive(Debug)]
+struct SharedReservation {
+    budget: SharedBytes,
+    owner: Option<PrincipalKey>,
+    bytes: usize,
 }
 
 /// A response body that counts until it is read.
@@ -66,8 +95,8 @@ impl Memory {
         let small = (total / SMALL_PART).min(total.saturating_sub(largest));
         let unproven = (total / UNPROVEN_PART).max(largest.min(total));
         Self {
-            large: ByteBudget::new(total - small),
-            small: ByteBudget::new(small),
+            large: SharedBytes::new(total - small),
+            small: SharedBytes::new(small),
             unproven: ByteBudget::new(unproven),
         }
     }
@@ -79,18 +108,32 @@ impl Memory {
 
     /// Returns an empty share for a new request.
     pub(crate) fn hold(&self) -> MemoryShare {
-        MemoryShare(Arc::new(Mutex::new(ShareState::new(self.clone()))))
+        MemoryShare(Arc::new(Mutex::new(ShareState::new(self.clone(), None))))
+    }
+}
+
+// === impl BodySender ===
+
+impl BodySender {
+    /// Returns `principal` as a sender; `None` is a request without a caller.
+    pub(crate) fn of(principal: Option<&Principal>) -> Self {
+        match principal {
+            Some(principal) if principal.auth != AuthMethod::Anonymous => {
+                Self::Caller(PrincipalKey::of(principal))
+            }
+            Some(_) | None => Self::Unproven,
+        }
     }
 }
 
 // === impl MemoryShare ===
 
 impl MemoryShare {
-    /// Counts `more` bytes of the body; `proven` is whether the sender has a valid credential.
-    /// Returns false when there is no room; the request then counts for nothing.
-    pub(super) fn grow(&self, more: usize, proven: bool) -> bool {
+    /// Counts `more` bytes of the body of `sender`. Returns false when there is no room; the request
+    /// then counts for nothing.
+    pub(super) fn grow(&self, more: usize, sender: &BodySender) -> bool {
         let mut held = self.0.lock();
-        let grown = held.grow(more, proven);
+        let grown = held.grow(more, sender);
         if !grown {
             held.release();
         }
@@ -128,37 +171,52 @@ impl MemoryShare {
 // === impl ShareState ===
 
 impl ShareState {
-    fn new(memory: Memory) -> Self {
+    fn new(memory: Memory, owner: Option<PrincipalKey>) -> Self {
         Self {
-            large: memory.large.reservation(),
-            small: memory.small.reservation(),
+            large: memory.large.reservation(owner.clone()),
+            small: memory.small.reservation(owner.clone()),
             unproven: memory.unproven.reservation(),
-            piece: memory.large.reservation(),
+            piece: memory.large.reservation(owner.clone()),
+            owner,
             memory,
         }
     }
 
     fn bytes(&self) -> usize {
-        self.large.bytes() + self.small.bytes()
+        self.large.bytes + self.small.bytes
     }
 
     fn release(&mut self) {
-        *self = Self::new(self.memory.clone());
+        *self = Self::new(self.memory.clone(), self.owner.take());
     }
 
-    fn grow(&mut self, more: usize, proven: bool) -> bool {
-        if !proven && !self.unproven.grow(more) {
-            return false;
+    /// Has the request count for `owner`. It has counted for nothing until now.
+    fn set_owner(&mut self, owner: &PrincipalKey) {
+        self.owner = Some(owner.clone());
+        for reservation in [&mut self.large, &mut self.small, &mut self.piece] {
+            reservation.owner.clone_from(&self.owner);
+        }
+    }
+
+    fn grow(&mut self, more: usize, sender: &BodySender) -> bool {
+        match sender {
+            BodySender::Caller(owner) if self.owner.is_none() => self.set_owner(owner),
+            BodySender::Caller(_) | BodySender::Program => {}
+            BodySender::Unproven => {
+                if !self.unproven.grow(more) {
+                    return false;
+                }
+            }
         }
         let is_small = self.bytes().saturating_add(more) <= SMALL;
-        if is_small && self.large.bytes() == 0 && self.small.grow(more) {
+        if is_small && self.large.bytes == 0 && self.small.grow(more) {
             return true;
         }
         // The body was small until now, and counts as large as a whole.
-        if !self.large.grow(more.saturating_add(self.small.bytes())) {
+        if !self.large.grow(more.saturating_add(self.small.bytes)) {
             return false;
         }
-        self.small = self.memory.small.reservation();
+        self.small = self.memory.small.reservation(self.owner.clone());
         true
     }
 
@@ -166,6 +224,59 @@ impl ShareState {
     fn add(&mut self, bytes: usize) {
         if bytes > SMALL || !self.small.grow(bytes) {
             self.large.add(bytes);
+        }
+    }
+}
+
+// === impl SharedBytes ===
+
+impl SharedBytes {
+    fn new(size: usize) -> Self {
+        Self(Arc::new(Mutex::new(Shares::new(size))))
+    }
+
+    fn held(&self) -> usize {
+        self.0.lock().used()
+    }
+
+    fn reservation(&self, owner: Option<PrincipalKey>) -> SharedReservation {
+        SharedReservation { budget: self.clone(), owner, bytes: 0 }
+    }
+}
+
+impl SharedReservation {
+    fn grow(&mut self, more: usize) -> bool {
+        let mut shares = self.budget.0.lock();
+        let has_room = match &self.owner {
+            Some(owner) => shares.take(owner, more),
+            None => shares.take_unowned(more),
+        };
+        if has_room {
+            self.bytes += more;
+        }
+        has_room
+    }
+
+    /// Adds bytes that exist already, even beyond the budget.
+    fn add(&mut self, more: usize) {
+        let mut shares = self.budget.0.lock();
+        match &self.owner {
+            Some(owner) => shares.add(owner, more),
+            None => shares.add_unowned(more),
+        }
+        self.bytes += more;
+    }
+}
+
+impl Drop for SharedReservation {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut shares = self.budget.0.lock();
+        match &self.owner {
+            Some(owner) => shares.give_back(owner, self.bytes),
+            None => shares.give_back_unowned(self.bytes),
         }
     }
 }
@@ -187,7 +298,7 @@ impl http_body::Body for CountedResponse {
             let bytes = data.map_or(0, Bytes::len);
             let mut held = self.hold.0.lock();
             // The previous piece has been read.
-            held.piece = held.memory.large.reservation();
+            held.piece = held.memory.large.reservation(held.owner.clone());
             held.piece.add(bytes);
         }
         Poll::Ready(frame)
@@ -208,6 +319,33 @@ mod tests {
 
     const KIB: usize = 1 << 10;
 
+    /// A caller of tenant `t{number}`.
+    fn sender(number: usize) -> BodySender {
+        let tenant = format!("t{number}").parse().unwrap();
+        BodySender::Caller(PrincipalKey { tenant, principal: "ann".parse().unwrap() })
+    }
+
+    // I-105
+    #[test]
+    fn no_tenant_takes_the_memory_of_another() {
+        let memory = Memory::new(1024 * KIB, 64 * KIB);
+        let bodies = |of: usize| -> Vec<_> {
+            let body = || {
+                let hold = memory.hold();
+                hold.grow(32 * KIB, &sender(of)).then_some(hold)
+            };
+            std::iter::from_fn(body).collect()
+        };
+        let alone = bodies(0);
+        assert_eq!(alone.len(), 28, "seven eighths of the whole, without that for small bodies");
+        assert!(bodies(1).is_empty());
+        drop(alone);
+        let crowd = bodies(0);
+        assert_eq!((crowd.len(), bodies(1).len()), (24, 4), "an eighth is left");
+        drop(crowd);
+        assert_eq!(memory.held(), 0);
+    }
+
     // I-27
     #[test]
     fn small_bodies_have_room_while_large_ones_fill_the_rest() {
@@ -215,14 +353,14 @@ mod tests {
         let large: Vec<_> = std::iter::from_fn(|| {
             let hold = memory.hold();
             // In pieces, like an arriving body.
-            (0..16).all(|_| hold.grow(16 * KIB, true)).then_some(hold)
+            (0..16).all(|_| hold.grow(16 * KIB, &sender(0))).then_some(hold)
         })
         .collect();
         assert_eq!(large.len(), 3, "the fourth has no room in seven eighths");
         assert_eq!(memory.held(), 768 * KIB, "and counts for nothing");
         let small: Vec<_> = std::iter::from_fn(|| {
             let hold = memory.hold();
-            hold.grow(8 * KIB, true).then_some(hold)
+            hold.grow(8 * KIB, &sender(0)).then_some(hold)
         })
         .collect();
         assert_eq!(small.len(), 32, "all of what is left");
@@ -236,19 +374,19 @@ mod tests {
         let memory = Memory::new(1024 * KIB, 64 * KIB);
         let unproven: Vec<_> = std::iter::from_fn(|| {
             let hold = memory.hold();
-            hold.grow(64 * KIB, false).then_some(hold)
+            hold.grow(64 * KIB, &BodySender::Unproven).then_some(hold)
         })
         .collect();
         assert_eq!(unproven.len(), 4);
-        assert!(memory.hold().grow(64 * KIB, true), "callers have the rest");
+        assert!(memory.hold().grow(64 * KIB, &sender(0)), "callers have the rest");
     }
 
     #[test]
     fn the_largest_body_always_has_room_in_an_empty_budget() {
         for (total, largest) in [(100, 100), (1 << 20, 1 << 20), (1 << 20, 1000)] {
-            for proven in [true, false] {
+            for sender in [sender(0), BodySender::Program, BodySender::Unproven] {
                 let hold = Memory::new(total, largest).hold();
-                assert!(hold.grow(largest, proven), "{total} {largest} {proven}");
+                assert!(hold.grow(largest, &sender), "{total} {largest} {sender:?}");
             }
         }
     }
@@ -258,11 +396,11 @@ mod tests {
     async fn an_answer_counts_in_place_of_the_body_until_it_is_read() {
         let memory = Memory::new(1024 * KIB, 256 * KIB);
         let hold = memory.hold();
-        assert!(hold.grow(100 * KIB, true));
+        assert!(hold.grow(100 * KIB, &sender(0)));
         let answer = hold.count(Response::new(Body::from(vec![0; 2048 * KIB])));
         assert_eq!(memory.held(), 2048 * KIB, "more than there is");
-        assert!(!memory.hold().grow(17 * KIB, true), "keeps large bodies out");
-        assert!(memory.hold().grow(KIB, true), "and no small ones");
+        assert!(!memory.hold().grow(17 * KIB, &sender(0)), "keeps large bodies out");
+        assert!(memory.hold().grow(KIB, &sender(0)), "and no small ones");
         let read = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         assert_eq!((read.len(), memory.held()), (2048 * KIB, 0));
     }
@@ -273,7 +411,7 @@ mod tests {
         use http_body_util::BodyExt as _;
         let memory = Memory::new(1024 * KIB, 256 * KIB);
         let hold = memory.hold();
-        assert!(hold.grow(100 * KIB, true));
+        assert!(hold.grow(100 * KIB, &sender(0)));
         let pieces = [30, 50].map(|size| Ok::<_, std::io::Error>(Bytes::from(vec![0; size * KIB])));
         let body = Body::from_stream(futures_util::stream::iter(pieces));
         let mut answer = hold.count(Response::new(body)).into_body();

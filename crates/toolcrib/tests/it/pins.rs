@@ -1,6 +1,7 @@
 //! Pins over HTTP: visibility, approval, and the dependents of a quarantined tool.
 
 use serde_json::{Value, json};
+use toolcrib::core::event::EventBody;
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
 
 async fn rig() -> (TestGateway, Actor) {
@@ -61,6 +62,39 @@ async fn what_needs_a_quarantined_tool_is_gone_with_it() {
         (&event["payload"]["principal"], &event["payload"]["sourceId"]),
         (&json!("ann"), &json!("up"))
     );
+}
+
+// I-9: a principal of another tenant with the same id is not named.
+#[tokio::test]
+async fn the_approval_of_another_tenant_names_no_principal_of_it() {
+    let up = TestSource::new("up").tenants(["acme", "other"]).pins("enforce");
+    let tool = TestTool::new("read").description("one").scopes(["up:use"]);
+    let gw = TestGateway::builder().source(up.tool(tool)).start().await;
+    let ann = gw.principal("ann", ["*"]).await;
+    let theirs = gw.principal_of("other", "ann", &["*"]).await;
+    gw.change("up", vec![TestTool::new("read").description("two")]).await;
+    let seen = pin(&ann).await["seen"]["digest"].clone();
+    assert_eq!(theirs.post("/v1/pins/approve", approval(&seen)).await.status, 200);
+
+    let own = pin(&ann).await["approved"].clone();
+    assert_eq!((&own["by"], &own["byOtherTenant"]), (&Value::Null, &json!(true)));
+    let other = pin(&theirs).await["approved"].clone();
+    assert_eq!((&other["by"], &other["byOtherTenant"]), (&json!("ann"), &Value::Null));
+    let mut recorded: Vec<_> = gw
+        .events()
+        .await
+        .into_iter()
+        .filter_map(|logged| match logged.event.body {
+            EventBody::ToolPinApproved(approved) => {
+                Some((logged.tenant.to_string(), approved.principal.map(|it| it.to_string())))
+            }
+            _ => None,
+        })
+        .collect();
+    recorded.sort();
+    let expected = [("acme", None), ("other", Some("ann"))];
+    let expected = expected.map(|(tenant, by)| (tenant.to_owned(), by.map(str::to_owned)));
+    assert_eq!(recorded, expected);
 }
 
 // I-9

@@ -256,6 +256,29 @@ async fn the_oldest_idle_session_makes_room() {
     drop((open, more));
 }
 
+/// I-105: many principals of one tenant end sessions of their own tenant only.
+#[tokio::test]
+async fn a_tenant_that_opens_many_sessions_ends_none_of_another() {
+    let gw = gateway()
+        .config("[mcp]\nmax_sessions = 16\nmax_sessions_per_principal = 4")
+        .manual_clock()
+        .start()
+        .await;
+    let alive = async |actor: &Actor| legacy(actor, "ping", json!({})).await.status == 200;
+    let ann = gw.principal_of("a", "ann", &["*"]).await;
+    let own = session(&ann).await;
+    for number in 0..8 {
+        gw.advance(Duration::from_secs(1)).await;
+        let crowd = gw.principal_of("b", &format!("p{number}"), &["*"]).await;
+        for _ in 0..4 {
+            assert!(alive(&session(&crowd).await).await, "it ends an older one of its tenant");
+        }
+    }
+    assert!(alive(&own).await);
+    let more = [session(&ann).await, session(&ann).await];
+    assert!(alive(&own).await && alive(&more[0]).await && alive(&more[1]).await);
+}
+
 /// I-22: a notification cancels only a request of its own session.
 #[tokio::test]
 async fn a_notification_cancels_a_call_of_its_session() {

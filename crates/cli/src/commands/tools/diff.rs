@@ -98,10 +98,11 @@ pub(super) fn text(pin: &PinReport) -> String {
         (PinState::Changed, false) => "changed, not approved",
     };
     if let Some(approved) = &pin.approved {
-        let by = approved.by.as_ref().map_or_else(
-            || "trusted as the first form".to_owned(),
-            |by| format!("approved by {}", visible_line(by.as_str())),
-        );
+        let by = match &approved.by {
+            Some(by) => format!("approved by {}", visible_line(by.as_str())),
+            None if approved.by_other_tenant => "approved by another tenant".to_owned(),
+            None => "trusted as the first form".to_owned(),
+        };
         line(&mut out, format_args!("  {by}, {}", moment(approved)));
     }
     if let Some(seen) = &pin.seen {

@@ -3,7 +3,13 @@
 
 use chrono::Utc;
 use serde_json::json;
-use toolcrib_core::{canonical::Digest, id::PrincipalId, pin::PinStore, suggest};
+use toolcrib_core::{
+    canonical::Digest,
+    id::{PrincipalId, TenantId},
+    pin::PinStore,
+    principal::PrincipalKey,
+    suggest,
+};
 use toolcrib_gateway::{
     config::Config,
     pins::{PinError, PinReport, PinReview},
@@ -37,7 +43,8 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
                 Some((tool.clone(), digest))
             };
             let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
-            let by = PrincipalId::parse("operator")?;
+            let tenant = TenantId::parse(TenantId::OPERATOR)?;
+            let by = PrincipalKey { tenant, principal: PrincipalId::parse("operator")? };
             let pins = store.pins();
             let approved = review(config, &*pins).approve(&wanted, Some(&by), Utc::now()).await;
             let (_, events) = approved.map_err(|error| match error {

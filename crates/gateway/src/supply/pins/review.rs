@@ -11,7 +11,8 @@ use toolcrib_core::{
     event::NewEvent,
     id::{PrincipalId, SourceId, TenantId, ToolId},
     names::{self, Names},
-    pin::{Pin, PinApproval, PinChoice, PinForm, PinStore},
+    pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinForm, PinStore},
+    principal::PrincipalKey,
     store::StoreError,
 };
 
@@ -73,9 +74,13 @@ pub struct PinMoment {
     pub digest: String,
     /// When it was approved, or seen first.
     pub at: Timestamp,
-    /// The approver; `None` when the first form was trusted.
+    /// The approver; `None` when the first form was trusted, or a principal of another tenant approved
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<PrincipalId>,
+    /// Whether a principal of another tenant approved it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_other_tenant: bool,
     /// The form itself, as the upstream wrote it: untrusted text, nothing stripped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<Value>,
@@ -132,7 +137,7 @@ impl PinReview<'_> {
             reports.extend(
                 pins.iter()
                     .filter(|pin| self.shows(source, &pin.tool))
-                    .filter_map(|pin| report(source, pin, false)),
+                    .filter_map(|pin| self.report(source, pin, false)),
             );
         }
         Ok(reports)
@@ -145,7 +150,7 @@ impl PinReview<'_> {
     pub async fn show(&self, tool: &str) -> Result<Option<PinReport>, StoreError> {
         let Some((source, name)) = self.find(tool).await? else { return Ok(None) };
         let pin = self.pins.pin(&source.spec.id, &name).await?;
-        Ok(pin.and_then(|pin| report(source, &pin, true)))
+        Ok(pin.and_then(|pin| self.report(source, &pin, true)))
     }
 
     /// Whose tool that is, by its id, wire name or OTC id, and what its source calls it.
@@ -173,7 +178,7 @@ impl PinReview<'_> {
     pub async fn approve(
         &self,
         wanted: &[(String, Digest)],
-        by: Option<&PrincipalId>,
+        by: Option<&PrincipalKey>,
         now: Timestamp,
     ) -> Result<(Vec<ApprovedPin>, Vec<NewEvent>), PinError> {
         let mut choices = Vec::new();
@@ -198,32 +203,46 @@ impl PinReview<'_> {
         }
         Ok((pins, events))
     }
+
+    fn report(&self, source: &SourceConfig, pin: &Pin, documents: bool) -> Option<PinReport> {
+        let moment = |form: &PinForm, at: Timestamp| PinMoment {
+            digest: form.digest.to_string(),
+            at,
+            by: None,
+            by_other_tenant: false,
+            document: documents.then(|| serde_json::from_str(&form.document).unwrap_or_default()),
+        };
+        let approved = |ApprovedForm { form, at, by }: &ApprovedForm| {
+            let shown = by.as_ref().and_then(|by| self.shown(by));
+            let by_other_tenant = by.is_some() && shown.is_none();
+            PinMoment { by: shown, by_other_tenant, ..moment(form, *at) }
+        };
+        let state = match (&pin.approved, &pin.seen) {
+            (Some(_), None) => PinState::Approved,
+            (Some(_), Some(_)) => PinState::Changed,
+            (None, _) => PinState::New,
+        };
+        Some(PinReport {
+            tool_id: tool_id(source, &pin.tool)?,
+            source_id: source.spec.id.clone(),
+            upstream_name: pin.tool.clone(),
+            name: names_of(source, &pin.tool).wire,
+            state,
+            quarantined: state != PinState::Approved && source.pins.mode == PinMode::Enforce,
+            approved: pin.approved.as_ref().map(approved),
+            seen: pin.seen.as_ref().map(|it| moment(&it.form, it.at)),
+        })
+    }
+
+    /// Returns an approver as the reviewer may see it.
+    fn shown(&self, by: &PrincipalKey) -> Option<PrincipalId> {
+        match self.tenant {
+            Some(tenant) => by.in_record_of(tenant),
+            None => by.in_record_of(&TenantId::parse(TenantId::OPERATOR).ok()?),
+        }
+    }
 }
 
 fn names_of(source: &SourceConfig, name: &str) -> Names {
     names::names(&source.spec.id, name, None).styled(source.names, name)
-}
-
-fn report(source: &SourceConfig, pin: &Pin, documents: bool) -> Option<PinReport> {
-    let moment = |form: &PinForm, at: Timestamp, by: Option<&PrincipalId>| PinMoment {
-        digest: form.digest.to_string(),
-        at,
-        by: by.cloned(),
-        document: documents.then(|| serde_json::from_str(&form.document).unwrap_or_default()),
-    };
-    let state = match (&pin.approved, &pin.seen) {
-        (Some(_), None) => PinState::Approved,
-        (Some(_), Some(_)) => PinState::Changed,
-        (None, _) => PinState::New,
-    };
-    Some(PinReport {
-        tool_id: tool_id(source, &pin.tool)?,
-        source_id: source.spec.id.clone(),
-        upstream_name: pin.tool.clone(),
-        name: names_of(source, &pin.tool).wire,
-        state,
-        quarantined: state != PinState::Approved && source.pins.mode == PinMode::Enforce,
-        approved: pin.approved.as_ref().map(|it| moment(&it.form, it.at, it.by.as_ref())),
-        seen: pin.seen.as_ref().map(|it| moment(&it.form, it.at, None)),
-    })
 }

@@ -199,6 +199,7 @@ CREATE TABLE pins (
   approved        TEXT,
   approved_at     TIMESTAMPTZ,
   approved_by     TEXT,
+  approved_tenant TEXT,
   seen_digest     BYTEA,
   seen            TEXT,
   seen_at         TIMESTAMPTZ,

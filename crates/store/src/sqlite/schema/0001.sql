@@ -197,8 +197,8 @@ CREATE TABLE run_results (
 ) STRICT, WITHOUT ROWID;
 
 -- Pins of upstream tools: the approved form, and the newest unapproved form that differs from it. A
--- digest is the SHA-256 of the document in the next column. `approved_by` is NULL for a first form
--- that was trusted automatically.
+-- digest is the SHA-256 of the document in the next column. `approved_by` and its tenant are NULL
+-- for a first form that was trusted automatically.
 CREATE TABLE pins (
   source          TEXT NOT NULL,
   tool            TEXT NOT NULL,
@@ -206,6 +206,7 @@ CREATE TABLE pins (
   approved        TEXT,
   approved_at     TEXT,
   approved_by     TEXT,
+  approved_tenant TEXT,
   seen_digest     BLOB CHECK (length(seen_digest) = 32),
   seen            TEXT,
   seen_at         TEXT,

@@ -1,8 +1,11 @@
 //! The table of open sessions.
 //!
-//! Invariant (I-27): their number is limited, in total and per principal. Unused sessions expire,
-//! and the longest idle one is closed for a new one. When all are in use, no new session is opened,
-//! and its client is served without one.
+//! Invariant (I-27): their number is limited, in total and per principal. Unused sessions expire. When
+//! there is no room, the longest idle session of one principal is closed for the new one. When all of
+//! those are in use, no new session is opened, and its client is served without one.
+//!
+//! Invariant (I-105): a tenant beyond its share closes sessions of its own, and no tenant within its
+//! share loses one to another.
 
 use std::{
     collections::HashMap,
@@ -15,19 +18,12 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     event::SessionOutcome,
-    id::{PrincipalId, TenantId},
-    principal::{AuthMethod, Principal},
+    principal::{AuthMethod, Principal, PrincipalKey},
+    share::Shares,
 };
 use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig, tasks::Policy};
 
 use super::{Hold, Session};
-
-/// The key for counting per principal.
-pub(crate) type Who = (TenantId, PrincipalId);
-
-pub(crate) fn who(principal: &Principal) -> Who {
-    (principal.tenant.clone(), principal.id.clone())
-}
 
 /// The sessions of one server.
 pub(crate) struct Sessions {
@@ -38,10 +34,10 @@ pub(crate) struct Sessions {
     table: Arc<Mutex<Table>>,
 }
 
-#[derive(Default)]
 struct Table {
-    /// By principal and session id, so that an id alone finds nothing.
-    sessions: HashMap<(Who, Box<str>), Arc<Session>>,
+    /// By principal, then by session id, so that an id alone finds nothing.
+    sessions: HashMap<PrincipalKey, HashMap<Box<str>, Arc<Session>>>,
+    shares: Shares,
     /// Whether a task removes expired sessions.
     swept: bool,
 }
@@ -56,7 +52,7 @@ impl Sessions {
             idle: config.session_idle,
             max: config.max_sessions.get(),
             max_of_principal: config.max_sessions_per_principal.get(),
-            table: Arc::default(),
+            table: Arc::new(Mutex::new(Table::new(config.max_sessions.get()))),
         }
     }
 
@@ -74,28 +70,32 @@ impl Sessions {
             .ok()?;
         let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
         let session = Session::new(id.clone(), self.gateway.clone(), within.clone(), opens);
-        let who = who(principal);
+        let owner = PrincipalKey::of(principal);
         // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {
             true => self.max,
             false => self.max_of_principal,
         };
-        let is_full =
-            |table: &Table| table.count(&who) >= max_own || table.sessions.len() >= self.max;
         let mut table = self.table.lock();
         let mut ended = Vec::new();
-        if is_full(&table) {
+        let mut room = table.take(&owner, max_own);
+        if !room {
             ended = table.take_expired(self.now(), self.idle);
+            room = table.take(&owner, max_own);
         }
-        if table.count(&who) >= max_own {
-            ended.extend(table.take_oldest(Some(&who)));
+        if !room && let Some((giver, session)) = table.take_idle(&owner, max_own) {
+            ended.push(session);
+            room = match giver.tenant == owner.tenant {
+                // The tenant holds no more than before.
+                true => {
+                    table.shares.add(&owner, 1);
+                    true
+                }
+                false => table.take(&owner, max_own),
+            };
         }
-        if table.sessions.len() >= self.max {
-            ended.extend(table.take_oldest(None));
-        }
-        let room = !is_full(&table);
         if room {
-            table.sessions.insert((who.clone(), id), Arc::clone(&session));
+            table.sessions.entry(owner).or_default().insert(id, Arc::clone(&session));
         }
         let sweep = room && !std::mem::replace(&mut table.swept, true);
         drop(table);
@@ -108,13 +108,13 @@ impl Sessions {
 
     /// Returns the session `id` of `principal`, and keeps it alive.
     pub(crate) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
-        let key = (who(principal), id.into());
+        let owner = PrincipalKey::of(principal);
         let mut table = self.table.lock();
-        let session = Arc::clone(table.sessions.get(&key)?);
-        if !expired(&session, self.now(), self.idle) {
+        let session = table.sessions.get(&owner)?.get(id)?;
+        if !expired(session, self.now(), self.idle) {
             return Some(session.hold());
         }
-        table.sessions.remove(&key);
+        let session = table.remove(&owner, id)?;
         drop(table);
         end_all(vec![session]);
         None
@@ -123,7 +123,7 @@ impl Sessions {
     /// Removes and returns the session `id` of `principal`.
     pub(crate) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
         let _hold = self.find(principal, id)?;
-        self.table.lock().sessions.remove(&(who(principal), id.into()))
+        self.table.lock().remove(&PrincipalKey::of(principal), id)
     }
 
     fn now(&self) -> u64 {
@@ -165,23 +165,55 @@ async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Durati
 }
 
 impl Table {
-    /// Returns the number of sessions of one principal.
-    fn count(&self, of: &Who) -> usize {
-        self.sessions.keys().filter(|(who, _)| who == of).count()
+    fn new(max: usize) -> Self {
+        Self { sessions: HashMap::new(), shares: Shares::new(max), swept: false }
+    }
+
+    /// Returns whether `owner` may have one more session, and counts it.
+    fn take(&mut self, owner: &PrincipalKey, max_own: usize) -> bool {
+        self.shares.used_by(owner) < max_own && self.shares.take(owner, 1)
+    }
+
+    fn remove(&mut self, owner: &PrincipalKey, id: &str) -> Option<Arc<Session>> {
+        let own = self.sessions.get_mut(owner)?;
+        let session = own.remove(id)?;
+        if own.is_empty() {
+            self.sessions.remove(owner);
+        }
+        self.shares.give_back(owner, 1);
+        Some(session)
     }
 
     fn take_expired(&mut self, now: u64, idle: Duration) -> Vec<Arc<Session>> {
-        let expired = self.sessions.extract_if(|_, session| expired(session, now, idle));
-        expired.map(|(_, session)| session).collect()
+        let all = self
+            .sessions
+            .iter()
+            .flat_map(|(owner, own)| own.values().map(move |session| (owner, session)));
+        let expired = all.filter(|(_, session)| expired(session, now, idle));
+        let expired: Vec<_> =
+            expired.map(|(owner, session)| (owner.clone(), session.id.clone())).collect();
+        expired.iter().filter_map(|(owner, id)| self.remove(owner, id)).collect()
     }
 
-    /// Removes and returns the longest idle session, of one principal or of all.
-    fn take_oldest(&mut self, of: Option<&Who>) -> Option<Arc<Session>> {
-        let own = self.sessions.iter().filter(|((who, _), _)| of.is_none_or(|of| of == who));
-        let idle = own.filter_map(|(key, session)| Some((session.idle_since()?, key)));
-        let (_, key) = idle.min_by_key(|(since, _)| *since)?;
-        let key = key.clone();
-        self.sessions.remove(&key)
+    /// Removes and returns the longest idle session of the principal that gives up one for `owner`:
+    /// `owner` itself if it has `max_own`.
+    fn take_idle(
+        &mut self,
+        owner: &PrincipalKey,
+        max_own: usize,
+    ) -> Option<(PrincipalKey, Arc<Session>)> {
+        let oldest = |table: &Self, of: PrincipalKey| {
+            let idle = table.sessions.get(&of)?.values();
+            let idle = idle.filter_map(|session| Some((session.idle_since()?, &session.id)));
+            let (_, id) = idle.min_by_key(|(since, _)| *since)?;
+            Some((of, id.clone()))
+        };
+        let (of, id) = match self.shares.used_by(owner) >= max_own {
+            true => oldest(self, owner.clone()),
+            false => self.shares.givers(owner, 1).find_map(|of| oldest(self, of)),
+        }?;
+        let session = self.remove(&of, &id)?;
+        Some((of, session))
     }
 }
 

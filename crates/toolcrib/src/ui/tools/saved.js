@@ -19,7 +19,9 @@ const MOST = 50;
 /** Saved calls belong to a principal: another one that uses this browser does not see them. */
 function place() {
   const who = state.who;
-  return who === undefined ? 'toolcrib-calls' : `toolcrib-calls:${who.tenant}/${who.principal}`;
+  // As JSON, because both ids can contain any separator.
+  const owner = who === undefined ? '' : `:${JSON.stringify([who.tenant, who.principal])}`;
+  return `toolcrib-calls${owner}`;
 }
 
 function read() {

@@ -57,7 +57,7 @@ function Table({ forms }) {
               <td>${
                 approved === undefined
                   ? html`<span class="muted">no</span>`
-                  : html`<${Time} at=${approved} />${by === undefined ? ', trusted at first sight' : html` by <bdi>${by}</bdi>`}`
+                  : html`<${Time} at=${approved} />${approver(by)}`
               }</td>
               <td>${now.map((word) => html`<${Badge} key=${word} tone=${word === 'approved' ? 'green' : 'blue'}>${word}<//> `)}</td>
             </tr>`,
@@ -74,6 +74,14 @@ function Table({ forms }) {
     }</p>`;
 }
 
+/** A principal of another tenant, which has no name here. */
+const OTHER_TENANT = Symbol('another tenant');
+
+function approver(by) {
+  if (by === OTHER_TENANT) return ', by another tenant';
+  return by === undefined ? ', trusted at first sight' : html` by <bdi>${by}</bdi>`;
+}
+
 /** The known forms, the newest first. */
 function formsOf(pin, events, toolId) {
   const forms = new Map();
@@ -88,10 +96,14 @@ function formsOf(pin, events, toolId) {
     if (own(payload, 'toolId') !== toolId) continue;
     if (event.type === 'tool.pin.drifted') form(payload.seen).seen ??= event.timestamp;
     if (event.type === 'tool.pin.approved')
-      Object.assign(form(payload.approved), { approved: event.timestamp, by: own(payload, 'principal') });
+      Object.assign(form(payload.approved), {
+        approved: event.timestamp,
+        by: own(payload, 'principal') ?? OTHER_TENANT,
+      });
   }
   if (pin.approved) {
-    Object.assign(form(pin.approved.digest), { approved: pin.approved.at, by: pin.approved.by });
+    const by = pin.approved.byOtherTenant ? OTHER_TENANT : pin.approved.by;
+    Object.assign(form(pin.approved.digest), { approved: pin.approved.at, by });
     form(pin.approved.digest).now.push('approved');
     if (!pin.seen) form(pin.approved.digest).now.push('current');
   }
