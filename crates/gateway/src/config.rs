@@ -281,6 +281,7 @@ pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> 
         missing: Vec::new(),
         protection: Protection::default(),
         shared_env: BTreeMap::new(),
+        roles: BTreeSet::new(),
     };
     let mut config = match is_toml {
         true => resolver.config(typed),
@@ -308,6 +309,7 @@ impl Resolver<'_> {
         self.shared_env = self.shared_env(&typed.sources.env);
         let mut gate = self.gate(typed.gate);
         let roles = self.roles(typed.role, &mut gate.role_quotas);
+        self.roles = roles.keys().cloned().collect();
         let otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));
         let toolsets = typed.toolset.0.into_iter();
         let store = self.store(typed.store);

@@ -65,7 +65,7 @@ pub use pipeline::{
 pub use role_view::{RoleReport, RoleTool};
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
 pub use supply::{
-    Preview, PreviewError, PreviewedSource, PreviewedTool, RefreshRefusal, RoleChange,
+    CallCounts, Preview, PreviewError, PreviewedSource, PreviewedTool, RefreshRefusal, RoleChange,
     RuleProposal, SourceError, SourceLatency, SourceLoad, SourceReport, Statement, StderrRefusal,
     Supply, ToolChange, UnknownTools, pins,
 };

@@ -55,7 +55,10 @@ pub use self::{
         Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, ToolChange, UnknownTools,
     },
     proposals::{RuleProposal, Statement},
-    report::{RefreshRefusal, SourceError, SourceLatency, SourceLoad, SourceReport, StderrRefusal},
+    report::{
+        CallCounts, RefreshRefusal, SourceError, SourceLatency, SourceLoad, SourceReport,
+        StderrRefusal,
+    },
 };
 use crate::{
     audit::Audit,
