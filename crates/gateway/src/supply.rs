@@ -49,7 +49,7 @@ use self::{
     slots::Slots,
     toolsets::Reported,
 };
-pub(crate) use self::{preview::holder as role_holder, slots::Located};
+pub(crate) use self::{preview::holder as role_holder, proposals::own_scope_rules, slots::Located};
 pub use self::{
     preview::{
         Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, ToolChange, UnknownTools,
