@@ -37,7 +37,7 @@ pub struct Proposal {
     pub problems: Vec<Problem>,
     /// Probable mistakes.
     pub warnings: Vec<String>,
-    /// What roles reach that are made from named tools.
+    /// The reach of roles that are made from named tools.
     pub reach: Vec<RoleReach>,
     /// Its effect; `None` for a text with problems.
     pub preview: Option<Preview>,

@@ -44,7 +44,7 @@ pub use self::{
 };
 use crate::{config::Config, pipeline::breaker::BreakerState, supply::SourceLatency};
 
-/// What every name of a metric begins with.
+/// The beginning of every metric name.
 const PREFIX: &str = "toolcrib";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -276,7 +276,7 @@ impl Metrics {
     }
 
     /// Returns the metrics of the calls of `tenant` as OpenMetrics text. Everything else would show
-    /// what other tenants do.
+    /// calls of other tenants.
     pub fn encode_tenant(&self, tenant: &TenantId) -> String {
         let mut own = Registry::with_prefix(PREFIX);
         self.calls.encode_tenant(tenant, &mut own);

@@ -29,7 +29,7 @@ use crate::{
 /// The most names of a list.
 const MAX_NAMES: usize = 1_000;
 
-/// What a role reaches that is made from named tools.
+/// The reach of a role that is made from named tools.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleReach {
@@ -56,8 +56,8 @@ fn reaches(scopes: &ScopeSet, entry: &Entry) -> bool {
 }
 
 impl Gateway {
-    /// Replaces the tools of each change by the scopes that they require, and returns what the roles
-    /// reach. With `tenant`, only its tools count.
+    /// Replaces the tools of each change by the scopes that they require, and returns the reach of the
+    /// roles. With `tenant`, only its tools count.
     ///
     /// # Errors
     /// Fails when a change names no existing tool, or is not about a role.

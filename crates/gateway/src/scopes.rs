@@ -1,8 +1,8 @@
 //! The scopes that the routes of the server require, and how far each extends.
 //!
-//! Invariant (I-100): this is the one list of rights beyond tools. What crosses tenants or reaches the
-//! machine is given only by its exact name, and nothing that extends beyond the caller itself and its
-//! tenant is given by a claim of a token.
+//! Invariant (I-100): this is the one list of rights beyond tools. A scope that crosses tenants or
+//! reaches the machine is given only by its exact name, and a scope claim gives none that extends beyond
+//! the caller itself and its tenant.
 
 use toolcrib_core::{
     approval::request::OVERRIDE_SCOPE,
@@ -13,11 +13,11 @@ use toolcrib_core::{
 /// How far a right extends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// What belongs to the tenant of its holder.
+    /// Data and people of the holder's tenant.
     Tenant,
     /// The identity of other principals of the tenant.
     Principals,
-    /// What belongs to other tenants.
+    /// Data or tools of other tenants.
     Tenants,
     /// The machine of the server, and with it everything else.
     Host,

@@ -159,7 +159,7 @@ async fn preview(
 struct Draft {
     text: String,
     diff: Vec<Hunk>,
-    /// What a role reaches that is made from named tools.
+    /// The reach of a role that is made from named tools.
     reach: Vec<RoleReach>,
 }
 

@@ -1,7 +1,7 @@
 //! The rights that claims of a token can give.
 //!
-//! Invariant (I-100): a claim gives scopes of tools of the token's tenant, and what the configuration
-//! names for the issuer. It never gives a right that extends beyond the tenant, and no wildcard
+//! Invariant (I-100): a claim gives scopes of tools of the token's tenant, and the scopes that the
+//! configuration lists for the issuer. It never gives a right that extends beyond the tenant, and no wildcard
 //! of the configuration covers a right beyond tools.
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,7 +18,7 @@ use crate::{
     supply::classify::narrowed,
 };
 
-/// What the scopes of one configuration are for.
+/// The uses of the scopes of one configuration.
 pub(super) struct ScopeUses {
     /// The tenants with a tool that requires the scope.
     tools: HashMap<String, Vec<Tenants>>,

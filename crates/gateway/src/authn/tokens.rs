@@ -175,8 +175,8 @@ impl Tokens {
         self.issuers.iter().find(|it| it.config.issuer == token.issuer)
     }
 
-    /// Returns the rights of a token in `tenant`: what its claims may give under the configuration in
-    /// force.
+    /// Returns the rights of a token in `tenant`: the part of its claims that the configuration in force
+    /// admits.
     fn rights_of(&self, token: &Token, tenant: &TenantId, all: &Roles) -> Rights {
         match self.issuer_of(token) {
             Some(issuer) => {

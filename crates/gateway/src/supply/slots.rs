@@ -495,7 +495,7 @@ impl Slot {
             Some(_) => it.message(),
         });
         let id = &self.config.spec.id;
-        // They show what others do.
+        // They show the calls of others.
         let counted = tenant.is_none_or(|tenant| !self.breaker.serves_others(tenant));
         let breaker = self.breaker.report();
         let calls = counted.then(|| CallCounts {

@@ -20,7 +20,7 @@ pub struct BreakerReport {
 }
 
 impl BreakerReport {
-    /// Returns the state alone, without the figures that show what callers do.
+    /// Returns the state alone, without the figures about callers.
     pub(crate) fn without_callers(self) -> Self {
         Self { failures: 0, opened: 0, open_to_callers: 0, ..self }
     }
