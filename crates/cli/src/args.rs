@@ -232,7 +232,7 @@ Examples:
   toolcrib top --once --json | jq '.sources[] | select(.up | not)'
   toolcrib top --json --interval 10s >> figures.jsonl
 
-The figures are those of `/metrics`, so the key needs the scope metrics:read, unless the server sets
+The figures are those of `/metrics`, so the key needs the scope metrics:all, unless the server sets
 `[server] public_metrics = true`. Rates and quantiles are of the last interval. The key q ends the
 command. Without a terminal it prints once. With --json it prints a line after each interval.")]
     Top(TopArgs),

@@ -169,14 +169,14 @@ impl Demo {
         let file = self.data_dir.join(FILE);
         let mut facts = Facts::read(&file).unwrap_or_default();
         facts.url = url.to_owned();
-        for (name, tenant, scope) in CALLERS {
+        for (name, tenant, scopes) in CALLERS {
             let known = facts.keys.get(name).is_some_and(|key| {
                 gateway.authenticator().authenticate(key).is_ok_and(|principal| {
                     principal.id.as_str() == name && principal.tenant.as_str() == tenant
                 })
             });
             if !known {
-                facts.keys.insert(name.to_owned(), key(store, name, tenant, scope).await?);
+                facts.keys.insert(name.to_owned(), key(store, name, tenant, scopes).await?);
             }
         }
         gateway.authenticator().refresh().await;
@@ -228,14 +228,19 @@ Try:
 }
 
 /// Creates a key in `store` and returns its text.
-async fn key(store: &dyn Storage, name: &str, tenant: &str, scope: &str) -> anyhow::Result<String> {
+async fn key(
+    store: &dyn Storage,
+    name: &str,
+    tenant: &str,
+    scopes: &[&str],
+) -> anyhow::Result<String> {
     let now = Utc::now();
     let request = KeyRequest {
         name: format!("demo: {name}"),
         tenant: TenantId::parse(tenant)?,
         principal: PrincipalId::parse(name)?,
         roles: Vec::new(),
-        scopes: vec![Grant::parse(scope)?],
+        scopes: scopes.iter().map(|scope| Grant::parse(scope)).collect::<Result<_, _>>()?,
         expires_at: Some(now + chrono::Duration::days(KEY_DAYS)),
     };
     let key = authn::new_key(request, now)?;

@@ -19,7 +19,8 @@ pub struct Principal {
     pub tenant: TenantId,
     /// The caller's grants; roles are already resolved into them.
     pub scopes: ScopeSet,
-    /// Names of its roles, for decisions that require one by name (approvals).
+    /// Names of its roles, for decisions that require one by name (approvals). All of them are
+    /// configured.
     pub roles: Vec<String>,
     /// The creators of its key, who could also have used it. Empty without a key.
     pub makers: Vec<PrincipalId>,
@@ -108,9 +109,9 @@ pub struct Token {
     pub issuer: String,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// Roles it names; the configuration in force decides their scopes.
+    /// Roles it names; the configuration in force decides which of them count.
     pub roles: Vec<String>,
-    /// Scopes it holds in addition to those of the roles.
+    /// Scopes it names; the configuration in force decides which of them count.
     pub scopes: Vec<Grant>,
     /// Hash of the issuer's settings and of the verifying key. The token stays valid while an
     /// issuer with these settings and that key is configured.

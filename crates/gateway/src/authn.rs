@@ -8,6 +8,7 @@
 //! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for
 //! it.
 
+mod ceiling;
 mod claims;
 mod endpoints;
 mod error;
@@ -53,7 +54,7 @@ use self::{
 };
 pub use self::{
     error::AuthError,
-    roles::{Roles, granted},
+    roles::{Rights, Roles, rights},
 };
 use crate::{background::Services, config::Config};
 
@@ -241,6 +242,25 @@ impl Authenticator {
     /// answer something else. A key or token that expires is no change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
+    }
+
+    /// Returns when a key must expire that `creator` creates now; `None` if it need not. A key never
+    /// outlives the credential that made it, unless the issuer of a token has a `key_lifetime`.
+    ///
+    /// # Errors
+    /// The credential is no longer known.
+    pub fn key_limit(&self, creator: &Principal) -> Result<Option<Timestamp>, AuthError> {
+        match &creator.auth {
+            AuthMethod::ApiKey(id) => {
+                let known = self.inner.table.load().by_id(id).ok_or(AuthError::Invalid)?;
+                Ok(known.expires_at)
+            }
+            AuthMethod::Jwt(token) => {
+                let now = self.inner.clock.now();
+                Ok(Some(self.inner.policy.load().tokens.key_limit(token, now)))
+            }
+            AuthMethod::Anonymous | AuthMethod::Operator => Ok(None),
+        }
     }
 
     /// Returns when the credentials of `principal` expire; `None` when they do not.

@@ -294,6 +294,7 @@ pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> 
         protection: Protection::default(),
         shared_env: BTreeMap::new(),
         root: RootPolicy::Refused,
+        roles: BTreeSet::new(),
     };
     let mut config = match is_toml {
         true => resolver.config(typed),
@@ -322,6 +323,7 @@ impl Resolver<'_> {
         self.root = typed.sources.root_policy();
         let mut gate = self.gate(typed.gate);
         let roles = self.roles(typed.role, &mut gate.role_quotas);
+        self.roles = roles.keys().cloned().collect();
         let otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));
         let toolsets = typed.toolset.0.into_iter();
         let store = self.store(typed.store);

@@ -19,6 +19,7 @@ use crate::{
     },
     gateway::Gateway,
     ids::new_id,
+    named_tools::RoleReach,
     scopes::RouteScope,
     supply::{Preview, PreviewError},
 };
@@ -36,6 +37,8 @@ pub struct Proposal {
     pub problems: Vec<Problem>,
     /// Probable mistakes.
     pub warnings: Vec<String>,
+    /// The reach of roles that are made from named tools.
+    pub reach: Vec<RoleReach>,
     /// Its effect; `None` for a text with problems.
     pub preview: Option<Preview>,
     /// Why the file cannot be written.
@@ -65,6 +68,12 @@ pub enum EditRefusal {
     /// A server would not apply the text.
     #[error("the changed configuration has problems")]
     Problems(Vec<Problem>),
+    /// A role that is made from named tools would reach others too.
+    #[error(
+        "the role `{}` would also reach tools that the change does not name; give the named ones a \
+         scope of their own, as the proposal suggests, or state the scopes of the role", .0.role
+    )]
+    Reach(RoleReach),
     /// The file cannot be read or replaced.
     #[error(transparent)]
     File(#[from] FileError),
@@ -115,6 +124,7 @@ impl Gateway {
         connect: bool,
     ) -> Result<Proposal, EditRefusal> {
         let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
+        let (changes, reach) = self.resolved(principal, changes).await?;
         let (stored, text, diff, obstacle) = blocking({
             let file = file.clone();
             move || {
@@ -143,7 +153,20 @@ impl Gateway {
                 Some(self.supply().preview(&config, &roles, &tenants, connect).await?)
             }
         };
-        Ok(Proposal { before: stored.hash, after, diff, problems, warnings, preview, obstacle })
+        let before = stored.hash;
+        Ok(Proposal { before, after, diff, problems, warnings, reach, preview, obstacle })
+    }
+
+    /// Replaces named tools by their scopes; see [`resolve_tools`](Self::resolve_tools).
+    async fn resolved(
+        &self,
+        principal: &Principal,
+        changes: Vec<Change>,
+    ) -> Result<(Vec<Change>, Vec<RoleReach>), EditRefusal> {
+        let (gateway, tenant) = (self.clone(), principal.tenant.clone());
+        // Reads every tool.
+        blocking(move || Ok(gateway.resolve_tools(&gateway.config(), Some(&tenant), changes)?))
+            .await
     }
 
     /// Writes the text with `changes` in place of the one with the hash `expected`.
@@ -157,6 +180,10 @@ impl Gateway {
         expected: &str,
     ) -> Result<WriteReport, EditRefusal> {
         let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
+        let (changes, reach) = self.resolved(principal, changes).await?;
+        if let Some(reach) = reach.into_iter().find(|reach| !reach.others.is_empty()) {
+            return Err(EditRefusal::Reach(reach));
+        }
         // Edits of this process wait for one another; the lock of the directory is for others.
         let _editing = self.inner.editing.lock().await;
         let text = blocking({

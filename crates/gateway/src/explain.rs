@@ -21,7 +21,6 @@ use toolcrib_core::{
     catalog::Entry,
     id::{PrincipalId, TenantId, ToolId},
     principal::Principal,
-    scope::Scope,
     source::SourceState,
 };
 
@@ -38,9 +37,9 @@ use crate::{
 /// The scope for explanations of calls by other principals of the tenant.
 pub const OTHERS: RouteScope = RouteScope::ExplainOthers;
 /// A caller with this scope may list quarantined tools anyway.
-const SEES_PINS: &str = RouteScope::PinsApprove.as_str();
+const SEES_PINS: RouteScope = RouteScope::PinsApprove;
 /// A caller with this scope may read the state of sources anyway.
-const SEES_SOURCES: &str = RouteScope::SourcesRead.as_str();
+const SEES_SOURCES: RouteScope = RouteScope::SourcesRead;
 /// The number of missing scopes that an explanation of an empty list names.
 const MAX_MISSING: usize = 10;
 
@@ -153,10 +152,9 @@ impl Gateway {
         let snapshot = self.snapshot();
         let itself = asker == Requester::Itself;
         let Some(name) = tool else { return self.explain_own_list(&snapshot, who) };
-        let holds = |scope: &str| Scope::parse(scope).is_ok_and(|it| who.scopes.covers(&it));
         let known = |entry: &&Arc<Entry>| entry.tenants.admits(&who.tenant);
         let quarantined = snapshot.quarantined.find(&who.tenant, name).filter(known);
-        if let Some(entry) = quarantined.filter(|_| holds(SEES_PINS)) {
+        if let Some(entry) = quarantined.filter(|_| SEES_PINS.is_held_by(who)) {
             let steps = vec![steps::offered(entry), steps::pin(entry, true)];
             return explained(who, entry, steps);
         }
@@ -244,7 +242,7 @@ impl Gateway {
             ),
         };
         let mut steps = vec![Step::new(StepName::Scope, result, message)];
-        if Scope::parse(SEES_SOURCES).is_ok_and(|scope| who.scopes.covers(&scope)) {
+        if SEES_SOURCES.is_held_by(who) {
             steps.push(self.sources_step(who));
         }
         listed(who, visible, steps)

@@ -34,6 +34,7 @@ mod ids;
 pub mod listeners;
 mod measure;
 pub mod metrics;
+mod named_tools;
 mod pipeline;
 pub mod policy;
 pub mod probe;
@@ -54,6 +55,7 @@ pub use measure::{
     ApprovalsDiagnosis, BuildDiagnosis, CatalogDiagnosis, ConfigurationDiagnosis, Diagnosis,
     RecordDiagnosis, SourcesDiagnosis, StoreDiagnosis,
 };
+pub use named_tools::RoleReach;
 pub use pipeline::{
     CallReport, CallRequest, Interaction,
     breaker::{BreakerReport, BreakerState},
@@ -65,7 +67,7 @@ pub use pipeline::{
 pub use role_view::{RoleReport, RoleTool};
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
 pub use supply::{
-    Preview, PreviewError, PreviewedSource, PreviewedTool, RefreshRefusal, RoleChange,
+    CallCounts, Preview, PreviewError, PreviewedSource, PreviewedTool, RefreshRefusal, RoleChange,
     RuleProposal, SourceError, SourceLatency, SourceLoad, SourceReport, Statement, StderrRefusal,
     Supply, ToolChange, UnknownTools, pins,
 };

@@ -23,7 +23,7 @@ use prometheus_client::{
 };
 use toolcrib_core::{
     clock::Timestamp,
-    id::{SourceId, ToolId},
+    id::{SourceId, TenantId, ToolId},
     store::{CommitObserver, StoreMeasures},
     trace::SpanSink,
 };
@@ -43,6 +43,9 @@ pub use self::{
     table::{METRICS, MetricDescription, MetricKind},
 };
 use crate::{config::Config, pipeline::breaker::BreakerState, supply::SourceLatency};
+
+/// The beginning of every metric name.
+const PREFIX: &str = "toolcrib";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -160,6 +163,14 @@ pub struct Metrics {
     spans: Option<Arc<dyn SpanSink>>,
 }
 
+fn encoded(metrics: &Registry) -> String {
+    let mut out = String::new();
+    match text::encode(&mut out, metrics) {
+        Ok(()) => out,
+        Err(fmt::Error) => String::new(),
+    }
+}
+
 /// The labels of a metric that may have no value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NoLabels {}
@@ -184,7 +195,7 @@ impl Metrics {
     /// Creates the metrics of a gateway that starts at `now` and whose background tasks are on the
     /// board `tasks`. `spans` receives its spans.
     pub(crate) fn new(tasks: Tasks, now: Timestamp, spans: Option<Arc<dyn SpanSink>>) -> Self {
-        let mut all = Registry::with_prefix("toolcrib");
+        let mut all = Registry::with_prefix(PREFIX);
         let build = Info::new([
             ("version", env!("CARGO_PKG_VERSION")),
             ("os", std::env::consts::OS),
@@ -261,11 +272,15 @@ impl Metrics {
     pub fn encode(&self) -> String {
         self.count_tasks();
         self.count_spans();
-        let mut out = String::new();
-        match text::encode(&mut out, &self.registry) {
-            Ok(()) => out,
-            Err(fmt::Error) => String::new(),
-        }
+        encoded(&self.registry)
+    }
+
+    /// Returns the metrics of the calls of `tenant` as OpenMetrics text. Everything else would show
+    /// calls of other tenants.
+    pub fn encode_tenant(&self, tenant: &TenantId) -> String {
+        let mut own = Registry::with_prefix(PREFIX);
+        self.calls.encode_tenant(tenant, &mut own);
+        encoded(&own)
     }
 
     /// Copies the counts from the board of tasks.

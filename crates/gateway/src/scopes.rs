@@ -1,4 +1,8 @@
-//! The scopes that the routes of the server require.
+//! The scopes that the routes of the server require, and how far each extends.
+//!
+//! Invariant (I-100): this is the one list of rights beyond tools. A scope that crosses tenants or
+//! reaches the machine is given only by its exact name, and a scope claim gives none that extends beyond
+//! the caller itself and its tenant.
 
 use toolcrib_core::{
     approval::request::OVERRIDE_SCOPE,
@@ -6,8 +10,21 @@ use toolcrib_core::{
     scope::{Grant, Scope},
 };
 
+/// How far a right extends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Data and people of the holder's tenant.
+    Tenant,
+    /// The identity of other principals of the tenant.
+    Principals,
+    /// Data or tools of other tenants.
+    Tenants,
+    /// The machine of the server, and with it everything else.
+    Host,
+}
+
 macro_rules! route_scopes {
-    ($($(#[$doc:meta])* $name:ident = $text:expr,)+) => {
+    ($($(#[$doc:meta])* $name:ident = $text:expr, $reach:ident;)+) => {
         /// A scope that a route requires. Routes require no other scopes, so that
         /// [`ALL`](Self::ALL) is complete.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,57 +42,95 @@ macro_rules! route_scopes {
                     $(Self::$name => $text,)+
                 }
             }
+
+            /// How far it extends.
+            pub const fn reach(self) -> Reach {
+                match self {
+                    $(Self::$name => Reach::$reach,)+
+                }
+            }
         }
     };
 }
 
 route_scopes! {
-    /// Approve on one's own authority, bypassing the quorum.
-    ApprovalsOverride = OVERRIDE_SCOPE,
+    /// Approve on one's own authority, bypassing the quorum. Approvals belong to a tenant.
+    ApprovalsOverride = OVERRIDE_SCOPE, Tenant;
     /// Read the record of the tenant.
-    AuditRead = "audit:read",
-    /// Change the configuration file, for all tenants. Only a grant of exactly this name gives it;
-    /// see [`is_held_by`](Self::is_held_by).
-    ConfigWrite = "config:write",
-    /// Have calls of other principals explained.
-    ExplainOthers = "explain:others",
+    AuditRead = "audit:read", Tenant;
+    /// Change the configuration file, for all tenants. Its holder can start programs as the server
+    /// does.
+    ConfigWrite = "config:write", Host;
+    /// Have calls of other principals of the tenant explained.
+    ExplainOthers = "explain:others", Tenant;
     /// Create and rotate keys of other principals, in addition to managing keys.
-    KeysImpersonate = "keys:impersonate",
-    /// Create, list, rotate and revoke the keys of the tenant.
-    KeysManage = "keys:manage",
-    /// Read the metrics and the status of forwarders.
-    MetricsRead = "metrics:read",
-    /// Approve changed tools.
-    PinsApprove = "pins:approve",
+    KeysImpersonate = "keys:impersonate", Principals;
+    /// Create, list, rotate and revoke the keys of the tenant, within the holder's own rights.
+    KeysManage = "keys:manage", Tenant;
+    /// Read the metrics of the server and of all tenants, the state of the server, and the status of
+    /// forwarders.
+    MetricsAll = "metrics:all", Tenants;
+    /// Read the metrics of the tenant's own calls.
+    MetricsRead = "metrics:read", Tenant;
+    /// Approve changed tools. An approval is valid for every tenant of the source.
+    PinsApprove = "pins:approve", Tenants;
     /// Read the roles, and the tools of the tenant that each of them sees.
-    RolesRead = "roles:read",
-    /// Cancel runs of workflows of other principals.
-    RunsCancel = "runs:cancel",
-    /// Read what processes of sources wrote to stderr, which may hold arguments of calls.
-    SourcesLogs = "sources:logs",
-    /// Read the status of sources.
-    SourcesRead = "sources:read",
-    /// Have the tools of sources discovered again.
-    SourcesRefresh = "sources:refresh",
+    RolesRead = "roles:read", Tenant;
+    /// Cancel runs of workflows of other principals of the tenant.
+    RunsCancel = "runs:cancel", Tenant;
+    /// Read what processes of sources wrote to stderr, which may hold arguments of calls. Lines of a
+    /// source that other tenants have called are withheld.
+    SourcesLogs = "sources:logs", Tenant;
+    /// Read the status of the tenant's sources. Figures of a source that other tenants have called
+    /// are withheld.
+    SourcesRead = "sources:read", Tenant;
+    /// Have the tools of the tenant's sources discovered again.
+    SourcesRefresh = "sources:refresh", Tenant;
 }
 
 impl RouteScope {
-    /// Whether only a grant of exactly its name gives it. Who may change the configuration can start
-    /// programs as the server does, which no earlier `*` was meant to allow.
-    pub fn is_named(self) -> bool {
-        self == Self::ConfigWrite
+    /// Returns the scope with exactly this name.
+    pub fn named(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|scope| scope.as_str() == text)
     }
 
-    /// Whether one of `grants` is exactly this scope.
+    /// Returns whether only a grant of exactly its name gives it. A wildcard is written for a tenant,
+    /// and means nothing beyond it.
+    pub fn is_named(self) -> bool {
+        matches!(self.reach(), Reach::Tenants | Reach::Host)
+    }
+
+    /// Returns whether an issuer may give it with a claim, if the configuration names it (I-100).
+    pub fn may_be_claimed(self) -> bool {
+        self.reach() == Reach::Tenant
+    }
+
+    /// Returns whether one of `grants` is exactly this scope.
     pub fn is_named_by<'a>(self, grants: impl IntoIterator<Item = &'a Grant>) -> bool {
         grants.into_iter().any(|grant| grant.as_str() == self.as_str())
     }
 
-    /// Whether `principal` holds it.
+    /// Returns whether `principal` has it.
     pub fn is_held_by(self, principal: &Principal) -> bool {
         if self.is_named() {
             return self.is_named_by(principal.scopes.iter());
         }
         Scope::parse(self.as_str()).is_ok_and(|scope| principal.scopes.covers(&scope))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I-100: a scope that is added here has to be decided about.
+    #[test]
+    fn what_extends_beyond_a_tenant_is_named_and_never_claimed() {
+        let beyond = |scope: &&RouteScope| !scope.may_be_claimed();
+        let beyond: Vec<_> = RouteScope::ALL.iter().filter(beyond).map(|it| it.as_str()).collect();
+        assert_eq!(beyond, ["config:write", "keys:impersonate", "metrics:all", "pins:approve"]);
+        let named = RouteScope::ALL.iter().filter(|scope| scope.is_named());
+        let named: Vec<_> = named.map(|it| it.as_str()).collect();
+        assert_eq!(named, ["config:write", "metrics:all", "pins:approve"]);
     }
 }

@@ -49,13 +49,16 @@ use self::{
     slots::Slots,
     toolsets::Reported,
 };
-pub(crate) use self::{preview::holder as role_holder, slots::Located};
+pub(crate) use self::{preview::holder as role_holder, proposals::own_scope_rules, slots::Located};
 pub use self::{
     preview::{
         Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, ToolChange, UnknownTools,
     },
     proposals::{RuleProposal, Statement},
-    report::{RefreshRefusal, SourceError, SourceLatency, SourceLoad, SourceReport, StderrRefusal},
+    report::{
+        CallCounts, RefreshRefusal, SourceError, SourceLatency, SourceLoad, SourceReport,
+        StderrRefusal,
+    },
 };
 use crate::{
     audit::Audit,

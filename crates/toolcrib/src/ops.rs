@@ -102,7 +102,7 @@ async fn livez() -> Response {
     path = "/readyz",
     security(()),
     params(("verbose" = Option<String>, Query, description =
-        "Adds the individual checks. A caller with the scope `metrics:read` also gets the background tasks and the state of the program, its configuration, catalog, sources, store, record and approvals, without any name")),
+        "Adds the individual checks. A caller with the scope `metrics:all` also gets the background tasks and the state of the program, its configuration, catalog, sources, store, record and approvals, without any name")),
     responses(
         (status = 200, description = "Ready", body = Object),
         (status = 503, description = "Not ready", body = Object),
@@ -148,7 +148,7 @@ async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> 
 async fn may_see_state(state: &AppState, headers: &HeaderMap) -> bool {
     let required = MountAuth::Required;
     let caller = caller(&state.gateway, headers, required, Credentials::BEARER).await;
-    caller.is_ok_and(|Caller(caller)| RouteScope::MetricsRead.is_held_by(&caller))
+    caller.is_ok_and(|Caller(caller)| RouteScope::MetricsAll.is_held_by(&caller))
 }
 
 /// Returns the background tasks by kind. The names of their sources, anchors and forwarders are
@@ -175,14 +175,15 @@ fn tasks(state: &AppState) -> Value {
     shown.collect()
 }
 
-/// Returns the metrics as OpenMetrics text.
+/// Returns the metrics as OpenMetrics text: all of them with the scope `metrics:all`, and those of
+/// the calls of the caller's tenant with `metrics:read`.
 #[utoipa::path(
     get,
     path = "/metrics",
     responses(
         (status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text"),
         (status = 401, description = "The API key is missing or invalid, and `server.public_metrics` is off"),
-        (status = 403, description = "The scope `metrics:read` is missing"),
+        (status = 403, description = "The scope `metrics:read` or `metrics:all` is missing"),
     )
 )]
 async fn metrics(
@@ -190,11 +191,16 @@ async fn metrics(
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
     // Without a caller the mount is open, which only the operator's configuration allows.
-    if let Some(Extension(Caller(caller))) = caller {
-        require(&state.gateway, &caller, RouteScope::MetricsRead, "/metrics")?;
-    }
-    state.gateway.metrics().request_bytes(state.host.memory.held());
-    let text = state.gateway.metrics_text().await;
+    let text = match caller {
+        Some(Extension(Caller(caller))) if !RouteScope::MetricsAll.is_held_by(&caller) => {
+            require(&state.gateway, &caller, RouteScope::MetricsRead, "/metrics")?;
+            state.gateway.metrics().encode_tenant(&caller.tenant)
+        }
+        Some(_) | None => {
+            state.gateway.metrics().request_bytes(state.host.memory.held());
+            state.gateway.metrics_text().await
+        }
+    };
     let mut response = respond::json_bytes(StatusCode::OK, text);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -469,7 +469,7 @@ Examples:
   toolcrib audit forwarders
   toolcrib audit forwarders --json --url http://127.0.0.1:8808 --key-file operator.key
 
-A server shows them to keys with the scope metrics:read.")]
+A server shows them to keys with the scope metrics:all.")]
     Forwarders(Output),
 }
 

@@ -129,11 +129,14 @@ Examples:
     #[command(after_help = "\
 Examples:
   toolcrib roles add support --tools 'files__*' --dry-run
+  toolcrib roles add reader --tools 'files__{read,list}*' --own-scope
   toolcrib roles add reader --scope files:read --scope 'docs:*' --yes
   toolcrib roles add ci --scope 'tools:*' --set quota=1000/d
 
-A role is a list of scopes. --tools takes the scopes that the matching tools require, so the role also
-sees other tools with these scopes: read the list before you answer.
+A role is a list of scopes. --tools takes the scopes that the matching tools require. If other tools
+require the same, the command lists them, and --yes is refused. --own-scope then adds rules that give
+the matching tools a scope of their own. Roles that reach them get it too; keys that have the scope
+itself, without a role, lose these tools.
 
 The file keeps its comments and layout, and is replaced as a whole. The text before is kept as
 toolcrib.toml.bak. A running server reads the file by itself.")]
@@ -180,6 +183,10 @@ pub(crate) struct RoleAddArgs {
     #[arg(long = "tools", value_name = "GLOB", group = "grants", conflicts_with = "no_connect")]
     pub(crate) tools: Vec<String>,
 
+    /// Give the tools of --tools a scope of their own if other tools require the same
+    #[arg(long, requires = "tools")]
+    pub(crate) own_scope: bool,
+
     #[command(flatten)]
     pub(crate) settings: SettingArgs,
 
@@ -199,6 +206,10 @@ pub(crate) struct RoleSetArgs {
     /// Add the scopes of the tools that match this glob; may be repeated
     #[arg(long = "tools", value_name = "GLOB", conflicts_with = "no_connect")]
     pub(crate) tools: Vec<String>,
+
+    /// Give the tools of --tools a scope of their own if other tools require the same
+    #[arg(long, requires = "tools")]
+    pub(crate) own_scope: bool,
 
     /// Remove this scope; may be repeated
     #[arg(long, value_name = "SCOPE")]

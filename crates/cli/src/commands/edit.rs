@@ -7,9 +7,9 @@ use chrono::Utc;
 use serde_json::{Map, Value as Json, json};
 use toolcrib_core::{event::ConfigAction, id::TenantId, principal::Principal, store::Storage};
 use toolcrib_gateway::{
-    Gateway, Preview, RoleChange,
+    Gateway, Preview, RoleChange, RoleReach,
     config::{
-        Config, Problem, ToolPattern,
+        Config, Problem,
         edit::{self, Change, CheckReport, ConfigFile, Hunk},
     },
     edit_event,
@@ -31,12 +31,64 @@ use crate::{
 /// The most tools that are printed of one list.
 const SHOWN: usize = 12;
 
-/// Makes the changes that `changes` returns for the gateway of the current configuration; there is none
-/// with `--no-connect`, and while the current file is invalid.
+/// Makes the changes that `changes` returns for the current configuration.
 pub(super) async fn run(
     cx: &Context,
     args: &EditArgs,
-    changes: impl FnOnce(Option<&Gateway>, &Config) -> anyhow::Result<Vec<Change>>,
+    changes: impl FnOnce(&Config) -> anyhow::Result<Vec<Change>>,
+) -> anyhow::Result<Exit> {
+    run_drafted(cx, args, |_, config| Ok((changes(config)?, Vec::new()))).await
+}
+
+/// Makes the change of a role that `change` returns, which may name tools. With `own_scope`, these get
+/// a scope of their own where others require the same.
+pub(super) async fn run_named(
+    cx: &Context,
+    args: &EditArgs,
+    own_scope: bool,
+    change: impl FnOnce(&Config) -> anyhow::Result<Change>,
+) -> anyhow::Result<Exit> {
+    run_drafted(cx, args, |gateway, config| {
+        let change = change(config)?;
+        if change.tools.is_empty() {
+            return Ok((vec![change], Vec::new()));
+        }
+        let gateway = gateway.ok_or_else(|| {
+            advised(
+                "the tools are not known, because the current configuration file is invalid",
+                "repair it first: `toolcrib config check`",
+            )
+        })?;
+        let resolved = gateway.resolve_tools(config, None, vec![change]);
+        let (changes, mut reached) = resolved.map_err(|error| {
+            advised(
+                error.message,
+                "`toolcrib tools list` shows the tools; `toolcrib sources check` says why some are \
+                 missing",
+            )
+        })?;
+        match reached.pop() {
+            Some(reach) if own_scope && !reach.others.is_empty() => {
+                match reach.suggestion.is_empty() {
+                    true => Err(advised(
+                        "no rule can give these tools a scope of their own",
+                        "workflows require the scopes of their steps; use --scope",
+                    )),
+                    false => Ok((reach.suggestion, Vec::new())),
+                }
+            }
+            reach => Ok((changes, reach.into_iter().collect())),
+        }
+    })
+    .await
+}
+
+/// Makes the changes that `draft` returns for the gateway of the current configuration; there is none
+/// with `--no-connect`, and while the current file is invalid.
+async fn run_drafted(
+    cx: &Context,
+    args: &EditArgs,
+    draft: impl FnOnce(Option<&Gateway>, &Config) -> anyhow::Result<(Vec<Change>, Vec<RoleReach>)>,
 ) -> anyhow::Result<Exit> {
     settings::no_url(&cx.global, "the configuration file is changed")?;
     let path = settings::file(&cx.global).unwrap_or_else(|| PathBuf::from(settings::DEFAULT_FILE));
@@ -52,43 +104,34 @@ pub(super) async fn run(
             Some(Local::start_forgetful(config, &data_dir, cx.printer).await?)
         }
     };
-    let draft = |gateway: Option<&Gateway>| -> anyhow::Result<(String, Vec<Hunk>)> {
-        let text = edit::apply(&stored.text, &changes(gateway, &old)?)?;
+    let draft = |gateway: Option<&Gateway>| -> anyhow::Result<Draft> {
+        let (changes, reach) = draft(gateway, &old)?;
+        let text = edit::apply(&stored.text, &changes)?;
         let diff = edit::diff(&stored.text, &text);
-        Ok((text, diff))
+        Ok(Draft { text, diff, reach })
     };
     let (draft, report, preview) = match gateway {
         None => {
-            let (text, diff) = draft(None)?;
-            let report = file.check(&text).await;
-            ((text, diff), report, None)
+            let draft = draft(None)?;
+            let report = file.check(&draft.text).await;
+            (draft, report, None)
         }
         Some(local) => {
             let (file, old) = (&file, &old);
             local
                 .run(async |gateway: &Gateway| {
                     local::settle(gateway, cx.printer).await;
-                    let (text, diff) = draft(Some(gateway))?;
-                    let report = file.check(&text).await;
+                    let draft = draft(Some(gateway))?;
+                    let report = file.check(&draft.text).await;
                     let preview = preview(gateway, old, &report).await?;
-                    Ok(((text, diff), report, preview))
+                    Ok((draft, report, preview))
                 })
                 .await?
         }
     };
-    let (text, diff) = draft;
-    Edit {
-        file: &file,
-        before: &stored.hash,
-        text,
-        diff,
-        report,
-        preview,
-        args,
-        printer: cx.printer,
-    }
-    .finish()
-    .await
+    Edit { file: &file, before: &stored.hash, draft, report, preview, args, printer: cx.printer }
+        .finish()
+        .await
 }
 
 async fn preview(
@@ -112,12 +155,19 @@ async fn preview(
     Ok(Some(gateway.supply().preview(new, &old.roles, &tenants, true).await?))
 }
 
+/// The text with the changes.
+struct Draft {
+    text: String,
+    diff: Vec<Hunk>,
+    /// The reach of a role that is made from named tools.
+    reach: Vec<RoleReach>,
+}
+
 /// A change that is ready to be written.
 struct Edit<'a> {
     file: &'a ConfigFile,
     before: &'a str,
-    text: String,
-    diff: Vec<Hunk>,
+    draft: Draft,
     report: CheckReport,
     preview: Option<Preview>,
     args: &'a EditArgs,
@@ -128,16 +178,17 @@ impl Edit<'_> {
     async fn finish(self) -> anyhow::Result<Exit> {
         let Self { file, before, printer, args, .. } = &self;
         let (file, before, printer) = (*file, *before, *printer);
-        let after = edit::hash(&self.text);
+        let Draft { text, diff, reach } = &self.draft;
+        let after = edit::hash(text);
         if !printer.wants_json() {
             self.print()?;
         }
         let is_same = after == before;
         let obstacle = file.obstacle().map(|it| it.to_string());
         let mut result = json!({
-            "file": file.path(), "before": before, "after": after, "diff": self.diff,
+            "file": file.path(), "before": before, "after": after, "diff": diff,
             "problems": self.report.problems.iter().map(problem).collect::<Vec<_>>(),
-            "warnings": self.report.warnings, "preview": self.preview, "obstacle": obstacle,
+            "warnings": self.report.warnings, "preview": self.preview, "obstacle": obstacle, "reach": reach,
             "written": false, "recorded": false,
         });
         if !self.report.problems.is_empty() {
@@ -157,6 +208,11 @@ impl Edit<'_> {
         if let Some(obstacle) = obstacle {
             return Err(advised(obstacle, "`--dry-run` shows the change, to make it by hand"));
         }
+        if args.yes
+            && let Some(reach) = reach.iter().find(|reach| !reach.others.is_empty())
+        {
+            return Err(beyond(reach));
+        }
         if !args.yes && !confirmed(file, printer)? {
             printer.note("nothing was written");
             return Ok(Exit::Failed);
@@ -165,7 +221,7 @@ impl Edit<'_> {
             Some(config) => EditLog::open(config, args.unrecorded, printer).await?,
             None => None,
         };
-        let placed = place(file, (before, &after), &self.text, log.as_ref()).await;
+        let placed = place(file, (before, &after), text, log.as_ref()).await;
         let is_recorded = log.is_some();
         if let Some(log) = log {
             log.store.close().await;
@@ -183,7 +239,7 @@ impl Edit<'_> {
 
     fn print(&self) -> anyhow::Result<()> {
         let printer = self.printer;
-        for Hunk { line, table, lines } in &self.diff {
+        for Hunk { line, table, lines } in &self.draft.diff {
             printer.foreign(format!("@@ line {line} {table}").trim_end())?;
             for line in lines {
                 printer.foreign(&format!("{}{}", line.sign, line.text))?;
@@ -202,8 +258,42 @@ impl Edit<'_> {
             }
             None => {}
         }
-        Ok(())
+        self.draft.reach.iter().try_for_each(|reach| print_reach(reach, printer))
     }
+}
+
+/// Prints the tools that a role would reach without being made for them.
+fn print_reach(reach: &RoleReach, printer: Printer) -> anyhow::Result<()> {
+    let RoleReach { role, others, suggestion, .. } = reach;
+    if others.is_empty() {
+        return Ok(());
+    }
+    let count = counted(others.len() as u64, "tool");
+    printer
+        .foreign(&format!("role {role} would also reach {count} that --tools does not name:"))?;
+    for tool in others.iter().take(SHOWN) {
+        printer.foreign(&format!("  ! {tool}"))?;
+    }
+    if others.len() > SHOWN {
+        printer.line(format_args!("  ! and {} more", others.len() - SHOWN))?;
+    }
+    if !suggestion.is_empty() {
+        printer.note("--own-scope gives the named tools a scope of their own");
+    }
+    Ok(())
+}
+
+/// Creates the error for a role that would reach more than the named tools.
+fn beyond(reach: &RoleReach) -> anyhow::Error {
+    let count = counted(reach.others.len() as u64, "tool");
+    advised(
+        format!(
+            "nothing was written: the role would also reach {count} that --tools does not name, \
+             because they require the same scopes"
+        ),
+        "--own-scope gives the named tools a scope of their own; without --yes you can confirm the \
+         change on a terminal",
+    )
 }
 
 /// The record of the changes that the operator makes.
@@ -370,42 +460,6 @@ fn toml_value(text: &str) -> Json {
         Some(value) if !value.to_string().contains("$__toml_private") => value,
         _ => text.into(),
     }
-}
-
-/// Returns the scopes that the tools of `gateway` which match one of `globs` require.
-pub(super) fn scopes_of(
-    gateway: Option<&Gateway>,
-    globs: &[String],
-) -> anyhow::Result<Vec<String>> {
-    if globs.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(gateway) = gateway else {
-        return Err(advised(
-            "the tools are not known, because the current configuration file is invalid",
-            "repair it first: `toolcrib config check`",
-        ));
-    };
-    let snapshot = gateway.snapshot();
-    let mut scopes: Vec<String> = Vec::new();
-    for glob in globs {
-        let pattern = ToolPattern::new(glob)
-            .map_err(|error| usage(format!("--tools {glob}: is not a glob: {}", error.kind())))?;
-        let mut matching =
-            snapshot.catalog.entries().iter().filter(|entry| pattern.matches(entry)).peekable();
-        if matching.peek().is_none() {
-            return Err(advised(
-                format!("no tool matches {glob}"),
-                "`toolcrib tools list` shows the tools; `toolcrib sources check` says why some are \
-                 missing",
-            ));
-        }
-        let required = matching.filter_map(|entry| entry.tool.auth.as_ref()?.scopes.clone());
-        scopes.extend(required.flatten().map(|scope| scope.to_string()));
-    }
-    scopes.sort();
-    scopes.dedup();
-    Ok(scopes)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use toolcrib_core::{
     suggest,
 };
 use toolcrib_gateway::{
-    authn,
+    authn::{self, Rights},
     config::Config,
     explain::{Step, StepName, StepResult, Verdict},
 };
@@ -210,8 +210,8 @@ fn principal(
     config: &Config,
     auth: AuthMethod,
 ) -> Principal {
-    let scopes = authn::granted(&config.roles, roles, scopes);
-    Principal { id, tenant, scopes, roles: roles.to_vec(), makers: Vec::new(), auth }
+    let Rights { roles, scopes } = authn::rights(&config.roles, roles, scopes);
+    Principal { id, tenant, scopes, roles, makers: Vec::new(), auth }
 }
 
 fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyhow::Result<()> {

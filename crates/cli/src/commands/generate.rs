@@ -113,7 +113,7 @@ const COMMON_OPTIONS: &str = "Options of every command:";
 
 fn metrics() -> String {
     let mut text = "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves \
-                    OpenMetrics text to keys with the scope `metrics:read`, or without a key with \
+                    OpenMetrics text to keys with the scope `metrics:all`, or without a key with \
                     `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, \
                     `_sum` and `_count`; an info ends in `_info`. Made by `cargo xtask gen`.\n\n"
         .to_owned();

@@ -79,7 +79,7 @@ pub(crate) async fn run(command: &RolesCommand, cx: &Context) -> anyhow::Result<
         RolesCommand::Set(args) => set(args, cx).await,
         RolesCommand::Remove(args) => {
             let change = change(EditAction::Remove, &args.name, Map::new());
-            edit::run(cx, &args.edit, |_, _| Ok(vec![change])).await
+            edit::run(cx, &args.edit, |_| Ok(vec![change])).await
         }
     }
 }
@@ -137,14 +137,14 @@ fn reread<T: for<'a> Deserialize<'a>>(value: &impl Serialize) -> anyhow::Result<
 }
 
 async fn add(args: &RoleAddArgs, cx: &Context) -> anyhow::Result<Exit> {
-    edit::run(cx, &args.edit, |gateway, _| {
+    edit::run_named(cx, &args.edit, args.own_scope, |_| {
         let mut scopes = args.scopes.clone();
-        scopes.extend(edit::scopes_of(gateway, &args.tools)?);
         let mut seen = std::collections::BTreeSet::new();
         scopes.retain(|scope| seen.insert(scope.clone()));
         let mut settings = Map::from_iter([("scopes".to_owned(), json!(scopes))]);
         settings.extend(edit::settings_of(&args.settings)?);
-        Ok(vec![change(EditAction::Add, &args.name, settings)])
+        let change = change(EditAction::Add, &args.name, settings);
+        Ok(Change { tools: args.tools.clone(), ..change })
     })
     .await
 }
@@ -157,7 +157,7 @@ async fn set(args: &RoleSetArgs, cx: &Context) -> anyhow::Result<Exit> {
             "there is nothing to change: use --scope, --tools, --remove-scope, --set or --unset",
         ));
     }
-    edit::run(cx, &args.edit, |gateway, config: &Config| {
+    edit::run_named(cx, &args.edit, args.own_scope, |config: &Config| {
         let mut settings = settings;
         if of_scopes.iter().any(|it| !it.is_empty()) {
             let current = config.roles.get(&args.name).into_iter().flatten();
@@ -169,15 +169,15 @@ async fn set(args: &RoleSetArgs, cx: &Context) -> anyhow::Result<Exit> {
                 }
             }
             scopes.retain(|scope| !args.remove_scope.contains(scope));
-            let more = args.scopes.iter().cloned();
-            for scope in more.chain(edit::scopes_of(gateway, &args.tools)?) {
-                if !scopes.contains(&scope) {
-                    scopes.push(scope);
+            for scope in &args.scopes {
+                if !scopes.contains(scope) {
+                    scopes.push(scope.clone());
                 }
             }
             settings.insert("scopes".to_owned(), json!(scopes));
         }
-        Ok(vec![change(EditAction::Set, &args.name, settings)])
+        let change = change(EditAction::Set, &args.name, settings);
+        Ok(Change { tools: args.tools.clone(), ..change })
     })
     .await
 }

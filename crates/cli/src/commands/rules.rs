@@ -24,7 +24,7 @@ pub(crate) async fn run(command: &RulesCommand, cx: &Context) -> anyhow::Result<
         RulesCommand::Set(args) => change(EditAction::Set, args, cx).await,
         RulesCommand::Remove { source, glob, edit: args } => {
             let change = Change::of_rule(EditAction::Remove, source, glob, Map::new());
-            edit::run(cx, args, |_, _| Ok(vec![change])).await
+            edit::run(cx, args, |_| Ok(vec![change])).await
         }
     }
 }
@@ -108,5 +108,5 @@ async fn change(action: EditAction, args: &RuleArgs, cx: &Context) -> anyhow::Re
         ));
     }
     let change = Change::of_rule(action, &args.source, &args.glob, settings);
-    edit::run(cx, &args.edit, |_, _| Ok(vec![change])).await
+    edit::run(cx, &args.edit, |_| Ok(vec![change])).await
 }

@@ -11,7 +11,7 @@ use toolcrib_core::{
     suggest,
 };
 use toolcrib_gateway::{
-    BreakerReport, BreakerState, Gateway, QuotaReport, SourceLoad, SourceReport, ToolsetReport,
+    BreakerReport, BreakerState, Gateway, QuotaReport, SourceReport, ToolsetReport,
 };
 
 use crate::{
@@ -52,8 +52,8 @@ const SOURCE_COLUMNS: &[Column<SourceReport>] = &[
     Column(Kind::State, "state", |it| state(it.status.state).to_owned()),
     Column(Kind::Name, "tools", |it| it.tools.to_string()),
     Column(Kind::Wide, "quarantined", |it| it.quarantined.to_string()),
-    Column(Kind::Wide, "running", |it| format!("{}/{}", it.load.running, it.load.max_concurrency)),
-    Column(Kind::Wide, "refused", |it| refused_calls(&it.load).to_string()),
+    Column(Kind::Wide, "running", running),
+    Column(Kind::Wide, "refused", refused_calls),
     Column(Kind::State, "breaker", |it| breaker(&it.breaker)),
     Column(Kind::Name, "problems", |it| it.problems.len().to_string()),
     Column(Kind::Wide, "restarts", |it| it.status.restarts.to_string()),
@@ -251,8 +251,16 @@ fn print_toolsets(status: &Status, printer: Printer) -> anyhow::Result<()> {
     printer.table(TOOLSET_COLUMNS, &status.toolsets)
 }
 
-fn refused_calls(load: &SourceLoad) -> u64 {
-    load.refused_by_rate + load.refused_by_quota + load.refused_by_breaker
+/// Returns the running calls and their limit. A server does not count calls of other tenants.
+fn running(report: &SourceReport) -> String {
+    let running = report.load.calls.map_or("-".to_owned(), |calls| calls.running.to_string());
+    format!("{running}/{}", report.load.max_concurrency)
+}
+
+fn refused_calls(report: &SourceReport) -> String {
+    report.load.calls.map_or("-".to_owned(), |calls| {
+        (calls.refused_by_rate + calls.refused_by_quota + calls.refused_by_breaker).to_string()
+    })
 }
 
 /// Returns the state of a breaker as text.

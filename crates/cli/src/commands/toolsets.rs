@@ -40,5 +40,5 @@ pub(crate) async fn run(command: &ToolsetsCommand, cx: &Context) -> anyhow::Resu
             (change(EditAction::Remove, &args.name, Map::new()), &args.edit)
         }
     };
-    edit::run(cx, args, |_, _| Ok(vec![change])).await
+    edit::run(cx, args, |_| Ok(vec![change])).await
 }

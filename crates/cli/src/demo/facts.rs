@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 /// Size limit of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The callers: name of the key and of the principal, tenant, scope.
-pub(super) const CALLERS: [(&str, &str, &str); 4] = [
-    ("admin", "demo", "*"),
-    ("reader", "demo", "demo:read"),
-    ("approver", "demo", "approvals:respond"),
-    ("other-tenant", "other", "*"),
+/// The callers: name of the key and of the principal, tenant, scopes.
+pub(super) const CALLERS: [(&str, &str, &[&str]); 4] = [
+    ("admin", "demo", &["*", "metrics:all", "pins:approve"]),
+    ("reader", "demo", &["demo:read"]),
+    ("approver", "demo", &["approvals:respond"]),
+    ("other-tenant", "other", &["*"]),
 ];
 
 /// The names in [`CALLERS`].

@@ -59,6 +59,7 @@ async fn an_oauth_client_finds_its_way_to_a_call() {
         issuer = "{url}"
         audiences = ["{RESOURCE}"]
         claims = {{ tenant = "org.id", roles = "groups" }}
+        roles = ["reader"]
         "#,
         url = issuer.host.url
     );

@@ -93,7 +93,7 @@ async fn bodies_of_all_requests_together_are_bounded() {
     let text = config("[gate]\nrate = \"off\"\n").replacen("[server]\n", LIMITS, 1);
     write_config(dir.path(), &text);
     let server = Server::start(dir.path());
-    let (_, key) = key(dir.path(), &["--scope", "*"]);
+    let (_, key) = key(dir.path(), &["--scope", "*", "--scope", "metrics:all"]);
     let key = key.as_str();
     let caller = server.caller(Some(key));
     let add = || caller.otc("demo__add", json!({ "a": 1, "b": 2 }));
@@ -176,7 +176,7 @@ async fn a_call_that_outlives_its_request_counts_until_it_ends() {
     let dir = dir();
     write_config(dir.path(), &config("").replacen("[server]\n", LIMITS, 1));
     let server = Server::start(dir.path());
-    let (_, key) = key(dir.path(), &["--scope", "*"]);
+    let (_, key) = key(dir.path(), &["--scope", "*", "--scope", "metrics:all"]);
     let caller = server.caller(Some(&key));
     while caller.otc("demo__add", json!({ "a": 1, "b": 2 })).await.0 != 200 {
         tokio::time::sleep(Duration::from_millis(50)).await;

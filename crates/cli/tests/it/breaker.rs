@@ -22,7 +22,8 @@ async fn calls_of_a_source_that_is_away_fail_at_once_and_say_for_how_long() {
         ),
     );
     let (_, ann) = key(dir.path(), &["--principal", "ann", "--scope", "*"]);
-    let (_, bob) = key(dir.path(), &["--principal", "bob", "--scope", "*"]);
+    let (_, bob) =
+        key(dir.path(), &["--principal", "bob", "--scope", "*", "--scope", "metrics:all"]);
     let server = Server::start(dir.path());
     let (ann_calls, bob_calls) = (server.caller(Some(&ann)), server.caller(Some(&bob)));
     let mut works = false;

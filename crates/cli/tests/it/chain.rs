@@ -22,7 +22,7 @@ use crate::support::{
 fn server(dir: &Path, record: &str) -> (Server, String) {
     write_config(dir, &format!("[record]\n{record}\n{}", config("")));
     // Created before the start, because a running server accepts a new key only within a second.
-    let (_, text) = key(dir, &["--scope", "*", "--tenant", "default"]);
+    let (_, text) = key(dir, &["--scope", "*", "--scope", "metrics:all", "--tenant", "default"]);
     (Server::start(dir), text)
 }
 

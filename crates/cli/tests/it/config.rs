@@ -138,7 +138,7 @@ fn what_serve_refuses_is_refused() {
 fn scopes_of_the_server_reach_something() {
     let dir = dir();
     let scopes = r#"["approvals:respond", "approvals:override", "audit:read", "keys:manage",
-        "metrics:read", "pins:approve", "runs:cancel", "sources:read", "finance:sign", "demo:read"]"#;
+        "metrics:all", "metrics:read", "pins:approve", "runs:cancel", "sources:read", "finance:sign", "demo:read"]"#;
     let text = config(&format!(
         "[source.tools.wipe]\napproval = \"always\"\napproval_scope = \"finance:sign\"\n\
          [[role]]\nname = \"lead\"\nscopes = {scopes}\n"

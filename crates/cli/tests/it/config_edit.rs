@@ -441,6 +441,127 @@ fn commands_change_the_file_and_show_what_they_do() {
     assert_eq!(run(dir.path(), &url).code, 2);
 }
 
+/// A role that is made from named tools reaches these and no other, or it is not written unseen.
+#[test]
+fn a_role_of_named_tools_reaches_these_alone() {
+    let dir = dir();
+    write_config(dir.path(), &config(ROLES));
+    let before = text(dir.path());
+    let args = ["roles", "add", "support", "--tools", "demo__{echo,add}"];
+    let with = |more: &[&str]| run(dir.path(), &[&args[..], more].concat());
+    let shown = with(&["--dry-run"]).ok();
+    let said = "role support would also reach 4 tools that --tools does not name:";
+    assert!(shown.stdout.contains(said) && shown.stdout.contains("  ! demo__wipe"), "{shown:?}");
+    assert!(!shown.stdout.contains("! demo__echo"), "{shown:?}");
+    let refused = with(&["--yes"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("also reach 4 tools") && refused.stderr.contains("--own-scope"),
+        "{refused:?}"
+    );
+    assert_eq!(text(dir.path()), before, "nothing was written");
+
+    let made = with(&["--own-scope", "--yes"]).ok();
+    assert!(made.stdout.contains("role support: 0 -> 2 tools"), "{made:?}");
+    let tools = |role: &str| {
+        let view = run(dir.path(), &["roles", "show", role, "--json"]).ok().json();
+        let tools = view["tools"].as_array().unwrap().iter();
+        tools.map(|it| it["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(tools("support"), ["demo__add", "demo__echo"]);
+    assert_eq!(tools("reader").len(), 6, "who reached the tools still does");
+    let after = text(dir.path());
+    assert!(after.contains("scopes = [\"demo:read:support\"]"), "{after}");
+
+    // All tools of a scope are what the scope says, and scopes that are stated count as named.
+    run(dir.path(), &["roles", "set", "support", "--tools", "demo__*", "--yes"]).ok();
+    assert_eq!(tools("support").len(), 6);
+    let stated = ["roles", "add", "wide", "--scope", "demo:read", "--tools", "demo__wipe", "--yes"];
+    run(dir.path(), &stated).ok();
+    let alone = run(dir.path(), &["roles", "add", "x", "--scope", "a", "--own-scope", "--yes"]);
+    assert_eq!(alone.code, 2, "{alone:?}");
+}
+
+/// The same by HTTP, for the console: what would reach too much cannot be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proposed_role_of_named_tools_says_what_else_it_reaches() {
+    let dir = dir();
+    write_config(dir.path(), &config(ROLES));
+    let server = Server::start(dir.path());
+    let editor = editor(dir.path(), &server, &["--scope", "roles:read"]).await;
+    eventually_async("the tools are there", async || {
+        editor.get("/v1/tools").await.1.as_array().is_some_and(|it| it.len() == 6)
+    })
+    .await;
+    let named = |tools: &[&str]| {
+        json!([{
+            "action": "add", "kind": "role", "name": "support", "settings": { "scopes": [] },
+            "tools": tools,
+        }])
+    };
+    let changes = named(&["demo__echo"]);
+    let (status, answer) = editor.post("/v1/config/propose", &json!({ "changes": changes })).await;
+    assert_eq!((status, &answer["writable"]), (200, &json!(false)), "{answer}");
+    let reach = &answer["reach"][0];
+    assert_eq!((&reach["role"], &reach["named"]), (&json!("support"), &json!(["demo__echo"])));
+    assert_eq!(reach["others"].as_array().unwrap().len(), 5, "{reach}");
+    let hash = answer["before"].clone();
+    let writing = json!({ "changes": changes, "hash": hash });
+    let (status, refused) = editor.post("/v1/config/write", &writing).await;
+    assert_eq!(status, 400, "{refused}");
+    assert_eq!(refused["details"]["others"].as_array().unwrap().len(), 5, "{refused}");
+    for (tools, said) in [(&["nothing__*"][..], "no tool matches"), (&["{"], "not a glob")] {
+        let body = json!({ "changes": named(tools) });
+        let (status, answer) = editor.post("/v1/config/propose", &body).await;
+        assert_eq!(status, 400);
+        assert!(answer["message"].as_str().unwrap().contains(said), "{answer}");
+    }
+
+    let changes = &reach["suggestion"];
+    let (status, answer) = editor.post("/v1/config/propose", &json!({ "changes": changes })).await;
+    assert_eq!((status, &answer["writable"]), (200, &json!(true)), "{answer}");
+    let role = |name: &str| {
+        let roles = answer["preview"]["roles"].as_array().unwrap().iter();
+        roles.clone().find(|it| it["role"] == name).unwrap_or_else(|| panic!("{answer}")).clone()
+    };
+    assert_eq!(role("support")["appears"], json!(["demo__echo"]));
+    assert_eq!(role("reader")["disappears"], json!([]));
+    let writing = json!({ "changes": changes, "hash": hash });
+    assert_eq!(editor.post("/v1/config/write", &writing).await.0, 200);
+    eventually_async("the role is there", async || {
+        let (status, view) = editor.get("/v1/roles/support").await;
+        status == 200 && view["tools"].as_array().unwrap().len() == 1
+    })
+    .await;
+    server.stop();
+}
+
+/// I-100: an issuer of one tenant cannot write itself the right to the configuration of all.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_claims_the_right_edits_nothing() {
+    let issuer = toolcrib_testkit::gateway::TestIssuer::start().await;
+    let dir = dir();
+    let pinned = format!(
+        "[[auth.jwt]]\nissuer = \"{}\"\naudiences = [\"crib\"]\ntenant = \"acme\"\n",
+        issuer.url
+    );
+    write_config(dir.path(), &config(&format!("{ROLES}{pinned}")));
+    let before = text(dir.path());
+    let server = Server::start(dir.path());
+    let mut claims = issuer.claims(chrono::Utc::now());
+    claims["scope"] = json!("openid config:write demo:read");
+    let eve = server.caller(Some(&issuer.sign(&claims)));
+    let who = eve.get("/v1/whoami").await.1;
+    assert_eq!((&who["scopes"], &who["may"]), (&json!(["demo:read"]), &json!([])), "{who}");
+    assert_eq!(eve.get("/v1/config").await.0, 403);
+    let propose = json!({ "changes": [source("mine")], "connect": true });
+    assert_eq!(eve.post("/v1/config/propose", &propose).await.0, 403);
+    let write = json!({ "changes": [source("mine")], "hash": "0".repeat(64) });
+    assert_eq!(eve.post("/v1/config/write", &write).await.0, 403);
+    assert_eq!(text(dir.path()), before);
+    server.stop();
+}
+
 #[test]
 fn a_command_leaves_an_event_or_changes_nothing() {
     let dir = dir();

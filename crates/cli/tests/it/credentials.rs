@@ -193,7 +193,7 @@ async fn no_surface_shows_a_credential() {
         assert!(seen.ran(dir, args).ok().stdout.contains(&refresh));
     }
 
-    let scopes = ["--scope", "read", "--scope", "audit:read", "--scope", "metrics:read"];
+    let scopes = ["--scope", "read", "--scope", "audit:read", "--scope", "metrics:all"];
     let more = ["--scope", "sources:read"];
     let (_, text) = key(dir, &[&scopes[..], &more].concat());
     let mut server = Server::of(toolcrib(dir).args(["-vv", "serve"]));

@@ -43,7 +43,7 @@ async fn every_metric_is_described() {
     let dead = "[[source]]\nid = \"dead\"\nkind = \"mcp\"\ncommand = [\"/no/such/program\"]\n";
     let copy = "[[record.forward]]\nname = \"copy\"\nkind = \"file\"\nfile = \"copy.jsonl\"\n";
     write_config(root.path(), &(config("") + dead + copy));
-    let (_, text) = key(root.path(), &["--scope", "*"]);
+    let (_, text) = key(root.path(), &["--scope", "*", "--scope", "metrics:all"]);
     let server = Server::start(root.path());
     let caller = server.caller(Some(&text));
     eventually("a call", || {

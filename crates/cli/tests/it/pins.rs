@@ -28,7 +28,8 @@ impl Rig {
     fn start(more: &str) -> Self {
         let dir = dir();
         write_config(dir.path(), &config(more));
-        let (_, key) = key(dir.path(), &["--scope", "*"]);
+        let (_, key) =
+            key(dir.path(), &["--scope", "*", "--scope", "pins:approve", "--scope", "metrics:all"]);
         Self::over(dir, key)
     }
 

@@ -196,7 +196,7 @@ async fn a_real_prometheus_reads_a_real_server() {
                 [record]\ncheckpoint_interval = \"1s\"\n\
                 [[record.forward]]\nname = \"copy\"\nkind = \"file\"\nfile = \"copy.jsonl\"\n";
     let file = write_config(dir.path(), &config(more));
-    let (_, operator) = key(dir.path(), &["--scope", "metrics:read"]);
+    let (_, operator) = key(dir.path(), &["--scope", "metrics:all"]);
     let (_, agent) = key(dir.path(), &["--scope", "demo:read", "--tenant", "acme"]);
     let server = Server::start(dir.path());
     let target = server.url.strip_prefix("http://").unwrap();

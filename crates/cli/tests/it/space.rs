@@ -61,7 +61,9 @@ async fn with_little_space_only_what_runs_is_recorded_until_there_is_more() {
 
     let data_arg = data.to_str().unwrap().to_owned();
     let make = |scope: &str| {
-        key(dir.path(), &["--data-dir", &data_arg, "--principal", "p", "--scope", scope]).1
+        let scopes = ["--scope", scope, "--scope", "metrics:all"];
+        let args = ["--data-dir", &data_arg, "--principal", "p"];
+        key(dir.path(), &[args.as_slice(), &scopes].concat()).1
     };
     let all = server.caller(Some(&make("*")));
     let none = server.caller(Some(&make("other:read")));

@@ -36,7 +36,7 @@ fn start(dir: &Path, authority: &Authority, tls: &str) -> (Server, String) {
     let table = format!("tls = {{ cert = \"server.pem\", key = \"server.key\"{tls} }}\n");
     let text = config("").replace("listen =", &format!("{table}listen ="));
     write_config(dir, &text);
-    let (_, key) = key(dir, &["--principal", "ada", "--scope", "*"]);
+    let (_, key) = key(dir, &["--principal", "ada", "--scope", "*", "--scope", "metrics:all"]);
     let file = dir.join("toolcrib.toml");
     let server = Server::of(toolcrib(Path::new("/")).args(["serve", "--config"]).arg(file));
     assert!(server.url.starts_with("https://127.0.0.1:"), "{}", server.url);

@@ -14,7 +14,7 @@ fn top(server: &Server, dir: &std::path::Path, key: &str, args: &[&str]) -> Comm
 async fn top_shows_a_running_server() {
     let dir = dir();
     write_config(dir.path(), &config(""));
-    let (_, operator) = key(dir.path(), &["--scope", "metrics:read"]);
+    let (_, operator) = key(dir.path(), &["--scope", "metrics:all"]);
     let (_, agent) = key(dir.path(), &["--scope", "demo:read", "--tenant", "acme"]);
     let server = Server::start(dir.path());
     let caller = server.caller(Some(&agent));
@@ -62,7 +62,7 @@ async fn operators_get_a_report_without_names() {
     let more = "[[source]]\nid = \"gone\"\nkind = \"mcp\"\nurl = \"http://127.0.0.1:1/mcp\"\n\
                 [record]\ncheckpoint_interval = \"1s\"\n";
     let file = write_config(dir.path(), &config(more));
-    let (_, operator) = key(dir.path(), &["--scope", "metrics:read"]);
+    let (_, operator) = key(dir.path(), &["--scope", "metrics:all"]);
     let (_, agent) = key(dir.path(), &["--scope", "demo:read", "--tenant", "acme"]);
     let server = Server::start(dir.path());
     let report = async |key: &str| server.caller(Some(key)).get("/readyz?verbose").await.1;

@@ -69,7 +69,7 @@ impl Site {
                 upstream.url(),
             ),
         );
-        let key = key(dir.path(), &["--scope", "*"]).1;
+        let key = key(dir.path(), &["--scope", "*", "--scope", "metrics:all"]).1;
         Self { dir, shop, upstream, key }
     }
 

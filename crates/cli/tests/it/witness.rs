@@ -19,7 +19,7 @@ const SELDOM: &str = "checkpoint_interval = \"1h\"";
 
 fn configure(dir: &Path, record: &str) -> String {
     write_config(dir, &format!("[record]\n{record}\n{}", config("")));
-    key(dir, &["--scope", "*", "--tenant", "default"]).1
+    key(dir, &["--scope", "*", "--scope", "metrics:all", "--tenant", "default"]).1
 }
 
 async fn call(server: &Server, key: &str) -> (u16, Value) {

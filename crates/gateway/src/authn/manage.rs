@@ -1,7 +1,8 @@
 //! Keys that callers create with the scope [`SCOPE`], in their own tenant.
 //!
 //! Invariant (I-61): a key gets scopes within the caller's own, roles that the caller has, and a
-//! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`].
+//! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`]. It expires no
+//! later than the credential of the caller, or than the configuration allows for a token.
 //!
 //! Every change takes effect in this process before the response (I-63).
 
@@ -43,7 +44,7 @@ pub enum KeyError {
     /// The key would have a scope or role that the caller does not have.
     #[error("a key cannot have scopes or roles that its creator does not have")]
     Wider,
-    /// The caller has a role of this name, and the configuration does not.
+    /// The caller has every scope, and the configuration has no role of this name.
     #[error("the configuration has no role with one of these names")]
     NoSuchRole,
     /// The key would have no permission.
@@ -55,6 +56,9 @@ pub enum KeyError {
     /// It would end before it begins, or the overlap is too long.
     #[error("the time is not in the future, or further than 30 days for an overlap")]
     BadTime,
+    /// It would work longer than the credential of its creator allows.
+    #[error("the key would outlive the credential that creates it; it can expire at {} at the latest", moment(*.0))]
+    Outlives(Timestamp),
     /// No key of this id works in the caller's tenant.
     #[error("no active key with this id")]
     NoSuchKey,
@@ -159,6 +163,12 @@ impl Authenticator {
         if !any_principal && self.is_reserved(&request.principal, &caller.tenant) {
             return Err(KeyError::Forbidden(IMPERSONATE));
         }
+        let limit = self.key_limit(caller).map_err(|_| KeyError::NoSuchKey)?;
+        let expires_at = match (request.expires_at, limit) {
+            (Some(end), Some(limit)) if end > limit => return Err(KeyError::Outlives(limit)),
+            (requested, limit) => requested.or(limit),
+        };
+        let request = KeyRequest { expires_at, ..request };
         let mut key = new_key(request, now).map_err(|_| KeyError::Randomness)?;
         hand_over(caller, &mut key.record)?;
         if any_principal {
@@ -190,6 +200,8 @@ impl Authenticator {
         let now = self.inner.clock.now();
         let until = end_of_overlap(now, overlap).ok_or(KeyError::BadTime)?;
         let mut key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
+        let limit = self.key_limit(caller).map_err(|_| KeyError::NoSuchKey)?;
+        key.record.expires_at = key.record.expires_at.into_iter().chain(limit).min();
         hand_over(caller, &mut key.record)?;
         match self.inner.keys.rotate(id, key.record.clone(), until).await? {
             KeyRotation::Rotated => {}

@@ -160,7 +160,9 @@ impl Authenticator {
                 Ok(SignedIn { token: token.to_owned(), expires_at: self.expiry(&principal) })
             }
             Err(AuthError::Unavailable) => Err(SignInError::Unreachable),
-            Err(AuthError::Invalid | AuthError::Missing) => Err(reason(&issuer.config, token)),
+            Err(AuthError::Invalid | AuthError::Missing | AuthError::Ambiguous) => {
+                Err(reason(&issuer.config, token))
+            }
         }
     }
 

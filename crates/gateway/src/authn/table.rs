@@ -18,7 +18,7 @@ use toolcrib_core::{
     store::KeyRecord,
 };
 
-use super::roles::granted;
+use super::roles::{Rights, rights};
 
 /// The parts of a map. With more keys a part grows seldom, and growing locks it for longest.
 const PARTS: usize = 16;
@@ -41,6 +41,8 @@ struct Parts<K> {
 pub(super) struct Known {
     pub(super) principal: Arc<Principal>,
     digest: [u8; 32],
+    /// Its roles, those included that are not configured.
+    roles: Box<[String]>,
     /// Scopes in addition to those of its roles.
     scopes: Box<[Grant]>,
     pub(super) expires_at: Option<Timestamp>,
@@ -102,13 +104,12 @@ impl Table {
     pub(super) fn granting(&self, roles: &Roles) -> Self {
         let table = Self::default();
         for known in self.all() {
-            let principal = Principal {
-                scopes: granted(roles, &known.principal.roles, &known.scopes),
-                ..Principal::clone(&known.principal)
-            };
+            let Rights { roles, scopes } = rights(roles, &known.roles, &known.scopes);
+            let principal = Principal { roles, scopes, ..Principal::clone(&known.principal) };
             table.insert(Known {
                 principal: Arc::new(principal),
                 digest: known.digest,
+                roles: known.roles.clone(),
                 scopes: known.scopes.clone(),
                 expires_at: known.expires_at,
                 revoked: known.revoked,
@@ -155,17 +156,19 @@ impl<K: Eq + Hash> Parts<K> {
 impl Known {
     fn new(record: KeyRecord, used: Arc<Used>, roles: &Roles) -> Self {
         let is_operators = record.tenant.as_str() == TenantId::OPERATOR;
+        let Rights { roles, scopes } = rights(roles, &record.roles, &record.scopes);
         let principal = Principal {
-            scopes: granted(roles, &record.roles, &record.scopes),
+            scopes,
             id: record.principal,
             tenant: record.tenant,
-            roles: record.roles,
+            roles,
             makers: record.makers,
             auth: AuthMethod::ApiKey(record.id),
         };
         Self {
             principal: Arc::new(principal),
             digest: record.digest,
+            roles: record.roles.into(),
             scopes: record.scopes.into(),
             expires_at: record.expires_at,
             revoked: record.revoked_at.is_some() || is_operators,

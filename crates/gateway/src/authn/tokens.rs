@@ -14,16 +14,16 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     key_set::KeySetSource,
     principal::{AuthMethod, Principal, Token},
-    scope::ScopeSet,
 };
 
 use super::{
+    ceiling::{ScopeUses, may_narrow_to},
     claims::{self, Claims},
     error::AuthError,
     issuer::Issuer,
     jwk::Found,
     jws::{Jws, NoToken},
-    roles::{Roles, granted},
+    roles::{Rights, Roles, rights},
 };
 use crate::config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 
@@ -40,6 +40,7 @@ const SHARED: &str = "otc";
 /// Everything that decides about tokens under one configuration.
 pub(super) struct Tokens {
     issuers: Vec<Arc<Issuer>>,
+    uses: ScopeUses,
     shared: Option<Shared>,
     verified: Cache<[u8; 32], Arc<Principal>, Bytes>,
 }
@@ -93,6 +94,7 @@ impl Tokens {
         };
         Self {
             issuers: config.issuers.iter().map(issuer).collect(),
+            uses: ScopeUses::new(config),
             shared: config.otc_jwt.clone().map(|shared| Shared::new(shared, &config.roles)),
             verified: Cache::with_weighter(REMEMBERED, REMEMBERED_BYTES, Bytes),
         }
@@ -146,7 +148,7 @@ impl Tokens {
         self.issuers.iter().any(issued) || self.shared.as_ref().is_some_and(shared)
     }
 
-    /// Returns `principal`, which presented `token`, with its current scopes.
+    /// Returns `principal`, which presented `token`, with its current roles and scopes.
     pub(super) fn renew(
         &self,
         principal: &Arc<Principal>,
@@ -155,11 +157,44 @@ impl Tokens {
         now: Timestamp,
     ) -> Result<Arc<Principal>, AuthError> {
         self.holds(token, now)?;
-        let scopes = scopes_of(token, roles);
-        Ok(match scopes == principal.scopes {
+        let Rights { roles, scopes } = self.rights_of(token, &principal.tenant, roles);
+        Ok(match scopes == principal.scopes && roles == principal.roles {
             true => Arc::clone(principal),
-            false => Arc::new(Principal { scopes, ..Principal::clone(principal) }),
+            false => Arc::new(Principal { roles, scopes, ..Principal::clone(principal) }),
         })
+    }
+
+    /// Returns when a key must expire that the holder of `token` creates at `now`.
+    pub(super) fn key_limit(&self, token: &Token, now: Timestamp) -> Timestamp {
+        let life = self.issuer_of(token).and_then(|issuer| issuer.config.key_lifetime);
+        let end = life.and_then(|life| chrono::Duration::from_std(life).ok());
+        end.and_then(|life| now.checked_add_signed(life)).unwrap_or(token.expires_at)
+    }
+
+    fn issuer_of(&self, token: &Token) -> Option<&Arc<Issuer>> {
+        self.issuers.iter().find(|it| it.config.issuer == token.issuer)
+    }
+
+    /// Returns the rights of a token in `tenant`: the part of its claims that the configuration in force
+    /// admits.
+    fn rights_of(&self, token: &Token, tenant: &TenantId, all: &Roles) -> Rights {
+        match self.issuer_of(token) {
+            Some(issuer) => {
+                let config = &issuer.config;
+                let is_admitted = |role: &&String| config.roles.contains(*role);
+                let roles: Vec<_> = token.roles.iter().filter(is_admitted).cloned().collect();
+                rights(all, &roles, &self.uses.admitted(config, tenant, &token.scopes))
+            }
+            // Its rights are those of the configuration, or fewer.
+            None if token.issuer == SHARED => rights(all, &token.roles, &token.scopes),
+            None => rights(all, &[], &[]),
+        }
+    }
+
+    fn principal(&self, id: PrincipalId, tenant: TenantId, token: Token, all: &Roles) -> Principal {
+        let Rights { roles, scopes } = self.rights_of(&token, &tenant, all);
+        let auth = AuthMethod::Jwt(Arc::new(token));
+        Principal { id, tenant, scopes, roles, makers: Vec::new(), auth }
     }
 
     /// Whether a verified token is still valid.
@@ -170,15 +205,21 @@ impl Tokens {
         if self.shared.as_ref().is_some_and(|shared| shared.proof == token.proof) {
             return Ok(());
         }
-        let issuer = self.issuers.iter().find(|it| it.config.issuer == token.issuer);
-        let keys = issuer.ok_or(AuthError::Invalid)?.keys().ok_or(AuthError::Unavailable)?;
+        let keys = self
+            .issuer_of(token)
+            .ok_or(AuthError::Invalid)?
+            .keys()
+            .ok_or(AuthError::Unavailable)?;
         if keys.proofs.contains(&token.proof) { Ok(()) } else { Err(AuthError::Invalid) }
     }
 
     fn verify(&self, token: &Jws<'_>, shared: bool, roles: &Roles, now: Timestamp) -> Verdict {
         if let Some(known) = self.shared.as_ref().filter(|_| shared && token.algorithm == "HS256") {
             return match known.verify(token, roles, now) {
-                Ok(principal) => Verdict::Holder(Arc::new(principal)),
+                Ok((id, token)) => {
+                    let tenant = known.config.tenant.clone();
+                    Verdict::Holder(Arc::new(self.principal(id, tenant, token, roles)))
+                }
                 Err(NoToken) => Verdict::Refused,
             };
         }
@@ -217,7 +258,7 @@ impl Tokens {
                     scopes: claims::scopes(at(&config.claims.scopes)),
                     proof: issuer.proof(&key.thumbprint),
                 };
-                Verdict::Holder(Arc::new(known_as(id, tenant, token, roles)))
+                Verdict::Holder(Arc::new(self.principal(id, tenant, token, roles)))
             }
             Err(NoToken) => Verdict::Refused,
         }
@@ -232,23 +273,6 @@ fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), 
         (None, None) => return Err(NoToken),
     };
     Ok((claims::principal(config.principal_prefix(), name)?, tenant))
-}
-
-fn known_as(id: PrincipalId, tenant: TenantId, token: Token, roles: &Roles) -> Principal {
-    let scopes = scopes_of(&token, roles);
-    let roles = token.roles.clone();
-    Principal {
-        id,
-        tenant,
-        scopes,
-        roles,
-        makers: Vec::new(),
-        auth: AuthMethod::Jwt(Arc::new(token)),
-    }
-}
-
-fn scopes_of(token: &Token, roles: &Roles) -> ScopeSet {
-    granted(roles, &token.roles, &token.scopes)
 }
 
 // === impl Shared ===
@@ -272,7 +296,12 @@ impl Shared {
 
     /// Every party with the shared secret can write any claim, so a token can only narrow the
     /// scopes that the configuration grants to all of them.
-    fn verify(&self, token: &Jws<'_>, roles: &Roles, now: Timestamp) -> Result<Principal, NoToken> {
+    fn verify(
+        &self,
+        token: &Jws<'_>,
+        roles: &Roles,
+        now: Timestamp,
+    ) -> Result<(PrincipalId, Token), NoToken> {
         hmac::verify(&self.key, token.signed, &token.signature).map_err(|_| NoToken)?;
         let end = claims::end_of(&token.claims, now, SHARED_SKEW)?;
         if (end - now).to_std().map_err(|_| NoToken)? > SHARED_LIFE + SHARED_SKEW * 2 {
@@ -301,12 +330,12 @@ impl Shared {
         let all = match token.claims.get("scope") {
             None => all,
             requested => {
-                let held = scopes_of(&all, roles);
+                let held = rights(roles, &all.roles, &all.scopes).scopes;
                 let mut scopes = claims::scopes(requested);
-                scopes.retain(|scope| held.includes(scope));
+                scopes.retain(|scope| held.includes(scope) && may_narrow_to(scope));
                 Token { roles: Vec::new(), scopes, ..all }
             }
         };
-        Ok(known_as(id, self.config.tenant.clone(), all, roles))
+        Ok((id, all))
     }
 }

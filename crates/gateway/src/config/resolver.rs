@@ -58,6 +58,8 @@ pub(super) struct Resolver<'a> {
     pub(super) shared_env: BTreeMap<String, SecretValue>,
     /// Whether programs in a sandbox may run as root.
     pub(super) root: RootPolicy,
+    /// The names of the roles.
+    pub(super) roles: BTreeSet<String>,
 }
 
 impl Resolver<'_> {
@@ -81,6 +83,12 @@ impl Resolver<'_> {
         }
     }
 
+    /// Returns whether the file has the role `name`. A role that is invalid is reported already, so
+    /// every name could be its.
+    pub(super) fn has_role(&self, name: &str) -> bool {
+        self.roles.contains(name) || self.broken.iter().any(|key| key.starts_with("role"))
+    }
+
     /// Returns the value of `result`, or reports its error.
     pub(super) fn check<T, E: ToString>(&mut self, key: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.complain(key, error.to_string())).ok()
@@ -98,6 +106,10 @@ impl Resolver<'_> {
 
     /// Returns the key of the element of the array `key` that begins at `span`.
     pub(super) fn element(&self, key: &str, span: &Range<usize>) -> String {
+        // A single table in place of an array.
+        if span.is_empty() {
+            return key.to_owned();
+        }
         self.places.starting_at(span.start).unwrap_or(key).to_owned()
     }
 

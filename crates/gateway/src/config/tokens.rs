@@ -9,7 +9,7 @@ use toolcrib_core::{
     credential::Secret,
     egress::AllowList,
     id::{PrincipalId, TenantId},
-    scope::Grant,
+    scope::{Grant, ScopeSet},
 };
 use url::{Host, Url};
 
@@ -20,9 +20,11 @@ use super::{
     server::MountAuth,
     units::{self as kind, Kind as _},
 };
+use crate::scopes::RouteScope;
 
 const MAX_SKEW: Duration = Duration::from_secs(5 * 60);
 const MAX_KEY_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_KEY_LIFETIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The minimum for HMAC with SHA-256 (RFC 7518, section 3.2).
 const MIN_SECRET: usize = 32;
 
@@ -70,6 +72,18 @@ pub struct JwtConfig {
     pub claims: ClaimsConfig,
     /// Tenant of every token; otherwise `claims.tenant`.
     pub tenant: Option<TenantId>,
+    /// Scopes that claims can give, at most. A wildcard covers scopes of tools alone: others, such as
+    /// `audit:read` and those of approvers, are listed by name
+    /// ([guide](../guides/oidc.md#what-claims-can-give)).
+    #[schemars(extend("x-default" = "those that tools of the tenant require"))]
+    pub scopes: Option<ScopeSet>,
+    /// Roles that claims can give; required with `claims.roles`.
+    #[serde(default)]
+    pub roles: Vec<String>,
+    /// Longest life of a key that the holder of a token creates, at most `366d`.
+    #[serde(default, with = "kind::Age")]
+    #[schemars(extend("x-default" = "until the token expires"))]
+    pub key_lifetime: Option<Duration>,
     /// Text before the principal. It keeps principals of issuers apart from those of keys.
     #[schemars(extend("x-default" = "the issuer's host and `|`"))]
     principal_prefix: Option<String>,
@@ -128,7 +142,7 @@ pub struct ClaimsConfig {
     /// The scopes, separated by blanks or as an array.
     #[schemars(extend("default" = "scope"))]
     pub scopes: Option<ClaimPath>,
-    /// The roles, as an array or a single one.
+    /// The roles, as an array or a single one. Those in `roles` of the issuer count.
     pub roles: Option<ClaimPath>,
 }
 
@@ -444,6 +458,24 @@ impl Resolver<'_> {
         if typed.max_key_age > MAX_KEY_AGE {
             self.complain(&member("max_key_age"), "is more than 7 days");
         }
+        if typed.key_lifetime.is_some_and(|life| life > MAX_KEY_LIFETIME) {
+            self.complain(&member("key_lifetime"), "is more than 366 days");
+        }
+        self.claimable_scopes(&member("scopes"), typed.scopes.iter().flat_map(ScopeSet::iter));
+        self.known_roles(&member("roles"), &typed.roles);
+        match (&typed.claims.roles, typed.roles.is_empty()) {
+            (Some(_), true) => {
+                let message = "name the roles that tokens may have; without them `claims.roles` \
+                               gives none";
+                self.complain_of_absence(key, &member("roles"), message);
+            }
+            (None, false) => {
+                let message = "has no effect without `claims.roles`, the path of the claim with \
+                               the roles";
+                self.complain(&member("roles"), message);
+            }
+            (Some(_), false) | (None, true) => {}
+        }
         let tenant = member("tenant");
         match (&typed.claims.tenant, typed.tenant.clone()) {
             (None, None) => {
@@ -496,9 +528,31 @@ impl Resolver<'_> {
         require("parameters", is_bounded, message);
     }
 
+    /// Checks that none of `scopes` extends beyond the tenant of a token.
+    fn claimable_scopes<'g>(&mut self, key: &str, scopes: impl Iterator<Item = &'g Grant>) {
+        for scope in scopes.filter_map(|grant| RouteScope::named(grant.as_str())) {
+            if !scope.may_be_claimed() {
+                let message = format!(
+                    "`{}` extends beyond a tenant, so no claim gives it; use a role or a key",
+                    scope.as_str()
+                );
+                self.complain(key, message);
+            }
+        }
+    }
+
+    /// Checks that each of `names` is a role of the file.
+    fn known_roles(&mut self, key: &str, names: &[String]) {
+        for name in names.iter().filter(|name| !self.has_role(name)).cloned().collect::<Vec<_>>() {
+            self.complain(key, format!("the configuration has no role `{name}`"));
+        }
+    }
+
     pub(super) fn shared_jwt(&mut self, typed: SharedJwt) -> Option<SharedJwtConfig> {
         let key = "otc.jwt.secret";
         let secret = self.secret(key, &typed.secret);
+        self.claimable_scopes("otc.jwt.scopes", typed.scopes.iter());
+        self.known_roles("otc.jwt.roles", &typed.roles);
         if secret.as_ref().is_some_and(|secret| secret.expose().len() < MIN_SECRET) {
             self.complain(key, "is shorter than 32 bytes");
         }

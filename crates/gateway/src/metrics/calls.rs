@@ -195,6 +195,23 @@ impl CallMetrics {
         self.running.remove(&labels);
     }
 
+    /// Adds the series of `tenant` to `all`. They are found by its id: a tenant may be called like the
+    /// label of those without a label of their own.
+    pub(super) fn encode_tenant(&self, tenant: &TenantId, all: &mut Registry) {
+        let own: Family<CallLabels, Counter> = add(all, "calls", Family::default());
+        let add = |series: &ToolSeries| {
+            for ((of, surface, result), counter) in series.counters.entries() {
+                if of.as_ref() == Some(tenant) {
+                    let labels = series.labels(of.as_ref(), surface, result);
+                    own.get_or_create(&labels).inc_by(counter.get());
+                }
+            }
+        };
+        self.tools.entries().iter().for_each(|(_, series)| add(series));
+        self.sources.entries().iter().for_each(|(_, series)| add(&series.other));
+        add(&self.none);
+    }
+
     fn remove(&self, series: &ToolSeries) {
         for ((tenant, surface, result), _) in series.counters.entries() {
             self.calls.remove(&series.labels(tenant.as_ref(), surface, result));

@@ -23,6 +23,6 @@ pub(crate) fn tenants(source: &SourceConfig, name: &str) -> Tenants {
     narrowed(source, classify(source, name).tenants.as_ref())
 }
 
-pub(super) fn narrowed(source: &SourceConfig, rule: Option<&Tenants>) -> Tenants {
+pub(crate) fn narrowed(source: &SourceConfig, rule: Option<&Tenants>) -> Tenants {
     rule.map_or_else(|| source.tenants.clone(), |rule| source.tenants.common(rule))
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     descriptor::SourceKind,
     id::{SourceId, TenantId},
+    scope::Scope,
     source::DiscoveredTool,
 };
 
@@ -185,6 +186,16 @@ fn words(name: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
+}
+
+/// Returns the changes that make `tools` of `source` require `scope` alone.
+pub(crate) fn own_scope_rules(
+    source: &SourceConfig,
+    tools: Vec<String>,
+    scope: &Scope,
+) -> Vec<Change> {
+    let proposals = rules(source, tools, &json!({ "scopes": [scope] }), "");
+    proposals.into_iter().map(|proposal| proposal.change).collect()
 }
 
 fn rules(

@@ -38,7 +38,8 @@ pub struct SourceReport {
     /// The last failed discovery in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<SourceError>,
-    /// How long calls ran in this process; absent without a call.
+    /// How long calls ran in this process; absent without a call, and for a tenant while others call
+    /// the source too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<SourceLatency>,
     /// The problems of its tools and rules.
@@ -79,12 +80,21 @@ pub enum RefreshRefusal {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceLoad {
-    /// Calls that run now, those that wait for their turn included.
-    pub running: u64,
+    /// Its calls in this process; absent for a tenant while others call the source too.
+    #[serde(flatten)]
+    pub calls: Option<CallCounts>,
     /// Calls that its upstream runs at once; further ones wait inside their own deadline.
     pub max_concurrency: usize,
     /// The limits of its tools, for each principal and tool; `off` is none.
     pub rates: Vec<String>,
+}
+
+/// The calls of a source, of all tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallCounts {
+    /// Calls that run now, those that wait for their turn included.
+    pub running: u64,
     /// Calls refused in this process because a bucket was empty.
     pub refused_by_rate: u64,
     /// Calls refused in this process because a quota was used up.

@@ -21,7 +21,7 @@ use super::{
     assemble::{Assembled, Assembler, Made},
     classify::classify,
     listed::Listed,
-    report::{RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal},
+    report::{CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal},
 };
 use crate::{
     config::{GateConfig, SourceConfig, ToolsetConfig},
@@ -517,27 +517,34 @@ impl Slot {
             None => it.to_string(),
             Some(_) => it.message(),
         });
+        let id = &self.config.spec.id;
+        // They show the calls of others.
+        let counted = tenant.is_none_or(|tenant| !self.breaker.serves_others(tenant));
+        let breaker = self.breaker.report();
+        let calls = counted.then(|| CallCounts {
+            running: metrics.running(id),
+            refused_by_rate: metrics.refusals(id, Limit::Rate),
+            refused_by_quota: metrics.refusals(id, Limit::Quota),
+            refused_by_breaker: metrics.refusals(id, Limit::Breaker),
+        });
         let named = self.problems.iter().chain(&self.left_out).cloned().chain(collisions);
         SourceReport {
-            id: self.config.spec.id.clone(),
+            id: id.clone(),
             kind: self.config.kind,
             tenants: self.config.tenants.clone(),
             status: self.status(),
             tools: self.entries.iter().filter(known).count() + self.offered,
             quarantined: self.quarantined.iter().filter(known).count(),
             load: SourceLoad {
-                running: metrics.running(&self.config.spec.id),
+                calls,
                 max_concurrency: self.config.spec.limits.max_concurrency,
                 rates: rates.into_iter().take(MAX_RATES).collect(),
-                refused_by_rate: metrics.refusals(&self.config.spec.id, Limit::Rate),
-                refused_by_quota: metrics.refusals(&self.config.spec.id, Limit::Quota),
-                refused_by_breaker: metrics.refusals(&self.config.spec.id, Limit::Breaker),
             },
-            task_failures: metrics.task_failures(&self.config.spec.id),
-            breaker: self.breaker.report(),
+            task_failures: metrics.task_failures(id),
+            breaker: if counted { breaker } else { breaker.without_callers() },
             discovered_at: self.discovered_at,
             last_error: self.last_error.clone(),
-            latency: metrics.latency(&self.config.spec.id),
+            latency: counted.then(|| metrics.latency(id)).flatten(),
             problems: failure.chain(named.filter(|_| open)).collect(),
         }
     }

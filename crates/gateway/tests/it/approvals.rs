@@ -214,11 +214,13 @@ async fn as_many_as_are_needed_have_to_consent() {
     assert!(of("granted bob 1/2") && of("granted carol 2/2"), "{recorded:?}");
 }
 
+const BOSS: &str = "[[role]]\nname = \"boss\"\nscopes = []\n";
+
 #[tokio::test]
 async fn a_rule_names_role_scope_and_number() {
     let rules = "[source.tools.\"*\"]\napproval = \"always\"\napproval_quorum = 1\n\
                  approval_role = \"boss\"\napproval_scope = \"money:spend\"\n";
-    let rig = asking("[approvals]\nquorum = 3", rules).await;
+    let rig = asking(&format!("[approvals]\nquorum = 3\n{BOSS}"), rules).await;
     let id = rig.ask(json!({})).await;
     let usual = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
     assert!(matches!(usual, Err(ApprovalError::NotFound)), "{usual:?}");
@@ -232,7 +234,7 @@ async fn a_rule_names_role_scope_and_number() {
 #[tokio::test]
 async fn an_override_passes_over_everybody_and_says_why() {
     let rules = format!("{ASKS}approval_role = \"boss\"\napproval_quorum = 5\n");
-    let rig = asking("", &rules).await;
+    let rig = asking(BOSS, &rules).await;
     let id = rig.ask(json!({})).await;
     let chief = who("chief", &["approvals:override"]);
     let silent = rig.gateway.approvals().respond(&chief, &id, Verdict::Override, None).await;

@@ -187,6 +187,31 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
              principal_prefix = \"\"",
             "toolcrib.toml:9: `auth.jwt.principal_prefix`: it begins like the prefix of another",
         ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             claims = { roles = \"groups\" }",
+            "`auth.jwt.roles`: name the roles that tokens may have",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             claims = { roles = \"groups\" }\nroles = [\"boss\"]",
+            "toolcrib.toml:6: `auth.jwt.roles`: the configuration has no role `boss`",
+        ),
+        (
+            "[[role]]\nname = \"boss\"\nscopes = []\n[auth.jwt]\nissuer = \"https://a\"\n\
+             audiences = [\"x\"]\ntenant = \"t\"\nroles = [\"boss\"]",
+            "`auth.jwt.roles`: has no effect without `claims.roles`",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             scopes = [\"files:read\", \"config:write\"]",
+            "toolcrib.toml:5: `auth.jwt.scopes`: `config:write` extends beyond a tenant",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             key_lifetime = \"400d\"",
+            "`auth.jwt.key_lifetime`: is more than 366 days",
+        ),
         ("[auth.jwt]\nissuers = 1", "unknown field `issuers`"),
         (
             "[otc.jwt]\nsecret = \"0123456789abcdef0123456789abcdef\"\ntenant = \"t\"",
@@ -371,7 +396,8 @@ fn tables_and_lists_have_the_forms_of_the_documentation() {
     let config = parse(
         "[sources]\nenv = { LANG = \"C\", API_TOKEN = { env = \"SET\" } }\n\
          [[auth.jwt]]\nissuer = \"https://a.example\"\naudiences = [\"a\"]\ntenant = \"t\"\n\
-         claims = { roles = \"groups\" }\n\
+         claims = { roles = \"groups\" }\nroles = [\"r\"]\n\
+         [[role]]\nname = \"r\"\nscopes = []\n\
          [[source]]\nid = \"s\"\nkind = \"host-extension\"\nbreaker = \"off\"\n\
          tools = { \"*\" = { hide = true } }\n[source.commands.c]\nprogram = \"/bin/true\"\n\
          args = [\"a\", [\"--to\", \"{to}\"]]\nparameters.to = { type = \"string\" }\n\
@@ -562,6 +588,7 @@ fn consent_is_asked_for_as_it_says() {
          [[approvals.webhook]]\nurl = \"https://hooks.example/in\"\nsecret = { env = \"LONG\" }\n\
          tenant = \"acme\"\nallow = [\"10.0.0.0/8\"]\n\
          [[approvals.webhook]]\nurl = \"https://hooks.example/in\"\nsecret = { env = \"LONG\" }\n\
+         [[role]]\nname = \"boss\"\nscopes = []\n\
          [[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\n[source.tools.\"*\"]\n\
          approval = \"conditional\"\napproval_quorum = 2\napproval_role = \"boss\"\n\
          approval_scope = \"money:spend\"\n\
@@ -622,7 +649,8 @@ fn mistakes_about_consent_are_told() {
     for (rule, said) in [
         ("approval = \"sometimes\"", "never"),
         ("approval_quorum = 0", "expected a number from 1 to 32"),
-        ("approval_role = \"\"", "is empty"),
+        ("approval_role = \"\"", "`: the configuration has no role ``"),
+        ("approval_role = \"boss\"", "approval_role`: the configuration has no role `boss`"),
         ("approval_scope = \"a:*\"", "approval_scope"),
         ("approval_when = {}", "has no condition"),
         ("approval_when = { tiers = [\"huge\"] }", "approval_when.tiers"),

@@ -107,12 +107,22 @@ impl TestIssuer {
         Self { url, shared, server }
     }
 
-    /// Returns `[auth.jwt]` with this issuer, the audience `crib`, tenant and roles from claims,
-    /// and `more`.
+    /// Returns `[auth.jwt]` with this issuer, the audience `crib`, the tenant from a claim, and
+    /// `more`.
     pub fn config(&self, more: &str) -> String {
+        self.config_with_claims("tenant = \"org.id\"", more)
+    }
+
+    /// Returns the same with `roles` from the claim `https://crib/roles`.
+    pub fn config_with_roles(&self, roles: &[&str], more: &str) -> String {
+        let claims = "tenant = \"org.id\", roles = \"/https:~1~1crib~1roles\"";
+        self.config_with_claims(claims, &format!("roles = {}\n{more}", json!(roles)))
+    }
+
+    fn config_with_claims(&self, claims: &str, more: &str) -> String {
         format!(
             "[[auth.jwt]]\nissuer = \"{}\"\naudiences = [\"crib\"]\nprincipal_prefix = \"id|\"\n\
-             claims = {{ tenant = \"org.id\", roles = \"/https:~1~1crib~1roles\" }}\n{more}\n",
+             claims = {{ {claims} }}\n{more}\n",
             self.url
         )
     }

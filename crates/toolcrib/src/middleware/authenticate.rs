@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
 
@@ -15,21 +15,44 @@ use crate::serve::connection;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Caller(pub(crate) Arc<Principal>);
 
-/// Returns the token of `Authorization: Bearer`, if that header is the only one.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut values = headers.get_all(header::AUTHORIZATION).iter();
-    let value = values.next()?.to_str().ok()?;
-    // With two headers it is unclear which one a proxy has checked.
-    if values.next().is_some() {
-        return None;
-    }
-    let (scheme, token) = value.trim().split_once(' ')?;
+/// Returns the token of `Authorization: Bearer`; `None` for other values of the header.
+pub(crate) fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
+/// Returns the credentials in `headers`, those of `Authorization` first; `None` for one that cannot be
+/// valid.
+///
+/// # Errors
+/// One of the headers appears more than once, so a proxy may have checked another value than this
+/// server.
+fn presented<'h>(
+    headers: &'h HeaderMap,
+    key_headers: &[&'static str],
+) -> Result<Vec<Option<&'h str>>, AuthError> {
+    let names = std::iter::once(header::AUTHORIZATION.as_str()).chain(key_headers.iter().copied());
+    let mut found: Vec<Option<&str>> = Vec::new();
+    for name in names {
+        let mut values = headers.get_all(name).iter();
+        let Some(value) = values.next() else { continue };
+        if values.next().is_some() {
+            return Err(AuthError::Ambiguous);
+        }
+        let text = match name == header::AUTHORIZATION.as_str() {
+            true => bearer(value),
+            false => Some(value.to_str().ok().map(str::trim).unwrap_or_default()),
+        };
+        if !found.contains(&text) {
+            found.push(text);
+        }
+    }
+    Ok(found)
+}
+
 /// Authenticates the sender of `headers` to a mount that requires `auth` and accepts `credentials`.
-/// The key headers of the mount count when `Authorization` is absent.
+/// Several different credentials are refused.
 ///
 /// Credentials are checked even where none are required: a caller with an expired key is refused
 /// instead of seeing less, unless the protocol of the mount says otherwise.
@@ -40,35 +63,34 @@ pub(crate) async fn caller(
     credentials: Credentials,
 ) -> Result<Caller, AuthError> {
     let authenticator = gateway.authenticator();
-    let anonymous = || authenticator.anonymous().map(Caller).ok_or(AuthError::Missing);
-    let presented = headers.contains_key(header::AUTHORIZATION).then(|| bearer(headers));
-    let in_headers = credentials
-        .key_headers
-        .iter()
-        .filter_map(|name| headers.get(*name))
-        .map(|value| Some(value.to_str().ok().map(str::trim).unwrap_or_default()));
+    let presented = presented(headers, credentials.key_headers)?;
+    // Where the protocol ignores invalid credentials, a valid one among them counts.
     let lenient =
         auth == MountAuth::Optional && credentials.invalid == InvalidCredentialPolicy::Anonymous;
-    let mut known = None;
-    for text in presented.into_iter().chain(in_headers) {
+    if !lenient && presented.len() > 1 {
+        return Err(AuthError::Ambiguous);
+    }
+    let mut known: Option<Caller> = None;
+    for text in presented {
         let tried = match text {
             Some(text) => authenticator.identify(text, credentials.accepted).await.map(Caller),
             None => Err(AuthError::Invalid),
         };
-        // The first credential counts, unless an invalid one is ignored and the next one tried.
-        if !lenient || tried != Err(AuthError::Invalid) {
-            known = Some(tried);
-            break;
+        match tried {
+            Ok(_) if known.is_some() => return Err(AuthError::Ambiguous),
+            Ok(caller) => known = Some(caller),
+            Err(AuthError::Invalid) if lenient => {}
+            Err(error) => return Err(error),
         }
     }
     match (known, auth) {
-        (Some(tried), _) => {
-            if tried.is_ok() {
-                connection::authenticated();
-            }
-            tried
+        (Some(caller), _) => {
+            connection::authenticated();
+            Ok(caller)
         }
-        (None, MountAuth::Optional) => anonymous(),
+        (None, MountAuth::Optional) => {
+            authenticator.anonymous().map(Caller).ok_or(AuthError::Missing)
+        }
         (None, MountAuth::Required) => Err(AuthError::Missing),
     }
 }
@@ -98,23 +120,38 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::HeaderName;
 
     use super::*;
 
+    fn headers(values: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pairs = values.iter();
+        pairs
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
     #[test]
     fn bearer_tokens_are_found_whatever_the_case_of_the_scheme() {
-        let of = |values: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(header::AUTHORIZATION, HeaderValue::from_static(value));
-            }
-            bearer(&headers).map(str::to_owned)
-        };
-        assert_eq!(of(&["Bearer k"]).as_deref(), Some("k"));
-        assert_eq!(of(&["bEARER   k "]).as_deref(), Some("k"));
-        for none in [&["k"][..], &["Basic k"], &["Bearer "], &["Bearer a", "Bearer b"], &[]] {
+        let of = |value| bearer(&HeaderValue::from_static(value)).map(str::to_owned);
+        assert_eq!(of("Bearer k").as_deref(), Some("k"));
+        assert_eq!(of("bEARER   k ").as_deref(), Some("k"));
+        for none in ["k", "Basic k", "Bearer ", ""] {
             assert_eq!(of(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_appears_twice_is_no_credential() {
+        let of = |values: &[(&'static str, &'static str)]| {
+            presented(&headers(values), &["x-api-key"]).map(|found| found.len())
+        };
+        assert_eq!(of(&[]), Ok(0));
+        assert_eq!(of(&[("authorization", "Bearer a"), ("x-api-key", "a")]), Ok(1));
+        assert_eq!(of(&[("authorization", "Bearer a"), ("x-api-key", "b")]), Ok(2));
+        for name in ["authorization", "x-api-key"] {
+            let twice = of(&[(name, "Bearer a"), (name, "Bearer a")]);
+            assert_eq!(twice, Err(AuthError::Ambiguous), "{name}");
         }
     }
 }

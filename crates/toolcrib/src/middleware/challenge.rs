@@ -37,7 +37,7 @@ impl Challenge {
     /// Returns the challenge for a 401 because of `error`.
     pub(crate) fn credentials(&self, error: AuthError) -> HeaderValue {
         match error {
-            AuthError::Invalid => self.invalid.clone(),
+            AuthError::Invalid | AuthError::Ambiguous => self.invalid.clone(),
             AuthError::Missing | AuthError::Unavailable => self.missing.clone(),
         }
     }

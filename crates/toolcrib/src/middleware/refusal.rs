@@ -56,9 +56,9 @@ impl Refusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Host | Self::Origin | Self::MissingScope(_) => StatusCode::FORBIDDEN,
-            Self::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
-                StatusCode::UNAUTHORIZED
-            }
+            Self::Unauthenticated(
+                AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous,
+            ) => StatusCode::UNAUTHORIZED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, json};
 use toolcrib_gateway::{
-    EditRefusal, Preview, PreviewError, Proposal, RuleProposal,
+    EditRefusal, Preview, PreviewError, Proposal, RoleReach, RuleProposal,
     config::{
         Problem,
         edit::{Change, FileError, Hunk, MAX_CHANGES},
@@ -87,6 +87,9 @@ pub(super) struct ConfigChange {
     /// The keys of the file with their values. With `set`, other keys stay, and `null` removes a key.
     #[schema(value_type = Option<Object>)]
     settings: Option<Value>,
+    /// For a role: globs over wire names and tool ids. The role gets the scopes of these tools, in
+    /// addition to `scopes`. Where it would reach other tools too, the change cannot be written.
+    tools: Option<Vec<String>>,
 }
 
 #[derive(ToSchema)]
@@ -124,6 +127,10 @@ pub(super) struct ConfigEffect {
     problems: Vec<ConfigProblem>,
     /// Probable mistakes.
     warnings: Vec<String>,
+    /// For each role that is made from named tools: these, the other tools that it would reach, and
+    /// changes with which it reaches the named ones alone.
+    #[schema(value_type = Vec<Object>)]
+    reach: Vec<RoleReach>,
     /// The tools that appear and disappear for each role in the caller's tenant; absent for a text with
     /// problems.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,7 +182,7 @@ fn changes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Change>, D:
     let invalid = |_| {
         D::Error::custom(
             "must have objects with `action` (`add`, `set` or `remove`), `kind` (`source`, `role`, \
-             `toolset` or `rule`), `name`, for a rule `source`, and `settings`",
+             `toolset` or `rule`), `name`, for a rule `source`, for a role `tools`, and `settings`",
         )
     };
     let read = |mut item: Value| {
@@ -231,17 +238,19 @@ pub(super) async fn propose(
     let ConfigProposal { changes, connect } = body::read(&bytes)?;
     let connect = connect.unwrap_or_default();
     let proposal = context.gateway.propose(&context.caller, changes, connect).await;
-    let Proposal { before, after, diff, problems, warnings, preview, obstacle } =
+    let Proposal { before, after, diff, problems, warnings, reach, preview, obstacle } =
         proposal.map_err(refused)?;
+    let is_exact = reach.iter().all(|reach| reach.others.is_empty());
     Ok(respond::json(
         StatusCode::OK,
         &ConfigEffect {
-            writable: problems.is_empty() && obstacle.is_none() && before != after,
+            writable: problems.is_empty() && obstacle.is_none() && is_exact && before != after,
             before,
             after,
             diff,
             problems: problems.into_iter().map(ConfigProblem::from).collect(),
             warnings,
+            reach,
             preview,
             obstacle,
         },
@@ -315,6 +324,9 @@ fn refused(refusal: EditRefusal) -> Failure {
             let problems: Vec<_> = problems.into_iter().map(ConfigProblem::from).collect();
             let message = "the changed configuration has problems; a server would not apply it";
             Failure::invalid(message, Some(json!({ "problems": problems })))
+        }
+        EditRefusal::Reach(ref reach) => {
+            Failure::invalid(&refusal, Some(json!({ "others": reach.others })))
         }
         EditRefusal::File(FileError::Changed) => {
             Failure::conflict(FileError::Changed, Some(json!({ "changed": true })))

@@ -124,9 +124,9 @@ pub(crate) fn unknown_parameter(names: &[String]) -> Response {
 /// Formats a refusal for this dialect.
 pub(crate) fn refuse(refusal: &Refusal) -> Response {
     let (code, details) = match refusal {
-        Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
-            ("unauthenticated", None)
-        }
+        Refusal::Unauthenticated(
+            AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous,
+        ) => ("unauthenticated", None),
         Refusal::Unauthenticated(AuthError::Unavailable)
         | Refusal::Unavailable
         | Refusal::Crowded => ("internal_error", Some(json!({ "retriable": true }))),

@@ -73,7 +73,8 @@ pub(super) struct KeyBody {
     #[serde(default, deserialize_with = "values::grants")]
     #[schema(value_type = Option<Vec<ScopeGrant>>, max_items = 100)]
     scopes: Vec<ScopeGrant>,
-    /// When the key expires; must be in the future. A key without this time never expires.
+    /// When the key expires; must be in the future. By default it expires with the credential that
+    /// creates it, and never if that does not expire.
     expires_at: Option<Moment>,
 }
 
@@ -105,7 +106,8 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 
 /// Creates a key in the caller's tenant. The caller must have the roles and scopes of the key. The
 /// scope `keys:impersonate` is required if the principal already exists and is not the caller, or if
-/// it is the caller and the roles differ from the caller's.
+/// it is the caller and the roles differ from the caller's. The key expires no later than the
+/// credential of the caller; for a token, `key_lifetime` of its issuer can allow more.
 #[utoipa::path(
     post,
     path = "/v1/keys",
@@ -124,7 +126,8 @@ pub(super) async fn create(context: Context, Payload(bytes): Payload) -> Result<
 }
 
 /// Creates a replacement for a key of the caller's tenant, with the same principal, roles and
-/// scopes. Both keys are valid until the overlap ends. Replacing a key of another principal requires
+/// scopes. Both keys are valid until the overlap ends. The new key expires no later than the
+/// credential of the caller allows. Replacing a key of another principal requires
 /// the scope `keys:impersonate`.
 #[utoipa::path(
     post,
@@ -195,6 +198,7 @@ fn refused(context: &Context, problem: &KeyError) -> Failure {
         KeyError::Nothing | KeyError::KeptForTokens | KeyError::ManyHands => {
             Failure::body("", problem)
         }
+        KeyError::Outlives(_) => Failure::body("expiresAt", problem),
         KeyError::BadTime => Failure::body("expiresAt", "must be in the future"),
         KeyError::Randomness | KeyError::Store(_) => {
             tracing::error!(error = %problem, "keys could not be read or changed");

@@ -11,7 +11,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{
     Gateway,
-    scopes::RouteScope::{AuditRead, MetricsRead},
+    scopes::RouteScope::{AuditRead, MetricsAll},
 };
 use utoipa::ToSchema;
 
@@ -85,18 +85,18 @@ pub(super) async fn checkpoints(context: Context) -> Result<Response, Failure> {
 }
 
 /// Returns the status of forwarders and anchors. They receive the record of all tenants, so this
-/// requires the scope `metrics:read`.
+/// requires the scope `metrics:all`.
 #[utoipa::path(
     get,
     path = "/v1/record/forwarders",
     operation_id = "listForwarders",
     responses(
         (status = 200, description = "The forwarders and anchors", body = Forwarders),
-        (status = 403, description = "The scope `metrics:read` is missing", body = ErrorEnvelope),
+        (status = 403, description = "The scope `metrics:all` is missing", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn forwarders(context: Context) -> Result<Response, Failure> {
-    context.require(MetricsRead)?;
+    context.require(MetricsAll)?;
     let report = match context.gateway.audit().store() {
         Some(store) => read_forwarders(&context.gateway, &**store).await?,
         None => Forwarders { last_position: 0, forwarders: Vec::new() },

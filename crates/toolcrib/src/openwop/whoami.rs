@@ -27,6 +27,9 @@ pub(super) struct Whoami {
     /// When the credentials expire; absent when they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
+    /// When keys that the caller creates expire at the latest; absent when they need not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys_expire_by: Option<String>,
     /// The scopes of routes that the caller has, such as `audit:read`.
     may: Vec<&'static str>,
 }
@@ -40,6 +43,7 @@ pub(super) struct Whoami {
 )]
 pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
     let caller = &context.caller;
+    let authenticator = context.gateway.authenticator();
     let held = RouteScope::ALL.iter().filter(|scope| scope.is_held_by(caller));
     let whoami = Whoami {
         principal: caller.id.to_string(),
@@ -53,7 +57,8 @@ pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
             AuthMethod::Operator => "operator",
         },
         key_id: caller.auth.key().map(ToString::to_string),
-        expires_at: context.gateway.authenticator().expiry(caller).map(moment),
+        expires_at: authenticator.expiry(caller).map(moment),
+        keys_expire_by: authenticator.key_limit(caller).ok().flatten().map(moment),
         may: held.map(|scope| scope.as_str()).collect(),
     };
     Ok(respond::json(StatusCode::OK, &whoami))

@@ -150,9 +150,9 @@ impl From<StoreError> for Failure {
 /// for status 405.
 pub(super) fn refuse(refusal: &Refusal) -> Response {
     let (code, details) = match refusal {
-        Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
-            (Code::Unauthenticated, None)
-        }
+        Refusal::Unauthenticated(
+            AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous,
+        ) => (Code::Unauthenticated, None),
         Refusal::Unauthenticated(AuthError::Unavailable)
         | Refusal::Unavailable
         | Refusal::Crowded => (Code::ServiceUnavailable, None),

@@ -197,7 +197,7 @@ fn rows() -> Vec<Row> {
         ),
         get("/livez", "/livez", OPEN),
         get("/readyz", "/readyz", OPEN),
-        // Metrics of the whole server: the scope belongs to the operator, in any tenant.
+        // Metrics of the whole server: `metrics:all` belongs to the operator, in any tenant.
         get("/metrics", "/metrics", ["401", "403", "200", "200"]),
         get("/schemas/{file}", "/schemas/tool-descriptor.schema.json", OPEN),
     ]
@@ -299,6 +299,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
         "explain:others",
         "keys:manage",
         "keys:impersonate",
+        "metrics:all",
         "metrics:read",
         "pins:approve",
         "roles:read",

@@ -51,7 +51,7 @@ async fn principal(gw: &TestGateway, token: &str) -> Arc<Principal> {
 #[tokio::test]
 async fn a_token_is_its_principal_with_its_scopes_and_roles() {
     let issuer = TestIssuer::start().await;
-    let gw = gateway(&issuer.config("")).await;
+    let gw = gateway(&issuer.config_with_roles(&["writer"], "")).await;
     let good = issuer.claims(gw.gateway.clock().now());
     let token = issuer.sign(&good);
     assert_eq!(names(&gw, &token).await, ["mcp:crib.read"]);
@@ -284,19 +284,22 @@ async fn a_token_ends() {
 #[tokio::test]
 async fn a_reload_counts_at_once() {
     let issuer = TestIssuer::start().await;
-    let gw = gateway(&issuer.config("")).await;
+    let config = issuer.config_with_roles(&["writer"], "");
+    let gw = gateway(&config).await;
     let good =
         with(&issuer.claims(gw.gateway.clock().now()), "https://crib/roles", json!(["writer"]));
     let token = issuer.sign(&good);
     let held = principal(&gw, &token).await;
     assert_eq!(names(&gw, &token).await.len(), 2);
-    // Without the role.
-    gw.reload(&issuer.config("")).await;
+    // The role gives nothing any more.
+    let empty = ROLE.replace("files:*", "nothing");
+    gw.reload(&format!("{empty}{config}")).await;
     assert_eq!(names(&gw, &token).await, ["mcp:crib.read"]);
     let renewed = gw.gateway.authenticator().renew(&held).unwrap();
-    assert_eq!(renewed.scopes.iter().count(), 2, "openid, files:read: {renewed:?}");
+    assert_eq!(renewed.scopes.iter().count(), 2, "files:read, nothing: {renewed:?}");
     assert_eq!(issuer.requests(), 1, "an issuer that stays keeps its keys");
-    gw.reload(&issuer.config("").replace("\"crib\"", "\"nobody\"")).await;
+    let other = config.replace("\"crib\"", "\"nobody\"");
+    gw.reload(&format!("{empty}{other}")).await;
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
     assert_eq!(gw.gateway.authenticator().renew(&held).err(), Some(AuthError::Unavailable));
     gw.reload("").await;

@@ -368,3 +368,78 @@ async fn the_last_use_is_written_down_later() {
     assert_ne!(last(&idle).await, Some(at));
     assert_eq!(gw.store.changes(None).await.unwrap().keys, epoch, "no key has to be read again");
 }
+
+/// Returns the status of a request with the key or token `text`.
+async fn status(gw: &TestGateway, text: &str) -> u16 {
+    gw.bearer(text).get("/v1/tools").await.status
+}
+
+/// I-61: a key ends with the token that made it, and so does whatever is made or rotated with that key.
+#[tokio::test]
+async fn a_key_ends_with_the_token_that_made_it() {
+    let issuer = TestIssuer::start().await;
+    let config = issuer.config("scopes = [\"files:*\", \"keys:manage\"]\nclock_skew = \"1s\"");
+    let tool = TestTool::new("read").scopes(["files:read"]);
+    let gw = TestGateway::builder().config(&config).tool(tool).manual_clock().start().await;
+    let now = gw.gateway.clock().now();
+    let mut claims = issuer.claims(now);
+    claims["scope"] = json!("files:read keys:manage");
+    claims["exp"] = json!(now.timestamp() + 5);
+    let token = issuer.sign(&claims);
+    let short = gw.bearer(&token);
+    let scopes = json!(["files:read", "keys:manage"]);
+    for end in [now.timestamp() + 7, now.timestamp() + 1_000_000] {
+        let end = chrono::DateTime::from_timestamp_secs(end).unwrap();
+        let body = json!({ "name": "late", "scopes": scopes, "expiresAt": end.to_rfc3339() });
+        let refused = short.post("/v1/keys", body).await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains("outlive"), "{}", refused.text());
+    }
+    let end = toolcrib_gateway::authn::manage::moment(now + chrono::Duration::seconds(6));
+    let made = short.post("/v1/keys", json!({ "name": "child", "scopes": scopes })).await.json();
+    assert_eq!(made["expiresAt"], json!(end), "{made}");
+    let child = made["key"].as_str().unwrap().to_owned();
+    gw.advance(Duration::from_secs(3)).await;
+    // What the key makes, and what replaces it, ends at the same moment.
+    let by_key = gw.bearer(&child);
+    let grandchild =
+        by_key.post("/v1/keys", json!({ "name": "grandchild", "scopes": scopes })).await.json();
+    let path = format!("/v1/keys/{}/rotate", made["id"].as_str().unwrap());
+    let rotated = by_key.post(&path, json!({})).await.json();
+    for made in [&grandchild, &rotated] {
+        assert_eq!(made["expiresAt"], json!(end), "{made}");
+        assert_eq!(status(&gw, made["key"].as_str().unwrap()).await, 200);
+    }
+    gw.advance(Duration::from_secs(4)).await;
+    for text in [&token, &child]
+        .into_iter()
+        .map(String::as_str)
+        .chain([&grandchild, &rotated].into_iter().map(|made| made["key"].as_str().unwrap()))
+    {
+        assert_eq!(status(&gw, text).await, 401);
+    }
+}
+
+/// I-61: an issuer can allow a longer life, which is counted from the token and not from each key.
+#[tokio::test]
+async fn an_issuer_says_how_long_keys_of_its_tokens_live() {
+    let issuer = TestIssuer::start().await;
+    let config = issuer.config("scopes = [\"files:*\", \"keys:manage\"]\nkey_lifetime = \"1h\"");
+    let tool = TestTool::new("read").scopes(["files:read"]);
+    let gw = TestGateway::builder().config(&config).tool(tool).manual_clock().start().await;
+    let now = gw.gateway.clock().now();
+    let mut claims = issuer.claims(now);
+    claims["scope"] = json!("files:read keys:manage");
+    let token = gw.bearer(&issuer.sign(&claims));
+    let scopes = json!(["files:read", "keys:manage"]);
+    let made = token.post("/v1/keys", json!({ "name": "child", "scopes": scopes })).await.json();
+    let end = toolcrib_gateway::authn::manage::moment(now + chrono::Duration::hours(1));
+    assert_eq!(made["expiresAt"], json!(end));
+    gw.advance(Duration::from_secs(50 * 60)).await;
+    let child = gw.bearer(made["key"].as_str().unwrap());
+    let path = format!("/v1/keys/{}/rotate", made["id"].as_str().unwrap());
+    let rotated = child.post(&path, json!({})).await.json();
+    assert_eq!(rotated["expiresAt"], json!(end), "no longer than the key that rotated itself");
+    gw.advance(Duration::from_secs(10 * 60 + 1)).await;
+    assert_eq!(status(&gw, rotated["key"].as_str().unwrap()).await, 401);
+}

@@ -5,6 +5,7 @@
 
 mod agreement;
 mod authz_table;
+mod claims;
 mod cors;
 mod denied_calls;
 mod embed;

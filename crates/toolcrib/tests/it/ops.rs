@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::call::Outcome;
 use toolcrib_gateway::tasks::{Policy, TaskName};
-use toolcrib_testkit::gateway::{TestGateway, TestTool};
+use toolcrib_testkit::gateway::{TestGateway, TestSource, TestTool};
 
 use crate::support::fixture;
 
@@ -39,7 +39,7 @@ async fn a_probe_shows_what_fails_and_names_nothing() {
     );
     let stranger = gw.principal("stranger", ["*:none"]).await;
     assert_eq!(stranger.get("/readyz?verbose").await.json(), plain);
-    let operator = gw.principal("operator", ["metrics:read"]).await;
+    let operator = gw.principal("operator", ["metrics:all"]).await;
     assert_eq!(operator.get("/readyz").await.json(), json!({ "status": "ready" }));
     let lost = gw.tasks().once(TaskName::of("discovery", "crib"), async { panic!("a fault") });
     lost.ended().await;
@@ -77,7 +77,7 @@ async fn a_probe_shows_what_fails_and_names_nothing() {
 #[tokio::test]
 async fn metrics_are_for_operators() {
     let gw = fixture().start().await;
-    let operator = gw.principal("operator", ["metrics:read"]).await;
+    let operator = gw.principal("operator", ["metrics:all"]).await;
     operator.get("/tools").await;
     let reply = operator.get("/metrics").await;
     assert_eq!(
@@ -88,6 +88,58 @@ async fn metrics_are_for_operators() {
     assert!(text.ends_with("# EOF\n"), "{text}");
     let counted = r#"toolcrib_http_requests_total{surface="Otc",status="200"} 1"#;
     assert!(text.contains(counted), "{text}");
+}
+
+/// I-9, I-100: a tenant reads the series of its own calls. Everything else of the server takes a scope
+/// that no wildcard covers.
+#[tokio::test]
+async fn a_tenant_reads_its_own_metrics() {
+    let tool = |name: &str, scope| TestTool::new(name).scopes([scope]);
+    let gw = TestGateway::builder()
+        .source(TestSource::new("both").tool(tool("shared", "use:it")))
+        .source(TestSource::new("theirs").tenants(["other"]).tool(tool("secret", "use:it")))
+        .start()
+        .await;
+    let call = |name: &str| json!({ "request": { "tool_id": name, "input": {} } });
+    // A tenant may be called like the label of those without one.
+    let b = gw.principal_of("other", "eve", &["*"]).await;
+    let a = gw.principal_of("acme", "ann", &["use:it", "metrics:read", "sources:read"]).await;
+    for name in ["both.shared", "theirs.secret"] {
+        assert_eq!(b.post("/tools/call", call(name)).await.status, 200);
+    }
+    a.post("/tools/call", call("both.shared")).await;
+    a.post("/tools/call", call("none.such")).await;
+
+    let samples = |text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let own = samples(&a.get("/metrics").await.text());
+    assert_eq!(own.len(), 2, "{own:?}");
+    assert!(own.iter().all(|it| it.contains("tenant=\"acme\"") && it.ends_with(" 1")), "{own:?}");
+    let of_b = b.get("/metrics").await.text().to_owned();
+    assert!(of_b.ends_with("# EOF\n") && of_b.contains("theirs"), "{of_b}");
+    for hidden in ["acme", "http_requests", "call_seconds", "run_id", "source_up", "store_"] {
+        assert!(!of_b.contains(hidden), "{hidden}: {of_b}");
+    }
+    assert_eq!(b.get("/v1/record/forwarders").await.status, 403);
+    assert!(b.get("/readyz?verbose").await.json().get("tasks").is_none());
+    let operator = gw.principal_of("ops", "prometheus", &["metrics:all"]).await;
+    let all = operator.get("/metrics").await.text().to_owned();
+    assert!(all.contains("tenant=\"acme\"") && all.contains("toolcrib_http_requests"), "{all}");
+    assert_eq!(operator.get("/v1/record/forwarders").await.status, 200);
+
+    // The figures of a source show what others do with it.
+    let sources = b.get("/v1/sources").await.json();
+    let load = |id: &str| {
+        let all = sources["sources"].as_array().unwrap();
+        all.iter().find(|it| it["id"] == id).unwrap().clone()
+    };
+    assert_eq!(load("theirs")["load"]["running"], json!(0));
+    assert_eq!(load("theirs")["latency"]["calls"], json!(1));
+    let shared = load("both");
+    assert_eq!((shared.get("latency"), shared["load"].get("running")), (None, None), "{shared}");
+    assert!(shared["load"]["maxConcurrency"].is_u64(), "{shared}");
 }
 
 #[tokio::test]

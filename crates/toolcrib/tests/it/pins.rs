@@ -16,7 +16,7 @@ async fn rig() -> (TestGateway, Actor) {
         .workflow("flow", "steps: [{ id: a, tool: 'mcp:up.read' }]\noutputs: {}")
         .start()
         .await;
-    let caller = gw.principal("ann", ["*"]).await;
+    let caller = gw.principal("ann", ["*", "pins:approve"]).await;
     (gw, caller)
 }
 
@@ -108,7 +108,7 @@ async fn an_unseen_form_cannot_be_approved_and_other_tenants_see_no_pins() {
     assert_eq!((stale.status, &stale.json()["error"]), (409, &json!("conflict")));
     assert_eq!(stale.json()["details"], json!({ "index": 0 }));
 
-    let eve = gw.principal_of("other", "eve", &["*"]).await;
+    let eve = gw.principal_of("other", "eve", &["*", "pins:approve"]).await;
     assert_eq!(eve.get("/v1/pins").await.json(), json!({ "pins": [] }));
     assert_eq!(eve.get("/v1/pins?tool=mcp:up.read").await.json(), json!({ "pins": [] }));
     let now = pin(&ann).await["seen"]["digest"].clone();

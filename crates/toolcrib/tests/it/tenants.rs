@@ -17,8 +17,8 @@ async fn a_tool_that_a_rule_keeps_for_a_tenant_is_nowhere_for_another() {
         .workflow("flow", "steps: [{ id: a, tool: 'mcp:both.kept' }]\noutputs: {}")
         .start()
         .await;
-    let acme = gw.principal("ann", ["*"]).await;
-    let other = gw.principal_of("other", "bob", &["*"]).await;
+    let acme = gw.principal("ann", ["*", "pins:approve"]).await;
+    let other = gw.principal_of("other", "bob", &["*", "pins:approve"]).await;
     let tools = async |caller: &Actor| {
         let list = caller.get("/v1/tools").await.json();
         let ids = list.as_array().unwrap().iter().map(|tool| tool["toolId"].as_str().unwrap());

@@ -125,7 +125,7 @@ async fn a_capable_client_gets_the_input_request_and_its_answers_go_back() {
         let event = serde_json::to_string(&logged.event).unwrap().to_lowercase();
         assert!(!event.contains("hush"), "{event}");
     }
-    let metrics = gw.principal("m", ["metrics:read"]).await.get("/metrics").await.text();
+    let metrics = gw.principal("m", ["metrics:all"]).await.get("/metrics").await.text();
     assert!(
         metrics.contains("result=\"input_required\"") && !metrics.contains("hush"),
         "{metrics}"

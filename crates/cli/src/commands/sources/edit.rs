@@ -44,7 +44,7 @@ pub(super) async fn add(args: &SourceAddArgs, cx: &Context) -> anyhow::Result<Ex
     }
     settings.extend(edit::settings_of(&args.settings)?);
     let change = change(EditAction::Add, args.id.as_str(), settings);
-    edit::run(cx, &args.edit, |_, _| Ok(vec![change])).await
+    edit::run(cx, &args.edit, |_| Ok(vec![change])).await
 }
 
 pub(super) async fn set(args: &SetArgs, cx: &Context) -> anyhow::Result<Exit> {
@@ -53,12 +53,12 @@ pub(super) async fn set(args: &SetArgs, cx: &Context) -> anyhow::Result<Exit> {
         return Err(usage("there is nothing to change: use --set KEY=VALUE or --unset KEY"));
     }
     let change = change(EditAction::Set, &args.name, settings);
-    edit::run(cx, &args.edit, |_, _| Ok(vec![change])).await
+    edit::run(cx, &args.edit, |_| Ok(vec![change])).await
 }
 
 pub(super) async fn remove(args: &RemoveArgs, cx: &Context) -> anyhow::Result<Exit> {
     let change = change(EditAction::Remove, &args.name, Map::new());
-    edit::run(cx, &args.edit, |_, _| Ok(vec![change])).await
+    edit::run(cx, &args.edit, |_| Ok(vec![change])).await
 }
 
 /// Returns the settings that say which upstream it is.

@@ -27,6 +27,10 @@ pub struct Change {
     /// the members of a table are changed one by one.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub settings: Map<String, Value>,
+    /// For a role: globs over wire names and tool ids. The role gets the scopes of these tools, in
+    /// addition to `scopes` of the settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
 }
 
 /// The action of a change.
@@ -75,7 +79,7 @@ impl Change {
         name: &str,
         settings: Map<String, Value>,
     ) -> Self {
-        Self { action, kind, name: name.to_owned(), source: None, settings }
+        Self { action, kind, name: name.to_owned(), source: None, settings, tools: Vec::new() }
     }
 
     /// Creates a change of a rule of the source `source`.
@@ -91,11 +95,11 @@ impl Change {
 }
 
 impl EditError {
-    pub(super) fn new(message: impl Into<String>) -> Self {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
         Self { change: 0, key: None, message: message.into() }
     }
 
-    pub(super) fn of_key(key: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn of_key(key: &str, message: impl Into<String>) -> Self {
         Self { key: Some(key.to_owned()), ..Self::new(message) }
     }
 }

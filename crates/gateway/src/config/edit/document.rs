@@ -47,6 +47,9 @@ pub(super) fn apply(text: &str, changes: &[Change]) -> Result<String, EditError>
 }
 
 fn one(document: &mut DocumentMut, change: &Change) -> Result<(), EditError> {
+    if !change.tools.is_empty() {
+        return Err(EditError::of_key("tools", "is only for a role that is added or changed"));
+    }
     let rule = change.kind == ChangeKind::Rule;
     match &change.source {
         None if rule => return Err(EditError::new("a rule needs the id of its `source`")),

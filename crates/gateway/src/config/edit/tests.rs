@@ -52,7 +52,7 @@ allow = ["files__*"]
 
 fn change(action: EditAction, kind: ChangeKind, name: &str, settings: Value) -> Change {
     let settings = settings.as_object().cloned().unwrap_or_else(Map::new);
-    Change { action, kind, name: name.to_owned(), source: None, settings }
+    Change::new(action, kind, name, settings)
 }
 
 fn rule(action: EditAction, glob: &str, settings: Value) -> Change {

@@ -56,7 +56,7 @@ pub struct Classification {
     #[serde(deserialize_with = "approvals::quorum")]
     #[schemars(extend("x-default" = "that of `[approvals]`"))]
     pub approval_quorum: Option<NonZeroU32>,
-    /// Role that an approver needs in addition to the scope.
+    /// Role that an approver needs in addition to the scope; one of `[[role]]`.
     pub approval_role: Option<String>,
     /// Scope that an approver needs.
     #[schemars(extend("x-default" = "`respond_scope`"))]
@@ -164,8 +164,9 @@ impl Resolver<'_> {
         if let Some(only) = &set.tenants {
             self.check(&key("tenants"), check_narrowed(only, tenants));
         }
-        if set.approval_role.as_deref() == Some("") {
-            self.complain(&key("approval_role"), "is empty");
+        if let Some(role) = set.approval_role.as_deref().filter(|role| !self.has_role(role)) {
+            let message = format!("the configuration has no role `{role}`");
+            self.complain(&key("approval_role"), message);
         }
         if set.safety_tier == Some(SafetyTier::Exec) && kind != SourceKind::HostExtension {
             let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";

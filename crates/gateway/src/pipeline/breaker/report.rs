@@ -19,6 +19,13 @@ pub struct BreakerReport {
     pub retry_after_ms: Option<u64>,
 }
 
+impl BreakerReport {
+    /// Returns the state alone, without the figures about callers.
+    pub(crate) fn without_callers(self) -> Self {
+        Self { failures: 0, opened: 0, open_to_callers: 0, ..self }
+    }
+}
+
 /// Whether calls go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,5 +1,5 @@
 // Creates a key and shows it once.
-import { html, useEffect, useRef, useState, send, Copy, Dialog, Problem } from '../lib/ui.js';
+import { html, useEffect, useRef, useState, send, Copy, Dialog, Problem, Time } from '../lib/ui.js';
 
 const DAY = 86_400_000;
 
@@ -18,6 +18,16 @@ export function Secret({ text, note }) {
 /** Returns the texts of a field with several words. */
 export function words(text) {
   return text.split(/[\s,]+/).filter((it) => it !== '');
+}
+
+/**
+ * Returns when a key for `days` ends (forever if it is empty): no later than the server lets the keys of
+ * this caller end.
+ */
+export function ending(who, days) {
+  const last = who.keysExpireBy === undefined ? Infinity : Date.parse(who.keysExpireBy);
+  const end = Math.min(days === '' ? Infinity : Date.now() + Number(days) * DAY, last);
+  return end === Infinity ? {} : { expiresAt: new Date(end).toISOString() };
 }
 
 /** The name as a principal, which has no spaces. */
@@ -44,7 +54,7 @@ export function NewKey({ who, onClose, onCreated }) {
       principal: principal.trim() || asPrincipal(name),
       roles: words(roles),
       scopes: words(scopes),
-      ...(days === '' ? {} : { expiresAt: new Date(Date.now() + Number(days) * DAY).toISOString() }),
+      ...ending(who, days),
     });
     setBusy(false);
     setProblem(reply.problem);
@@ -93,6 +103,8 @@ export function NewKey({ who, onClose, onCreated }) {
               <option value="365">in a year</option>
               <option value="">never</option>
             </select>
+            ${who.keysExpireBy !== undefined &&
+            html`<span class="hint">At the latest <${Time} at=${who.keysExpireBy} />, as the credential you signed in with allows.</span>`}
           </label>
           ${problem && html`<${Problem} text=${problem} />`}
           <div class="row end"><button class="button primary" disabled=${busy}>Create the key</button></div>

@@ -1,6 +1,7 @@
 // The roles, and the tools that each of them sees.
 import { html, useState, plural, useData, Badge, Button, Danger, Dialog, Empty, Loaded } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
+import { words } from './new-key.js';
 import { Proposal, ProposalDialog, useConfig } from '../sources/proposal.js';
 
 export function Roles({ name }) {
@@ -99,12 +100,20 @@ function One({ name, config, onWritten }) {
 function RoleDialog({ role, onClose, onWritten }) {
   const [name, setName] = useState(role?.name ?? '');
   const [scopes, setScopes] = useState((role?.scopes ?? []).join('\n'));
+  const [tools, setTools] = useState('');
   const [changes, setChanges] = useState();
   const submit = (event) => {
     event.preventDefault();
-    const list = scopes.split(/[\s,]+/).filter((it) => it !== '');
+    // A glob may have commas.
+    const named = tools.split(/\s+/).filter((it) => it !== '');
     setChanges([
-      { action: role ? 'set' : 'add', kind: 'role', name: name.trim(), settings: { scopes: list } },
+      {
+        action: role ? 'set' : 'add',
+        kind: 'role',
+        name: name.trim(),
+        settings: { scopes: words(scopes) },
+        ...(named.length > 0 ? { tools: named } : {}),
+      },
     ]);
   };
   return html`<${Dialog} title=${role ? `Change ${role.name}` : 'Add a role'} onClose=${onClose} wide>
@@ -118,9 +127,15 @@ function RoleDialog({ role, onClose, onWritten }) {
           </label>
           <label>
             <span class="label">Scopes</span>
-            <textarea class="input mono" rows="5" required value=${scopes} placeholder="files:read"
+            <textarea class="input mono" rows="5" required=${tools.trim() === ''} value=${scopes} placeholder="files:read"
               onInput=${(event) => setScopes(event.target.value)}></textarea>
             <span class="hint">One on each line. A tool of source S requires tools:S unless a rule says otherwise; a final * matches everything after it.</span>
+          </label>
+          <label>
+            <span class="label">Tools</span>
+            <input class="input mono" id="role-tools" value=${tools} placeholder="files__read_*" autocomplete="off" spellcheck=${false}
+              onInput=${(event) => setTools(event.target.value)} />
+            <span class="hint">Names with * for the rest, separated by spaces. The role gets the scopes that these tools require, and you see if it would reach others too.</span>
           </label>
           <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>
         </form>`}

@@ -3,11 +3,10 @@ import { html, useEffect, useRef, useState, announce, plural, send, useData, Bad
 import { request } from '../api.js';
 import { go } from '../shell/routes.js';
 import { may } from '../shell/session.js';
-import { words } from '../access/new-key.js';
+import { ending, words } from '../access/new-key.js';
 import { CLIENTS } from './clients.js';
 
 const EVERY_MS = 1_500;
-const DAY = 86_400_000;
 
 export default function Connect({ route, who }) {
   const client = CLIENTS.find((it) => it.id === route.path[0]);
@@ -72,7 +71,7 @@ function KeyForClient({ client, who, made, onMade }) {
   if (made)
     return html`<p class="done" ref=${done} tabindex="-1">
       The key <code>${made.id}</code> is in the configuration below. It is not shown again after you
-      leave this screen, and works until ${new Date(made.expiresAt).toLocaleDateString()}.
+      leave this screen, and works until ${new Date(made.expiresAt).toLocaleString()}.
     </p>`;
   const create = async (event) => {
     event.preventDefault();
@@ -87,7 +86,7 @@ function KeyForClient({ client, who, made, onMade }) {
       principal: `${client.id}-${Math.random().toString(36).slice(2, 8)}`,
       roles: parts.filter((it) => !isScope(it)),
       scopes: parts.filter(isScope),
-      expiresAt: new Date(Date.now() + 90 * DAY).toISOString(),
+      ...ending(who, 90),
     });
     setBusy(false);
     setProblem(reply.problem);

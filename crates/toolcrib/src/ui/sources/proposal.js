@@ -41,7 +41,9 @@ function useProposal(changes, connect) {
  * Shows what `changes` do and writes them. `connect` starts new sources to see their tools.
  * `onWritten` is called once the file is in place.
  */
-export function Proposal({ changes, connect = false, onWritten }) {
+export function Proposal({ changes: wanted, connect = false, onWritten }) {
+  const [suggested, setSuggested] = useState();
+  const changes = suggested ?? wanted;
   const proposal = useProposal(changes, connect);
   const [busy, setBusy] = useState(false);
   const [written, setWritten] = useState();
@@ -65,7 +67,7 @@ export function Proposal({ changes, connect = false, onWritten }) {
   if (proposal.problem !== undefined)
     return html`<${Problem} text=${proposal.problem} retry=${proposal.again} />`;
   if (proposal.data === undefined) return html`<${Skeleton} rows=${4} />`;
-  const { diff, problems, warnings, preview, obstacle, writable } = proposal.data;
+  const { diff, problems, warnings, reach, preview, obstacle, writable } = proposal.data;
   return html`<div class="form" data-proposal>
     ${problems.length > 0 &&
     html`<div class="problem-box" role="alert"><div>
@@ -75,6 +77,7 @@ export function Proposal({ changes, connect = false, onWritten }) {
     </div></div>`}
     ${obstacle && html`<p class="warn">${obstacle}</p>`}
     ${warnings.map((text) => html`<p class="warn" key=${text}>${text}</p>`)}
+    ${reach.map((it) => it.others.length > 0 && html`<${Beyond} key=${it.role} reach=${it} onSuggested=${setSuggested} />`)}
     ${preview && html`<${Effect} preview=${preview} />`}
     <${Lines} diff=${diff} />
     ${diff.length === 0 && html`<p class="note">The file has this content already.</p>`}
@@ -95,6 +98,22 @@ export function ProposalDialog({ title, changes, connect, onClose, onWritten, ch
     ${children}
     <${Proposal} changes=${changes} connect=${connect} onWritten=${onWritten} />
   <//>`;
+}
+
+/** The tools that a role would reach without being made for them. */
+function Beyond({ reach, onSuggested }) {
+  const { role, others, suggestion } = reach;
+  return html`<div class="problem-box" role="alert" data-beyond=${role}><div>
+    <p><bdi class="strong">${role}</bdi> would also reach ${plural(others.length, 'tool')} that you did not name,
+      because they require the same scopes:</p>
+    <p>${others.slice(0, SHOWN).map((name) => html`<bdi class="mono" key=${name}>${name}</bdi> `)}
+      ${others.length > SHOWN && html`<span class="muted">and ${others.length - SHOWN} more</span>`}</p>
+    ${suggestion.length > 0
+      ? html`<p>Rules can give the named tools a scope of their own. Roles that reach them get it too; keys that
+          have the scope itself, without a role, lose these tools.</p>
+        <${Button} data-own-scope onClick=${() => onSuggested(suggestion)}>Give them a scope of their own<//>`
+      : html`<p>No rule can give these tools a scope of their own: name the scopes of the role instead.</p>`}
+  </div></div>`;
 }
 
 /** What each role sees before and after. */

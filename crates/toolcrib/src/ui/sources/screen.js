@@ -32,6 +32,10 @@ const BREAKERS = {
   open: ['red', 'open'],
 };
 
+/** A figure of calls; the server does not show those of other tenants. */
+const figure = (value) =>
+  value === undefined ? html`<span class="muted" title="Other tenants call it too">hidden</span>` : number(value);
+
 /** While the screen is visible. */
 const EVERY_MS = 5_000;
 
@@ -120,7 +124,7 @@ function All({ data, config, onWritten }) {
                       ? html`<a href=${href('sources', [it.id])}><${Badge} tone="violet">${it.quarantined}<//></a>`
                       : 0}
                   </td>
-                  <td class="right">${it.load.running} / ${it.load.maxConcurrency}</td>
+                  <td class="right">${it.load.running ?? '–'} / ${it.load.maxConcurrency}</td>
                   <td class="right">${milliseconds(it.latency?.p95Ms)}</td>
                   <td><${Breaker} breaker=${it.breaker} /></td>
                   <td><${Time} at=${it.discoveredAt} fallback="not yet" /></td>
@@ -224,11 +228,13 @@ function One({ source, reload, config, onWritten }) {
           <dt>In this state since</dt><dd><${Time} at=${source.since} /></dd>
           <dt>Restarts</dt><dd>${number(source.restarts ?? 0)}</dd>
           <dt>Restarts of its tasks</dt><dd>${number(source.taskFailures ?? 0)}</dd>
-          <dt>Calls that ran</dt><dd>${number(source.latency?.calls ?? 0)}</dd>
+          <dt>Calls that ran</dt><dd>${figure(source.load.running === undefined ? undefined : (source.latency?.calls ?? 0))}</dd>
           <dt>Run time</dt>
           <dd>${source.latency
             ? html`half within ${milliseconds(source.latency.p50Ms)}, 95 of 100 within ${milliseconds(source.latency.p95Ms)}`
-            : html`<span class="muted">no call yet</span>`}</dd>
+            : source.load.running === undefined
+              ? figure()
+              : html`<span class="muted">no call yet</span>`}</dd>
           <dt>Last error</dt>
           <dd>${source.lastError
             ? html`<${Time} at=${source.lastError.at} />: ${source.lastError.message}`
@@ -238,11 +244,11 @@ function One({ source, reload, config, onWritten }) {
       <section class="panel padded">
         <h3>Limits</h3>
         <dl class="facts">
-          <dt>Calls that run</dt><dd>${source.load.running} of at most ${source.load.maxConcurrency}</dd>
+          <dt>Calls that run</dt><dd>${figure(source.load.running)} of at most ${source.load.maxConcurrency}</dd>
           <dt>Rates</dt><dd>${source.load.rates?.join(', ') || 'none'}</dd>
-          <dt>Refused by a rate</dt><dd>${number(source.load.refusedByRate)}</dd>
-          <dt>Refused by a quota</dt><dd>${number(source.load.refusedByQuota)}</dd>
-          <dt>Refused by the breaker</dt><dd>${number(source.load.refusedByBreaker)}</dd>
+          <dt>Refused by a rate</dt><dd>${figure(source.load.refusedByRate)}</dd>
+          <dt>Refused by a quota</dt><dd>${figure(source.load.refusedByQuota)}</dd>
+          <dt>Refused by the breaker</dt><dd>${figure(source.load.refusedByBreaker)}</dd>
         </dl>
       </section>
     </div>

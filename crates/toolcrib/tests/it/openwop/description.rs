@@ -56,7 +56,8 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
 #[tokio::test]
 async fn unknown_parameters_are_refused_on_every_route() {
     let gw = fixture().start().await;
-    let (admin, nobody) = (gw.principal("admin", ["*"]).await, gw.anonymous());
+    let (admin, nobody) =
+        (gw.principal("admin", ["*", "pins:approve", "metrics:all"]).await, gw.anonymous());
     let (operations, _) = operations(&admin).await;
     assert!(operations.len() > 20, "{}", operations.len());
     for operation in &operations {
@@ -83,7 +84,7 @@ async fn unknown_parameters_are_refused_on_every_route() {
 #[tokio::test]
 async fn parameters_take_the_values_that_are_described() {
     let gw = fixture().start().await;
-    let admin = gw.principal("admin", ["*"]).await;
+    let admin = gw.principal("admin", ["*", "pins:approve", "metrics:all"]).await;
     let (operations, document) = operations(&admin).await;
     let mut looked_at = 0;
     for operation in operations.iter().filter(|it| it.method == Method::GET) {
@@ -159,7 +160,7 @@ async fn answers_have_the_forms_that_are_described() {
 #[tokio::test]
 async fn bodies_of_keys_match_their_description() {
     let gw = fixture().start().await;
-    let admin = gw.principal("admin", ["*"]).await;
+    let admin = gw.principal("admin", ["*", "pins:approve", "metrics:all"]).await;
     let document = admin.get("/v1/openapi.json").await.json();
     let body = &document["paths"]["/v1/keys"]["post"]["requestBody"]["content"];
     let mut schema = body["application/json"]["schema"].clone();

@@ -1,0 +1,91 @@
+//! The rights that claims of a token can give.
+//!
+//! Invariant (I-100): a claim gives scopes of tools of the token's tenant, and the scopes that the
+//! configuration lists for the issuer. It never gives a right that extends beyond the tenant, and no wildcard
+//! of the configuration covers a right beyond tools.
+
+use std::collections::{BTreeSet, HashMap};
+
+use toolcrib_core::{
+    catalog::Tenants,
+    id::TenantId,
+    scope::{Grant, Scope},
+};
+
+use crate::{
+    config::{Config, JwtConfig},
+    scopes::RouteScope,
+    supply::classify::narrowed,
+};
+
+/// The uses of the scopes of one configuration.
+pub(super) struct ScopeUses {
+    /// The tenants with a tool that requires the scope.
+    tools: HashMap<String, Vec<Tenants>>,
+    /// The scopes of approvers.
+    approvals: BTreeSet<String>,
+}
+
+// === impl ScopeUses ===
+
+impl ScopeUses {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut tools: HashMap<String, Vec<Tenants>> = HashMap::new();
+        let mut approvals = BTreeSet::from([config.approvals.respond_scope.to_string()]);
+        for source in &config.sources {
+            let mut note = |scope: &Scope, tenants: Tenants| {
+                let known = tools.entry(scope.to_string()).or_default();
+                if !known.contains(&tenants) {
+                    known.push(tenants);
+                }
+            };
+            if let Ok(usual) = source.default_scope() {
+                note(&usual, source.tenants.clone());
+            }
+            for rule in &source.rules {
+                let tenants = narrowed(source, rule.set.tenants.as_ref());
+                for scope in rule.set.scopes.iter().flatten() {
+                    note(scope, tenants.clone());
+                }
+            }
+            let of_rules = source.rules.iter().filter_map(|rule| rule.set.approval_scope.as_ref());
+            approvals.extend(of_rules.map(ToString::to_string));
+        }
+        Self { tools, approvals }
+    }
+
+    /// Returns those of `claimed` that a token of `issuer` has in `tenant`.
+    pub(super) fn admitted(
+        &self,
+        issuer: &JwtConfig,
+        tenant: &TenantId,
+        claimed: &[Grant],
+    ) -> Vec<Grant> {
+        let most = issuer.scopes.as_ref();
+        let is_named =
+            |text: &str| most.is_some_and(|most| most.iter().any(|it| it.as_str() == text));
+        let is_admitted = |grant: &&Grant| {
+            let text = grant.as_str();
+            match RouteScope::named(text) {
+                Some(scope) => scope.may_be_claimed() && is_named(text),
+                None if self.approvals.contains(text) => is_named(text),
+                None => match most {
+                    Some(most) => most.includes(grant),
+                    None => self.is_of_tools(text, tenant),
+                },
+            }
+        };
+        claimed.iter().filter(is_admitted).cloned().collect()
+    }
+
+    /// Returns whether a tool of `tenant` requires the scope `text`.
+    fn is_of_tools(&self, text: &str, tenant: &TenantId) -> bool {
+        self.tools.get(text).is_some_and(|tenants| tenants.iter().any(|it| it.admits(tenant)))
+    }
+}
+
+/// Returns whether a token whose rights come from the configuration can narrow them to `grant`. Under
+/// a wildcard of a role, a token would otherwise name a right that the wildcard does not give.
+pub(super) fn may_narrow_to(grant: &Grant) -> bool {
+    RouteScope::named(grant.as_str()).is_none_or(RouteScope::may_be_claimed)
+}

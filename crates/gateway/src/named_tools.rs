@@ -1,0 +1,254 @@
+//! Roles that are made from named tools.
+//!
+//! Scopes select tools, and several tools can require the same ones: a role that gets the scopes of
+//! some tools reaches others too. They are reported, and nothing is written with them unless a person
+//! has seen them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, json};
+use toolcrib_core::{
+    catalog::Entry,
+    descriptor::SourceKind,
+    id::{SourceId, TenantId},
+    scope::{Grant, Scope, ScopeSet},
+    source::UpstreamSpec,
+};
+
+use crate::{
+    config::{
+        Config, ToolPattern,
+        edit::{Change, ChangeKind, EditAction, EditError},
+    },
+    gateway::Gateway,
+    supply::own_scope_rules,
+};
+
+/// The most names of a list.
+const MAX_NAMES: usize = 1_000;
+
+/// The reach of a role that is made from named tools.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RoleReach {
+    /// The role.
+    pub role: String,
+    /// The named tools.
+    pub named: Vec<String>,
+    /// Other tools that it would reach, because they require the same scopes. At most 1 000.
+    pub others: Vec<String>,
+    /// Changes with which it reaches the named tools alone: rules give these a scope of their own, and
+    /// roles that reach them keep them. Empty without other tools, and where rules cannot do that.
+    pub suggestion: Vec<Change>,
+}
+
+/// The scopes that a tool requires.
+fn required(entry: &Entry) -> Vec<Scope> {
+    entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()).unwrap_or_default()
+}
+
+/// Returns whether a holder of `scopes` reaches `entry`, policies aside.
+fn reaches(scopes: &ScopeSet, entry: &Entry) -> bool {
+    let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
+    required.is_some_and(|required| scopes.first_missing(required).is_none())
+}
+
+impl Gateway {
+    /// Replaces the tools of each change by the scopes that they require, and returns the reach of the
+    /// roles. With `tenant`, only its tools count.
+    ///
+    /// # Errors
+    /// Fails when a change names no existing tool, or is not about a role.
+    pub fn resolve_tools(
+        &self,
+        config: &Config,
+        tenant: Option<&TenantId>,
+        changes: Vec<Change>,
+    ) -> Result<(Vec<Change>, Vec<RoleReach>), EditError> {
+        let snapshot = self.snapshot();
+        let entries: Vec<&Entry> = snapshot
+            .catalog
+            .entries()
+            .iter()
+            .map(|entry| &**entry)
+            .filter(|entry| tenant.is_none_or(|tenant| entry.tenants.admits(tenant)))
+            .collect();
+        let mut reached = Vec::new();
+        let mut resolved = Vec::new();
+        for (at, change) in changes.into_iter().enumerate() {
+            if change.tools.is_empty() {
+                resolved.push(change);
+                continue;
+            }
+            let role = RoleOfTools::new(config, &entries, change);
+            let (change, reach) =
+                role.map_err(|error| EditError { change: at, ..error })?.resolve();
+            resolved.push(change);
+            reached.push(reach);
+        }
+        Ok((resolved, reached))
+    }
+}
+
+/// A role that is made from named tools.
+struct RoleOfTools<'a> {
+    config: &'a Config,
+    change: Change,
+    /// The scopes that it has without the tools.
+    base: Vec<Grant>,
+    named: Vec<&'a Entry>,
+    others: Vec<&'a Entry>,
+}
+
+// === impl RoleOfTools ===
+
+impl<'a> RoleOfTools<'a> {
+    fn new(
+        config: &'a Config,
+        entries: &[&'a Entry],
+        mut change: Change,
+    ) -> Result<Self, EditError> {
+        if change.kind != ChangeKind::Role || change.action == EditAction::Remove {
+            return Err(EditError::of_key("tools", "is only for a role that is added or changed"));
+        }
+        let mut named: Vec<&Entry> = Vec::new();
+        for glob in std::mem::take(&mut change.tools) {
+            let pattern = ToolPattern::new(&glob);
+            let pattern = pattern.map_err(|error| {
+                EditError::of_key("tools", format!("{glob}: is not a glob: {}", error.kind()))
+            })?;
+            let matching: Vec<_> = entries.iter().filter(|entry| pattern.matches(entry)).collect();
+            if matching.is_empty() {
+                return Err(EditError::of_key("tools", format!("no tool matches {glob}")));
+            }
+            for entry in matching {
+                if !named.iter().any(|it| it.id == entry.id) {
+                    named.push(entry);
+                }
+            }
+        }
+        let base = base_scopes(config, &change)?;
+        let mut role = Self { config, change, base, named, others: Vec::new() };
+        let before = ScopeSet::new(role.base.iter().cloned());
+        let after = role.scopes_with(role.named.iter().flat_map(|it| required(it)));
+        let is_other = |entry: &&&Entry| {
+            reaches(&after, entry)
+                && !reaches(&before, entry)
+                && !role.named.iter().any(|it| it.id == entry.id)
+        };
+        role.others = entries.iter().filter(is_other).copied().collect();
+        Ok(role)
+    }
+
+    fn resolve(self) -> (Change, RoleReach) {
+        let names = |entries: &[&Entry]| -> Vec<String> {
+            let mut names: Vec<_> = entries.iter().map(|it| it.names.wire.clone()).collect();
+            names.sort();
+            names.truncate(MAX_NAMES);
+            names
+        };
+        let reach = RoleReach {
+            role: self.change.name.clone(),
+            named: names(&self.named),
+            others: names(&self.others),
+            suggestion: match self.others.is_empty() {
+                true => Vec::new(),
+                false => self.suggestion().unwrap_or_default(),
+            },
+        };
+        let scopes = self.named.iter().flat_map(|entry| required(entry)).collect();
+        (self.with_scopes(scopes), reach)
+    }
+
+    /// Returns the base scopes and `more` as a set.
+    fn scopes_with(&self, more: impl IntoIterator<Item = Scope>) -> ScopeSet {
+        let more = more.into_iter().filter_map(|scope| Grant::parse(scope.as_str()).ok());
+        ScopeSet::new(self.base.iter().cloned().chain(more))
+    }
+
+    /// Returns the change of the role with `more` scopes.
+    fn with_scopes(&self, more: Vec<Scope>) -> Change {
+        let mut scopes: Vec<String> = self.base.iter().map(ToString::to_string).collect();
+        for scope in more.into_iter().map(|scope| scope.to_string()).collect::<BTreeSet<_>>() {
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        let mut change = self.change.clone();
+        change.settings.insert("scopes".to_owned(), json!(scopes));
+        change
+    }
+
+    /// Returns the changes with which the role reaches the named tools alone; `None` where rules cannot
+    /// do that.
+    fn suggestion(&self) -> Option<Vec<Change>> {
+        let mut taken: BTreeSet<String> =
+            self.config.known_scopes().iter().map(ToString::to_string).collect();
+        let mut groups: BTreeMap<(SourceId, Vec<Scope>), Vec<&Entry>> = BTreeMap::new();
+        for entry in &self.named {
+            groups.entry((entry.source.clone(), required(entry))).or_default().push(entry);
+        }
+        let (mut changes, mut scopes) = (Vec::new(), Vec::new());
+        let mut roles: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+        for ((source, required), tools) in groups {
+            let with = self.scopes_with(required.iter().cloned());
+            if !self.others.iter().any(|other| reaches(&with, other)) {
+                scopes.extend(required);
+                continue;
+            }
+            let source = self.config.source(&source)?;
+            // The scopes of their steps are required as well, and natives are not in the file.
+            if source.kind == SourceKind::Workflow || source.spec.upstream == UpstreamSpec::Native {
+                return None;
+            }
+            let own = own_scope(required.first()?, &self.change.name, &mut taken)?;
+            let tools = tools.iter().map(|entry| entry.upstream_name.clone()).collect();
+            changes.extend(own_scope_rules(source, tools, &own));
+            for (role, grants) in &self.config.roles {
+                let held = ScopeSet::new(grants.iter().cloned());
+                if *role != self.change.name
+                    && held.first_missing(&required).is_none()
+                    && !held.covers(&own)
+                {
+                    let usual = || grants.iter().map(ToString::to_string).collect();
+                    roles.entry(role).or_insert_with(usual).push(own.to_string());
+                }
+            }
+            scopes.push(own);
+        }
+        changes.extend(roles.into_iter().map(|(role, scopes)| {
+            let settings = Map::from_iter([("scopes".to_owned(), json!(scopes))]);
+            Change::new(EditAction::Set, ChangeKind::Role, role, settings)
+        }));
+        changes.push(self.with_scopes(scopes));
+        Some(changes)
+    }
+}
+
+/// Returns the scopes that a change states, or else those that its role has.
+fn base_scopes(config: &Config, change: &Change) -> Result<Vec<Grant>, EditError> {
+    let Some(stated) = change.settings.get("scopes") else {
+        return Ok(match change.action {
+            EditAction::Set => config.roles.get(&change.name).cloned().unwrap_or_default(),
+            EditAction::Add | EditAction::Remove => Vec::new(),
+        });
+    };
+    let parsed = stated.as_array().and_then(|texts| {
+        texts.iter().map(|text| Grant::parse(text.as_str()?).ok()).collect::<Option<Vec<_>>>()
+    });
+    parsed.ok_or_else(|| EditError::of_key("scopes", "expected an array of scopes"))
+}
+
+/// Returns a scope below `shared` that nothing requires yet, named after `role`.
+fn own_scope(shared: &Scope, role: &str, taken: &mut BTreeSet<String>) -> Option<Scope> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let role: String = role.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();
+    let names =
+        std::iter::once(role.clone()).chain((2..100).map(|number| format!("{role}-{number}")));
+    let mut scopes = names.filter_map(|name| Scope::parse(&format!("{shared}:{name}")).ok());
+    let own = scopes.find(|scope| !taken.contains(scope.as_str()))?;
+    taken.insert(own.to_string());
+    Some(own)
+}
