@@ -12,7 +12,7 @@ use crate::support::{
     write_config, write_private,
 };
 
-/// The directory of a server over `database`, with no files of its own.
+/// The directory of a server over `database`, without any files.
 fn prepare(database: &str) -> TempDir {
     let dir = dir();
     configure(&dir, database);
@@ -73,12 +73,12 @@ async fn after_a_lossy_failover_every_server_refuses_until_the_loss_is_accepted(
     let standby = postgres.copy(&database);
     sign_calls(&one, &text).await;
 
-    // A server without files of its own sees nothing that is wrong.
+    // A server without files cannot notice the loss.
     let two = prepare(&standby);
     let second = Server::start(two.path());
     eventually("a call runs", async || call(&second, &text).await == 200).await;
     assert_eq!(unready(&second).await, "");
-    // One that remembers what is gone refuses, and so does every other one.
+    // A server that remembers the lost part refuses, and so does every other one.
     configure(&one, &standby);
     let first = Server::start(one.path());
     let refuses = async |server: &Server| unready(server).await.contains("calls are refused");
@@ -134,7 +134,7 @@ async fn a_server_without_files_takes_the_witness_of_the_store() {
     let verified = run(three.path(), &["--json", "audit", "verify"]);
     assert_eq!((verified.code, verified.json()["result"].as_str()), (5, Some("no_witness")));
 
-    // A witness that the key did not sign counts for nobody.
+    // A witness without a signature of the key does not count.
     sql(
         "INSERT INTO witnesses SELECT server, digest, replace(text, 'position\":', 'position\":1') FROM kept",
     );

@@ -269,7 +269,7 @@ async fn a_store_with_a_foreign_trigger_runs_no_calls() {
     assert_eq!(answer.0, 503, "{answer:?}");
     let caller = server.caller(None);
     for _ in 0..500 {
-        if readiness(&caller).await.0 == 503 {
+        if readiness(&caller).await.1.contains("schema") {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,8 +1,8 @@
 //! The witnesses of the other servers of a shared store.
 //!
 //! Each server saves its own witness in the store too, before it signs anything. So a server without
-//! files of its own knows what was signed, and a server that remembers more than the store, after a
-//! lossy failover or an attack, makes every other server notice.
+//! files knows the last signed state. A server that remembers more than the store, after a lossy failover
+//! or an attack, makes every other server notice.
 //!
 //! Invariant (I-109): while the record contradicts the witness of any server, the log of that tenant is
 //! not signed; if something that a witness names is missing, no server runs a call.
