@@ -536,32 +536,6 @@ async fn a_proposed_role_of_named_tools_says_what_else_it_reaches() {
     server.stop();
 }
 
-/// I-100: an issuer of one tenant cannot write itself the right to the configuration of all.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_claims_the_right_edits_nothing() {
-    let issuer = toolcrib_testkit::gateway::TestIssuer::start().await;
-    let dir = dir();
-    let pinned = format!(
-        "[[auth.jwt]]\nissuer = \"{}\"\naudiences = [\"crib\"]\ntenant = \"acme\"\n",
-        issuer.url
-    );
-    write_config(dir.path(), &config(&format!("{ROLES}{pinned}")));
-    let before = text(dir.path());
-    let server = Server::start(dir.path());
-    let mut claims = issuer.claims(chrono::Utc::now());
-    claims["scope"] = json!("openid config:write demo:read");
-    let eve = server.caller(Some(&issuer.sign(&claims)));
-    let who = eve.get("/v1/whoami").await.1;
-    assert_eq!((&who["scopes"], &who["may"]), (&json!(["demo:read"]), &json!([])), "{who}");
-    assert_eq!(eve.get("/v1/config").await.0, 403);
-    let propose = json!({ "changes": [source("mine")], "connect": true });
-    assert_eq!(eve.post("/v1/config/propose", &propose).await.0, 403);
-    let write = json!({ "changes": [source("mine")], "hash": "0".repeat(64) });
-    assert_eq!(eve.post("/v1/config/write", &write).await.0, 403);
-    assert_eq!(text(dir.path()), before);
-    server.stop();
-}
-
 #[test]
 fn a_command_leaves_an_event_or_changes_nothing() {
     let dir = dir();
