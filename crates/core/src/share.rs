@@ -169,7 +169,7 @@ impl<W> Shares<W> {
         });
     }
 
-    /// Has `owner` wait for one part. [`next`](Self::next) returns `waiter` with it.
+    /// Has `owner` wait for one part. [`serve_next`](Self::serve_next) returns `waiter` with it.
     pub fn wait(&mut self, owner: &PrincipalKey, waiter: W) -> Ticket {
         self.seen.note(owner);
         self.turns += 1;
@@ -192,7 +192,7 @@ impl<W> Shares<W> {
     }
 
     /// Gives one part to the request whose turn it is, if there is a free part for it.
-    pub fn next(&mut self) -> Option<(PrincipalKey, W)> {
+    pub fn serve_next(&mut self) -> Option<(PrincipalKey, W)> {
         let tenant = self.tenants.next()?.clone();
         let principal = self.tenants.get(&tenant)?.node.next()?.clone();
         let owner = PrincipalKey { tenant, principal };

@@ -91,7 +91,7 @@ impl Slots {
         {
             let mut shares = self.0.lock();
             change(&mut shares);
-            served.extend(std::iter::from_fn(|| shares.next()));
+            served.extend(std::iter::from_fn(|| shares.serve_next()));
         }
         for (owner, waiter) in served {
             // A call that stopped waiting gives its slot back when it is dropped here.
