@@ -14,6 +14,7 @@ mod log;
 mod mcp;
 mod metrics;
 mod ordered;
+mod outputs;
 mod places;
 mod policy;
 mod protected;

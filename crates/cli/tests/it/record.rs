@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, demo_key, dir, run};
+use crate::support::{Server, demo_key, dir, run, write_config, write_private};
 
 /// The events in the store of `data`, by run.
 fn runs(data: &Path) -> BTreeMap<String, Vec<Value>> {
@@ -229,4 +229,60 @@ async fn an_export_goes_on_where_the_last_one_ended() {
     assert_eq!(export(&end).stdout, "");
     admin.otc("demo__echo", json!({ "text": "x" })).await;
     assert_eq!(export(&end).stdout.lines().count(), 2);
+}
+
+/// A forwarder or anchor that appends to a file of the server would destroy it.
+#[test]
+fn no_destination_of_the_record_is_a_file_of_the_server() {
+    let dir = dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at(".toolcrib")).unwrap();
+    fs::write(at(".toolcrib/toolcrib.db"), "").unwrap();
+    write_private(&at("seal.key"), &"0f".repeat(32));
+    write_private(&at("secret.txt"), "secret");
+    fs::write(at("flow.yaml"), "").unwrap();
+    std::os::unix::fs::symlink(at(".toolcrib"), at("folder")).unwrap();
+    std::os::unix::fs::symlink(at(".toolcrib/toolcrib.db-wal"), at("later")).unwrap();
+    std::os::unix::fs::symlink("seal.key", at("link")).unwrap();
+    fs::hard_link(at(".toolcrib/toolcrib.db"), at("same.jsonl")).unwrap();
+    fs::hard_link(at("secret.txt"), at("same.txt")).unwrap();
+    let check = |destination: &str| {
+        let text = format!(
+            "[store]\nseal_key = {{ file = \"seal.key\" }}\n[record]\n{destination}\n\
+             [[source]]\nid = \"flows\"\nkind = \"workflow\"\nfiles = [\"flow*.yaml\"]\n\
+             [[source]]\nid = \"up\"\nkind = \"mcp\"\nurl = \"https://up.example/mcp\"\n\
+             headers = {{ X-Key = {{ file = \"secret.txt\" }} }}\n"
+        );
+        write_config(dir.path(), &text);
+        run(dir.path(), &["config", "check"])
+    };
+    for (file, what) in [
+        (".toolcrib/anchors.jsonl", "the data directory"),
+        ("./x/../.toolcrib/toolcrib.db.witness", "the data directory"),
+        ("folder/out.jsonl", "the data directory"),
+        ("later", "the data directory"),
+        ("same.jsonl", "the data directory"),
+        ("seal.key", "a key of the server"),
+        ("link", "a key of the server"),
+        ("secret.txt", "a file with a secret"),
+        ("same.txt", "a file with a secret"),
+        ("toolcrib.toml", "the configuration"),
+        ("flow.yaml", "the configuration"),
+    ] {
+        let forward = "[[record.forward]]\nname = \"siem\"\nkind = \"file\"";
+        for destination in ["[[record.anchor]]", forward] {
+            let checked = check(&format!("{destination}\nfile = \"{file}\""));
+            let told = format!("{}{}", checked.stdout, checked.stderr);
+            assert_ne!(checked.code, 0, "{file}: {told}");
+            assert!(told.contains(&format!("is part of {what}")), "{file}: {told}");
+            let key =
+                if destination == forward { "record.forward.siem.file" } else { "record.anchor" };
+            assert!(told.contains(key), "{file}: {told}");
+            // Other commands and the server read the same configuration.
+            let other = run(dir.path(), &["serve"]);
+            assert!(other.code != 0 && other.stderr.contains("is part of"), "{file}: {other:?}");
+        }
+    }
+    let own = check("[[record.anchor]]\nfile = \"anchors.jsonl\"");
+    assert!(!format!("{}{}", own.stdout, own.stderr).contains("is part of"), "{own:?}");
 }

@@ -38,7 +38,9 @@ impl Resolver<'_> {
         };
         let before = self.problems.len();
         let files = self.policy_files(patterns);
-        let schema = typed.schema.as_ref().map(|schema| read(&self.base.join(schema), self.base));
+        let schema = typed.schema.as_ref().map(|schema| self.base.join(schema));
+        self.protection.included.extend(schema.clone());
+        let schema = schema.map(|schema| read(&schema, self.base));
         let schema = self.check("policy.schema", schema.transpose())?;
         if self.problems.len() > before {
             return None;
@@ -77,6 +79,7 @@ impl Resolver<'_> {
             self.complain(key, format!("matches more than {MAX_FILES} files"));
             return Vec::new();
         }
+        self.protection.included.extend(paths.iter().cloned());
         paths.iter().filter_map(|path| self.check(key, read(path, self.base))).collect()
     }
 }

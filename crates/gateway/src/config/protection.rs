@@ -18,10 +18,10 @@ use super::{
 
 impl Config {
     /// Keeps confined programs away from `data_dir`, the store, keys and secrets, and from writing
-    /// configuration file `file`.
+    /// configuration file `file`. Keeps forwarders and anchors from writing to any of them.
     ///
     /// # Errors
-    /// Every path of a program that leads there. A secret of `{ file = … }` may be read where it is
+    /// Every path of a program, forwarder or anchor that leads there. A secret of `{ file = … }` may be read where it is
     /// named itself.
     pub fn protect(&mut self, file: Option<&Path>, data_dir: &Path) -> Result<(), ConfigError> {
         let fixed: BTreeSet<PathBuf> = file.map(resolved).into_iter().collect();
@@ -33,7 +33,7 @@ impl Config {
             self.protection.secrets.iter().map(|path| resolved(path)).collect();
         // Where a process of the same user, and root in any case, finds the secrets of the server.
         let server = PathBuf::from(format!("/proc/{}", std::process::id()));
-        let mut problems = Vec::new();
+        let mut problems = self.misplaced_outputs(file, data_dir);
         for named in &self.protection.named {
             let path = resolved(&named.path);
             let meets = |other: &PathBuf| other.starts_with(&path) || path.starts_with(other);
@@ -76,7 +76,7 @@ impl Config {
 
 /// The directory of the store. Where that also holds the configuration, the files that begin with
 /// the name of the store.
-fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
+pub(super) fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let directory = resolved(store.parent().unwrap_or(Path::new("")));
     if !config.is_some_and(|config| resolved(config).starts_with(&directory)) {
         return vec![directory];
@@ -95,7 +95,7 @@ fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// `path` without links; its last parts need not exist.
-fn resolved(path: &Path) -> PathBuf {
+pub(super) fn resolved(path: &Path) -> PathBuf {
     let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let Ok(absolute) = std::path::absolute(here) else { return path.to_owned() };
     let known = absolute.ancestors().find_map(|there| {

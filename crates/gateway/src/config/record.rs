@@ -249,7 +249,7 @@ impl Resolver<'_> {
                 if path.is_empty() {
                     self.complain(&member("file"), "expected the path of a file");
                 }
-                Some(Destination::File(self.base.join(path)))
+                Some(Destination::File(self.output(&member("file"), &path)))
             }
             (None, Some(url)) => {
                 let url = self.check(&member("url"), check_url(&url));

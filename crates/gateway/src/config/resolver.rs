@@ -185,6 +185,14 @@ impl Resolver<'_> {
         })
     }
 
+    /// Returns a path that a forwarder or an anchor writes to, and remembers it for later checks.
+    pub(super) fn output(&mut self, key: &str, typed: &str) -> PathBuf {
+        let path = self.base.join(typed);
+        let Problem { line, key, .. } = self.places.problem(key, "");
+        self.protection.outputs.push(NamedPath { line, key, path: path.clone(), is_written: true });
+        path
+    }
+
     /// Returns a path that a confined program may reach, and remembers it for later checks.
     pub(super) fn reachable(&mut self, key: &str, typed: &Path, is_written: bool) -> PathBuf {
         let path = self.base.join(typed);

@@ -238,6 +238,9 @@ impl Resolver<'_> {
         }
         let key = self.base.join(typed.key);
         self.protection.keys.insert(key.clone());
+        let certificates = [Some(&typed.cert), typed.client_ca.as_ref()].into_iter().flatten();
+        let certificates: Vec<PathBuf> = certificates.map(|path| self.base.join(path)).collect();
+        self.protection.included.extend(certificates);
         TlsConfig {
             cert: self.base.join(typed.cert),
             key,
