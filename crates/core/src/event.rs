@@ -110,6 +110,9 @@ pub enum EventBody {
     /// Durable before the action.
     #[serde(rename = "config.edited")]
     ConfigEdited(ConfigEdited),
+    /// Events can be stored again.
+    #[serde(rename = "record.resumed")]
+    RecordResumed(RecordResumed),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -328,6 +331,17 @@ pub struct RecordAccepted {
     pub reason: Option<String>,
 }
 
+/// Payload of `record.resumed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordResumed {
+    /// When the first event could not be stored.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+    /// The number of failed attempts of calls and other requests.
+    pub failed: u64,
+}
+
 /// Payload of `config.edited`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -357,7 +371,7 @@ pub enum ConfigAction {
 impl EventBody {
     /// The types of events, as they appear on the wire. Stores and indexes keep the places in this
     /// list, so the order is fixed and new types go last.
-    pub const KINDS: [&str; 14] = [
+    pub const KINDS: [&str; 15] = [
         "agent.toolCalled",
         "agent.toolReturned",
         "authorization.decided",
@@ -372,6 +386,7 @@ impl EventBody {
         "approval.overridden",
         "record.accepted",
         "config.edited",
+        "record.resumed",
     ];
 
     /// Returns the event's type as it appears on the wire.
@@ -391,6 +406,7 @@ impl EventBody {
             Self::ApprovalOverridden(_) => "approval.overridden",
             Self::RecordAccepted(_) => "record.accepted",
             Self::ConfigEdited(_) => "config.edited",
+            Self::RecordResumed(_) => "record.resumed",
         }
     }
 
@@ -411,7 +427,8 @@ impl EventBody {
             | Self::InterruptRequested(_)
             | Self::ApprovalGranted(_)
             | Self::ApprovalRejected(_)
-            | Self::ApprovalOverridden(_) => None,
+            | Self::ApprovalOverridden(_)
+            | Self::RecordResumed(_) => None,
         }
     }
 
@@ -436,6 +453,7 @@ impl EventBody {
             Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
             Self::RecordAccepted(payload) => serde_json::to_string(payload),
             Self::ConfigEdited(payload) => serde_json::to_string(payload),
+            Self::RecordResumed(payload) => serde_json::to_string(payload),
         }
     }
 }
@@ -703,6 +721,7 @@ mod tests {
             "destination",
             "durationMs",
             "error",
+            "failed",
             "gateId",
             "granted",
             "key",
@@ -723,6 +742,7 @@ mod tests {
             "resource",
             "seen",
             "sessionId",
+            "since",
             "sourceId",
             "status",
             "timeoutMs",

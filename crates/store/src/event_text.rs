@@ -63,6 +63,7 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
         "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
         "config.edited" => serde_json::from_str(payload).map(EventBody::ConfigEdited),
+        "record.resumed" => serde_json::from_str(payload).map(EventBody::RecordResumed),
         "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),
         _ => return None,
     };

@@ -109,6 +109,27 @@ impl PostgresServer {
         format!("postgres://postgres@{}/{name}", self.shown().replace('/', "%2F"))
     }
 
+    /// Returns the URL of a new database with the content of the one at `url`, which no process uses.
+    ///
+    /// # Panics
+    /// When it cannot be created.
+    pub fn copy(&self, url: &str) -> String {
+        let (place, from) = url.rsplit_once('/').unwrap();
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{number}", std::process::id());
+        self.run("createdb", &["-h", self.shown(), "-U", "postgres", "-T", from, &name]);
+        format!("{place}/{name}")
+    }
+
+    /// Returns the command that runs `sql` in the database at `url`.
+    pub fn psql(&self, url: &str, sql: &str) -> Command {
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let mut command = self.command("psql");
+        command.args(["-q", "-v", "ON_ERROR_STOP=1", "-h", self.shown(), "-U", "postgres"]);
+        command.args(["-d", name, "-c", sql]);
+        command
+    }
+
     /// Returns the id of its first process, the parent of all others.
     ///
     /// # Panics

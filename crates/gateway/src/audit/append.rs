@@ -52,7 +52,6 @@ pub struct Audit {
     queue: mpsc::Sender<DenialQueueItem>,
     late: Arc<Semaphore>,
     space: Arc<Space>,
-    readiness: Arc<Readiness>,
     background: Background,
     /// The streams of events of runs.
     pub(super) streams: Listeners,
@@ -67,6 +66,7 @@ struct Writer {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     refusals: Refusals,
+    readiness: Arc<Readiness>,
 }
 
 /// One item of the queue of denials.
@@ -116,6 +116,8 @@ const BATCH_TIME: Duration = Duration::from_millis(25);
 const MAX_LATE: usize = 10_000;
 /// How often the index of the record is extended.
 const INDEX_INTERVAL: Duration = Duration::from_secs(5);
+/// How often an event is tried after one could not be stored.
+const RESUME_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the free space of the store is read.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a closing event is tried before the caller is answered without it, and after.
@@ -127,10 +129,16 @@ impl Audit {
         let Services { storage, clock, metrics, background, .. } = services.clone();
         let log = storage.events();
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
-        let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
+        let (refusals, readiness) = (Refusals::default(), Arc::default());
+        let writer = Arc::new(Writer { log, clock, metrics, refusals, readiness });
         let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&writer));
         background
             .until_done("denials", move || write_denials(Arc::clone(&queued), Arc::clone(&writes)));
+        let resuming = Arc::clone(&writer);
+        background.every("record resumption", RESUME_INTERVAL, move || {
+            let writer = Arc::clone(&resuming);
+            async move { writer.readiness.resume(&*writer.log, writer.clock.now()).await }
+        });
         let search = Arc::new(EventSearch::new(&*storage));
         let index = Arc::clone(&search);
         background.every("event index", INDEX_INTERVAL, move || {
@@ -146,7 +154,6 @@ impl Audit {
             queue,
             late: Arc::new(Semaphore::new(MAX_LATE)),
             space: Arc::default(),
-            readiness: Arc::default(),
             background,
             streams: Listeners::default(),
             search,
@@ -195,7 +202,7 @@ impl Audit {
 
     /// Whether calls can be accounted for.
     pub fn readiness(&self) -> &Arc<Readiness> {
-        &self.readiness
+        &self.writer.readiness
     }
 
     /// Whether the store is so low on disk space that only what runs is recorded.
@@ -478,7 +485,7 @@ impl Audit {
 
     /// A store that is gone, or not the one that was signed, keeps nothing that counts.
     fn require_sound_store(&self) -> Result<(), CallError> {
-        match self.readiness.refuses_calls() {
+        match self.writer.readiness.refuses_calls() {
             true => Err(CallError::NotAccountable("recorded")),
             false => Ok(()),
         }
@@ -507,6 +514,12 @@ impl Writer {
         let stored = self.log.append(events).await;
         let time = self.clock.monotonic_nanos().saturating_sub(began);
         self.metrics.appended(Duration::from_nanos(time), stored.is_ok());
+        match &stored {
+            Ok(_) => self.readiness.stored(),
+            // An event that is stored already.
+            Err(StoreError::Conflict(_)) => {}
+            Err(_) => self.readiness.failed(self.clock.now()),
+        }
         stored
     }
 

@@ -130,6 +130,7 @@ impl RunFollower {
             | EventBody::ToolPinDrifted(_)
             | EventBody::ToolPinApproved(_)
             | EventBody::RecordAccepted(_)
+            | EventBody::RecordResumed(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

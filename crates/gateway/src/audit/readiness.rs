@@ -2,7 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chrono::SubsecRound as _;
 use parking_lot::Mutex;
+use toolcrib_core::{
+    clock::Timestamp,
+    event::{EventBody, EventLog, NewEvent, RecordResumed},
+    id::TenantId,
+};
+
+use crate::ids::new_id;
 
 /// The current problem of the record.
 #[derive(Debug, Default)]
@@ -10,6 +18,16 @@ pub struct Readiness {
     reason: Mutex<Option<String>>,
     /// Calls could not be accounted for, so none may run.
     refuses_calls: AtomicBool,
+    /// The last event could not be stored.
+    cannot_store: AtomicBool,
+    outage: Mutex<Option<Outage>>,
+}
+
+/// Events that could not be stored, since the last event that said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Outage {
+    since: Timestamp,
+    failed: u64,
 }
 
 // === impl Readiness ===
@@ -23,6 +41,9 @@ impl Readiness {
 
     /// The current problem.
     pub fn reason(&self) -> Option<String> {
+        if self.cannot_store.load(Ordering::Acquire) && !self.refuses_calls() {
+            return Some("events cannot be stored; calls are refused".to_owned());
+        }
         self.reason.lock().clone()
     }
 
@@ -32,5 +53,52 @@ impl Readiness {
 
     pub(crate) fn refuses_calls(&self) -> bool {
         self.refuses_calls.load(Ordering::Acquire)
+    }
+
+    /// Notes that events could not be stored.
+    pub(crate) fn failed(&self, now: Timestamp) {
+        let mut outage = self.outage.lock();
+        let outage = outage.get_or_insert(Outage { since: now.trunc_subsecs(3), failed: 0 });
+        outage.failed = outage.failed.saturating_add(1);
+        if !self.cannot_store.swap(true, Ordering::AcqRel) {
+            tracing::error!("events cannot be stored: `/readyz` fails until one is stored");
+        }
+    }
+
+    /// Notes that events were stored.
+    pub(crate) fn stored(&self) {
+        if self.cannot_store.load(Ordering::Relaxed)
+            && self.cannot_store.swap(false, Ordering::AcqRel)
+        {
+            tracing::warn!("events are stored again");
+        }
+    }
+
+    /// Records the end of an outage, which also finds out whether it has ended: without calls nothing
+    /// else would. Writes nothing while all events are stored.
+    pub(super) async fn resume(&self, log: &dyn EventLog, now: Timestamp) {
+        let outage = *self.outage.lock();
+        // An event in a store that is gone would record nothing.
+        let (Some(outage), false) = (outage, self.refuses_calls()) else { return };
+        let Ok(tenant) = TenantId::parse(TenantId::OPERATOR) else { return };
+        let body = RecordResumed { since: outage.since, failed: outage.failed };
+        let event = NewEvent {
+            event_id: new_id(),
+            tenant,
+            run_id: new_id(),
+            body: EventBody::RecordResumed(body),
+            timestamp: now,
+            causation_id: None,
+        };
+        if let Err(error) = log.append(&[event]).await {
+            tracing::debug!(%error, "events still cannot be stored");
+            return;
+        }
+        let mut current = self.outage.lock();
+        // Failures since then need an event of their own.
+        if *current == Some(outage) {
+            *current = None;
+            self.stored();
+        }
     }
 }

@@ -122,6 +122,7 @@ impl History {
             | EventBody::ApprovalRejected(_)
             | EventBody::ApprovalOverridden(_)
             | EventBody::RecordAccepted(_)
+            | EventBody::RecordResumed(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

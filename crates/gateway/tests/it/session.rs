@@ -380,6 +380,7 @@ async fn every_bracket_is_closed_once_and_last() {
                 EventBody::ToolPinDrifted(_)
                 | EventBody::ToolPinApproved(_)
                 | EventBody::RecordAccepted(_)
+                | EventBody::RecordResumed(_)
                 | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)

@@ -109,6 +109,7 @@ pub(crate) fn recorded(body: &EventBody) -> String {
         }
         EventBody::ApprovalOverridden(overridden) => format!("overridden {}", overridden.principal),
         EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
+        EventBody::RecordResumed(resumed) => format!("resumed after {}", resumed.failed),
         EventBody::RecordAccepted(accepted) => format!("accepted {}", accepted.problem),
         EventBody::ToolSessionClosed(closed) => {
             format!("closed {} {:?}", closed.tool_id, closed.outcome)

@@ -136,6 +136,7 @@ impl Record {
             | EventBody::ApprovalRejected(_)
             | EventBody::ApprovalOverridden(_)
             | EventBody::RecordAccepted(_)
+            | EventBody::RecordResumed(_)
             | EventBody::ConfigEdited(_) => Effect::None,
         };
         Ok(Self {

@@ -40,6 +40,7 @@ impl EventKind {
             EventBody::ToolPinApproved(_) => ("toolcrib.pin-approved", false),
             EventBody::RecordAccepted(_) => ("toolcrib.record-accepted", false),
             EventBody::ConfigEdited(_) => ("toolcrib.config-edited", false),
+            EventBody::RecordResumed(_) => ("toolcrib.record-resumed", false),
         };
         Self { name, in_updates }
     }
@@ -123,6 +124,7 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         EventBody::ToolPinApproved(payload) => members(payload).into(),
         EventBody::RecordAccepted(payload) => members(payload).into(),
         EventBody::ConfigEdited(payload) => members(payload).into(),
+        EventBody::RecordResumed(payload) => members(payload).into(),
     }
 }
 

@@ -9,6 +9,8 @@ use toolcrib_core::{
     id::TenantId,
 };
 
+use crate::text::counted;
+
 /// Returns an event as one line of text; `tenant` is shown if it is given.
 pub(crate) fn event_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
     let at = event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true);
@@ -52,6 +54,11 @@ fn describe(body: &EventBody) -> String {
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
             format!("by {}: {}{reason}", accepted.principal, accepted.problem)
+        }
+        EventBody::RecordResumed(resumed) => {
+            let since = resumed.since.to_rfc3339_opts(SecondsFormat::Millis, true);
+            let failed = counted(resumed.failed, "attempt");
+            format!("{failed} failed since {since}")
         }
         EventBody::ToolSessionOpened(opened) => {
             format!("{} (session {})", opened.tool_id, opened.session_id)

@@ -18,6 +18,7 @@ export const NAMES = {
   'tool.pin.approved': 'change approved',
   'record.accepted': 'record accepted',
   'config.edited': 'configuration edited',
+  'record.resumed': 'recording resumed',
 };
 
 export const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };
