@@ -124,7 +124,7 @@ impl Bench {
         let events = store.last_position().await?;
         let begun = Instant::now();
         let report =
-            verify::record(store, &Scope::default(), Vec::new(), &[], None, |_, _| ()).await?;
+            verify::record(store, &Scope::default(), Vec::new(), &[], &[], |_, _| ()).await?;
         ensure!(report.findings.is_empty(), "the log is damaged: {:?}", report.findings);
         let verify_us = per(begun.elapsed(), report.events);
 

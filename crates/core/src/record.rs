@@ -21,7 +21,8 @@ pub use self::{
     chain::{CheckedLink, HashedParts, Link, StoredEvent, genesis},
     checkpoint::{Checkpoint, CheckpointKind, InvalidCheckpoint, NO_CHECKPOINT, Signature, key_id},
     deliver::{
-        CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination, WitnessStore,
+        CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination, SavedWitness,
+        SharedWitnesses, WitnessStore,
     },
     export::ExportedEvent,
     witness::{Witness, WitnessEntry},

@@ -33,7 +33,7 @@ use crate::{
     limit::RateLimiter,
     pin::PinStore,
     quota::QuotaStore,
-    record::RecordStore,
+    record::{RecordStore, SharedWitnesses},
 };
 
 /// Numbers that rise with the changes by any process.
@@ -73,6 +73,11 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Returns the record: the same log with its chain and its checkpoints.
     fn record(&self) -> Arc<dyn RecordStore>;
+
+    /// Returns the witnesses of all servers of a shared store; `None` for an engine of one server.
+    fn witnesses(&self) -> Option<Arc<dyn SharedWitnesses>> {
+        None
+    }
 
     /// Returns the index of the log, which can be computed again from it at any time.
     fn segments(&self) -> Arc<dyn SegmentStore>;

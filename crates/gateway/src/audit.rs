@@ -18,6 +18,7 @@ mod refusals;
 pub mod search;
 mod space;
 mod tasks;
+mod witnesses;
 
 pub use self::{
     accept::{Acceptance, accept},

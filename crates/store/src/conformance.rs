@@ -134,6 +134,7 @@ macro_rules! storage_suite {
                     a_log_that_is_pruned_many_times_proves_itself_each_time,
                     nothing_is_pruned_that_somebody_still_needs,
                     a_cursor_comes_back_as_it_was_set,
+                    a_witness_is_kept_until_it_is_replaced_or_removed,
                 ]
             );
             $crate::conformance_tests!(

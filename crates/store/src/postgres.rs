@@ -35,7 +35,9 @@ mod record;
 mod recover;
 mod row;
 mod runs;
+mod schema_check;
 mod segments;
+mod witnesses;
 mod writer;
 
 use std::sync::Arc;
@@ -50,7 +52,7 @@ use toolcrib_core::{
     limit::RateLimiter,
     pin::PinStore,
     quota::QuotaStore,
-    record::RecordStore,
+    record::{RecordStore, SharedWitnesses},
     store::{
         CatalogStore, Changes, CommitObserver, KeyStore, RunStore, SegmentStore, Storage,
         StoreError, StoreMeasures,
@@ -68,6 +70,10 @@ impl Storage for PostgresStore {
 
     fn record(&self) -> Arc<dyn RecordStore> {
         Arc::new(self.clone())
+    }
+
+    fn witnesses(&self) -> Option<Arc<dyn SharedWitnesses>> {
+        Some(Arc::new(self.clone()))
     }
 
     fn segments(&self) -> Arc<dyn SegmentStore> {

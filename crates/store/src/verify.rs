@@ -85,7 +85,7 @@ pub enum FindingCode {
     UnknownKey,
     /// A checkpoint that was stored elsewhere is invalid.
     Anchor,
-    /// The witness is missing or invalid, or the store lacks a checkpoint that it names.
+    /// A witness is invalid, or the store lacks a checkpoint that it names.
     Witness,
     /// The file is damaged, or a line of it is not an event.
     Damaged,
@@ -108,6 +108,21 @@ pub struct Report {
     /// Ids of the keys that signed the checkpoints, when no public key was given to verify them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,
+    /// Whether the record was compared with a witness; `None` for an export or a part of a server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub witness: Option<WitnessUse>,
+}
+
+/// Whether a record was compared with the last signed state, which servers keep apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WitnessUse {
+    /// It was.
+    Compared,
+    /// There is none here, and the server may be elsewhere.
+    Absent,
+    /// There is none here, where the server's key is.
+    Missing,
 }
 
 /// A tenant's log.
@@ -143,6 +158,9 @@ pub enum Verdict {
     Verified,
     /// Something differs from the written record.
     Changed,
+    /// The record matches its checkpoints. The witness of the server, which would show that the last
+    /// checkpoints were removed, does not exist.
+    NoWitness,
     /// The signed part is as written. Later events are older than the checkpoint interval and not
     /// signed.
     UnsignedTail,
@@ -217,6 +235,9 @@ impl Report {
         }
         if self.tenants.is_empty() || self.tenants.iter().any(|it| it.signed == 0) {
             return Verdict::NoCheckpoint;
+        }
+        if self.witness == Some(WitnessUse::Missing) {
+            return Verdict::NoWitness;
         }
         let interval = TimeDelta::from_std(interval).unwrap_or(TimeDelta::MAX);
         let due = interval.checked_add(&GRACE).and_then(|late| now.checked_sub_signed(late));
@@ -549,6 +570,10 @@ impl Verifier {
     }
 
     fn add(&mut self, finding: Finding) {
+        // Several witnesses can show the same.
+        if self.report.findings.contains(&finding) {
+            return;
+        }
         match self.report.findings.len() < MAX_FINDINGS {
             true => self.report.findings.push(finding),
             false => self.report.more_findings += 1,
@@ -564,8 +589,8 @@ fn gone(from: u64, to: u64) -> String {
 }
 
 /// Verifies the part `scope` of the record in `store`. Signatures of `trusted` keys count.
-/// `anchors` are checkpoints that were stored elsewhere; `witness` is the last signed state, read
-/// before this call. `progress` receives the number of checked events and of all events.
+/// `anchors` are checkpoints that were stored elsewhere; `witnesses` are the last signed states of
+/// the servers, read before this call. `progress` receives the number of checked events and of all events.
 ///
 /// A server may prune old events meanwhile. A check with findings is therefore repeated when
 /// retention has advanced since it began.
@@ -577,13 +602,13 @@ pub async fn record(
     scope: &Scope,
     trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
-    witness: Option<&Witness>,
+    witnesses: &[Witness],
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Report, StoreError> {
     let mut attempt = 1;
     loop {
         let (report, last) =
-            check(store, scope, trusted.clone(), anchors, witness, &mut progress).await?;
+            check(store, scope, trusted.clone(), anchors, witnesses, &mut progress).await?;
         if report.findings.is_empty()
             || attempt == MAX_ATTEMPTS
             || !pruned_after(store, &last).await?
@@ -619,12 +644,12 @@ async fn check(
     scope: &Scope,
     trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
-    witness: Option<&Witness>,
+    witnesses: &[Witness],
     mut progress: impl FnMut(u64, u64),
 ) -> Result<(Report, HashMap<TenantId, u64>), StoreError> {
     let ranged = scope.from.is_some_and(|from| from > 1);
     let mut verifier = Verifier::new(trusted, ranged);
-    let last_numbers = check_tenants(store, scope, witness, &mut verifier).await?;
+    let last_numbers = check_tenants(store, scope, witnesses, &mut verifier).await?;
     let wanted =
         |anchor: &&Checkpoint| scope.tenant.as_ref().is_none_or(|tenant| *tenant == anchor.tenant);
     for anchor in anchors.iter().filter(wanted) {
@@ -671,12 +696,12 @@ async fn check(
     Ok((verifier.finish(open_end), last_numbers))
 }
 
-/// Adds the checkpoints of the tenants in `scope`, and those that only `witness` has. Returns the
+/// Adds the checkpoints of the tenants in `scope`, and those that only `witnesses` have. Returns the
 /// number of each tenant's last checkpoint.
 async fn check_tenants(
     store: &dyn RecordStore,
     scope: &Scope,
-    witness: Option<&Witness>,
+    witnesses: &[Witness],
     verifier: &mut Verifier,
 ) -> Result<HashMap<TenantId, u64>, StoreError> {
     let mut last_numbers = HashMap::new();
@@ -702,7 +727,7 @@ async fn check_tenants(
             }
             last_numbers.insert(tenant.clone(), all.last().map_or(0, |last| last.number));
             verifier.checkpoints(tenant, &all);
-            if let Some(witness) = witness {
+            for witness in witnesses {
                 verifier.witness(witness, tenant, &all);
             }
         }
@@ -711,9 +736,9 @@ async fn check_tenants(
             break;
         }
     }
-    let Some(witness) = witness else { return Ok(last_numbers) };
-    for tenant in witness.tenants.keys().filter(|tenant| !last_numbers.contains_key(*tenant)) {
-        if scope.tenant.as_ref().is_none_or(|only| only == tenant) {
+    for witness in witnesses {
+        let unknown = witness.tenants.keys().filter(|it| !last_numbers.contains_key(*it));
+        for tenant in unknown.filter(|it| scope.tenant.as_ref().is_none_or(|only| only == *it)) {
             verifier.witness(witness, tenant, &[]);
         }
     }

@@ -72,11 +72,11 @@ impl Rig {
     async fn verify(&self, witness: bool, anchors: &[Checkpoint]) -> Report {
         let text = self.witness_file().load().await.unwrap().unwrap();
         let known = toolcrib_store::witness(&text).unwrap();
-        let known = witness.then_some(&known);
+        let known = if witness { vec![known] } else { Vec::new() };
         let store = self.open();
         let trusted = vec![signing_key().public()];
         let whole = Scope::default();
-        let report = verify::record(&store, &whole, trusted, anchors, known, |_, _| ()).await;
+        let report = verify::record(&store, &whole, trusted, anchors, &known, |_, _| ()).await;
         store.close().await;
         report.unwrap()
     }

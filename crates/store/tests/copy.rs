@@ -72,7 +72,7 @@ async fn check(storage: &dyn Storage, events: u64) {
     let trusted = vec![record_store::signing_key().public()];
     let whole = verify::Scope::default();
     let record = storage.record();
-    let report = verify::record(&*record, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&*record, &whole, trusted, &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (events, Vec::new()));
 }
 
@@ -153,7 +153,7 @@ async fn a_long_log_is_copied_there_and_back() {
     }
     let store = SqliteStore::open(&last, options()).unwrap();
     let whole = verify::Scope::default();
-    let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, Vec::new(), &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (events, Vec::new()));
 }
 

@@ -61,7 +61,7 @@ async fn two_writers_lose_nothing_and_share_the_sequences() {
     let store = open(&url).await;
     assert_eq!(positions, (1..=1600).collect());
     let whole = verify::Scope::default();
-    let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, Vec::new(), &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (1600, Vec::new()));
 }
 
@@ -248,7 +248,7 @@ async fn a_month_is_dropped_once_every_tenant_has_pruned_it() {
     }
     let trusted = vec![key.public()];
     let whole = verify::Scope::default();
-    let report = verify::record(&store, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, trusted, &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (2, Vec::new()));
     store.append(&[decided("t", "r", "t-newer")]).await.unwrap();
 }
@@ -270,6 +270,95 @@ async fn a_missing_month_is_created_by_the_append_that_needs_it() {
     }
     store.append(&[decided("t", "r", "e1")]).await.unwrap();
     assert_eq!(client.query(months, &[]).await.unwrap().len(), 2);
+}
+
+/// I-18: whatever could discard, change or hide events without an error is noticed, when a store is
+/// opened and while it is open.
+#[tokio::test]
+async fn a_changed_schema_is_refused() {
+    let Some(url) = postgres::database() else { return };
+    let store = open(&url).await;
+    store.append(&[decided("t", "r", "e1")]).await.unwrap();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let function = "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS \
+                    $$ BEGIN DELETE FROM events; RETURN NULL; END $$";
+    client.batch_execute(function).await.unwrap();
+    let partition = "SELECT max(inhrelid::regclass::text) FROM pg_inherits \
+                     WHERE inhparent = 'events'::regclass";
+    let partition: String = client.query_one(partition, &[]).await.unwrap().get(0);
+    let on_partition =
+        format!("CREATE TRIGGER t AFTER INSERT ON {partition} EXECUTE FUNCTION forget()");
+    let changes = [
+        (
+            "CREATE TRIGGER t AFTER INSERT ON events EXECUTE FUNCTION forget()",
+            "DROP TRIGGER t ON events",
+            "the trigger events.t",
+        ),
+        (&on_partition, &format!("DROP TRIGGER t ON {partition}"), "the trigger events_"),
+        (
+            "CREATE RULE r AS ON INSERT TO checkpoints DO INSTEAD NOTHING",
+            "DROP RULE r ON checkpoints",
+            "the rule checkpoints.r",
+        ),
+        (
+            "ALTER TABLE events ENABLE ROW LEVEL SECURITY",
+            "ALTER TABLE events DISABLE ROW LEVEL SECURITY",
+            "the table events kind p p row security",
+        ),
+        ("CREATE POLICY p ON keys USING (false)", "DROP POLICY p ON keys", "the policy keys.p"),
+        (
+            "ALTER TABLE events ADD COLUMN note text DEFAULT 'x'",
+            "ALTER TABLE events DROP COLUMN note",
+            "the column events.note text default",
+        ),
+        (
+            "ALTER TABLE pins ALTER COLUMN approved TYPE varchar(10)",
+            "ALTER TABLE pins ALTER COLUMN approved TYPE text",
+            "the column pins.approved character varying(10)",
+        ),
+        (
+            "ALTER TABLE cursors RENAME TO c; CREATE VIEW cursors AS SELECT * FROM c",
+            "DROP VIEW cursors; ALTER TABLE c RENAME TO cursors",
+            "cursors",
+        ),
+        (
+            "CREATE TABLE more () INHERITS (checkpoints)",
+            "DROP TABLE more",
+            "the child more of checkpoints",
+        ),
+        (
+            "ALTER TABLE meta DISABLE TRIGGER announce",
+            "ALTER TABLE meta ENABLE TRIGGER announce",
+            "the trigger meta.announce enabled D",
+        ),
+        (
+            "ALTER TABLE once_calls DROP CONSTRAINT once_calls_tenant_principal_key_key",
+            "ALTER TABLE once_calls ADD UNIQUE (tenant, principal, key)",
+            "the constraint once_calls.once_calls_tenant_principal_key_key",
+        ),
+        ("ALTER TABLE runs SET UNLOGGED", "ALTER TABLE runs SET LOGGED", "the table runs kind r u"),
+    ];
+    for (change, repair, wanted) in changes {
+        assert_eq!(store.displaced().await, None, "before {change}");
+        client.batch_execute(change).await.unwrap();
+        assert_eq!(
+            store.displaced().await,
+            Some("the schema of the store was changed"),
+            "{change}"
+        );
+        let error = PostgresStore::open(&url, Options::default()).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt(_)), "{change}: {error}");
+        assert!(error.to_string().contains(wanted), "{change}: {error}");
+        client.batch_execute(repair).await.unwrap();
+    }
+    // A server of an older version, while the others are upgraded one after the other.
+    let upgrade = "ALTER TABLE keys ADD COLUMN later text; UPDATE schema_version SET version = 99";
+    client.batch_execute(upgrade).await.unwrap();
+    assert_eq!(store.displaced().await, None);
+    let trigger = "CREATE TRIGGER t AFTER INSERT ON events EXECUTE FUNCTION forget()";
+    client.batch_execute(trigger).await.unwrap();
+    assert!(store.displaced().await.is_some());
 }
 
 fn forms(number: u32) -> Vec<(String, PinForm)> {

@@ -60,7 +60,7 @@ async fn two_writers_lose_nothing_and_share_the_sequences() {
     // I-71: they share one chain, too.
     let store = open(&path);
     let whole = verify::Scope::default();
-    let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, Vec::new(), &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (400, Vec::new()));
 }
 
@@ -198,7 +198,7 @@ async fn more_lost_calls_than_one_transaction_holds_are_all_closed() {
 
 async fn is_sound(store: &SqliteStore, events: u64) {
     let whole = verify::Scope::default();
-    let report = verify::record(store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(store, &whole, Vec::new(), &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (events, Vec::new()));
 }
 

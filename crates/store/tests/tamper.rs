@@ -67,7 +67,7 @@ impl Rig {
         let store = self.open();
         let trusted = vec![signing_key().public()];
         let report =
-            verify::record(&store, &scope, trusted, anchors, None, |_, _| ()).await.unwrap();
+            verify::record(&store, &scope, trusted, anchors, &[], |_, _| ()).await.unwrap();
         store.close().await;
         report
     }
@@ -304,17 +304,17 @@ async fn with_an_anchor_a_log_that_was_rewritten_with_another_key_is_found() {
     sign(&store, &other, "t", 1).await;
     let whole = Scope::default();
     let own = vec![other.public()];
-    let report = verify::record(&store, &whole, own.clone(), &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, own.clone(), &[], &[], |_, _| ()).await.unwrap();
     assert_eq!(report.findings, [], "an attacker with the whole file can make it look right");
     let both = vec![other.public(), signing_key().public()];
     for trusted in [own, both] {
-        let report = verify::record(&store, &whole, trusted, &rig.anchors, None, |_, _| ()).await;
+        let report = verify::record(&store, &whole, trusted, &rig.anchors, &[], |_, _| ()).await;
         let findings = report.unwrap().findings;
         let rewritten = findings.iter().find(|it| it.code == FindingCode::Rewritten).unwrap();
         assert_eq!(rewritten.position, Some(4), "{findings:?}");
     }
     let trusted = vec![signing_key().public()];
-    let report = verify::record(&store, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, trusted, &[], &[], |_, _| ()).await.unwrap();
     assert!(report.findings.iter().any(|it| it.code == FindingCode::UnknownKey));
 }
 

@@ -432,7 +432,8 @@ Examples:
   toolcrib audit verify --file events.jsonl
 
 Checks every event against the hash chain of its tenant, the chains against their signed
-checkpoints, and those against the witness, a file next to the store with the last signed state.
+checkpoints, and those against the witness: the last signed state, in a file next to the store and,
+with PostgreSQL, of every server in the database.
 That finds events that were changed, removed, moved or added. A file of checkpoints from elsewhere
 (--anchor) also reveals a data directory that was rolled back or rewritten.
 
@@ -441,7 +442,9 @@ Exit codes:
   1  something was changed, or the check failed
   2  usage error
   3  verified up to the last checkpoint; later events are older than the interval and not signed
-  4  no checkpoint covers the events of a tenant, so nothing proves that they are unchanged")]
+  4  no checkpoint covers the events of a tenant, so nothing proves that they are unchanged
+  5  no witness here, although the signing key is: the events match their checkpoints, but the end
+     may have been removed with its checkpoints")]
     Verify(VerifyArgs),
 
     /// Accept a record that does not continue the last signed state
@@ -450,8 +453,8 @@ Examples:
   toolcrib audit accept --reason 'backup of Monday restored'
 
 A server signs only events that continue the state it signed before. After you restore a backup,
-change the signing key or investigate a loss, this command accepts the record as it is. Stop the
-server first. Each accepted log gets the event record.accepted and a signed checkpoint.
+change the signing key or investigate a loss, this command accepts the record as it is. Stop all
+servers first. Each accepted log gets the event record.accepted and a signed checkpoint.
 `toolcrib audit verify` still finds changed events.")]
     Accept(AcceptArgs),
 

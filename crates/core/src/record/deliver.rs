@@ -80,6 +80,37 @@ pub trait WitnessStore: Send + Sync + 'static {
     async fn save(&self, text: String) -> Result<(), StoreError>;
 }
 
+/// A witness that a server has saved in a shared store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedWitness {
+    /// The instance that saved it.
+    pub server: String,
+    /// The SHA-256 of its text.
+    pub digest: Digest,
+}
+
+/// The witnesses of the servers that use one store, in that store. They survive the loss of a
+/// server's own files, and each server compares them with the record.
+///
+/// An implementation passes `toolcrib_store::conformance`.
+#[async_trait]
+pub trait SharedWitnesses: Send + Sync + 'static {
+    /// Returns the id of this instance.
+    fn server(&self) -> &str;
+
+    /// Returns the saved witnesses, by server, without their texts.
+    async fn list(&self) -> Result<Vec<SavedWitness>, StoreError>;
+
+    /// Returns the text that `server` saved last; `None` when there is none.
+    async fn load(&self, server: &str) -> Result<Option<String>, StoreError>;
+
+    /// Saves the text of this instance, replacing its last one.
+    async fn save(&self, text: String) -> Result<(), StoreError>;
+
+    /// Removes `witnesses` that were not replaced since they were listed.
+    async fn remove(&self, witnesses: &[SavedWitness]) -> Result<(), StoreError>;
+}
+
 /// Signs checkpoints.
 pub trait CheckpointSigner: Send + Sync + 'static {
     /// Returns the public key of its signatures.

@@ -7,11 +7,15 @@ use toolcrib_core::{
     clock::Timestamp,
     event::{EventBody, EventLog, NewEvent, RecordAccepted},
     id::{PrincipalId, TenantId},
-    record::{CheckpointKind, CheckpointSigner, Witness, WitnessStore},
+    record::{CheckpointKind, CheckpointSigner, RecordStore, Witness, WitnessEntry, WitnessStore},
     store::{Storage, StoreError},
 };
 
-use super::continuity::{self, Failure};
+use super::{
+    checkpoint::break_of,
+    continuity::{self, KnownEnds},
+    witnesses,
+};
 use crate::ids::new_id;
 
 /// A log that was accepted.
@@ -23,9 +27,73 @@ pub struct Acceptance {
     pub problem: String,
 }
 
-/// Accepts the record in `storage` as it is. Each log that does not continue what the witness names
-/// gets an event that says so and a checkpoint of kind [`CheckpointKind::Accepted`], and the
-/// witness names those. Returns the accepted logs; none when every log was valid.
+/// The witnesses of a record, before it is accepted.
+struct Known {
+    /// Those that the signing key has signed.
+    witnesses: Vec<Witness>,
+    /// All of them together.
+    merged: Witness,
+    /// Why they do not cover the whole record.
+    problem: Option<&'static str>,
+}
+
+impl Known {
+    async fn read(
+        storage: &dyn Storage,
+        signer: &dyn CheckpointSigner,
+        own: &dyn WitnessStore,
+    ) -> Result<Self, StoreError> {
+        let (mut found, mut problem) = match storage.witnesses() {
+            Some(shared) => match witnesses::signed_by(&*shared, signer).await? {
+                (found, true) => (found, Some(witnesses::FOREIGN)),
+                (found, false) => (found, None),
+            },
+            None => (Vec::new(), None),
+        };
+        match own.load().await? {
+            Some(text) => match continuity::witness(&text, signer) {
+                Some(witness) => found.push(witness),
+                None => problem = Some("the witness is not one of the signing key"),
+            },
+            None if found.is_empty() => problem = problem.or(Some("there is no witness")),
+            None => {}
+        }
+        let mut merged = Witness::new(signer.public_key());
+        found.iter().for_each(|witness| witnesses::merge(&mut merged, witness));
+        let last = storage.record().last_position().await?;
+        let shorter = last < merged.position;
+        problem = problem.or(shorter.then_some("the whole log is shorter than it was"));
+        Ok(Self { witnesses: found, merged, problem })
+    }
+
+    /// Why the log of `tenant` does not continue the signed state; `None` when it does.
+    async fn problem_of(
+        &self,
+        tenant: &TenantId,
+        store: &dyn RecordStore,
+        signer: &dyn CheckpointSigner,
+    ) -> Result<Option<String>, StoreError> {
+        if let (true, Some(unwitnessed)) = (self.witnesses.is_empty(), self.problem) {
+            return Ok(Some(unwitnessed.to_owned()));
+        }
+        let mut entries: Vec<Option<WitnessEntry>> =
+            self.witnesses.iter().map(|it| it.tenants.get(tenant).copied()).collect();
+        entries.dedup();
+        for known in entries {
+            let (known, ends) = (known.as_ref(), KnownEnds::default());
+            let checked = continuity::base_and_head(store, signer, tenant, known, ends).await;
+            if let Some(found) = break_of(checked.map(drop))? {
+                return Ok(Some(found.to_string()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Accepts the record in `storage` as it is. Each log that does not continue what the witnesses name
+/// (`own`, and those of a shared store) gets an event that says so and a checkpoint of kind
+/// [`CheckpointKind::Accepted`]. The witness then names those, and replaces the others in the store.
+/// Returns the accepted logs; none when every log was valid.
 ///
 /// No server may run on the store at the same time.
 ///
@@ -34,55 +102,26 @@ pub struct Acceptance {
 pub async fn accept(
     storage: &dyn Storage,
     signer: &dyn CheckpointSigner,
-    witnesses: &Arc<dyn WitnessStore>,
+    own: &Arc<dyn WitnessStore>,
     reason: Option<&str>,
     now: Timestamp,
 ) -> Result<Vec<Acceptance>, StoreError> {
     let (log, store) = (&*storage.events(), &*storage.record());
-    let (mut witness, general) = match witnesses.load().await? {
-        Some(text) => match continuity::witness(&text, signer) {
-            Some(witness) => (witness, None),
-            None => (
-                Witness::new(signer.public_key()),
-                Some("the witness is not one of the signing key"),
-            ),
-        },
-        None => (Witness::new(signer.public_key()), Some("there is no witness")),
-    };
-    let last = store.last_position().await?;
-    let shorter = last < witness.position;
-    let general = general.or(shorter.then_some("the whole log is shorter than it was"));
-
-    let mut tenants: BTreeSet<TenantId> = witness.tenants.keys().cloned().collect();
-    let mut after = None;
-    loop {
-        let page = store.tenants(after.as_ref()).await?;
-        after = page.last().cloned();
-        tenants.extend(page);
-        if after.is_none() {
-            break;
-        }
-    }
+    let known = Known::read(storage, signer, &**own).await?;
+    let mut tenants: BTreeSet<TenantId> = known.merged.tenants.keys().cloned().collect();
+    tenants.extend(continuity::tenants(store).await?);
     let mut problems = Vec::new();
     for tenant in tenants {
-        let known = witness.tenants.get(&tenant);
-        let checked = match continuity::base(store, signer, &tenant, known).await {
-            Ok(base) => continuity::head(store, &tenant, &base, &[], None).await.map(drop),
-            Err(failure) => Err(failure),
-        };
-        match (checked, general.filter(|_| witness.position == 0)) {
-            (Err(Failure::Store(error)), _) => return Err(error),
-            (_, Some(unwitnessed)) => problems.push((tenant, unwitnessed.to_owned())),
-            (Err(Failure::Break(found)), None) => problems.push((tenant, found.to_string())),
-            (Ok(()), None) => {}
-        }
+        let problem = known.problem_of(&tenant, store, signer).await?;
+        problems.extend(problem.map(|problem| (tenant, problem)));
     }
     if let (true, Some(general), Ok(operator)) =
-        (problems.is_empty(), general, TenantId::parse(TenantId::OPERATOR))
+        (problems.is_empty(), known.problem, TenantId::parse(TenantId::OPERATOR))
     {
         problems.push((operator, general.to_owned()));
     }
 
+    let mut witness = known.merged;
     let mut accepted = Vec::new();
     for (tenant, problem) in problems {
         let known = witness.tenants.get(&tenant).map(|known| known.number);
@@ -102,9 +141,24 @@ pub async fn accept(
     if !accepted.is_empty() {
         witness.position = store.last_position().await?;
         let signature = signer.sign(&witness.signed())?;
-        witnesses.save(witness.text(&signature)).await?;
+        replace(storage, own, witness.text(&signature)).await?;
     }
     Ok(accepted)
+}
+
+/// Stores `text` as the only witness.
+async fn replace(
+    storage: &dyn Storage,
+    own: &Arc<dyn WitnessStore>,
+    text: String,
+) -> Result<(), StoreError> {
+    if let Some(shared) = storage.witnesses() {
+        let mut others = shared.list().await?;
+        others.retain(|it| it.server != shared.server());
+        shared.save(text.clone()).await?;
+        shared.remove(&others).await?;
+    }
+    own.save(text).await
 }
 
 async fn record(

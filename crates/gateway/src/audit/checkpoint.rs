@@ -21,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     canonical::Digest,
     id::TenantId,
-    record::{Checkpoint, CheckpointKind, Head, KnownHeads, News, Witness},
+    record::{Checkpoint, CheckpointKind, KnownHeads, News, Witness},
     store::StoreError,
 };
 
 use super::{
     context::Context,
-    continuity::{self, Break, Failure},
+    continuity::{self, Break, Failure, KnownEnds},
+    witnesses::{self, Comparison, Witnesses},
 };
 use crate::config::RecordConfig;
 
@@ -63,6 +64,8 @@ pub(super) struct Signing {
     stored: Option<String>,
     /// Whether the witness differs from the stored one.
     unsaved: bool,
+    /// The witnesses of the other servers of a shared store.
+    others: Option<Witnesses>,
     /// The greatest position of the whole log that was ever seen.
     highest: u64,
     /// The last tenant whose signed part was checked.
@@ -78,6 +81,10 @@ struct Trouble {
     store: Option<&'static str>,
     /// There is no witness that counts.
     witness: Option<&'static str>,
+    /// Another server's witness does not count.
+    foreign: Option<&'static str>,
+    /// What contradicts the witness of another server, by tenant.
+    others: BTreeMap<TenantId, Break>,
     /// Changed signed parts, by tenant.
     signed: BTreeMap<TenantId, Break>,
     /// Ends of logs that do not continue the signed part.
@@ -125,32 +132,37 @@ pub(super) async fn run(
 impl Trouble {
     /// Why no call may run: signed events are missing, so new ones may get lost, too.
     fn loss(&self) -> Option<&'static str> {
-        let lost = self.signed.values().chain(self.ends.values()).any(Break::is_loss);
+        let lost = self.breaks().any(|(_, found)| found.is_loss());
         let missing = "a part of the record that was signed is gone";
         self.store.or(lost.then_some(missing))
     }
 
+    /// Everything that was changed, by tenant.
+    fn breaks(&self) -> impl Iterator<Item = (&TenantId, &Break)> {
+        self.signed.iter().chain(&self.ends).chain(&self.others)
+    }
+
     /// Whether the log of `tenant` was changed. It is kept for the investigation.
     fn concerns(&self, tenant: &TenantId) -> bool {
-        self.signed.contains_key(tenant) || self.ends.contains_key(tenant)
+        self.breaks().any(|(changed, _)| changed == tenant)
     }
 
     /// Whether no log was changed.
     fn is_none(&self) -> bool {
-        self.signed.is_empty() && self.ends.is_empty()
+        self.breaks().next().is_none()
     }
 
     /// Why not everything is signed.
     fn unsigned(&self) -> Option<&'static str> {
-        let altered = !self.signed.is_empty() || !self.ends.is_empty();
         let text = "a part of the record is not what was signed or written";
-        self.witness.or(altered.then_some(text))
+        self.witness.or(self.foreign).or((!self.is_none()).then_some(text))
     }
 }
 
 impl Signing {
     pub(super) fn new(context: Arc<Context>, signed: broadcast::Sender<Checkpoint>) -> Self {
         Self {
+            others: Witnesses::new(&context),
             context,
             signed,
             seen: None,
@@ -182,7 +194,7 @@ impl Signing {
     }
 
     fn may_sign(&self) -> bool {
-        self.trouble.store.is_none() && self.witness.is_some()
+        self.trouble.store.is_none() && self.trouble.foreign.is_none() && self.witness.is_some()
     }
 
     /// Says how the record is: in `/readyz`, to calls, and in the log.
@@ -233,7 +245,7 @@ impl Signing {
         }
         let known = self.witness.as_ref().map_or(0, |witness| witness.position);
         self.highest = self.highest.max(known);
-        if last < self.highest {
+        if self.compare_with_others().await? || last < self.highest {
             self.trouble.store = Some("the record is shorter than it was");
             return Ok(None);
         }
@@ -245,28 +257,34 @@ impl Signing {
     async fn load_witness(&mut self) -> Result<(), StoreError> {
         let signer = &self.context.signer;
         self.witness = None;
-        let problem = match self.context.witness.load().await? {
+        let mut problem = None;
+        match self.context.witness.load().await? {
             Some(text) => match continuity::witness(&text, &**signer) {
                 Some(witness) => {
                     self.witness = Some(witness);
                     self.stored = Some(text);
-                    None
                 }
-                None => Some("the witness of the record is not one of the signing key"),
+                None => problem = Some("the witness of the record is not one of the signing key"),
             },
             None => {
-                let may_begin = self.context.storage.is_shared() || self.context.key_may_be_new;
-                // Also an empty store: it may have been emptied.
-                if may_begin && !self.has_checkpoints().await? {
-                    self.begin_witness(Witness::new(signer.public_key())).await?;
-                    None
-                } else if self.context.storage.is_shared() {
-                    self.join().await?
-                } else {
-                    Some("the witness of the record is gone")
+                let may_begin = self.others.is_some() || self.context.key_may_be_new;
+                // Looked at first: a server saves its witness in a shared store before it signs.
+                let is_unsigned = !self.has_checkpoints().await?;
+                let last_signed = match &self.others {
+                    Some(others) => others.last_signed().await?,
+                    None => Ok(None),
+                };
+                match last_signed {
+                    Ok(Some(witness)) => self.begin_witness(witness).await?,
+                    // Also an empty store: it may have been emptied.
+                    Ok(None) if may_begin && is_unsigned => {
+                        self.begin_witness(Witness::new(signer.public_key())).await?;
+                    }
+                    Ok(None) => problem = Some("the witness of the record is gone"),
+                    Err(foreign) => problem = Some(foreign),
                 }
             }
-        };
+        }
         if let Some(problem) = problem
             && self.trouble.witness != Some(problem)
         {
@@ -289,22 +307,38 @@ impl Signing {
         Ok(())
     }
 
-    /// Makes the witness of a server that is new to a shared store. It trusts what the others have
-    /// signed with the common key, once it has checked all of it; returns why it cannot.
-    async fn join(&mut self) -> Result<Option<&'static str>, StoreError> {
-        let (store, signer) = (Arc::clone(&self.context.store), Arc::clone(&self.context.signer));
-        let mut witness = Witness::new(signer.public_key());
-        for tenant in continuity::tenants(&*store).await? {
-            let base = continuity::base(&*store, &*signer, &tenant, None).await.map(drop);
-            if let Some(found) = break_of(base)? {
-                tracing::error!(%tenant, problem = %found, "the record of a tenant cannot be joined");
-                return Ok(Some("the stored record was not signed with this key"));
-            }
-            let signed = continuity::checkpoints(&*store, &tenant, 0).await?;
-            signed.iter().for_each(|checkpoint| witness.add(checkpoint));
+    /// Compares the record with the witnesses of the other servers, and takes over what they have
+    /// signed since. Returns whether the whole log is shorter than one of them says.
+    async fn compare_with_others(&mut self) -> Result<bool, StoreError> {
+        let (Some(others), Some(witness), Some(text)) =
+            (&mut self.others, &mut self.witness, &self.stored)
+        else {
+            return Ok(false);
+        };
+        let Comparison { contradicted, is_shorter, is_foreign, later } =
+            others.compare(witness, text).await?;
+        if let Some(later) = later {
+            let before = witness.clone();
+            witnesses::merge(witness, &later);
+            self.unsaved |= *witness != before;
         }
-        self.begin_witness(witness).await?;
-        Ok(None)
+        let foreign = is_foreign.then_some(witnesses::FOREIGN);
+        if foreign.is_some() && self.trouble.foreign.is_none() {
+            tracing::error!(
+                "{}: nothing is signed; look into it, stop the servers and use `toolcrib audit \
+                 accept`",
+                witnesses::FOREIGN
+            );
+        }
+        self.trouble.foreign = foreign;
+        let known: Vec<TenantId> = self.trouble.others.keys().cloned().collect();
+        for tenant in known.iter().filter(|tenant| !contradicted.contains_key(*tenant)) {
+            note(&mut self.trouble.others, tenant, None);
+        }
+        for (tenant, found) in contradicted {
+            note(&mut self.trouble.others, &tenant, Some(found));
+        }
+        Ok(is_shorter)
     }
 
     async fn has_checkpoints(&self) -> Result<bool, StoreError> {
@@ -353,7 +387,7 @@ impl Signing {
         if self.seen.is_none() {
             self.seen = Some(last);
         }
-        if self.witness.is_none() {
+        if !self.may_sign() {
             return Ok(());
         }
         let interval = u64::try_from(config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
@@ -375,7 +409,11 @@ impl Signing {
                 waiting.since = now;
             }
         }
-        self.save_witness().await
+        self.save_witness().await?;
+        if let (Some(others), Some(text)) = (&mut self.others, &self.stored) {
+            others.save(text, config.checkpoint_interval, ending).await?;
+        }
+        Ok(())
     }
 
     /// Notes the tenants with events after position `seen` of the whole log, up to `last`.
@@ -415,7 +453,7 @@ impl Signing {
     /// continue the one that the witness names.
     async fn save_witness(&mut self) -> Result<(), StoreError> {
         let Some(witness) = self.witness.as_mut().filter(|_| self.unsaved) else { return Ok(()) };
-        witness.position = self.highest;
+        witness.position = self.highest.max(witness.position);
         let signature = self.context.signer.sign(&witness.signed())?;
         let text = witness.text(&signature);
         self.context.witness.save(text.clone()).await?;
@@ -464,22 +502,19 @@ impl Signing {
     /// Signs where the log of `tenant` ends; `false` when it may not be signed.
     async fn sign(&mut self, tenant: &TenantId) -> Result<bool, StoreError> {
         let Some(witness) = &self.witness else { return Ok(false) };
+        if self.trouble.others.contains_key(tenant) {
+            return Ok(false);
+        }
         let (store, signer) = (Arc::clone(&self.context.store), Arc::clone(&self.context.signer));
         let known = witness.tenants.get(tenant).copied();
         let known = known.as_ref();
-        let seen = self.waiting.get(tenant).map_or(&[][..], |waiting| &waiting.seen);
-        let appended = self.known.as_ref().and_then(|it| it.heads.get(tenant).copied());
-        let compared = self.compared.get(tenant).copied();
-        let checked = async {
-            let base = continuity::base(&*store, &*signer, tenant, known).await?;
-            let head = match appended {
-                Some((position, hash)) if compared == Some((base.position, base.hash)) => {
-                    Head { tenant: tenant.clone(), position, hash }
-                }
-                appended => continuity::head(&*store, tenant, &base, seen, appended).await?,
-            };
-            Ok((base, head))
+        let ends = KnownEnds {
+            seen: self.waiting.get(tenant).map_or(&[][..], |waiting| &waiting.seen),
+            appended: self.known.as_ref().and_then(|it| it.heads.get(tenant).copied()),
+            compared: self.compared.get(tenant).copied(),
         };
+        let appended = ends.appended;
+        let checked = continuity::base_and_head(&*store, &*signer, tenant, known, ends);
         let (base, head) = match checked.await {
             Ok(checked) => checked,
             Err(failure) => {
@@ -490,14 +525,10 @@ impl Signing {
             }
         };
         note(&mut self.trouble.ends, tenant, None);
-        if let Some(last) = &base.last
-            && known.is_none_or(|known| known.number < last.number)
+        if !base.newer.is_empty()
             && let Some(witness) = &mut self.witness
         {
-            // Signed before a crash.
-            let mut caught_up = store.checkpoints(tenant, known.map_or(0, |it| it.number)).await?;
-            caught_up.retain(|it| it.number <= last.number);
-            caught_up.iter().for_each(|checkpoint| witness.add(checkpoint));
+            base.newer.iter().for_each(|checkpoint| witness.add(checkpoint));
             self.unsaved = true;
         }
         if head.position == base.position {
@@ -617,7 +648,7 @@ impl Signing {
 }
 
 /// The break in `checked`, if the check failed with one.
-fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
+pub(super) fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
     match checked {
         Ok(()) => Ok(None),
         Err(Failure::Break(found)) => Ok(Some(found)),

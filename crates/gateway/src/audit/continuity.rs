@@ -2,6 +2,7 @@
 //!
 //! Invariant (I-72): the end of a log is signed only if the stored checkpoints are the signed ones,
 //! the last signed event is unchanged, and every later event follows from it.
+//! Invariant (I-108): what the retention of another server removes between two reads is no break.
 
 use std::fmt;
 
@@ -31,11 +32,18 @@ pub(super) enum Failure {
     Store(StoreError),
 }
 
+/// The most checks of a log that retention changes meanwhile. Each takes much less time than the
+/// interval between two removals.
+const MAX_ATTEMPTS: usize = 8;
+
 /// The last place of a log that was signed.
 #[derive(Debug)]
 pub(super) struct Base {
     /// The last checkpoint.
     pub(super) last: Option<Checkpoint>,
+    /// The checkpoints that the witness does not cover, which another server has signed, or a process
+    /// that ended before it could write the witness.
+    pub(super) newer: Vec<Checkpoint>,
     /// 0 when nothing was signed.
     pub(super) position: u64,
     pub(super) hash: Digest,
@@ -83,8 +91,92 @@ pub(super) fn witness(text: &str, signer: &dyn CheckpointSigner) -> Option<Witne
     own.then_some(witness)
 }
 
+/// What a process knows of the end of a log.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KnownEnds<'a> {
+    /// Ends at earlier looks, in order.
+    pub(super) seen: &'a [(u64, Digest)],
+    /// The last event that this process has appended.
+    pub(super) appended: Option<(u64, Digest)>,
+    /// The signed end after which this process alone has appended.
+    pub(super) compared: Option<(u64, Digest)>,
+}
+
 /// The event that the log of `tenant` has to continue, after a check of the signed part.
 pub(super) async fn base(
+    store: &dyn RecordStore,
+    signer: &dyn CheckpointSigner,
+    tenant: &TenantId,
+    known: Option<&WitnessEntry>,
+) -> Result<Base, Failure> {
+    let mut attempts = Attempts::default();
+    loop {
+        let checked = read_base(store, signer, tenant, known).await;
+        if attempts.is_last(&checked, store, tenant).await? {
+            return checked;
+        }
+    }
+}
+
+/// As [`base`], with the end of the log.
+pub(super) async fn base_and_head(
+    store: &dyn RecordStore,
+    signer: &dyn CheckpointSigner,
+    tenant: &TenantId,
+    known: Option<&WitnessEntry>,
+    ends: KnownEnds<'_>,
+) -> Result<(Base, Head), Failure> {
+    let mut attempts = Attempts::default();
+    loop {
+        let checked = match read_base(store, signer, tenant, known).await {
+            Ok(base) => head(store, tenant, &base, ends).await.map(|head| (base, head)),
+            Err(failure) => Err(failure),
+        };
+        if attempts.is_last(&checked, store, tenant).await? {
+            return checked;
+        }
+    }
+}
+
+/// The checks of a log, each with several queries. Retention of another server may remove in between
+/// what the next query reads. It stores a mark before it removes events, so a break counts only if no
+/// mark was added since before the check began.
+#[derive(Default)]
+struct Attempts {
+    count: usize,
+    /// What was removed before the last attempt; `None` before the first one.
+    removed: Option<(Option<u64>, Option<u64>)>,
+}
+
+impl Attempts {
+    /// Whether the result of an attempt counts.
+    async fn is_last<T>(
+        &mut self,
+        checked: &Result<T, Failure>,
+        store: &dyn RecordStore,
+        tenant: &TenantId,
+    ) -> Result<bool, StoreError> {
+        self.count += 1;
+        if !matches!(checked, Err(Failure::Break(_))) || self.count == MAX_ATTEMPTS {
+            return Ok(true);
+        }
+        let removed = Some(removals(store, tenant).await?);
+        Ok(std::mem::replace(&mut self.removed, removed) == removed)
+    }
+}
+
+/// The number of the first checkpoint, and of the last mark of retention: both rise with each
+/// removal.
+async fn removals(
+    store: &dyn RecordStore,
+    tenant: &TenantId,
+) -> Result<(Option<u64>, Option<u64>), StoreError> {
+    let rows = checkpoints(store, tenant, 0).await?;
+    let mark = rows.iter().rfind(|row| row.kind == CheckpointKind::Pruned);
+    Ok((rows.first().map(|row| row.number), mark.map(|row| row.number)))
+}
+
+async fn read_base(
     store: &dyn RecordStore,
     signer: &dyn CheckpointSigner,
     tenant: &TenantId,
@@ -105,11 +197,18 @@ pub(super) async fn base(
             && removed.is_some_and(|removed| row.position <= removed)
     };
     let mut rows = rows.into_iter().peekable();
-    let mut base = Base { last: None, position: 0, hash: genesis() };
+    let mut base = Base { last: None, newer: Vec::new(), position: 0, hash: genesis() };
     let mut pruned = 0;
     if let Some(known) = known {
         let number = known.number;
         match rows.next_if(|row| row.number == number) {
+            // After a failover that lost it, another server has signed another one.
+            Some(first) if first.digest() != known.digest && is_own(&first) => {
+                return missing(format!(
+                    "checkpoint {number}, which was signed last, is gone, and another one of the key \
+                     has its number"
+                ));
+            }
             Some(first) if first.digest() != known.digest => {
                 return altered(format!("checkpoint {number} is not the one that was signed last"));
             }
@@ -117,7 +216,8 @@ pub(super) async fn base(
                 if first.kind == CheckpointKind::Pruned {
                     pruned = first.position;
                 }
-                base = Base { last: Some(first), position: known.position, hash: known.hash };
+                base.last = Some(first);
+                (base.position, base.hash) = (known.position, known.hash);
             }
             None if rows.peek().is_some_and(begins_after_removal) => {}
             None => {
@@ -125,7 +225,6 @@ pub(super) async fn base(
             }
         }
     }
-    // Signed by another server, or by a process that ended before it could write the witness.
     for row in rows {
         let (number, prev) = match &base.last {
             Some(last) => (last.number + 1, last.digest()),
@@ -145,6 +244,7 @@ pub(super) async fn base(
                 (base.position, base.hash) = (row.position, row.hash);
             }
         }
+        base.newer.push(row.clone());
         base.last = Some(row);
     }
     let position = base.position;
@@ -193,15 +293,20 @@ pub(super) async fn checkpoints(
     }
 }
 
-/// The end of the log of `tenant`, every event after `base` computed anew; where it has the event
-/// `known`, that one. `seen` are events that were there at earlier looks, in order.
-pub(super) async fn head(
+/// The end of the log of `tenant`, every event after `base` computed anew; where it has the event that
+/// this process appended last, that one.
+async fn head(
     store: &dyn RecordStore,
     tenant: &TenantId,
     base: &Base,
-    seen: &[(u64, Digest)],
-    known: Option<(u64, Digest)>,
+    ends: KnownEnds<'_>,
 ) -> Result<Head, Failure> {
+    let KnownEnds { seen, appended, compared } = ends;
+    if let Some((position, hash)) = appended
+        && compared == Some((base.position, base.hash))
+    {
+        return Ok(Head { tenant: tenant.clone(), position, hash });
+    }
     let (mut position, mut hash) = (base.position, base.hash);
     loop {
         let page = store.check_links(tenant, position, hash).await?;
@@ -220,7 +325,7 @@ pub(super) async fn head(
             if before.and_then(|place| seen.get(place)).is_some_and(|before| before.1 != hash) {
                 return altered(format!("the log was written anew up to position {at}"));
             }
-            if known == Some((position, hash)) {
+            if appended == Some((position, hash)) {
                 return Ok(Head { tenant: tenant.clone(), position, hash });
             }
         }

@@ -80,10 +80,7 @@ async fn fill(storage: &dyn Storage) {
 async fn findings(storage: &dyn Storage) -> Vec<verify::Finding> {
     let trusted = vec![signing_key().public()];
     let whole = Scope::default();
-    verify::record(&*storage.record(), &whole, trusted, &[], None, |_, _| ())
-        .await
-        .unwrap()
-        .findings
+    verify::record(&*storage.record(), &whole, trusted, &[], &[], |_, _| ()).await.unwrap().findings
 }
 
 pub async fn every_event_continues_its_tenants_chain(storage: &dyn Storage) {
@@ -280,6 +277,29 @@ pub async fn nothing_is_pruned_that_somebody_still_needs(storage: &dyn Storage) 
     storage.events().append(&[returned(&call, "e")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(2));
     assert_eq!(prunable(50, 1).await, Some(1), "only delivered events");
+}
+
+pub async fn a_witness_is_kept_until_it_is_replaced_or_removed(storage: &dyn Storage) {
+    let Some(witnesses) = storage.witnesses() else { return };
+    assert_eq!(witnesses.list().await.unwrap(), []);
+    assert_eq!(witnesses.load(witnesses.server()).await.unwrap(), None);
+    let mut before = Vec::new();
+    for text in ["one", "two"] {
+        witnesses.save(text.to_owned()).await.unwrap();
+        let listed = witnesses.list().await.unwrap();
+        let [only] = listed.as_slice() else { panic!("{listed:?}") };
+        assert_eq!(
+            (only.server.as_str(), only.digest),
+            (witnesses.server(), Digest::of(text.as_bytes()))
+        );
+        assert_eq!(witnesses.load(&only.server).await.unwrap().as_deref(), Some(text));
+        // What was replaced since it was listed stays.
+        witnesses.remove(&before).await.unwrap();
+        assert_eq!(witnesses.list().await.unwrap(), listed);
+        before = listed;
+    }
+    witnesses.remove(&before).await.unwrap();
+    assert_eq!(witnesses.list().await.unwrap(), []);
 }
 
 pub async fn a_cursor_comes_back_as_it_was_set(storage: &dyn Storage) {

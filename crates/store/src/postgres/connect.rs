@@ -37,7 +37,7 @@ const PLANNING: &str = "-c jit=off";
 const OLDEST: i32 = 140_000;
 
 /// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. A released file is never edited.
-const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
+pub(super) const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 
 /// How to connect.
 #[derive(Clone)]

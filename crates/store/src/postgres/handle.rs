@@ -12,6 +12,7 @@ use super::{
     failure::{Failure, within, within_limit},
     instance,
     lease::Lease,
+    schema_check,
     writer::Writer,
 };
 use crate::{Options, fingerprint::FingerprintKey};
@@ -53,6 +54,7 @@ impl PostgresStore {
         let instance: Arc<str> = uuid::Uuid::new_v4().simple().to_string().into();
         let mut client = within(async { Ok(pool.get().await?) }).await?;
         within_limit(MIGRATION_LIMIT, connect::migrate(&mut client)).await?;
+        within(schema_check::run(&client)).await?;
         within(instance::begin(&client, &instance)).await?;
         drop(client);
         let writer = Writer::start(pool.clone(), Arc::clone(&instance));

@@ -19,6 +19,7 @@ use super::{
     log::{COLUMNS, PREV, stored},
     partitions,
     row::{Param, bound, digest, execute, first, limit, one, parse, rows, stored_time, whole},
+    schema_check,
 };
 
 const CHECKPOINT: &str =
@@ -26,6 +27,14 @@ const CHECKPOINT: &str =
 
 #[async_trait]
 impl RecordStore for PostgresStore {
+    async fn displaced(&self) -> Option<&'static str> {
+        match within(async { schema_check::run(&self.client().await?).await }).await {
+            Err(StoreError::Corrupt(_)) => Some("the schema of the store was changed"),
+            // Other read errors are reported by the operations that need the data.
+            Ok(()) | Err(_) => None,
+        }
+    }
+
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
         within(async { read(&self.client().await?, &query).await }).await
     }

@@ -160,7 +160,7 @@ async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() 
     assert_eq!(sequences_have_no_gap(&after), CALLERS);
     // I-71
     let whole = verify::Scope::default();
-    let report = verify::record(&store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, Vec::new(), &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (after.len() as u64, Vec::new()));
     let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
     assert_eq!(files.count(), 1, "only this process counts as alive");

@@ -292,7 +292,7 @@ async fn examine(cut: &Cut, path: &Path, is_strict: bool) -> Found {
         after.iter().filter(|logged| logged.tenant.as_str() == "t").cloned().collect();
     sequences_have_no_gap(&of_calls);
     let (whole, trusted) = (verify::Scope::default(), vec![signing_key().public()]);
-    let report = verify::record(&store, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, trusted, &[], &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (after.len() as u64, Vec::new()));
     store.close().await;
     Found {

@@ -1,6 +1,7 @@
 //! `audit verify` and `audit key`: proves that the event log is unchanged.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{BufRead as _, BufReader, IsTerminal as _},
     path::Path,
@@ -13,12 +14,12 @@ use serde_json::json;
 use toolcrib_core::{
     canonical::Digest,
     record::{Checkpoint, ExportedEvent, RecordStore, Witness, WitnessStore as _},
-    store::StoreError,
+    store::{Storage, StoreError},
     text,
 };
 use toolcrib_gateway::config::Config;
 use toolcrib_store::verify::{
-    self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier,
+    self, Finding, FindingCode, Report, Scope, Verdict, Verified, Verifier, WitnessUse,
 };
 
 use super::{export::remote, log::PAGE};
@@ -104,6 +105,7 @@ pub(super) async fn run(args: &VerifyArgs, cx: &Context) -> anyhow::Result<Exit>
         Verdict::Changed => Exit::Failed,
         Verdict::UnsignedTail => Exit::Code(3),
         Verdict::NoCheckpoint => Exit::Code(4),
+        Verdict::NoWitness => Exit::Code(5),
     })
 }
 
@@ -134,26 +136,25 @@ async fn here(
         Err(_) => None,
     };
     trusted.extend(own);
-    // Read before the checkpoints, because a running server writes the witness after them.
-    let witness = witness(&config, &trusted).await;
     let store = store::open_existing(&config).await?;
+    // Read before the checkpoints, because a running server writes its witness after them.
+    let witnesses = witnesses(&config, &*store, &trusted).await?;
     let scope = Scope { tenant: args.tenant.clone(), from: args.from, to: args.to };
     let mut progress = Progress::new(printer);
-    let known = witness.as_ref().ok().and_then(Option::as_ref);
     let record = &*store.record();
+    let known = &witnesses.trusted;
     let checked = verify::record(record, &scope, trusted, anchors, known, |done, all| {
         progress.update(done, all)
     });
     let checked = checked.await;
-    let unwitnessed = match (&witness, own) {
-        (Err(problem), _) => Some((*problem).to_owned()),
-        (Ok(None), Some(own)) => {
-            // A server that creates a key next to the store creates the witness right after it.
-            let both = config.record.signing_key.is_none() && record.last_position().await? > 0;
-            (both || signed_by(record, &own).await?)
-                .then(|| "the witness, which names what was signed last, is gone".to_owned())
+    let witness = match own {
+        _ if !witnesses.trusted.is_empty() => WitnessUse::Compared,
+        // A server that creates a key next to the store creates the witness right after it.
+        Some(_) if config.record.signing_key.is_none() && record.last_position().await? > 0 => {
+            WitnessUse::Missing
         }
-        (Ok(_), _) => None,
+        Some(own) if signed_by(record, &own).await? => WitnessUse::Missing,
+        _ => WitnessUse::Absent,
     };
     let damage = match scope.tenant {
         None => store.damage().await,
@@ -170,8 +171,10 @@ async fn here(
         Err(StoreError::Corrupt(what)) => other(FindingCode::Damaged, what),
         Err(error) => return Err(error.into()),
     };
-    let unwitnessed = unwitnessed.into_iter().map(|what| other(FindingCode::Witness, what));
-    report.findings.extend(unwitnessed.flat_map(|report| report.findings));
+    report.witness = Some(witness);
+    for problem in witnesses.problems {
+        report.findings.extend(other(FindingCode::Witness, problem.to_owned()).findings);
+    }
     let damage = match damage {
         Ok(damage) => damage,
         Err(StoreError::Corrupt(what)) => vec![what],
@@ -183,18 +186,44 @@ async fn here(
     Ok(report)
 }
 
-/// Reads the witness of the last signed checkpoints. Fails when it is invalid or not trusted.
-///
-/// Returns `None` if the file is missing or unreadable; verification does not require it.
-async fn witness(config: &Config, trusted: &[[u8; 32]]) -> Result<Option<Witness>, &'static str> {
-    let Ok(Some(text)) = signing::witness(config).load().await else { return Ok(None) };
-    match toolcrib_store::witness(&text) {
-        None => Err("the witness, which names what was signed last, was changed"),
-        Some(witness) if !trusted.contains(&witness.public_key) => Err(
-            "the witness, which names what was signed last, is signed with a key that is not trusted",
-        ),
-        Some(witness) => Ok(Some(witness)),
+/// The witnesses of the servers that use a store.
+#[derive(Default)]
+struct Witnesses {
+    /// Signed with a trusted key.
+    trusted: Vec<Witness>,
+    problems: BTreeSet<&'static str>,
+}
+
+/// Reads the witness next to the store, and those in a shared store. Verification does not require
+/// any, so an unreadable file is the same as none.
+async fn witnesses(
+    config: &Config,
+    store: &dyn Storage,
+    trusted: &[[u8; 32]],
+) -> Result<Witnesses, StoreError> {
+    let mut texts: Vec<String> =
+        signing::witness(config).load().await.ok().flatten().into_iter().collect();
+    if let Some(shared) = store.witnesses() {
+        for saved in shared.list().await? {
+            texts.extend(shared.load(&saved.server).await?);
+        }
     }
+    let mut read = Witnesses::default();
+    for text in texts {
+        match toolcrib_store::witness(&text) {
+            None => {
+                read.problems.insert("a witness, which names what was signed last, was changed");
+            }
+            Some(witness) if !trusted.contains(&witness.public_key) => {
+                read.problems.insert(
+                    "a witness, which names what was signed last, is signed with a key that is not \
+                     trusted",
+                );
+            }
+            Some(witness) => read.trusted.push(witness),
+        }
+    }
+    Ok(read)
 }
 
 /// Returns whether the last checkpoint of any tenant is signed with `key`.
@@ -400,14 +429,29 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration) -> String {
         true => ". Events before the first ones shown are not part of what was checked",
         false => "",
     };
+    let unwitnessed = match report.witness {
+        Some(WitnessUse::Absent) => {
+            ". There is no witness here: an end that was removed with its checkpoints would not be \
+             found; name an anchor with --anchor"
+        }
+        _ => "",
+    };
     match verdict {
-        Verdict::Verified if unsigned == 0 => format!("verified, nothing was changed{partial}"),
+        Verdict::Verified if unsigned == 0 => {
+            format!("verified, nothing was changed{partial}{unwitnessed}")
+        }
         Verdict::Verified => {
             format!(
                 "verified, nothing was changed; {events} will be signed with the next checkpoint\
-                 {partial}"
+                 {partial}{unwitnessed}"
             )
         }
+        Verdict::NoWitness => format!(
+            "no witness here: the events match their checkpoints, but the file that names the last \
+             one is missing, so the end may have been removed with its checkpoints. Name an anchor \
+             with --anchor to compare; no server signs this record until `toolcrib audit accept`\
+             {partial}"
+        ),
         Verdict::Changed => counted(report.findings.len() as u64 + report.more_findings, "finding"),
         Verdict::UnsignedTail => format!(
             "verified up to the last checkpoints; {events} after them are not signed, although \

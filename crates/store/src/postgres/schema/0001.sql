@@ -131,6 +131,13 @@ CREATE TABLE checkpoints (
 );
 CREATE INDEX checkpoints_by_position ON checkpoints (tenant, position);
 
+-- The witness of each server: the last signed state that it knows. `digest` is the SHA-256 of `text`.
+CREATE TABLE witnesses (
+  server TEXT COLLATE "C" PRIMARY KEY,
+  digest BYTEA NOT NULL,
+  text   TEXT NOT NULL
+);
+
 -- The progress of the readers of the whole log.
 CREATE TABLE cursors (
   name          TEXT COLLATE "C" PRIMARY KEY,
