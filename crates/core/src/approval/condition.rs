@@ -3,8 +3,8 @@
 //!
 //! Invariant (I-15): a test that cannot be evaluated counts as true.
 //!
-//! Tests read arguments only. The answers and the state of a further round can change what a tool
-//! does with the same arguments, so there a test of arguments cannot be evaluated.
+//! Tests read arguments only. The answers and the state of a further round can change the effect of
+//! the same arguments, so there a test of arguments cannot be evaluated.
 
 use regex::Regex;
 use serde_json::Value;

@@ -396,8 +396,8 @@ impl Approval {
         }
     }
 
-    /// Checks whether `who` has the scope and the role for `verdict`. A withdrawal requires what a
-    /// grant or an override does.
+    /// Checks whether `who` has the scope and the role for `verdict`. A withdrawal requires those
+    /// of a grant or of an override.
     fn may_answer(&self, who: &Principal, verdict: Verdict) -> Result<(), VoteRefused> {
         let overrides = Scope::declared(OVERRIDE_SCOPE);
         let needed = match verdict {

@@ -47,7 +47,7 @@ pub struct CallInput {
     pub meta: Map<String, Value>,
 }
 
-/// What a further round of a call has in addition to its arguments.
+/// The content of a further round of a call, in addition to its arguments.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Round<'a> {
     /// The answers to the requests of an earlier round.

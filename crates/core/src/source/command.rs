@@ -327,7 +327,7 @@ impl Template {
 }
 
 impl CommandSpec {
-    /// Returns the digest of everything that decides what a call runs: program, arguments, input,
+    /// Returns the digest of everything that decides about the process of a call: program, arguments, input,
     /// directory, environment and confinement. Paths of the server itself are left out, because
     /// they can differ between servers with one configuration.
     pub(crate) fn digest(&self) -> Digest {

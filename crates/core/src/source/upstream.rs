@@ -79,7 +79,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns the digest of what a call of tool `name` runs, as far as the configuration decides it:
+    /// Returns the digest of the program behind tool `name`, as far as the configuration decides it:
     /// the upstream, and the program and arguments of a command. Consent to one of them is none to
     /// another.
     pub fn program(&self, name: &str) -> Option<Digest> {
