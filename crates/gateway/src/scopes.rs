@@ -1,12 +1,12 @@
 //! The scopes that the routes of the server require, and how far each extends.
 //!
 //! Invariant (I-100): this is the one list of rights beyond tools. A scope that crosses tenants or
-//! reaches the machine is given only by its exact name, and a scope claim gives none that extends beyond
-//! the caller itself and its tenant.
+//! reaches the machine is given only by its exact name, and the claims of a token give none that extends
+//! beyond the caller itself and its tenant, neither as a scope nor through a role.
 
 use toolcrib_core::{
     approval::request::OVERRIDE_SCOPE,
-    principal::Principal,
+    principal::{AuthMethod, Principal},
     scope::{Grant, Scope},
 };
 
@@ -110,12 +110,22 @@ impl RouteScope {
         grants.into_iter().any(|grant| grant.as_str() == self.as_str())
     }
 
-    /// Returns whether `principal` has it.
-    pub fn is_held_by(self, principal: &Principal) -> bool {
+    /// Returns whether `grants` give it.
+    pub fn is_given_by<'a>(self, grants: impl IntoIterator<Item = &'a Grant>) -> bool {
         if self.is_named() {
-            return self.is_named_by(principal.scopes.iter());
+            return self.is_named_by(grants);
         }
-        Scope::parse(self.as_str()).is_ok_and(|scope| principal.scopes.covers(&scope))
+        let scope = Scope::parse(self.as_str());
+        scope.is_ok_and(|scope| grants.into_iter().any(|grant| grant.covers(&scope)))
+    }
+
+    /// Returns whether `principal` has it. A token gives no right that no claim may give, also with a
+    /// role of the configuration.
+    pub fn is_held_by(self, principal: &Principal) -> bool {
+        match principal.auth {
+            AuthMethod::Jwt(_) if !self.may_be_claimed() => false,
+            _ => self.is_given_by(principal.scopes.iter()),
+        }
     }
 }
 

@@ -241,11 +241,12 @@ impl Authenticator {
         let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
         let policy = self.inner.policy.load();
         let granted = roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
-        // `*` includes every grant, but does not give the scopes that must be named.
+        // The caller may have a grant without all the scopes that it gives to a key: `*` does not give
+        // the scopes that must be named, and no token gives what claims may not.
         let is_withheld = |scope: &RouteScope| {
-            scope.is_named()
+            !scope.may_be_claimed()
                 && !scope.is_held_by(caller)
-                && scope.is_named_by(granted.clone().chain(scopes))
+                && scope.is_given_by(granted.clone().chain(scopes))
         };
         let within = roles.iter().all(|role| everything || has_role(role))
             && scopes.iter().all(|scope| caller.scopes.includes(scope))

@@ -132,12 +132,20 @@ async fn a_role_is_not_given_by_its_name_alone() {
     let who = eve.get("/v1/whoami").await.json();
     assert_eq!((&who["roles"], &who["may"]), (&json!(["boss"]), &json!([])));
     assert_eq!(who["scopes"], json!(["files:read", "money:spend"]));
-    // What the operator names for an issuer is given in full.
+    // A role gives what claims may give, and no key with more.
     gw.reload(&format!("{ROLES}{}", issuer.config_with_roles(&["admin"], ""))).await;
     let who = eve.get("/v1/whoami").await.json();
     assert_eq!(who["roles"], json!(["admin"]));
-    assert!(who["may"].as_array().unwrap().contains(&json!("config:write")), "{who}");
-    assert!(!who["may"].as_array().unwrap().contains(&json!("metrics:all")), "{who}");
+    let may: Vec<_> = who["may"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for scope in RouteScope::ALL {
+        assert_eq!(may.contains(&scope.as_str()), scope.may_be_claimed(), "{scope:?}");
+    }
+    for (status, scopes) in
+        [(403, "*"), (403, "config:write"), (403, "keys:*"), (201, "audit:read")]
+    {
+        let key = json!({ "name": scopes, "principal": "new", "scopes": [scopes] });
+        assert_eq!(eve.post("/v1/keys", key).await.status, status, "{scopes}");
+    }
     // Without a list there is no role.
     gw.reload(&format!("{ROLES}{}", issuer.config(""))).await;
     let none = token(&gw, &issuer, &json!({ "https://crib/roles": ["admin"] }));
