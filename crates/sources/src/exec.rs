@@ -34,11 +34,11 @@ use crate::{
     error::{protocol, unavailable},
     process::{
         exit::Exit,
-        launch::{ConfinementRules, Launcher, environment},
+        launch::{Launcher, environment},
         program,
         reaper::ChildSpec,
         stderr::Lines,
-        support::refusal,
+        support::{self, refusal},
     },
     status::StatusBoard,
 };
@@ -88,8 +88,7 @@ impl CommandSource {
             Ok(input) => input.unwrap_or_default(),
             Err(problem) => return unfit(&problem),
         };
-        let rules =
-            ConfinementRules::new(&command.confinement, Some(command.resources), &self.launcher);
+        let rules = support::rules(&command.confinement, Some(command.resources), &self.launcher);
         let child = ChildSpec {
             launcher: &self.launcher,
             program: command.program.clone().into(),

@@ -27,7 +27,7 @@ use toolcrib_core::source::{SecretValue, StdioSpec};
 
 use self::{
     exit::Exit,
-    launch::{ConfinementRules, DRAIN, Launcher, NO_PIPES, Role, cannot_start, environment},
+    launch::{DRAIN, Launcher, NO_PIPES, Role, cannot_start, environment},
     reaper::{ChildSpec, Reaper, Streams},
     stderr::{Lines, ProbeEnd},
 };
@@ -143,7 +143,7 @@ pub(crate) async fn spawn(
 async fn supervised(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
     let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
     let confinement = match &spec.sandbox {
-        Some(sandbox) => Some(ConfinementRules::new(sandbox, None, launcher).await?),
+        Some(sandbox) => Some(support::rules(sandbox, None, launcher).await?),
         None => None,
     };
     let child = ChildSpec {

@@ -345,14 +345,14 @@ impl CommandSpec {
             output: _,
             success: _,
             max_output: _,
-            confinement: Confinement { mode, read, write, connect, protected: _ },
+            confinement: Confinement { mode, read, write, connect, root, protected: _ },
             resources: _,
         } = self;
         let env: BTreeMap<_, _> = env
             .iter()
             .map(|(name, value)| (name, Digest::of(value.0.expose().as_bytes()).to_string()))
             .collect();
-        let confinement = (mode, read, write, connect);
+        let confinement = (mode, read, write, connect, root);
         let text = format!("{:?}", (program, arguments, stdin, cwd, env, inherit, confinement));
         Digest::of(text.as_bytes())
     }

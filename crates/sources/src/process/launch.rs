@@ -12,8 +12,6 @@ use toolcrib_core::{
     text::io_reason,
 };
 
-use super::support;
-
 /// How long the remaining output may take to arrive after the processes were killed.
 pub(super) const DRAIN: Duration = Duration::from_millis(200);
 
@@ -76,22 +74,6 @@ pub(crate) struct ConfinementRules {
     pub(super) variables: Vec<String>,
     /// The descriptor of the report pipe, which the reaper sets.
     pub(super) report: i32,
-}
-
-impl ConfinementRules {
-    /// Creates the rules for a program that `launcher` starts.
-    ///
-    /// # Errors
-    /// Fails when it is unknown what this system offers.
-    pub(crate) async fn new(
-        confinement: &Confinement,
-        resources: Option<Resources>,
-        launcher: &Launcher,
-    ) -> Result<Self, String> {
-        let guard = support::guard(confinement, launcher).await?;
-        let variables = launcher.environment.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Self { confinement: confinement.clone(), guard, resources, variables, report: -1 })
-    }
 }
 
 impl Role {

@@ -5,9 +5,9 @@ use std::process::Stdio;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use tokio::{process::Command, sync::OnceCell};
-use toolcrib_core::source::command::{Confinement, ConfinementMode, RootPolicy};
+use toolcrib_core::source::command::{Confinement, ConfinementMode, Resources, RootPolicy};
 
-use super::launch::{Launcher, MetadataGuard, Role, cannot_start};
+use super::launch::{ConfinementRules, Launcher, MetadataGuard, Role, cannot_start};
 
 /// The layers of a sandbox, each with the reason why this system does not offer it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,11 +60,23 @@ pub(crate) fn refusal(confinement: &Confinement) -> Option<&'static str> {
 const ROOT: &str = "the server runs as root; run it as another user, or set `[sources] \
                     sandbox_as_root = true`";
 
-/// Returns how the metadata of files is guarded from a program with `confinement`.
-pub(super) async fn guard(
+/// Creates the rules for a program that `launcher` starts.
+///
+/// # Errors
+/// Fails when the layers that this system offers are unknown.
+pub(crate) async fn rules(
     confinement: &Confinement,
+    resources: Option<Resources>,
     launcher: &Launcher,
-) -> Result<MetadataGuard, String> {
+) -> Result<ConfinementRules, String> {
+    let guard = guard(confinement, launcher).await?;
+    let variables = launcher.environment.iter().map(|(name, _)| name.clone()).collect();
+    let confinement = confinement.clone();
+    Ok(ConfinementRules { confinement, guard, resources, variables, report: -1 })
+}
+
+/// Returns how the metadata of files is guarded from a program with `confinement`.
+async fn guard(confinement: &Confinement, launcher: &Launcher) -> Result<MetadataGuard, String> {
     match confinement.mode {
         ConfinementMode::Off => Ok(MetadataGuard::SystemCalls),
         ConfinementMode::Required | ConfinementMode::BestEffort => {
