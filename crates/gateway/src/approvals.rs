@@ -200,7 +200,9 @@ impl Approvals {
             let Some(voter) = vote.voter(&approval.tenant) else { continue };
             match self.authenticator.confirm(&Arc::new(voter)) {
                 Ok(now) if now.tenant == approval.tenant && approval.upholds(vote, &now) => {}
-                Ok(_) | Err(AuthError::Invalid | AuthError::Missing) => return Ok(false),
+                Ok(_) | Err(AuthError::Invalid | AuthError::Missing | AuthError::Ambiguous) => {
+                    return Ok(false);
+                }
                 Err(AuthError::Unavailable) => return Err(CallError::NotAccountable("approved")),
             }
         }

@@ -116,6 +116,7 @@ impl Drop for Waiting<'_> {
 mod tests {
     use toolcrib_core::{
         authorize::{CallContext, ScopeAuthorizer},
+        call::CallInput,
         catalog::{Entry, Generation},
         descriptor::{Auth, SafetyTier, SourceKind},
         principal::{AuthMethod, Principal},
@@ -136,8 +137,8 @@ mod tests {
             makers: Vec::new(),
             auth: AuthMethod::Operator,
         };
-        let arguments = serde_json::Value::Null;
-        let call = CallContext { surface: "test", arguments: &arguments };
+        let input = CallInput::default();
+        let call = CallContext { surface: "test", input: &input };
         Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1), call).unwrap()
     }
 

@@ -222,8 +222,8 @@ fn no_two_principals_have_one_name_in_a_policy() {
     {
         let (tenant, principal) = (tenant.parse().unwrap(), principal.parse().unwrap());
         let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
-        let arguments = json!({});
-        let call = Some(CallContext { surface: "otc", arguments: &arguments });
+        let input = CallInput::from(json!({}));
+        let call = Some(CallContext { surface: "otc", input: &input });
         let judgement = policies.judge(subject, entry().resource(), call);
         assert_eq!(judgement.allowed, Some(allowed), "{tenant} {principal}");
     }
