@@ -2,7 +2,7 @@
 //!
 //! Each connection calls over MCP in both eras and over Open Tool Calling, with lists in between,
 //! and checks every response. The store grows with the record; retention is not part of this run.
-//! With `--faults`, callers, the upstream and the operator do what a server must survive.
+//! With `--faults`, callers, the upstream and the operator cause faults.
 
 mod faults;
 mod relay;

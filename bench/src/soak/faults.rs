@@ -1,5 +1,5 @@
-//! Faults that a server must survive without growing: what careless and hostile callers send, an
-//! upstream that fails, and reloads of the configuration.
+//! Faults that must not make a server grow: requests of careless and hostile callers, outages of an
+//! upstream, and reloads of the configuration.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const RELOAD_EVERY: Duration = Duration::from_secs(30);
 const INCOMPLETE: Duration = Duration::from_secs(20);
 const MAX_INCOMPLETE: usize = 64;
 
-/// What a caller does wrong.
+/// A mistake or an attack of a caller.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     /// Sends a key that does not exist.

@@ -12,8 +12,7 @@ use toolcrib_core::{
 };
 
 use super::{
-    checkpoint::break_of,
-    continuity::{self, KnownEnds},
+    continuity::{self, KnownEnds, break_of},
     witnesses,
 };
 use crate::ids::new_id;

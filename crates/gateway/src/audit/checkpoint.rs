@@ -27,7 +27,7 @@ use toolcrib_core::{
 
 use super::{
     context::Context,
-    continuity::{self, Break, Failure, KnownEnds},
+    continuity::{self, Break, Failure, KnownEnds, break_of},
     witnesses::{self, Comparison, Witnesses},
 };
 use crate::config::RecordConfig;
@@ -644,15 +644,6 @@ impl Signing {
             cursors.iter().find(|cursor| cursor.name == name).map_or(0, |cursor| cursor.position)
         };
         Ok(config.forwards.iter().map(|forward| of(&forward.name)).min().unwrap_or(u64::MAX))
-    }
-}
-
-/// The break in `checked`, if the check failed with one.
-pub(super) fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
-    match checked {
-        Ok(()) => Ok(None),
-        Err(Failure::Break(found)) => Ok(Some(found)),
-        Err(Failure::Store(error)) => Err(error),
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn witness(text: &str, signer: &dyn CheckpointSigner) -> Option<Witne
     own.then_some(witness)
 }
 
-/// What a process knows of the end of a log.
+/// The end of a log, as far as a process knows it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct KnownEnds<'a> {
     /// Ends at earlier looks, in order.
@@ -100,6 +100,15 @@ pub(super) struct KnownEnds<'a> {
     pub(super) appended: Option<(u64, Digest)>,
     /// The signed end after which this process alone has appended.
     pub(super) compared: Option<(u64, Digest)>,
+}
+
+/// The break in `checked`, if the check failed with one.
+pub(super) fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
+    match checked {
+        Ok(()) => Ok(None),
+        Err(Failure::Break(found)) => Ok(Some(found)),
+        Err(Failure::Store(error)) => Err(error),
+    }
 }
 
 /// The event that the log of `tenant` has to continue, after a check of the signed part.
@@ -144,7 +153,7 @@ pub(super) async fn base_and_head(
 #[derive(Default)]
 struct Attempts {
     count: usize,
-    /// What was removed before the last attempt; `None` before the first one.
+    /// The removals before the last attempt; `None` before the first one.
     removed: Option<(Option<u64>, Option<u64>)>,
 }
 

@@ -21,15 +21,14 @@ use toolcrib_core::{
 };
 
 use super::{
-    checkpoint::break_of,
     context::Context,
-    continuity::{self, Break},
+    continuity::{self, Break, break_of},
 };
 
 /// A witness in the store that does not count.
 pub(super) const FOREIGN: &str = "a witness in the store is not one of the signing key";
 
-/// What this server knows of the witnesses in the store.
+/// The witnesses in the store, as far as this server knows them.
 pub(super) struct Witnesses {
     context: Arc<Context>,
     store: Arc<dyn SharedWitnesses>,

@@ -293,7 +293,7 @@ pub async fn a_witness_is_kept_until_it_is_replaced_or_removed(storage: &dyn Sto
             (witnesses.server(), Digest::of(text.as_bytes()))
         );
         assert_eq!(witnesses.load(&only.server).await.unwrap().as_deref(), Some(text));
-        // What was replaced since it was listed stays.
+        // A row that was replaced since the list stays.
         witnesses.remove(&before).await.unwrap();
         assert_eq!(witnesses.list().await.unwrap(), listed);
         before = listed;

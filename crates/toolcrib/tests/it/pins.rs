@@ -70,8 +70,8 @@ async fn the_approval_of_another_tenant_names_no_principal_of_it() {
     let up = TestSource::new("up").tenants(["acme", "other"]).pins("enforce");
     let tool = TestTool::new("read").description("one").scopes(["up:use"]);
     let gw = TestGateway::builder().source(up.tool(tool)).start().await;
-    let ann = gw.principal("ann", ["*"]).await;
-    let theirs = gw.principal_of("other", "ann", &["*"]).await;
+    let ann = gw.principal("ann", ["*", "pins:approve"]).await;
+    let theirs = gw.principal_of("other", "ann", &["*", "pins:approve"]).await;
     gw.change("up", vec![TestTool::new("read").description("two")]).await;
     let seen = pin(&ann).await["seen"]["digest"].clone();
     assert_eq!(theirs.post("/v1/pins/approve", approval(&seen)).await.status, 200);
