@@ -27,7 +27,7 @@ use toolcrib_core::{
 
 use super::{
     context::Context,
-    continuity::{self, Break, Failure, KnownEnds, break_of},
+    continuity::{self, Break, KnownEnds, break_of},
     witnesses::{self, Comparison, Witnesses},
 };
 use crate::config::RecordConfig;
