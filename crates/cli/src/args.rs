@@ -341,7 +341,8 @@ Examples:
   toolcrib hash '{\"b\": 1, \"a\": [2.0, 1e3]}'
   curl -s https://example.com/document.json | toolcrib hash --no-redact -
 
-The `argsHash` of an event is the hash of the call's arguments.")]
+The `argsHash` of an event is the hash of the call's arguments; with `[record] hash_key`, that
+of `--keyed`.")]
     Hash(HashArgs),
 
     /// Print a completion script for a shell

@@ -70,7 +70,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Health(args) => health::run(&args, cx).await,
         Command::Init(args) => init::run(&args, cx),
         Command::Import(args) => import::run(&args, printer),
-        Command::Hash(args) => hash::run(&args, printer),
+        Command::Hash(args) => hash::run(&args, cx).await,
         Command::Completions { shell } => completions::run(shell, printer),
         Command::Gen(args) => generate::run(&args, printer),
         Command::DemoUpstream => demo::upstream::run().await.map(|()| Exit::Done),

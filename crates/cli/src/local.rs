@@ -25,7 +25,7 @@ use toolcrib_store::{Options, SealKeys};
 use toolcrib_tasks::Tasks;
 
 use crate::{
-    confined,
+    arguments_hash, confined,
     context::Context,
     failure::advised,
     meter::Spinner,
@@ -83,7 +83,9 @@ impl Local {
         let credentials = has_credentials.then(|| store.credentials());
         let library = settings::library(&settings.data_dir);
         let spans = Spans::start(&settings.config)?;
-        let mut builder = builder(settings.config, library, Arc::clone(&store), credentials);
+        let hash = arguments_hash::form(&settings.config).await?;
+        let mut builder =
+            builder(settings.config, library, Arc::clone(&store), credentials).arguments_hash(hash);
         if keys.is_none() {
             builder = builder.without_approvals();
         }

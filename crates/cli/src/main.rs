@@ -6,6 +6,7 @@
 //! command documents other codes.
 
 mod args;
+mod arguments_hash;
 mod bundled;
 mod check;
 mod client;

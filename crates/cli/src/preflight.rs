@@ -13,11 +13,15 @@ use toolcrib_core::{
     record::{DeliveryFactory as _, Destination},
     source::InvalidSource,
 };
-use toolcrib_gateway::config::{self, Config, Engine, Problem, StoreConfig, TlsConfig};
+use toolcrib_gateway::{
+    ArgumentsHash,
+    config::{self, Config, Engine, Problem, StoreConfig, TlsConfig},
+};
 use toolcrib_sources::Deliveries;
 use toolcrib_store::{SealKeys, SigningKey};
 
 use crate::{
+    arguments_hash,
     failure::{self, advised},
     local,
     printer::Printer,
@@ -31,6 +35,7 @@ pub(crate) struct Ready {
     pub(crate) seal_keys: SealKeys,
     /// `None` if no key exists yet.
     pub(crate) signing_key: Option<SigningKey>,
+    pub(crate) arguments_hash: ArgumentsHash,
 }
 
 /// A reason not to start.
@@ -51,6 +56,7 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
     obstacles.extend(unsealed(config));
     let seal_keys = seal::keys(&config.store).await;
     let signing_key = signing::existing(config).await;
+    let arguments_hash = arguments_hash::form(config).await;
     obstacles.extend(undeliverable(config));
     let library = settings::library(data_dir);
     for InvalidSource { source_id, problem } in local::invalid_sources(config, library) {
@@ -58,15 +64,16 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
         obstacles.push(Obstacle::new(format!("source.{source_id}"), error));
     }
     let tls = config.server.tls.as_ref().map(identity).transpose();
-    match (tls, seal_keys, signing_key) {
-        (Ok(tls), Ok(seal_keys), Ok(signing_key)) if obstacles.is_empty() => {
-            Ok(Ready { tls, seal_keys, signing_key })
+    match (tls, seal_keys, signing_key, arguments_hash) {
+        (Ok(tls), Ok(seal_keys), Ok(signing_key), Ok(arguments_hash)) if obstacles.is_empty() => {
+            Ok(Ready { tls, seal_keys, signing_key, arguments_hash })
         }
-        (tls, seal_keys, signing_key) => {
+        (tls, seal_keys, signing_key, arguments_hash) => {
             obstacles.extend(tls.err());
             let of = |key: &'static str| move |error| Obstacle::new(key, error);
             obstacles.extend(seal_keys.err().map(of("store.seal_key")));
             obstacles.extend(signing_key.err().map(of("record.signing_key")));
+            obstacles.extend(arguments_hash.err().map(of("record.hash_key")));
             Err(obstacles)
         }
     }

@@ -109,6 +109,7 @@ fn explain(error: StoreError, store: &StoreConfig) -> anyhow::Error {
         (StoreError::Corrupt(_) | StoreError::Conflict(_), true) => {
             "nothing in the database was changed; choose another with `[store] url`"
         }
+        (StoreError::TakenOver, _) => "restart the server",
         (StoreError::TooNew { .. }, _) => {
             "use the newer version of toolcrib, or another `[store] url` or --data-dir"
         }

@@ -38,9 +38,36 @@ pub struct QuotaKey {
     pub tool: Option<ToolId>,
 }
 
+/// The most calls that a server sets aside at once.
+pub const MAX_RESERVED: u64 = 64;
+
+/// Calls that a server has set aside: they count at the store, and only that server may make them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserved {
+    /// The calls of the day that count now, these included.
+    pub used: u64,
+    /// The number of calls; zero when the quota is used up.
+    pub granted: u64,
+}
+
+impl Reserved {
+    /// Sets calls aside under `quota`, when `used` count. A sixteenth of the rest, so that the last
+    /// calls are set aside one by one, and no server keeps many that another could make.
+    pub fn new(used: u64, quota: Quota) -> Self {
+        let left = u64::from(quota.calls()).saturating_sub(used);
+        let granted = (left / 16).clamp(1, MAX_RESERVED).min(left);
+        Self { used: used + granted, granted }
+    }
+}
+
 /// Stores counts of calls across restarts.
 #[async_trait]
 pub trait QuotaStore: Send + Sync + 'static {
+    /// Sets calls of `day` aside, as [`Reserved::new`] says: the calls that count never exceed
+    /// `quota`, however many servers reserve at once. What is not needed is returned with a negative
+    /// [`add`](Self::add).
+    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError>;
+
     /// Adds to the counts of `day`, all or none, and returns the new counts in the same order. A
     /// negative result becomes zero.
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError>;
@@ -107,6 +134,17 @@ mod tests {
         }
         for text in ["", "/d", "0/d", "10/h", "+1/d", "-1/d", "1 /d", "4294967296/d", "10"] {
             assert_eq!(text.parse::<Quota>(), Err(InvalidQuota), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_calls_are_set_aside_one_by_one() {
+        let quota: Quota = "2000/d".parse().unwrap();
+        for (used, granted) in
+            [(0, 64), (1500, 31), (1968, 2), (1969, 1), (1999, 1), (2000, 0), (2001, 0)]
+        {
+            let reserved = Reserved { used: used + granted, granted };
+            assert_eq!(Reserved::new(used, quota), reserved, "{used}");
         }
     }
 

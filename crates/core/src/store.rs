@@ -112,8 +112,9 @@ pub trait Storage: Send + Sync + 'static {
     /// Returns the credentials.
     fn credentials(&self) -> Arc<dyn CredentialStore>;
 
-    /// Returns the numbers of changes. With `seen`, waits until they differ, but returns them after
-    /// about 200 ms in any case, which confirms that the store can be read.
+    /// Returns the numbers of changes, as they were after this was called. With `seen`, waits until
+    /// they differ, but returns them after about half a second in any case, which confirms that the
+    /// store can be read and that nothing else has changed.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError>;
 
     /// Returns the ids of the instances that have the store open, this one included.
@@ -129,6 +130,13 @@ pub trait Storage: Send + Sync + 'static {
     /// instance is; another takes over when that one is dead. An engine for a single server says
     /// `true`.
     async fn leads(&self, _duty: &str) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+
+    /// Returns whether the calls of this instance are still its own: no other instance has closed
+    /// them as those of a dead one, and none will in the next moments. An engine for a single server
+    /// says `true`.
+    async fn is_alive(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
 

@@ -62,8 +62,8 @@ pub struct Approvals {
     store: Option<Arc<dyn ApprovalStore>>,
     services: Services,
     audit: Arc<Audit>,
-    snapshots: Arc<Snapshots>,
-    authenticator: Authenticator,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) authenticator: Authenticator,
     limits: Arc<RateLimits>,
     /// Counts changes by any process, as far as this one has noticed.
     changed: watch::Sender<u64>,

@@ -14,6 +14,7 @@ pub mod export;
 mod follow;
 mod forward;
 mod readiness;
+mod recorded;
 mod refusals;
 pub mod search;
 mod space;
@@ -30,5 +31,6 @@ pub use self::{
 pub(crate) use self::{
     append::{CALL, CallIdentity, READ, forbidden},
     context::DELIVERY_RETRY,
+    recorded::RecordedEnd,
     refusals::MissedCall,
 };

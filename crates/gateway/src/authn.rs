@@ -2,8 +2,9 @@
 //!
 //! Keys are looked up by their SHA-256 in a table in memory (`table`) that follows the store, key by
 //! key: a key that this process creates or revokes ([`manage`]) takes effect before the response, and one of another
-//! process when the store announces it. When the store has not been readable for [`MAX_STALE`], no
-//! key is accepted, because a revocation could have been missed.
+//! process when the store announces it. When the store has not confirmed the keys for
+//! [`MAX_UNCONFIRMED`](crate::MAX_UNCONFIRMED), no key is accepted before it does, because a
+//! revocation could have been missed (I-110).
 //!
 //! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for
 //! it.
@@ -56,10 +57,15 @@ pub use self::{
     error::AuthError,
     roles::{Rights, Roles, rights},
 };
-use crate::{background::Services, config::Config};
+use crate::{
+    background::Services,
+    config::Config,
+    freshness::{Confirmation, ReadBegan},
+};
 
-/// How long keys are honoured while the store cannot be read.
-pub const MAX_STALE: Duration = Duration::from_secs(30);
+/// How long the store may confirm no keys until the server reports that it cannot be used. Longer than
+/// a confirmation counts, so that probes do not see each short wait.
+const MAX_UNREAD: Duration = Duration::from_secs(5);
 
 /// How often the last uses of keys are stored.
 pub const USED_EVERY: Duration = Duration::from_secs(60);
@@ -82,8 +88,8 @@ struct Inner {
     state: Mutex<TableState>,
     /// Whether the store has been read.
     is_read: AtomicBool,
-    /// Monotonic nanoseconds of the last time the store confirmed the table.
-    confirmed_at: AtomicU64,
+    /// When the store confirmed the table last.
+    confirmation: Confirmation,
     /// Set before the store is closed; it is not read afterwards.
     stopped: AtomicBool,
     /// Counts changes of keys, roles, issuers and the anonymous caller.
@@ -133,6 +139,7 @@ impl Authenticator {
         key_sets: Option<Arc<dyn KeySetSource>>,
     ) -> Self {
         let clock = Arc::clone(&services.clock);
+        let confirmation = Confirmation::new(Arc::clone(&clock));
         let changes = watch::Sender::new(0);
         let tokens = Tokens::new(config, None, key_sets.as_ref(), &clock, &changes);
         let inner = Inner {
@@ -145,7 +152,7 @@ impl Authenticator {
             reads: AtomicU64::new(0),
             state: Mutex::default(),
             is_read: AtomicBool::new(false),
-            confirmed_at: AtomicU64::new(0),
+            confirmation,
             stopped: AtomicBool::new(false),
             changes,
             key_sets,
@@ -154,11 +161,11 @@ impl Authenticator {
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.refresh().await;
         let inner = Arc::clone(&authenticator.inner);
-        services.background.follow("keys", &services.storage, move |changes| {
+        services.follow("keys", move |began, changes| {
             let inner = Arc::clone(&inner);
             async move {
                 if !inner.stopped.load(Ordering::Relaxed) {
-                    inner.take(changes).await;
+                    inner.take(began, changes).await;
                     inner.policy.load().tokens.refresh_if_due();
                     inner.write_uses(USED_EVERY).await;
                 }
@@ -188,21 +195,32 @@ impl Authenticator {
 
     /// Reads the keys again now instead of when the store announces a change.
     pub async fn refresh(&self) {
-        self.inner.take(self.inner.storage.changes(None).await).await;
+        let began = ReadBegan::now(&*self.inner.clock);
+        self.inner.take(began, self.inner.storage.changes(None).await).await;
     }
 
-    /// Returns the principal of the key or token `text`, without a request to an issuer.
+    /// Returns the principal of the key or token `text`, without a request to an issuer or a wait for
+    /// the store.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
         self.inner.judge(text, AcceptedCredentials::Usual).map_err(|open| open.problem())
     }
 
+    /// Whether the store has confirmed the keys a moment ago.
+    pub fn is_available(&self) -> bool {
+        self.inner.confirmation.is_within(MAX_UNREAD)
+    }
+
     /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token
-    /// whose key is unknown, unless they were fetched a moment ago.
+    /// whose key is unknown, unless they were fetched a moment ago. Waits for the store if it has not
+    /// confirmed the keys recently.
     pub async fn identify(
         &self,
         text: &str,
         accepted: AcceptedCredentials,
     ) -> Result<Arc<Principal>, AuthError> {
+        if !is_token(text) {
+            self.inner.confirmation.wait().await;
+        }
         match self.inner.judge(text, accepted) {
             Err(Unproven::Open(issuer)) => {
                 issuer.settle().await;
@@ -212,18 +230,21 @@ impl Authenticator {
         }
     }
 
-    /// Returns `principal` with its current scopes, for long-lived connections.
+    /// Returns `principal` with its current scopes, for long-lived connections and calls that did not
+    /// start at once. Waits for the store if it has not confirmed the keys recently.
     ///
     /// # Errors
     /// Its credentials are no longer valid.
-    pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
+    pub async fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         if let AuthMethod::ApiKey(id) = &principal.auth {
+            self.inner.confirmation.wait().await;
             return self.inner.holder(|table| table.by_id(id));
         }
         self.confirm(principal)
     }
 
-    /// As [`renew`](Self::renew) for a principal that makes no request now: its key is not used.
+    /// As [`renew`](Self::renew) for a principal that makes no request now: its key is not used, and
+    /// nothing waits for the store.
     pub(crate) fn confirm(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
             AuthMethod::ApiKey(id) => {
@@ -305,7 +326,7 @@ impl Unproven {
 
 impl Inner {
     fn judge(&self, text: &str, accepted: AcceptedCredentials) -> Result<Arc<Principal>, Unproven> {
-        if !text.starts_with(KEY_PREFIX) && jws::is_token(text) {
+        if is_token(text) {
             let policy = self.policy.load();
             let shared = accepted == AcceptedCredentials::Shared;
             return match policy.tokens.judge(text, shared, &policy.roles, self.clock.now()) {
@@ -374,9 +395,7 @@ impl Inner {
         &self,
         find: impl FnOnce(&Table) -> Option<Arc<Known>>,
     ) -> Result<Arc<Known>, AuthError> {
-        let confirmed_at = self.confirmed_at.load(Ordering::Relaxed);
-        let age = self.clock.monotonic_nanos().saturating_sub(confirmed_at);
-        if !self.is_read.load(Ordering::Acquire) || u128::from(age) > MAX_STALE.as_nanos() {
+        if !self.is_read.load(Ordering::Acquire) || !self.confirmation.is_fresh() {
             return Err(AuthError::Unavailable);
         }
         match find(&self.table.load()) {
@@ -385,17 +404,18 @@ impl Inner {
         }
     }
 
-    /// Reads the keys that changed. The numbers of changes were read before, so that a change after
-    /// them is seen next time.
-    async fn take(&self, changes: Result<Changes, StoreError>) {
-        let now = self.clock.monotonic_nanos();
+    /// Reads the keys that changed. The numbers of changes were read before, from `began` on, so that
+    /// a change after them is seen next time.
+    async fn take(&self, began: ReadBegan, changes: Result<Changes, StoreError>) {
         let epoch = changes.map(|changes| changes.keys);
         match self.follow(epoch).await {
-            Ok(()) => {
-                self.confirmed_at.fetch_max(now, Ordering::Relaxed);
+            Ok(()) => self.confirmation.confirm(began),
+            Err(error) => {
+                self.confirmation.fail();
+                if !self.stopped.load(Ordering::Relaxed) {
+                    tracing::error!(%error, "API keys cannot be read");
+                }
             }
-            Err(_closed) if self.stopped.load(Ordering::Relaxed) => {}
-            Err(error) => tracing::error!(%error, "API keys cannot be read"),
         }
     }
 
@@ -502,6 +522,11 @@ pub(crate) fn fuzz(sent: &[u8]) {
             }
         }
     }
+}
+
+/// Whether `text` is a token and no key.
+fn is_token(text: &str) -> bool {
+    !text.starts_with(KEY_PREFIX) && jws::is_token(text)
 }
 
 fn digest(text: &str) -> [u8; 32] {

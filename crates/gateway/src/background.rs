@@ -23,7 +23,10 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
-use crate::{config::Config, metrics::Metrics, trace::Tracer};
+use crate::{
+    config::Config, freshness::ReadBegan, metrics::Metrics,
+    pipeline::arguments_hash::ArgumentsHash, trace::Tracer,
+};
 
 /// How long calls in flight may take to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a gateway does not wait for a store that does not answer.
@@ -42,6 +45,7 @@ pub(crate) struct Services {
     pub(crate) background: Background,
     /// The configuration in force.
     pub(crate) config: Arc<ArcSwap<Config>>,
+    pub(crate) arguments_hash: ArgumentsHash,
 }
 
 /// The background tasks of one gateway and the signal that ends them.
@@ -72,6 +76,38 @@ impl Services {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Runs `work` with the numbers of changes in the store, and the moment at which they were
+    /// requested, until the gateway ends: at every change, and every moment without one. A panic
+    /// restarts the task.
+    pub(crate) fn follow<F, R>(&self, name: impl Into<TaskName>, work: F)
+    where
+        F: Fn(ReadBegan, Result<Changes, StoreError>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let (ended, storage) = (self.background.ended.clone(), Arc::clone(&self.storage));
+        let clock = Arc::clone(&self.clock);
+        self.background.tasks.spawn(name, Policy::Forever, ended.clone(), move || {
+            let (ended, storage, work) = (ended.clone(), Arc::clone(&storage), work.clone());
+            let clock = Arc::clone(&clock);
+            async move {
+                let mut seen = None;
+                loop {
+                    let began = ReadBegan::now(&*clock);
+                    let changes = tokio::select! {
+                        changes = storage.changes(seen) => changes,
+                        () = ended.cancelled() => return,
+                    };
+                    let failed = changes.is_err();
+                    seen = changes.as_ref().ok().copied().or(seen);
+                    work(began, changes).await;
+                    if failed {
+                        tokio::time::sleep(RETRY).await;
+                    }
+                }
+            }
+        });
     }
 }
 
@@ -115,38 +151,6 @@ impl Background {
                         () = ended.cancelled() => return,
                     }
                     work().await;
-                }
-            }
-        });
-    }
-
-    /// Runs `work` with the numbers of changes in `storage` until the gateway ends: at every change, and
-    /// every moment without one. A panic restarts the task.
-    pub(crate) fn follow<F, R>(
-        &self,
-        name: impl Into<TaskName>,
-        storage: &Arc<dyn Storage>,
-        work: F,
-    ) where
-        F: Fn(Result<Changes, StoreError>) -> R + Clone + Send + Sync + 'static,
-        R: Future<Output = ()> + Send + 'static,
-    {
-        let (ended, storage) = (self.ended.clone(), Arc::clone(storage));
-        self.tasks.spawn(name, Policy::Forever, ended.clone(), move || {
-            let (ended, storage, work) = (ended.clone(), Arc::clone(&storage), work.clone());
-            async move {
-                let mut seen = None;
-                loop {
-                    let changes = tokio::select! {
-                        changes = storage.changes(seen) => changes,
-                        () = ended.cancelled() => return,
-                    };
-                    let failed = changes.is_err();
-                    seen = changes.as_ref().ok().copied().or(seen);
-                    work(changes).await;
-                    if failed {
-                        tokio::time::sleep(RETRY).await;
-                    }
                 }
             }
         });

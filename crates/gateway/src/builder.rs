@@ -31,6 +31,7 @@ use crate::{
     metrics::Metrics,
     pipeline::{
         Pipeline,
+        arguments_hash::ArgumentsHash,
         idempotency::Idempotency,
         quota::Quotas,
         rate_limit::{MemoryLimiter, RateLimits},
@@ -64,6 +65,7 @@ pub struct GatewayBuilder {
     natives: Vec<NativeTools>,
     spans: Option<Arc<dyn SpanSink>>,
     config_file: Option<ConfigFile>,
+    arguments_hash: ArgumentsHash,
     tasks: Tasks,
 }
 
@@ -119,6 +121,7 @@ impl GatewayBuilder {
             natives: Vec::new(),
             spans: None,
             config_file: None,
+            arguments_hash: ArgumentsHash::default(),
             tasks: Tasks::new(),
         }
     }
@@ -204,6 +207,13 @@ impl GatewayBuilder {
         self
     }
 
+    /// Sets how the record hashes arguments: by default as RFC 0064 says.
+    #[must_use]
+    pub fn arguments_hash(mut self, form: ArgumentsHash) -> Self {
+        self.arguments_hash = form;
+        self
+    }
+
     /// Sets the receiver of spans. `[telemetry]` of the configuration says which traces it gets.
     #[must_use]
     pub fn spans(mut self, sink: Arc<dyn SpanSink>) -> Self {
@@ -228,10 +238,12 @@ impl GatewayBuilder {
             tracer: spans.map_or_else(Tracer::default, |sink| Tracer::new(sink, sampling)),
             background: Background::new(tasks),
             config: Arc::new(ArcSwap::from_pointee(config.clone())),
+            arguments_hash: self.arguments_hash,
         };
         services.storage.observe_commits(services.metrics.commit_observer());
         let decider = Decider { base: Arc::clone(&authorizer), policies: config.policies.clone() };
-        let snapshots = Arc::new(Snapshots::new(Snapshot::empty(config.gate.clone(), decider)));
+        let first = Snapshot::empty(config.gate.clone(), decider);
+        let snapshots = Arc::new(Snapshots::new(first, Arc::clone(&clock)));
         let audit = Arc::new(Audit::new(&services));
         let authenticator = Authenticator::start(&services, &config, self.key_sets).await;
         let shared = self.shared_limiter.map(|shared| -> Arc<dyn RateLimiter> {

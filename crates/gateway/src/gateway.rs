@@ -15,7 +15,7 @@ use toolcrib_tasks::Tasks;
 use crate::{
     approvals::Approvals,
     audit::{self, Audit},
-    authn::Authenticator,
+    authn::{AuthError, Authenticator},
     background::{CLOSING_TIME, Services},
     config::{Config, edit::ConfigFile},
     ids::new_id,
@@ -65,6 +65,18 @@ impl Drop for Inner {
 }
 
 impl Gateway {
+    /// Waits until the store has confirmed the pins of the current snapshot recently (I-110). A request
+    /// does this before it loads the snapshot; keys are confirmed when its caller is identified.
+    ///
+    /// # Errors
+    /// [`AuthError::Unavailable`]: the store cannot be read.
+    pub async fn confirm(&self) -> Result<(), AuthError> {
+        match self.inner.snapshots.pins.wait().await {
+            true => Ok(()),
+            false => Err(AuthError::Unavailable),
+        }
+    }
+
     /// The current snapshot. A request loads it once and passes it on (I-23).
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.inner.snapshots.load()
@@ -218,8 +230,8 @@ impl Gateway {
         if !services.background.close(CLOSING_TIME).await {
             tracing::warn!("some calls did not end; the next start closes them in the record");
         }
-        if let Err(error) = pipeline.quotas.settle().await {
-            tracing::warn!(%error, "the last counts of quotas could not be stored");
+        if let Err(error) = pipeline.quotas.close().await {
+            tracing::warn!(%error, "unused calls of quotas could not be returned; they count");
         }
         audit.flush().await;
     }

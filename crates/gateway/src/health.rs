@@ -11,7 +11,7 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::TaskState;
 
-use crate::{authn::AuthError, gateway::Gateway, scopes::RouteScope};
+use crate::{gateway::Gateway, scopes::RouteScope};
 
 /// One health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,14 +70,9 @@ impl Gateway {
     /// The state of the parts that every call depends on. Sources are left out: an unavailable
     /// source affects only its own tools.
     pub fn health(&self) -> Vec<Check> {
-        // No key is empty, so the answer shows only whether keys are known.
-        let keys = match self.authenticator().authenticate("") {
-            Err(AuthError::Unavailable) => {
-                Check::not("keys", CheckState::Failed, "keys cannot be read")
-            }
-            Ok(_) | Err(AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous) => {
-                Check::ok("keys")
-            }
+        let keys = match self.authenticator().is_available() {
+            true => Check::ok("keys"),
+            false => Check::not("keys", CheckState::Failed, "keys cannot be read"),
         };
         let worst = self.tasks().reports().into_iter().map(|report| report.state).max();
         let tasks = match worst {

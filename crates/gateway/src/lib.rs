@@ -26,6 +26,7 @@ pub mod config;
 mod editing;
 pub mod explain;
 mod files;
+mod freshness;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gateway;
@@ -49,6 +50,7 @@ mod workflow;
 
 pub use builder::GatewayBuilder;
 pub use editing::{EditRefusal, Proposal, WriteReport, edit_event};
+pub use freshness::MAX_UNCONFIRMED;
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
 pub use measure::{
@@ -58,9 +60,10 @@ pub use measure::{
 pub use named_tools::RoleReach;
 pub use pipeline::{
     CallReport, CallRequest, Interaction,
+    arguments_hash::ArgumentsHash,
     breaker::{BreakerReport, BreakerState},
     idempotency, miss,
-    quota::{MAX_UNSETTLED, QuotaReport, Quotas},
+    quota::{QuotaReport, Quotas},
     rate_limit::{self, MemoryLimiter},
     session,
 };

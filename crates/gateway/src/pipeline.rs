@@ -2,6 +2,7 @@
 //!
 //! `call.rs` contains the nine steps in order; the other modules are what the steps use.
 
+pub(crate) mod arguments_hash;
 pub(crate) mod breaker;
 mod call;
 mod dispatch;
@@ -12,6 +13,7 @@ mod interaction;
 pub mod miss;
 pub(crate) mod quota;
 pub mod rate_limit;
+pub(crate) mod reauthorize;
 mod request;
 pub mod session;
 pub(crate) mod shared_limiter;

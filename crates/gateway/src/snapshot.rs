@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied},
     catalog::{Body, Catalog, Entry, Generation, ListFormat, Toolset, View},
+    clock::Clock,
     descriptor::SourceKind,
     id::SourceId,
     principal::Principal,
@@ -23,6 +24,7 @@ use toolcrib_core::{
 
 use crate::{
     config::{DeniedCalls, GateConfig},
+    freshness::Confirmation,
     pipeline::breaker::Breaker,
     policy::Decider,
     tool_ref::{CatalogScope, ToolRef},
@@ -48,6 +50,8 @@ pub struct Snapshot {
 pub(crate) struct Snapshots {
     current: ArcSwap<Snapshot>,
     generation: watch::Sender<Generation>,
+    /// When the store confirmed the pins last that snapshots are made with.
+    pub(crate) pins: Confirmation,
 }
 
 /// A name that leads to no tool that the caller may use.
@@ -186,9 +190,10 @@ impl Snapshot {
 // === impl Snapshots ===
 
 impl Snapshots {
-    pub(crate) fn new(first: Snapshot) -> Self {
+    pub(crate) fn new(first: Snapshot, clock: Arc<dyn Clock>) -> Self {
         let generation = watch::Sender::new(Generation(0));
-        Self { current: ArcSwap::from_pointee(first), generation }
+        let pins = Confirmation::new(clock);
+        Self { current: ArcSwap::from_pointee(first), generation, pins }
     }
 
     /// The current snapshot. A request loads it once (I-23).

@@ -142,6 +142,7 @@ macro_rules! storage_suite {
                 $engine,
                 [
                     counts_add_up,
+                    reservations_end_at_the_quota,
                     a_count_is_never_negative,
                     what_differs_is_counted_apart,
                     earlier_days_are_forgotten,

@@ -14,7 +14,7 @@ pub(crate) fn generate() -> Result<Secret, StoreError> {
 }
 
 /// Parses a key in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
-pub(crate) fn read(text: &str) -> Option<Zeroizing<[u8; 32]>> {
+pub fn read(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let text = text.trim();
     if text.len() == 64 {
         let digits = Zeroizing::new(text.to_ascii_lowercase());

@@ -17,7 +17,7 @@ mod copy;
 mod directory;
 mod event_text;
 mod fingerprint;
-mod key_text;
+pub mod key_text;
 mod memory;
 mod open;
 mod options;

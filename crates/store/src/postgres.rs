@@ -135,6 +135,10 @@ impl Storage for PostgresStore {
         within(async { instance::leads(&self.client().await?, self.instance(), duty).await }).await
     }
 
+    async fn is_alive(&self) -> Result<bool, StoreError> {
+        within(async { instance::renew(&self.client().await?, self.instance()).await }).await
+    }
+
     async fn instances(&self) -> Result<Vec<String>, StoreError> {
         within(async { instance::alive(&self.client().await?).await }).await
     }

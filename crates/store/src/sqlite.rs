@@ -110,19 +110,20 @@ impl Storage for SqliteStore {
         Arc::new(self.clone())
     }
 
-    /// All waiting callers share one poll.
+    /// All waiting callers share one poll, if it began after they asked: numbers that were read
+    /// before a pause of this process confirm nothing.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
         let Some(seen) = seen else { return self.on_reader(changes).await };
-        let called = Instant::now();
+        let asked = Instant::now();
         let mut polled = self.inner.polled.lock().await;
-        if let Some(Polled { at, changes }) = *polled {
-            if changes != seen || at > called {
-                return Ok(changes);
-            }
-            sleep_until(at + POLL).await;
+        match *polled {
+            Some(Polled { at, changes }) if at > asked => return Ok(changes),
+            Some(Polled { at, changes }) if changes == seen => sleep_until(at + POLL).await,
+            Some(_) | None => {}
         }
+        let at = Instant::now();
         let changes = self.on_reader(changes).await?;
-        *polled = Some(Polled { at: Instant::now(), changes });
+        *polled = Some(Polled { at, changes });
         Ok(changes)
     }
 

@@ -724,6 +724,10 @@ pub(crate) struct HashArgs {
     /// Hash the document without redaction
     #[arg(long)]
     pub(crate) no_redact: bool,
+
+    /// Hash with `[record] hash_key` of the configuration: HMAC-SHA-256
+    #[arg(long)]
+    pub(crate) keyed: bool,
 }
 
 #[derive(Debug, Args)]

@@ -196,7 +196,8 @@ async fn start(
         Some(key) => (key, config.record.signing_key.is_some()),
         None => signing::key(config).await?,
     };
-    let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials);
+    let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials)
+        .arguments_hash(ready.arguments_hash);
     if let Some(limiter) = store::limiter(config, &**store).await? {
         gateway = gateway.shared_limiter(limiter);
     }
@@ -538,7 +539,10 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
         let tls = it.server.tls.as_ref().map(|tls| tls.hsts);
         format!("{tls:?} {:?}", ServerConfig { tls: None, ..it.server.clone() })
     };
-    let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
+    let kept = |it: &Config| {
+        let record = &it.record;
+        (record.durability, record.signing_key.clone(), record.hash_key.clone())
+    };
     // Whether the page can edit is read for each request.
     let page = |it: &Config| ExplorerConfig { edit: true, ..it.explorer.clone() };
     let mounts = |it: &Config| (it.otc, it.oxp, it.mcp.clone(), it.openwop.list_body);
@@ -548,7 +552,7 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
         ("limits", old.limits != new.limits),
         ("telemetry", old.telemetry != new.telemetry),
         ("log] access of [log", old.log.access != new.log.access),
-        ("record] durability and signing_key of [record", kept(old) != kept(new)),
+        ("record] durability, signing_key and hash_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", page(old) != page(new)),
         ("otc], [oxp], [mcp] or [openwop", mounts(old) != mounts(new)),

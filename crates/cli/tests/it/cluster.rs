@@ -1,7 +1,9 @@
-//! Three servers over one PostgreSQL and one Redis under load, while parts of it die, restart and are
-//! rolled. Afterwards nothing that was answered is lost, and no call ran twice.
+//! Three servers over one PostgreSQL and one Redis under load, while parts of it die, pause, restart and
+//! are rolled, and keys are revoked. Afterwards nothing that was answered is lost, no call ran twice,
+//! and none with a revoked key.
 //!
-//! `TOOLCRIB_CLUSTER_SECONDS` is the time under load.
+//! `TOOLCRIB_CLUSTER_SECONDS` is the time under load. From [`LONG`] seconds on, events are removed
+//! meanwhile, and a server pauses for longer than its lease.
 #![expect(clippy::disallowed_methods, reason = "the switch of the time, and a client of its own")]
 
 use std::{
@@ -14,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, TimeDelta, Utc};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -30,6 +33,10 @@ use crate::support::{
 
 /// Seconds under load without `TOOLCRIB_CLUSTER_SECONDS`.
 const SECONDS: u64 = 30;
+/// Seconds of a long run.
+const LONG: u64 = 100;
+/// How long a revoked key may work at another server.
+const BOUND: TimeDelta = TimeDelta::seconds(2);
 const CALLERS: usize = 24;
 /// Callers of the tool with a rate.
 const LIMITED: usize = 4;
@@ -78,7 +85,7 @@ enum Attempt {
 // === impl Replica ===
 
 impl Replica {
-    fn prepare(database: &str, redis: &str, upstream: &FaultyHttp) -> TempDir {
+    fn prepare(database: &str, redis: &str, upstream: &FaultyHttp, record: &str) -> TempDir {
         let dir = dir();
         write_seal_key(dir.path());
         write_private(&dir.path().join("signing.key"), SIGNING_KEY);
@@ -88,7 +95,7 @@ impl Replica {
             &format!(
                 "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1s\"\n\
                  [store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n\
-                 [record]\nsigning_key = {{ file = \"signing.key\" }}\ncheckpoint_interval = \"1s\"\n\
+                 [record]\nsigning_key = {{ file = \"signing.key\" }}\ncheckpoint_interval = \"1s\"\n{record}\
                  [limits]\nshared = \"{redis}\"\npassword = {{ file = \"redis.password\" }}\n\
                  [gate]\nrate = \"off\"\n\
                  [[source]]\nid = \"up\"\nkind = \"mcp\"\nurl = \"{}\"\n\
@@ -199,9 +206,66 @@ async fn is_ready(client: &reqwest::Client, server: &str) -> bool {
     probe.await.is_ok_and(|answer| answer.status().is_success())
 }
 
-fn events(dir: &Path) -> Vec<Value> {
+/// Returns the events of the store of `dir`, and those of `copy`, which the store may have removed. Their
+/// order is not that of the record.
+fn events(dir: &Path, copy: Option<&Path>) -> Vec<Value> {
     let export = run(dir, &["audit", "export"]).ok().stdout;
-    export.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let copied = copy.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    let mut events: HashMap<String, Value> = HashMap::new();
+    for line in export.lines().chain(copied.lines()) {
+        let event: Value = serde_json::from_str(line).unwrap();
+        events.insert(event["eventId"].as_str().unwrap().to_owned(), event);
+    }
+    events.into_values().collect()
+}
+
+/// A key that was revoked, by its principal, and when the answer to that came.
+type Revoked = (String, DateTime<Utc>);
+
+/// Makes a key, calls with it at every server until it is refused there, and revokes it. The server
+/// `paused` is stopped meanwhile, for `pause`.
+async fn revoke(
+    number: usize,
+    home: &Path,
+    replicas: &[Replica],
+    client: &reqwest::Client,
+    (paused, pause): (usize, Duration),
+) -> Revoked {
+    let principal = format!("revoked-{number}");
+    let (id, text) = key(home, &["--principal", &principal, "--scope", "up:use"]);
+    let mut callers = tokio::task::JoinSet::new();
+    let ran = Arc::new(AtomicUsize::new(0));
+    for replica in replicas {
+        let (url, client, text) = (replica.url().unwrap().to_owned(), client.clone(), text.clone());
+        let (principal, ran) = (principal.clone(), Arc::clone(&ran));
+        callers.spawn(async move {
+            let mut has_run = false;
+            loop {
+                let input = json!({ "principal": principal });
+                let request = json!({ "tool_id": "up__echo", "input": input });
+                match attempt(&client, &url, &text, request).await {
+                    Attempt::Answered(..) if !has_run => {
+                        has_run = true;
+                        ran.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // The key is new, or was revoked. A server that has ended refuses everything.
+                    Attempt::Refused(401) | Attempt::CutOff if has_run => return,
+                    Attempt::Answered(..) | Attempt::Refused(_) | Attempt::CutOff => {}
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+    let all = replicas.len();
+    eventually("it runs everywhere", async || ran.load(Ordering::Relaxed) == all).await;
+    let stopped = &replicas[paused].server.as_ref().unwrap().process;
+    stopped.signal(Signal::STOP);
+    run(home, &["keys", "revoke", &id]).ok();
+    let revoked_at = Utc::now();
+    tokio::time::sleep(pause).await;
+    stopped.signal(Signal::CONT);
+    callers.join_all().await;
+    (principal, revoked_at)
 }
 
 fn of_type<'a>(events: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -218,9 +282,18 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     };
     let database = postgres.database();
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let is_long = seconds >= LONG;
+    let copies = dir();
+    let copy = is_long.then(|| copies.path().join("events.jsonl"));
+    let record = copy.as_ref().map_or(String::new(), |file| {
+        format!(
+            "keep = \"20s\"\n[[record.forward]]\nname = \"copy\"\nkind = \"file\"\nfile = \"{}\"\n",
+            file.display()
+        )
+    });
     let mut replicas: Vec<Replica> = (0..3)
         .map(|_| Replica {
-            dir: Replica::prepare(&database, &redis.url(), &upstream),
+            dir: Replica::prepare(&database, &redis.url(), &upstream, &record),
             server: None,
         })
         .collect();
@@ -303,13 +376,19 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     answers_again("calls are answered while a server is replaced").await;
     assert_eq!(load.cut_off.load(Ordering::Relaxed), before, "a rolled server cuts nothing off");
 
-    at(50).await;
+    at(40).await;
+    eventually("all are ready", async || load.ready.lock().unwrap().len() == 3).await;
+    let pause = Duration::from_secs(if is_long { 8 } else { 3 });
+    let mut revoked = vec![revoke(0, &home, &replicas, &client, (2, pause)).await];
+    answers_again("calls are answered after a pause").await;
+
+    at(55).await;
     postgres.stop();
     tokio::time::sleep(Duration::from_secs(2)).await;
     postgres.start();
     answers_again("calls are answered after an outage of the database").await;
 
-    at(65).await;
+    at(67).await;
     redis.stop();
     tokio::time::sleep(Duration::from_secs(1)).await;
     redis.start_again();
@@ -324,6 +403,18 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     }
     answers_again("calls are answered after the upstream has failed").await;
 
+    if is_long {
+        eventually("all are ready", async || load.ready.lock().unwrap().len() == 3).await;
+        revoked.push(revoke(1, &home, &replicas, &client, (2, Duration::from_secs(50))).await);
+        // Its lease had expired, and the others have closed its calls.
+        let mut late = replicas[2].server.take().unwrap();
+        assert_ne!(late.process.ended().code(), Some(0), "{}", late.process.stderr());
+        drop(late);
+        replicas[2].start();
+        publish(&replicas);
+        answers_again("calls are answered after a long pause").await;
+    }
+
     at(100).await;
     load.ends.store(true, Ordering::Relaxed);
     tasks.join_all().await;
@@ -332,7 +423,7 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
 
     // The calls of the killed server are closed when its lease has expired.
     eventually("every call has its end", async || {
-        let events = events(&home);
+        let events = events(&home, copy.as_deref());
         of_type(&events, "agent.toolCalled").count()
             == of_type(&events, "agent.toolReturned").count()
     })
@@ -350,12 +441,30 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
 
     let report = run(&home, &["--json", "audit", "verify"]).ok().json();
     assert_eq!(report["findings"], json!([]), "{report}");
-    let events = events(&home);
+    let events = events(&home, copy.as_deref());
+    if is_long {
+        let kept = run(&home, &["audit", "export"]).ok().stdout.lines().count();
+        assert!(kept < events.len(), "no event was removed");
+    }
+    for (principal, at) in &revoked {
+        let calls = of_type(&events, "agent.toolCalled");
+        let calls: Vec<_> =
+            calls.filter(|event| event["payload"]["principal"] == **principal).collect();
+        assert!(!calls.is_empty(), "{principal} never called");
+        for call in calls {
+            let called: DateTime<Utc> = call["timestamp"].as_str().unwrap().parse().unwrap();
+            assert!(called <= *at + BOUND, "{principal} was revoked at {at}: {call}");
+        }
+    }
     let causes: Vec<&str> = of_type(&events, "agent.toolReturned")
         .map(|event| event["causationId"].as_str().unwrap())
         .collect();
     let ended: HashSet<&str> = causes.iter().copied().collect();
     assert_eq!(ended.len(), causes.len(), "a call has two ends");
+    let mut ends: HashMap<&str, &Value> = HashMap::new();
+    for event in of_type(&events, "agent.toolReturned") {
+        ends.insert(event["runId"].as_str().unwrap(), &event["payload"]);
+    }
     let mut called: HashMap<&str, &str> = HashMap::new();
     for event in of_type(&events, "agent.toolCalled") {
         called.insert(event["runId"].as_str().unwrap(), event["eventId"].as_str().unwrap());
@@ -367,8 +476,10 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
         match (request.body["method"].as_str(), params["name"].as_str()) {
             (Some("tools/call"), Some("add")) => limited += 1,
             (Some("tools/call"), Some("echo")) => {
-                let call = params["arguments"]["call"].as_str().unwrap().to_owned();
-                *runs.entry(call).or_default() += 1;
+                // The calls with a revoked key have no number.
+                if let Some(call) = params["arguments"]["call"].as_str() {
+                    *runs.entry(call.to_owned()).or_default() += 1;
+                }
             }
             _ => {}
         }
@@ -379,6 +490,10 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
         interrupted += usize::from(answer.result["error"]["developer_message"] == "interrupted");
         let event = called.get(answer.run.as_str());
         assert!(event.is_some_and(|event| ended.contains(event)), "not on record: {answer:?}");
+        if answer.result["success"] == true {
+            let end = ends.get(answer.run.as_str());
+            assert!(end.is_some_and(|end| end["status"] == "ok"), "{end:?} of {answer:?}");
+        }
         let times = runs.get(&answer.call).copied().unwrap_or_default();
         assert!(times <= 1, "it ran {times} times: {answer:?}");
     }

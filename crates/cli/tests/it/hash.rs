@@ -1,6 +1,10 @@
 //! `hash`: redaction, canonical form and digest.
 
-use crate::support::{dir, run};
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, config, dir, key, run, write_config, write_private};
 
 fn hash(args: &[&str]) -> String {
     run(dir().path(), &[&["hash"], args].concat()).ok().stdout.trim_end().to_owned()
@@ -41,4 +45,48 @@ fn it_can_be_json_and_come_from_a_file() {
     std::fs::write(dir.path().join("a.json"), "{}").unwrap();
     let ran = run(dir.path(), &["--json", "hash", "@a.json"]).ok().json();
     assert_eq!(ran["sha256"], "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
+}
+
+/// A short secret cannot be guessed from the record without the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_protects_the_hashes_of_the_record() {
+    const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let dir = dir();
+    let path = dir.path();
+    write_private(&path.join("hash.key"), KEY);
+    let text = "[record]\nhash_key = { file = \"hash.key\" }\n";
+    write_config(path, &format!("{text}{}", config("")));
+    let (_, all) = key(path, &["--scope", "*"]);
+    let server = Server::start(path);
+    let caller = server.caller(Some(&all));
+    let arguments = json!({ "text": "0042" });
+    let mut tries = 0;
+    while caller.otc("demo__echo", arguments.clone()).await.0 != 200 {
+        tries += 1;
+        assert!(tries < 600, "the tool cannot be called");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let export = run(path, &["audit", "export"]).ok().stdout;
+    let events = export.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let called = events.filter(|event| event["type"] == "agent.toolCalled").last().unwrap();
+    let recorded = called["payload"]["argsHash"].as_str().unwrap().to_owned();
+    let arguments = arguments.to_string();
+    let plain = run(path, &["hash", &arguments]).ok().stdout;
+    let keyed = run(path, &["hash", "--keyed", &arguments]).ok().stdout;
+    assert_eq!(recorded, keyed.trim_end());
+    assert_ne!(recorded, plain.trim_end());
+    // printf '%s' '{"text":"0042"}' | openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…1f
+    assert_eq!(recorded, "d41fa37cdbf1e4e18a6f1e9511fbeda73d70623684254f9d850dc3ee11b88c54");
+    for shown in [&export, &keyed, &server.process.stderr()] {
+        assert!(!shown.contains(KEY), "the key is nowhere");
+    }
+    server.stop();
+
+    fs::write(path.join("hash.key"), "short").unwrap();
+    let refused = run(path, &["hash", "--keyed", "{}"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("`[record] hash_key` is not a key"), "{}", refused.stderr);
+    write_config(path, &config(""));
+    let refused = run(path, &["hash", "--keyed", "{}"]);
+    assert!(refused.stderr.contains("`[record] hash_key` is not set"), "{}", refused.stderr);
 }

@@ -37,6 +37,7 @@ mod lock;
 mod outage;
 mod packs;
 mod pages;
+mod pauses;
 mod pins;
 mod progress;
 mod prometheus;

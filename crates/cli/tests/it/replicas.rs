@@ -36,13 +36,13 @@ outputs: { last: { $ref: /steps/last/result } }
 ";
 
 /// A server with its own data directory.
-struct Replica {
-    dir: TempDir,
-    server: Server,
+pub(crate) struct Replica {
+    pub(crate) dir: TempDir,
+    pub(crate) server: Server,
 }
 
 /// The directory of a server over `database`, whose tools are those of `upstream`.
-fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
+pub(crate) fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
     let dir = dir();
     write_seal_key(dir.path());
     write_private(&dir.path().join("signing.key"), SIGNING_KEY);
@@ -62,17 +62,17 @@ fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
 }
 
 /// Puts `text` before the configuration of `dir`.
-fn prepend(dir: &TempDir, text: &str) {
+pub(crate) fn prepend(dir: &TempDir, text: &str) {
     let file = dir.path().join("toolcrib.toml");
     fs::write(&file, format!("{text}{}", fs::read_to_string(&file).unwrap())).unwrap();
 }
 
 impl Replica {
-    fn start(database: &str, upstream: &FaultyHttp, tools: &str) -> Self {
+    pub(crate) fn start(database: &str, upstream: &FaultyHttp, tools: &str) -> Self {
         Self::over(prepare(database, upstream, tools))
     }
 
-    fn over(dir: TempDir) -> Self {
+    pub(crate) fn over(dir: TempDir) -> Self {
         let server = Server::start(dir.path());
         Self { dir, server }
     }
@@ -101,7 +101,7 @@ impl Replica {
         Self { dir, server }
     }
 
-    fn caller(&self, key: &str) -> Caller {
+    pub(crate) fn caller(&self, key: &str) -> Caller {
         self.server.caller(Some(key))
     }
 
@@ -132,36 +132,36 @@ impl Replica {
     }
 
     /// Runs a command on this server with `key`.
-    fn remote(&self, key: &str, args: &[&str]) -> CommandOutput {
+    pub(crate) fn remote(&self, key: &str, args: &[&str]) -> CommandOutput {
         fs::write(self.dir.path().join("key.txt"), key).unwrap();
         let server = ["--url", &self.server.url, "--key-file", "key.txt", "--json"];
         run(self.dir.path(), &[&server, args].concat())
     }
 
     /// Runs a command on the store.
-    fn local(&self, args: &[&str]) -> CommandOutput {
+    pub(crate) fn local(&self, args: &[&str]) -> CommandOutput {
         run(self.dir.path(), args)
     }
 }
 
-async fn has_tool(caller: &Caller, tool: &str) -> bool {
+pub(crate) async fn has_tool(caller: &Caller, tool: &str) -> bool {
     let tools = caller.get("/v1/tools").await.1;
     tools.as_array().is_some_and(|tools| tools.iter().any(|it| it["toolId"] == tool))
 }
 
-async fn echo(caller: &Caller, text: &str) -> (u16, Value) {
+pub(crate) async fn echo(caller: &Caller, text: &str) -> (u16, Value) {
     caller.otc("up__echo", json!({ "text": text })).await
 }
 
 /// Returns how often `upstream` was called with arguments that contain `text`.
-fn runs(upstream: &FaultyHttp, tool: &str, text: &str) -> usize {
+pub(crate) fn runs(upstream: &FaultyHttp, tool: &str, text: &str) -> usize {
     let calls = upstream.received_method("tools/call");
     // A stream that its client closed is listed too.
     let params = calls.iter().filter(|it| it.verb == "POST").map(|it| &it.body["params"]);
     params.filter(|it| it["name"] == tool && it["arguments"].to_string().contains(text)).count()
 }
 
-fn is_success(answer: &(u16, Value)) -> bool {
+pub(crate) fn is_success(answer: &(u16, Value)) -> bool {
     answer.0 == 200 && answer.1["result"]["success"] == true
 }
 
@@ -251,7 +251,7 @@ async fn a_pin_approved_on_one_server_is_offered_by_both() {
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern", "list=turning"]);
     let (one, two) =
         (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
-    let (_, admin) = key(one.dir.path(), &["--scope", "*"]);
+    let (_, admin) = key(one.dir.path(), &["--scope", "*", "--scope", "pins:approve"]);
     let (first, second) = (one.caller(&admin), two.caller(&admin));
     for caller in [&first, &second] {
         eventually("it is offered", async || has_tool(caller, "mcp:up.echo").await).await;

@@ -19,6 +19,12 @@ pub enum StoreError {
         /// Newest version known.
         known: u32,
     },
+    /// Another server has closed the calls of this one, which it regards as dead.
+    #[error(
+        "the database did not hear of this server for 30 seconds, and another one has closed its \
+         calls; restart it"
+    )]
+    TakenOver,
     /// The item to insert exists already.
     #[error("already exists: {0}")]
     Conflict(String),

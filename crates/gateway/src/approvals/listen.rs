@@ -45,7 +45,7 @@ impl ApprovalListener {
     /// gateway closes or the credentials of the principal are no longer valid.
     pub async fn next(&mut self) -> Option<Vec<Value>> {
         loop {
-            self.principal = self.approvals.authenticator.renew(&self.principal).ok()?;
+            self.principal = self.approvals.authenticator.renew(&self.principal).await.ok()?;
             self.changes.mark_unchanged();
             let query =
                 ApprovalQuery { changed_after: Some(self.after), ..ApprovalQuery::default() };

@@ -26,7 +26,7 @@ impl Approvals {
         let background = &self.services.background;
         let seen = Arc::new(AtomicU64::new(u64::MAX));
         let approvals = Arc::clone(self);
-        background.follow("approvals", &self.services.storage, move |changes| {
+        self.services.follow("approvals", move |_, changes| {
             approvals.notice_changes(changes, &seen);
             std::future::ready(())
         });

@@ -6,9 +6,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
-    authorize::{Authorizer as _, CallContext},
+    authorize::CallContext,
     call::{CallError, PendingApproval},
-    catalog::Entry,
     clock::Timestamp,
     id::CallId,
     principal::Principal,
@@ -16,8 +15,12 @@ use toolcrib_core::{
 
 use super::{ApprovalGate, Approvals, link, unavailable};
 use crate::{
-    audit::CallIdentity, clock::after, config::ApprovalsConfig, ids::new_id,
-    pipeline::input::InputForms, snapshot::Snapshot,
+    audit::CallIdentity,
+    clock::after,
+    config::ApprovalsConfig,
+    ids::new_id,
+    pipeline::{input::InputForms, reauthorize::reauthorize},
+    snapshot::Snapshot,
 };
 
 /// When the caller of a call that was not approved in time should retry.
@@ -99,7 +102,7 @@ impl WaitingCall<'_> {
                 }
                 ApprovalState::Granted | ApprovalState::Overridden => {
                     if waited {
-                        reloaded = Some(self.reauthorize(call)?);
+                        reloaded = Some(self.reauthorize(call).await?);
                     }
                     if self.approvals.is_upheld(&approval)? {
                         if self.spend(*approval, call, now).await? {
@@ -146,25 +149,14 @@ impl WaitingCall<'_> {
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
     }
 
-    /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot:
-    /// the caller is still known and may use the tool, and the tool is still the approved one. This
+    /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot. This
     /// is the one reload of a snapshot within a request (I-23).
-    fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
-        let unknown = |_| CallError::NoSuchTool;
-        let before = Arc::new(self.principal.clone());
-        let principal = self.approvals.authenticator.renew(&before).map_err(unknown)?;
-        let snapshot = self.approvals.snapshots.load();
-        let entry = snapshot.catalog.by_id(&principal.tenant, call.entry.id.as_str());
-        let form = |entry: &Entry| (entry.digest, entry.program);
-        let entry = entry.filter(|entry| form(entry) == form(&call.entry));
-        let entry = entry.ok_or(CallError::NoSuchTool)?;
-        let is_same = principal.id == before.id && principal.tenant == before.tenant;
+    async fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
+        let Approvals { authenticator, snapshots, .. } = self.approvals;
+        let principal = Arc::new(self.principal.clone());
         let SurfaceInput { surface, input } = self.input;
         let context = CallContext { surface, input: input.sent() };
-        match snapshot.decider.authorize_call(principal.subject(), entry.resource(), context) {
-            Ok(_) if is_same => Ok(snapshot),
-            _ => Err(CallError::NoSuchTool),
-        }
+        reauthorize(authenticator, snapshots, &principal, &call.entry, context).await
     }
 
     /// Opens a request for this call, or returns the open one.

@@ -33,6 +33,7 @@ use toolcrib_core::{
 
 use super::{
     readiness::Readiness,
+    recorded::{RecordedEnd, Started},
     refusals::{MissedCall, Refusal, RefusalSubject, Refusals, Row},
     search::EventSearch,
     space::Space,
@@ -91,19 +92,6 @@ pub(crate) struct CallIdentity {
     pub(crate) entry: Arc<Entry>,
     /// The event of the call that this one is a step of.
     pub(crate) cause: Option<EventId>,
-}
-
-/// Proof that the opening event is durable.
-pub(crate) struct Started {
-    call: CallIdentity,
-    event: EventId,
-}
-
-impl Started {
-    /// The opening event.
-    pub(crate) fn event(&self) -> &EventId {
-        &self.event
-    }
 }
 
 /// Refusals that may wait to be written, of about 1 KiB each; further ones are counted.
@@ -243,14 +231,15 @@ impl Audit {
 
     /// Makes the closing event durable, with the destinations of the call. Retries a few times at
     /// once and then in the background; the caller is answered in any case, because its call has
-    /// run.
+    /// run. But a call that another server has closed does not end a second time, and its caller must
+    /// hear what the record says.
     pub(crate) async fn finished(
         &self,
         started: Started,
         result: Result<&Outcome, &CallError>,
         duration: Option<Duration>,
         egress: Vec<EgressDecided>,
-    ) {
+    ) -> RecordedEnd {
         let Started { call, event: cause } = started;
         let mut events: Vec<_> = egress
             .into_iter()
@@ -260,7 +249,7 @@ impl Audit {
             })
             .collect();
         events.push(self.writer.returned(&call, cause, result, duration));
-        self.append_with_retry(events).await;
+        self.append_with_retry(events).await
     }
 
     /// Makes an event durable before the action that it records.
@@ -271,10 +260,14 @@ impl Audit {
     }
 
     /// Stores events of completed actions, with retries: they are not given up easily.
-    pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) {
+    pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) -> RecordedEnd {
         for attempt in 0..PROMPT_TRIES {
             match self.writer.append(&events).await {
-                Ok(_) => return,
+                Ok(_) => return RecordedEnd::Own,
+                Err(StoreError::TakenOver) => {
+                    tracing::error!("a call ended that another server had closed as interrupted");
+                    return RecordedEnd::ClosedByAnother;
+                }
                 Err(error) => {
                     tracing::error!(%error, attempt, "a closing event could not be stored")
                 }
@@ -282,6 +275,7 @@ impl Audit {
             tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
         }
         self.finish_later(events);
+        RecordedEnd::Own
     }
 
     fn finish_later(&self, events: Vec<NewEvent>) {
@@ -292,8 +286,10 @@ impl Audit {
         tokio::spawn(async move {
             for _ in 0..LATE_TRIES {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                if writer.append(&events).await.is_ok() {
-                    return;
+                match writer.append(&events).await {
+                    Ok(_) => return,
+                    Err(StoreError::TakenOver) => break,
+                    Err(_) => {}
                 }
             }
             writer.metrics.unrecorded();

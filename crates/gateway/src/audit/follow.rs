@@ -75,8 +75,8 @@ impl Audit {
 impl RunFollower {
     /// Returns whether the principal may still see the run: its credentials are valid, and it holds the
     /// scope that shows the run.
-    pub fn renew(&mut self) -> bool {
-        let Ok(principal) = self.authenticator.renew(&self.principal) else { return false };
+    pub async fn renew(&mut self) -> bool {
+        let Ok(principal) = self.authenticator.renew(&self.principal).await else { return false };
         self.principal = principal;
         self.run.scope.is_none_or(|scope| scope.is_held_by(&self.principal))
     }
@@ -86,7 +86,7 @@ impl RunFollower {
     pub async fn next(&mut self) -> Option<Vec<RunEvent>> {
         let mut idle = Duration::ZERO;
         loop {
-            if !self.renew() {
+            if !self.renew().await {
                 return None;
             }
             let query = EventQuery {

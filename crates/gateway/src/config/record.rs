@@ -33,6 +33,10 @@ pub(super) struct Record {
     /// The key that signs checkpoints.
     #[schemars(extend("x-default" = "a key next to the store, made at the first start"))]
     signing_key: Option<KeyPlace>,
+    /// A key for the hashes of arguments, so that short ones cannot be guessed from the record
+    /// ([argsHash](../explanation/record.md#hashes-of-arguments)).
+    #[schemars(extend("x-default" = "none: SHA-256, as OpenWOP says"))]
+    hash_key: Option<KeyPlace>,
     /// Age after which events are removed ([retention](../explanation/record.md#retention)).
     #[serde(with = "kind::Age")]
     #[schemars(extend("x-default" = "for ever"))]
@@ -114,6 +118,8 @@ pub struct RecordConfig {
     pub checkpoint_interval: Duration,
     /// The key that signs checkpoints; without one, a key is created next to the store.
     pub signing_key: Option<KeyPlace>,
+    /// The key for the hashes of arguments, which have none otherwise.
+    pub hash_key: Option<KeyPlace>,
     /// Retention of events; `None` for unlimited.
     pub keep: Option<Duration>,
     /// Age at which a tool session is closed, even if it is in use. See
@@ -153,6 +159,7 @@ impl Default for Record {
             checkpoint_every: NonZeroU64::MIN.saturating_add(999),
             checkpoint_interval: Duration::from_secs(60),
             signing_key: None,
+            hash_key: None,
             keep: None,
             max_session_age: Duration::from_secs(24 * 3_600),
             anchor: Vec::new(),
@@ -193,6 +200,7 @@ impl Resolver<'_> {
             forwards.push(forward);
         }
         let signing_key = self.key_place(typed.signing_key);
+        let hash_key = self.key_place(typed.hash_key);
         if is_shared && signing_key.is_none() {
             self.complain(
                 "record.signing_key",
@@ -205,6 +213,7 @@ impl Resolver<'_> {
             checkpoint_every: typed.checkpoint_every.get(),
             checkpoint_interval: typed.checkpoint_interval,
             signing_key,
+            hash_key,
             keep: typed.keep,
             max_session_age: typed.max_session_age,
             anchors,

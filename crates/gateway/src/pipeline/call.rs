@@ -9,6 +9,8 @@
 //! cancels it, and the closing event is still written.
 //! Invariant (I-23): every step uses the snapshot of the request. Only a call that has waited for
 //! approval continues in the snapshot in which it was authorized again.
+//! Invariant (I-111): a call that another server has recorded as interrupted is not answered as a
+//! success, and one that starts late, as after a pause of the process, is authorized again.
 //! Invariant (I-94): spans observe the steps; no step waits for one.
 
 use std::{
@@ -20,11 +22,12 @@ use std::{
     time::Duration,
 };
 
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
-    call::{CallError, Invocation, ProgressSink},
+    call::{CallError, CallInput, Invocation, ProgressSink, UpstreamError, UpstreamErrorKind},
     canonical::CanonicalError,
     catalog::{Entry, Permit},
     descriptor::SourceKind,
@@ -36,17 +39,21 @@ use toolcrib_core::{
 
 use super::{
     CallReport, CallRequest, Pipeline,
+    arguments_hash::ArgumentsHash,
     dispatch::{self, Execution, StopConditions},
     input::{InputForms, SourceInput},
     miss,
     quota::QuotaCharge,
+    reauthorize::reauthorize,
     session::InteractionGuard,
     target::Target,
 };
 use crate::{
-    approvals::wait::SurfaceInput,
-    audit::{self, CallIdentity, MissedCall},
+    approvals::{Approvals, wait::SurfaceInput},
+    audit::{self, CallIdentity, MissedCall, RecordedEnd},
+    background::Services,
     config::DeniedCalls,
+    freshness::MAX_UNCONFIRMED,
     ids::new_id,
     metrics::{FinishedCall, Surface},
     snapshot::{Miss, Snapshot},
@@ -177,7 +184,7 @@ impl Pipeline {
         let (waited, execution) = match self.admit(principal, target, &mut identity, &call).await {
             Ok(admitted) => {
                 let waited = call.waited.load(Ordering::Relaxed);
-                (waited, self.run(admitted, permit, identity, call).await)
+                (waited, self.run(admitted, principal, permit, identity, call).await)
             }
             Err(error) => {
                 let error = self.refuse(identity, &call, None, error).await;
@@ -209,10 +216,10 @@ impl Pipeline {
             step.close(self.limits.take(identity).await)?;
         }
         // 4. validate
-        identity.args_hash = call.input.hash().ok().map(str::to_owned);
+        identity.args_hash = self.hash(&call.input);
         let step = call.span.begin_step("toolcrib.validate");
         prepare_check(&target.entry).await;
-        let checked = validate(&target.entry, &call.input);
+        let checked = validate(&target.entry, &call.input, &self.services.arguments_hash);
         step.close(checked.map_err(CallError::InvalidArguments))?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
@@ -259,11 +266,14 @@ impl Pipeline {
     async fn run(
         &self,
         admitted: AdmittedCall,
+        principal: &Principal,
         permit: Permit,
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
         let AdmittedCall { target, counted, is_granted, hang_up } = admitted;
+        let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
+        let (principal, surface) = (Arc::new(principal.clone()), call.surface);
         let Call { input, progress, charge, guard, step, span, .. } = call;
         let SourceInput { arguments, caller, mut meta } = input.into_source();
         if is_granted {
@@ -299,6 +309,19 @@ impl Pipeline {
             let id = identity.call.clone();
             let recording = span.begin_step("toolcrib.record");
             let started = recording.close(audit.started(identity).await)?;
+            let since = services.clock.monotonic_nanos().saturating_sub(authorized_at);
+            if Duration::from_nanos(since) > MAX_UNCONFIRMED {
+                let late = LateCall { services: &services, approvals: &approvals, surface };
+                let input = CallInput {
+                    arguments: Value::Object(invocation.arguments.clone()),
+                    caller: invocation.input.clone(),
+                    meta: invocation.meta.clone(),
+                };
+                if let Err(error) = late.check(&principal, &entry, &input).await {
+                    audit.finished(started, Err(&error), None, Vec::new()).await;
+                    return Ok(Execution::not_started(error));
+                }
+            }
 
             // 7. run; a workflow ends after its steps
             let parent = step.as_ref().map(|step| step.parent.clone());
@@ -309,7 +332,7 @@ impl Pipeline {
             let _running = services.metrics.runs(&entry.source);
             let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
             let running = dispatch::run(source, breaker, &permit, invocation, stop);
-            let execution = match attempt.leads_elsewhere() {
+            let mut execution = match attempt.leads_elsewhere() {
                 true => attempt.run(Box::pin(running)).await,
                 false => running.await,
             };
@@ -332,8 +355,11 @@ impl Pipeline {
             // 8. record how it ended
             let result = execution.result.as_ref();
             let recording = span.begin_step("toolcrib.record");
-            audit.finished(started, result, execution.duration, egress.take()).await;
+            let end = audit.finished(started, result, execution.duration, egress.take()).await;
             drop(recording);
+            if end == RecordedEnd::ClosedByAnother {
+                execution.result = Err(interrupted());
+            }
             span.end(&execution.result);
             Ok(execution)
         });
@@ -345,6 +371,11 @@ impl Pipeline {
             Ok(Err(not_recorded)) => Execution::not_started(not_recorded),
             Err(_panicked) => Execution::not_started(CallError::Internal),
         }
+    }
+
+    /// The hash of the arguments of `input` for the record; `None` when they have no canonical form.
+    fn hash(&self, input: &InputForms) -> Option<String> {
+        input.hash(&self.services.arguments_hash).ok().map(str::to_owned)
     }
 
     /// The report of a call that was refused in steps 1 and 2.
@@ -427,7 +458,7 @@ impl Pipeline {
         {
             return error;
         }
-        identity.args_hash = call.input.hash().ok().map(str::to_owned);
+        identity.args_hash = self.hash(&call.input);
         self.audit.refused(&identity, &error, reason).await;
         error
     }
@@ -485,6 +516,45 @@ impl Call {
     }
 }
 
+/// A call that starts later than a confirmation of its caller counts, as after a pause of this process.
+struct LateCall<'a> {
+    services: &'a Services,
+    approvals: &'a Approvals,
+    surface: Surface,
+}
+
+// === impl LateCall ===
+
+impl LateCall<'_> {
+    /// Checks that the caller may still make the call, and that no other server has closed it as one
+    /// of a dead process (I-111).
+    async fn check(
+        &self,
+        principal: &Arc<Principal>,
+        entry: &Entry,
+        input: &CallInput,
+    ) -> Result<(), CallError> {
+        let context = CallContext { surface: self.surface.as_str(), input };
+        let Approvals { authenticator, snapshots, .. } = self.approvals;
+        reauthorize(authenticator, snapshots, principal, entry, context).await?;
+        match self.services.storage.is_alive().await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(CallError::NotAccountable("recorded")),
+            Err(error) => {
+                tracing::error!(%error, "a call was refused because its record may have ended");
+                Err(CallError::NotAccountable("recorded"))
+            }
+        }
+    }
+}
+
+/// The error of a call of this process that another server has recorded as interrupted. A repetition
+/// under the same idempotency key is answered in the same words.
+pub(super) fn interrupted() -> CallError {
+    let detail = "the process that ran it ended";
+    CallError::Upstream(UpstreamError::new(UpstreamErrorKind::Interrupted, detail))
+}
+
 /// Compiles a large schema before its first use, where that does not keep other requests waiting.
 async fn prepare_check(entry: &Arc<Entry>) {
     if entry.arguments.is_prepared() {
@@ -502,11 +572,11 @@ async fn prepare_check(entry: &Arc<Entry>) {
 ///
 /// # Errors
 /// Every violation.
-fn validate(entry: &Entry, input: &InputForms) -> Result<(), Vec<Violation>> {
+fn validate(entry: &Entry, input: &InputForms, hash: &ArgumentsHash) -> Result<(), Vec<Violation>> {
     let value = input.arguments();
     let mut violations = entry.arguments.check(value).err().unwrap_or_default();
     let whole = input.sent().round().and_then(|_| input.exact().err());
-    if let Some(CanonicalError::IntegerOutOfRange { pointer }) = input.hash().err().or(whole) {
+    if let Some(CanonicalError::IntegerOutOfRange { pointer }) = input.hash(hash).err().or(whole) {
         let message =
             "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
         violations.push(Violation::new(pointer, message, "type"));

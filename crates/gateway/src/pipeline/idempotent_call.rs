@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use toolcrib_core::{
-    call::{CallError, UpstreamError, UpstreamErrorKind},
+    call::CallError,
     canonical::Digest,
     catalog::Entry,
     idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey},
@@ -13,7 +13,7 @@ use toolcrib_core::{
 
 use super::{
     CallReport, CallRequest, Pipeline,
-    call::{AuthorizedCall, Call},
+    call::{AuthorizedCall, Call, interrupted},
     idempotency::{
         self, ClientKey, EndedCall, IdempotencyError, IdempotentOutcome, IdempotentResult,
         KeyState, MAX_KEY, Owner, StoredAnswer, Ticket,
@@ -139,9 +139,7 @@ impl Pipeline {
                     return Ok(IdempotentOutcome::Kept(kept));
                 }
                 Ok(ClaimOutcome::Lost { run, call_id }) => {
-                    let detail = "the process that ran it ended";
-                    let error = UpstreamError::new(UpstreamErrorKind::Interrupted, detail);
-                    return failed(run, call_id, CallError::Upstream(error));
+                    return failed(run, call_id, interrupted());
                 }
                 Err(error) => {
                     tracing::error!(%error, "a call was refused because its key could not be taken");

@@ -14,6 +14,8 @@ use toolcrib_core::{
     redact::Redactor,
 };
 
+use super::arguments_hash::ArgumentsHash;
+
 /// The input of one call.
 pub(crate) struct InputForms {
     input: CallInput,
@@ -82,13 +84,10 @@ impl InputForms {
         Value::Object(shown)
     }
 
-    /// `argsHash` (RFC 0064 §B): redact, then RFC 8785, then SHA-256, in lower hexadecimal. It is
-    /// the hash of the arguments alone, as the protocol defines it.
-    pub(crate) fn hash(&self) -> Result<&str, &CanonicalError> {
-        let hash = self
-            .hash
-            .get_or_init(|| canonical::digest(self.redacted()).map(|digest| digest.to_string()));
-        hash.as_deref()
+    /// `argsHash` (RFC 0064 §B): redacted, in the canonical form of RFC 8785, hashed as `form` says. It
+    /// is the hash of the arguments alone, as the protocol defines it. A server has one form.
+    pub(crate) fn hash(&self, form: &ArgumentsHash) -> Result<&str, &CanonicalError> {
+        self.hash.get_or_init(|| form.of(self.redacted())).as_deref()
     }
 
     /// The names and types of the arguments, and the shape of a further round.
@@ -150,7 +149,7 @@ mod tests {
         let forms: std::collections::BTreeSet<_> = rounds.iter().map(exact).collect();
         assert_eq!(forms.len(), rounds.len());
         let hashes: std::collections::BTreeSet<_> =
-            rounds.iter().map(|it| it.hash().unwrap().to_owned()).collect();
+            rounds.iter().map(|it| it.hash(&ArgumentsHash::Plain).unwrap().to_owned()).collect();
         assert_eq!(hashes.len(), 1, "`argsHash` is the one of the arguments");
     }
 

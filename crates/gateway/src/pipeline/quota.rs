@@ -1,15 +1,15 @@
-//! Quotas: the calls of each principal on each day, counted in memory and in the store.
+//! Quotas: the calls of each principal on each day.
 //!
-//! * Counts are stored every [`PAUSE`], and before the [`MAX_UNSETTLED`]th call of a principal that is
-//!   not stored. So a process that is killed loses fewer calls of each principal and tool than that, and
-//!   at most those of about a second.
-//! * A call is counted when it starts. A call that never started is taken back, and so is one that was
-//!   refused after it was counted.
-//! * When the store does not answer, calls under a quota are refused once [`MAX_UNSETTLED`] of them are
-//!   not stored.
-//! * Several processes with one store see each other's calls with that delay.
+//! * A server sets calls aside at the store before it makes them, a few at a time. So the calls of all
+//!   servers together never exceed a quota, also when processes are killed or stopped.
+//! * A call counts when it starts. The place of a call that did not start is free for the next one.
+//! * Places that were not needed for [`PAUSE`] are returned, and all of them at the end. Until then
+//!   another server may refuse calls early, up to [`MAX_RESERVED`](toolcrib_core::quota::MAX_RESERVED)
+//!   for each server, and fewer the less of the quota is left. A process that is killed returns none.
+//! * When the store does not answer, calls under a quota are refused once the places are used.
 //!
-//! Invariant: memory is bounded. Only counts that the store has are forgotten.
+//! Invariant (I-79): a call under a quota starts only in a place that the store has set aside.
+//! Invariant: memory is bounded. Only counts without places are forgotten.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,16 +21,14 @@ use toolcrib_core::{
     clock::Timestamp,
     id::ToolId,
     principal::Principal,
-    quota::{Day, Quota, QuotaKey, QuotaStore},
+    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
     store::StoreError,
 };
 
 use crate::{background::Services, config::GateConfig, metrics::Limit};
 
-/// How often counts go to the store.
+/// How often unused places are returned to the store.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Calls of a principal, of one tool or of all, that the store need not know of yet.
-pub const MAX_UNSETTLED: i64 = 64;
 /// Counts that are held here.
 const MAX_COUNTS: usize = 100_000;
 /// Counts that go to the store at once.
@@ -64,35 +62,46 @@ pub struct Quotas {
     store: Arc<dyn QuotaStore>,
     services: Services,
     counts: Mutex<Counts>,
-    /// Locked while counts are stored, so that the answers of the store keep their order.
-    settling: tokio::sync::Mutex<()>,
+    /// Locked while places are returned.
+    returning: tokio::sync::Mutex<()>,
 }
 
 struct Counts {
     day: Day,
     of: HashMap<QuotaKey, Count>,
-    /// Counts of earlier days that are not stored.
-    earlier: Vec<(Day, QuotaKey, i64)>,
     /// The day before which the store has nothing any more.
     forgotten: Day,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Default)]
 struct Count {
-    /// The last answer of the store.
+    /// The calls that counted at the store when places were set aside last, those included.
     known: u64,
-    /// Calls that are being stored.
-    on_its_way: i64,
-    /// Calls that are not stored.
-    pending: i64,
+    /// Places for calls that have not started.
+    places: u64,
+    /// When a place was wanted last, in monotonic nanoseconds.
+    used_at: u64,
+    /// The quota that was found used up, and when. Until another server may have returned places,
+    /// refusals cost the store nothing.
+    used_up: Option<(Quota, u64)>,
+    /// Locked while places are set aside.
+    reserving: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// The result of looking for a place.
+enum Place {
+    Taken,
+    /// The quota was found used up a moment ago.
+    UsedUp,
+    /// Places must be set aside.
+    Missing,
 }
 
 /// A call that was counted. Dropped without [`keep`](Self::keep), it is taken back.
 #[must_use]
 pub(crate) struct QuotaCharge {
     quotas: Arc<Quotas>,
-    day: Day,
-    keys: Vec<QuotaKey>,
+    places: Vec<(Day, QuotaKey)>,
 }
 
 /// The quotas that a call of `entry` by `principal` falls under.
@@ -110,14 +119,10 @@ fn key(principal: &Principal, tool: Option<ToolId>) -> QuotaKey {
     QuotaKey { tenant: principal.tenant.clone(), principal: principal.id.clone(), tool }
 }
 
-/// Whether one more call is within `quota` when `used` have been made on `day`.
-fn within_quota(used: u64, quota: Quota, day: Day, now: Timestamp) -> Result<(), QuotaError> {
-    let limit = quota.calls();
-    if used < u64::from(limit) {
-        return Ok(());
-    }
+/// Why a call does not start when the quota of `day` is used up.
+fn exceeded(quota: Quota, day: Day, now: Timestamp) -> QuotaError {
     let retry_after = day.left(now).max(Duration::from_millis(1));
-    Err(QuotaError::Exceeded { limit, retry_after })
+    QuotaError::Exceeded { limit: quota.calls(), retry_after }
 }
 
 impl GateConfig {
@@ -133,12 +138,23 @@ impl GateConfig {
 }
 
 impl Count {
+    /// Returns the calls that are known to have started.
     fn used(&self) -> u64 {
-        self.known.saturating_add_signed(self.on_its_way + self.pending)
+        self.known.saturating_sub(self.places)
     }
 
-    fn is_settled(&self) -> bool {
-        self.on_its_way == 0 && self.pending == 0
+    /// Takes a place under `quota`, which may be lower than when it was set aside.
+    fn take(&mut self, quota: Quota, is_granted: bool, now: u64) -> Place {
+        self.used_at = now;
+        if self.places > 0 && (is_granted || self.used() < u64::from(quota.calls())) {
+            self.places -= 1;
+            return Place::Taken;
+        }
+        let is_recent = |at: u64| Duration::from_nanos(now.saturating_sub(at)) < PAUSE;
+        match self.used_up {
+            Some((limit, at)) if !is_granted && limit == quota && is_recent(at) => Place::UsedUp,
+            Some(_) | None => Place::Missing,
+        }
     }
 }
 
@@ -146,20 +162,21 @@ impl Quotas {
     pub(crate) fn new(services: Services) -> Arc<Self> {
         let store = services.storage.quotas();
         let day = Day::of(services.now());
-        let counts =
-            Counts { day, of: HashMap::new(), earlier: Vec::new(), forgotten: Day(i64::MIN) };
-        let settling = tokio::sync::Mutex::default();
-        Arc::new(Self { store, services, counts: Mutex::new(counts), settling })
+        let counts = Counts { day, of: HashMap::new(), forgotten: Day(i64::MIN) };
+        let returning = tokio::sync::Mutex::default();
+        Arc::new(Self { store, services, counts: Mutex::new(counts), returning })
     }
 
-    /// Stores the counts every second until the gateway ends.
+    /// Returns unused places every second until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>) {
         let quotas = Arc::clone(self);
         self.services.background.every("quotas", PAUSE, move || {
             let quotas = Arc::clone(&quotas);
             async move {
-                if let Err(error) = quotas.settle().await {
-                    tracing::warn!(%error, "counts of quotas could not be stored; retrying");
+                let now = quotas.services.clock.monotonic_nanos();
+                let idle = now.saturating_sub(u64::try_from(PAUSE.as_nanos()).unwrap_or(u64::MAX));
+                if let Err(error) = quotas.return_places(idle).await {
+                    tracing::warn!(%error, "unused calls of quotas could not be returned; they count");
                 }
             }
         });
@@ -175,7 +192,7 @@ impl Quotas {
         quotas: &[(QuotaKey, Quota)],
         is_granted: bool,
     ) -> Result<QuotaCharge, CallError> {
-        let counted = self.take(quotas, !is_granted).await;
+        let counted = self.take(quotas, is_granted).await;
         counted.map_err(|error| self.refused(entry, error))
     }
 
@@ -220,113 +237,136 @@ impl Quotas {
         Ok(Some(QuotaReport { limit: quota.calls(), used, resets_at }))
     }
 
-    /// Counts a call under all of `quotas`, or under none; beyond them unless `within`.
+    /// Counts a call under all of `quotas`, or under none; beyond them if `is_granted`.
     pub(crate) async fn take(
         self: &Arc<Self>,
         quotas: &[(QuotaKey, Quota)],
-        within: bool,
+        is_granted: bool,
     ) -> Result<QuotaCharge, QuotaError> {
-        if quotas.is_empty() {
-            // Most calls have no quota, and take no lock.
-            let day = Day::of(self.services.now());
-            return Ok(QuotaCharge { quotas: Arc::clone(self), day, keys: Vec::new() });
+        // Most calls have no quota, and take no lock.
+        let mut charge = QuotaCharge { quotas: Arc::clone(self), places: Vec::new() };
+        for (key, quota) in quotas {
+            let day = self.place(key, *quota, is_granted).await?;
+            charge.places.push((day, key.clone()));
         }
-        for (key, _) in quotas {
-            self.know(key).await?;
-        }
-        let (day, many) = {
+        Ok(charge)
+    }
+
+    /// Takes a place of `key`, after setting some aside if there is none, and returns its day.
+    async fn place(
+        self: &Arc<Self>,
+        key: &QuotaKey,
+        quota: Quota,
+        is_granted: bool,
+    ) -> Result<Day, QuotaError> {
+        let take = || {
             let mut counts = self.counts.lock();
-            let now = self.services.now();
-            counts.turn(Day::of(now));
+            counts.turn(Day::of(self.services.now()));
             let day = counts.day;
-            for (key, quota) in quotas.iter().filter(|_| within) {
-                let used = counts.of.get(key).map_or(0, Count::used);
-                within_quota(used, *quota, day, now)?;
-            }
-            let mut many = false;
-            for (key, _) in quotas {
-                let count = counts.of.entry(key.clone()).or_default();
-                count.pending += 1;
-                many |= count.pending + count.on_its_way >= MAX_UNSETTLED;
-            }
-            (day, many)
+            let count = counts.count(key)?;
+            let place = count.take(quota, is_granted, self.services.clock.monotonic_nanos());
+            Ok::<_, StoreError>((day, place, Arc::clone(&count.reserving)))
         };
-        let keys = quotas.iter().map(|(key, _)| key.clone()).collect();
-        let counted = QuotaCharge { quotas: Arc::clone(self), day, keys };
-        if many {
-            self.settle().await?;
+        let used_up = |day| Err(exceeded(quota, day, self.services.now()));
+        loop {
+            let reserving = match take()? {
+                (day, Place::Taken, _) => return Ok(day),
+                (day, Place::UsedUp, _) => return used_up(day),
+                (_, Place::Missing, reserving) => reserving,
+            };
+            // Of several calls at once the first one sets places aside for all.
+            let _one = reserving.lock_owned().await;
+            let day = match take()? {
+                (day, Place::Taken, _) => return Ok(day),
+                (day, Place::UsedUp, _) => return used_up(day),
+                (day, Place::Missing, _) => day,
+            };
+            // In a task of its own: the places of a caller that disconnects are kept.
+            let (quotas, wanted) = (Arc::clone(self), key.clone());
+            let reserved = self
+                .services
+                .background
+                .spawn(async move { quotas.reserve(day, wanted, quota, is_granted).await });
+            let reserved = reserved.await.map_err(|error| {
+                StoreError::Unavailable(format!("counting a call panicked: {error}"))
+            })?;
+            if reserved? == 0 {
+                return used_up(day);
+            }
         }
-        Ok(counted)
+    }
+
+    /// Sets places of `key` aside, and returns how many. A call that `is_granted` has one in any case.
+    async fn reserve(
+        &self,
+        day: Day,
+        key: QuotaKey,
+        quota: Quota,
+        is_granted: bool,
+    ) -> Result<u64, StoreError> {
+        let mut reserved = self.store.reserve(day, key.clone(), quota).await?;
+        if is_granted && reserved.granted == 0 {
+            let used = self.store.add(day, vec![(key.clone(), 1)]).await?;
+            reserved = Reserved { used: used.first().copied().unwrap_or(0), granted: 1 };
+        }
+        let mut counts = self.counts.lock();
+        if counts.day == day {
+            let count = counts.of.entry(key).or_default();
+            count.known = reserved.used;
+            count.places += reserved.granted;
+            let now = self.services.clock.monotonic_nanos();
+            count.used_up = (reserved.granted == 0).then_some((quota, now));
+        }
+        Ok(reserved.granted)
     }
 
     /// Whether a call would be within `quotas` now. Counts nothing.
     pub(crate) async fn check(&self, quotas: &[(QuotaKey, Quota)]) -> Result<(), QuotaError> {
         for (key, quota) in quotas {
             let used = self.used(key).await?;
-            let now = self.services.now();
-            within_quota(used, *quota, Day::of(now), now)?;
+            if used >= u64::from(quota.calls()) {
+                let now = self.services.now();
+                return Err(exceeded(*quota, Day::of(now), now));
+            }
         }
         Ok(())
     }
 
+    /// Returns the calls that count today, without the places of this server.
     async fn used(&self, key: &QuotaKey) -> Result<u64, StoreError> {
-        self.know(key).await?;
-        let mut counts = self.counts.lock();
-        counts.turn(Day::of(self.services.now()));
-        Ok(counts.of.get(key).map_or(0, Count::used))
-    }
-
-    /// Loads the count of `key` from the store, unless it is in memory.
-    async fn know(&self, key: &QuotaKey) -> Result<(), StoreError> {
         let day = {
             let mut counts = self.counts.lock();
             counts.turn(Day::of(self.services.now()));
-            if counts.of.contains_key(key) {
-                return Ok(());
-            }
-            if counts.of.len() >= MAX_COUNTS {
-                counts.of.retain(|_, count| !count.is_settled());
-            }
-            if counts.of.len() >= MAX_COUNTS {
-                let reason = "too many principals are being counted at once".to_owned();
-                return Err(StoreError::Unavailable(reason));
-            }
             counts.day
         };
-        let stored = self.store.add(day, vec![(key.clone(), 0)]).await;
-        let known = stored?.first().copied().unwrap_or(0);
-        let mut counts = self.counts.lock();
-        if counts.day == day {
-            counts.of.entry(key.clone()).or_insert(Count { known, ..Count::default() });
-        }
-        Ok(())
+        let stored = self.store.add(day, vec![(key.clone(), 0)]).await?;
+        let stored = stored.first().copied().unwrap_or(0);
+        let counts = self.counts.lock();
+        let places = counts.of.get(key).filter(|_| counts.day == day).map_or(0, |it| it.places);
+        Ok(stored.saturating_sub(places))
     }
 
-    /// Stores every count.
-    pub(crate) async fn settle(&self) -> Result<(), StoreError> {
-        let _in_order = self.settling.lock().await;
+    /// Returns the places of the counts that were not wanted after `idle`.
+    async fn return_places(&self, idle: u64) -> Result<(), StoreError> {
+        let _in_order = self.returning.lock().await;
         loop {
-            let earlier = {
+            let (day, batch) = {
                 let mut counts = self.counts.lock();
                 counts.turn(Day::of(self.services.now()));
-                counts.earlier.pop()
+                (counts.day, counts.take_places(idle))
             };
-            let Some((day, key, calls)) = earlier else { break };
-            if let Err(error) = self.store.add(day, vec![(key.clone(), calls)]).await {
-                self.counts.lock().earlier.push((day, key, calls));
-                return Err(error);
-            }
-        }
-        loop {
-            let (day, batch) = self.counts.lock().batch();
             if batch.is_empty() {
                 break;
             }
-            let stored = self.store.add(day, batch.clone()).await;
-            self.counts.lock().settled(day, &batch, stored.as_deref().ok());
-            stored?;
+            // After a failure it is unknown whether they were returned, so they are not used again.
+            self.store.add(day, batch).await?;
         }
         self.forget().await
+    }
+
+    /// Returns all places. For the end.
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        self.return_places(u64::MAX).await
     }
 
     async fn forget(&self) -> Result<(), StoreError> {
@@ -342,73 +382,65 @@ impl Quotas {
         Ok(())
     }
 
-    fn give_back(&self, day: Day, keys: &[QuotaKey]) {
+    fn give_back(&self, places: &[(Day, QuotaKey)]) {
         let mut counts = self.counts.lock();
-        if counts.day != day {
-            return;
-        }
-        for key in keys {
+        let today = counts.day;
+        for (_, key) in places.iter().filter(|(day, _)| *day == today) {
             if let Some(count) = counts.of.get_mut(key) {
-                count.pending -= 1;
+                count.places += 1;
             }
         }
     }
 }
 
 impl Counts {
-    /// Begins the day `today`, if it is a later one.
+    /// Begins the day `today`, if it is a later one. Places of an earlier day are of no use.
     fn turn(&mut self, today: Day) {
-        if today <= self.day {
-            return;
+        if today > self.day {
+            self.day = today;
+            self.of.clear();
         }
-        let day = self.day;
-        self.day = today;
-        let unknown = self.of.drain().filter(|(_, count)| count.pending != 0);
-        let unknown = unknown.map(|(key, count)| (day, key, count.pending));
-        self.earlier.extend(unknown);
     }
 
-    /// Takes some of the counts that are not stored.
-    fn batch(&mut self) -> (Day, Vec<(QuotaKey, i64)>) {
-        let mut batch = Vec::new();
-        for (key, count) in self.of.iter_mut().filter(|(_, count)| count.pending != 0).take(BATCH) {
-            batch.push((key.clone(), count.pending));
-            count.on_its_way += count.pending;
-            count.pending = 0;
+    /// Returns the count of `key`.
+    fn count(&mut self, key: &QuotaKey) -> Result<&mut Count, StoreError> {
+        if !self.of.contains_key(key) && self.of.len() >= MAX_COUNTS {
+            let is_needed =
+                |count: &Count| count.places > 0 || Arc::strong_count(&count.reserving) > 1;
+            self.of.retain(|_, count| is_needed(count));
+            if self.of.len() >= MAX_COUNTS {
+                let reason = "too many principals are being counted at once".to_owned();
+                return Err(StoreError::Unavailable(reason));
+            }
         }
-        (self.day, batch)
+        Ok(self.of.entry(key.clone()).or_default())
     }
 
-    /// Takes over the answer of the store to a batch; `None` when it failed.
-    fn settled(&mut self, day: Day, batch: &[(QuotaKey, i64)], stored: Option<&[u64]>) {
-        if self.day != day {
-            if stored.is_none() {
-                self.earlier.extend(batch.iter().map(|(key, calls)| (day, key.clone(), *calls)));
-            }
-            return;
-        }
-        for (index, (key, calls)) in batch.iter().enumerate() {
-            let Some(count) = self.of.get_mut(key) else { continue };
-            count.on_its_way -= calls;
-            match stored.map(|stored| stored.get(index)) {
-                Some(Some(known)) => count.known = *known,
-                Some(None) | None => count.pending += calls,
-            }
-        }
+    /// Takes the places of some counts that were not wanted after `idle`. Returns them as numbers to
+    /// add at the store.
+    fn take_places(&mut self, idle: u64) -> Vec<(QuotaKey, i64)> {
+        let idle = self.of.iter_mut().filter(|(_, it)| it.places > 0 && it.used_at <= idle);
+        idle.take(BATCH)
+            .map(|(key, count)| {
+                let places = std::mem::take(&mut count.places);
+                count.known = count.known.saturating_sub(places);
+                (key.clone(), -places.cast_signed())
+            })
+            .collect()
     }
 }
 
 impl QuotaCharge {
     /// The call started.
     pub(crate) fn keep(mut self) {
-        self.keys.clear();
+        self.places.clear();
     }
 }
 
 impl Drop for QuotaCharge {
     fn drop(&mut self) {
-        if !self.keys.is_empty() {
-            self.quotas.give_back(self.day, &self.keys);
+        if !self.places.is_empty() {
+            self.quotas.give_back(&self.places);
         }
     }
 }

@@ -25,7 +25,7 @@ use super::{
     pins::{self, PinUpdate},
     slots::{Offered, Slot},
 };
-use crate::{background::Services, config::SourceConfig};
+use crate::{config::SourceConfig, freshness::ReadBegan};
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -55,10 +55,9 @@ impl Supply {
     /// Starts the tasks that follow the pins and serve `requests`, until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>, requests: mpsc::UnboundedReceiver<SourceId>) {
         let supply = Arc::clone(self);
-        let Services { background, storage, .. } = &self.services;
-        background.follow("pins", storage, move |changes| {
+        self.services.follow("pins", move |began, changes| {
             let supply = Arc::clone(&supply);
-            async move { supply.follow_pins(changes).await }
+            async move { supply.follow_pins(began, changes).await }
         });
         let (supply, requests) = (Arc::clone(self), Arc::new(Requests::new(requests)));
         self.services.background.until_done("refresh", move || {
@@ -301,7 +300,7 @@ impl Supply {
 
     /// Reads the pins again when any process has changed one, and while they could not be read. Takes
     /// over the catalogs of other servers.
-    async fn follow_pins(self: &Arc<Self>, changes: Result<Changes, StoreError>) {
+    async fn follow_pins(self: &Arc<Self>, began: ReadBegan, changes: Result<Changes, StoreError>) {
         let is_unfinished = || self.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
         match changes {
             Ok(Changes { pins, catalogs, .. }) => {
@@ -312,8 +311,13 @@ impl Supply {
                 if pins != before || is_unfinished() {
                     self.reload_pins().await;
                 }
+                // A tool whose pin could not be read is in no snapshot.
+                self.snapshots.pins.confirm(began);
             }
-            Err(error) => tracing::warn!(%error, "the pins could not be read"),
+            Err(error) => {
+                self.snapshots.pins.fail();
+                tracing::warn!(%error, "the pins could not be read");
+            }
         }
         if is_unfinished() {
             tokio::time::sleep(INTERVAL).await;

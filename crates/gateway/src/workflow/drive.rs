@@ -187,7 +187,7 @@ impl Run {
     }
 
     async fn call_within(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
-        let renewed = self.workflows.authenticator.renew(&self.principal);
+        let renewed = self.workflows.authenticator.renew(&self.principal).await;
         let principal =
             renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
         let part = StepContext {

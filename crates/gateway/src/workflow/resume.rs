@@ -30,7 +30,6 @@ use super::{
     past::{History, Past},
     run::{End, Run, RunStopConditions, keep_in},
 };
-use crate::background::Services;
 
 /// How often dead servers are looked for.
 const TAKE_OVER: Duration = Duration::from_secs(5);
@@ -39,15 +38,15 @@ impl Workflows {
     /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs
     /// that other processes cancel, until the gateway ends.
     pub(crate) fn start(self: &Arc<Self>, settled: impl Future<Output = ()> + Send + 'static) {
-        let Services { background, storage, .. } = &self.services;
-        background.spawn(resume_all(Arc::clone(self), settled));
-        if storage.is_shared() {
+        let services = &self.services;
+        services.background.spawn(resume_all(Arc::clone(self), settled));
+        if services.storage.is_shared() {
             self.take_over();
         }
         let workflows = Arc::clone(self);
         // The requests that have been carried out; `u64::MAX` when some have not.
         let done = Arc::new(AtomicU64::new(u64::MAX));
-        background.follow("workflows", storage, move |changes| {
+        services.follow("workflows", move |_, changes| {
             let (workflows, done) = (Arc::clone(&workflows), Arc::clone(&done));
             async move {
                 if let Err(error) = workflows.cancel_requested(changes, &done).await {
@@ -168,7 +167,7 @@ pub(super) async fn resume(
     keep: Option<Arc<dyn Keep>>,
 ) -> Ended {
     let record = kept.record.clone();
-    let end = match prepare(workflows, kept, history) {
+    let end = match prepare(workflows, kept, history).await {
         Ok((run, ends)) => {
             let listed = workflows.live.list(
                 &record.call_id,
@@ -204,7 +203,7 @@ pub(super) async fn resume(
 }
 
 /// The run as it was, or its immediate end.
-fn prepare(
+async fn prepare(
     workflows: &Arc<Workflows>,
     kept: KeptRun,
     history: &Arc<History>,
@@ -241,6 +240,7 @@ fn prepare(
     let principal = workflows
         .authenticator
         .renew(&principal)
+        .await
         .map_err(|error| failed("unauthenticated", &error.to_string()))?;
     let same = principal.id == record.principal && principal.tenant == record.tenant;
     if !same || snapshot.decider.authorize(principal.subject(), entry.resource()).is_err() {

@@ -102,13 +102,13 @@ async fn a_principal_can_be_renewed() {
     rig.gateway.apply(fewer).await.unwrap();
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    let after = authenticator.renew(&before).unwrap();
+    let after = authenticator.renew(&before).await.unwrap();
     let scopes: Vec<&str> = after.scopes.iter().map(Grant::as_str).collect();
     assert_eq!((&after.id, scopes), (&before.id, vec!["extra:*"]));
     rig.keys.revoke(&key.record.id, Utc::now()).await.unwrap();
     authenticator.refresh().await;
     assert!(changes.has_changed().unwrap());
-    assert_eq!(authenticator.renew(&before).err(), Some(AuthError::Invalid));
+    assert_eq!(authenticator.renew(&before).await.err(), Some(AuthError::Invalid));
 }
 
 /// I-9: no caller may read the operator's part of the record.
@@ -240,7 +240,7 @@ async fn only_the_keys_that_changed_are_read() {
         authenticator.refresh().await;
         let text = key.text.expose();
         assert_eq!(authenticator.authenticate(text), Err(AuthError::Invalid));
-        assert_eq!(authenticator.renew(&known), Err(AuthError::Invalid));
+        assert_eq!(authenticator.renew(&known).await, Err(AuthError::Invalid));
     }
     assert_eq!(keys.read.load(Ordering::SeqCst), 200);
 }

@@ -8,6 +8,7 @@ mod background;
 mod breaker;
 mod config;
 mod idempotency;
+mod late_calls;
 mod metrics;
 mod pins;
 mod pipeline;

@@ -274,7 +274,9 @@ async fn a_closing_event_that_cannot_be_stored_does_not_fail_the_call() {
     assert_eq!(rig.log.recorded(), ["called"]);
     rig.log.fails_from.store(0, Ordering::SeqCst);
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-    assert_eq!(rig.log.recorded(), ["called", "returned Ok ran"]);
+    let mut events = rig.log.recorded();
+    events.retain(|event| !event.starts_with("resumed"));
+    assert_eq!(events, ["called", "returned Ok ran"]);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The requirements of [`QuotaStore`](toolcrib_core::quota::QuotaStore).
 
 use toolcrib_core::{
-    quota::{Day, QuotaKey},
+    quota::{Day, QuotaKey, Reserved},
     store::Storage,
 };
 
@@ -24,6 +24,29 @@ pub async fn a_count_is_never_negative(storage: &dyn Storage) {
     assert_eq!(quotas.add(Day(1), vec![(ann.clone(), 2)]).await.unwrap(), [2]);
     assert_eq!(quotas.add(Day(1), vec![(ann.clone(), -5)]).await.unwrap(), [0]);
     assert_eq!(quotas.add(Day(1), vec![(ann, 1)]).await.unwrap(), [1]);
+}
+
+/// Calls that are set aside never exceed the quota, however many servers set some aside at once; those
+/// that are returned can be set aside again.
+pub async fn reservations_end_at_the_quota(storage: &dyn Storage) {
+    let quotas = storage.quotas();
+    let quota = "200/d".parse().unwrap();
+    let reserve = || quotas.reserve(Day(1), key("ann", None), quota);
+    let mut granted = 0;
+    loop {
+        let round = futures_util::future::join_all((0..4).map(|_| reserve())).await;
+        let now: u64 = round.into_iter().map(|it| it.unwrap().granted).sum();
+        granted += now;
+        if now == 0 {
+            break;
+        }
+    }
+    assert_eq!(granted, 200);
+    let total = quotas.add(Day(1), vec![(key("ann", None), -3)]).await.unwrap();
+    assert_eq!(total, [197]);
+    assert_eq!(reserve().await.unwrap(), Reserved { used: 198, granted: 1 });
+    let other = quotas.reserve(Day(2), key("ann", None), quota).await.unwrap();
+    assert_eq!(other, Reserved { used: 12, granted: 12 });
 }
 
 /// Days, tenants, principals and tools are counted apart; a tool is not all tools.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    quota::{Day, QuotaKey, QuotaStore},
+    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
     store::StoreError,
 };
 
@@ -16,6 +16,14 @@ pub(super) struct MemoryQuotas(Mutex<BTreeMap<(Day, QuotaKey), u64>>);
 
 #[async_trait]
 impl QuotaStore for MemoryQuotas {
+    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+        let mut held = lock(&self.0);
+        let count = held.entry((day, key)).or_default();
+        let reserved = Reserved::new(*count, quota);
+        *count = reserved.used;
+        Ok(reserved)
+    }
+
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError> {
         let mut held = lock(&self.0);
         let add = |(key, calls): (QuotaKey, i64)| {

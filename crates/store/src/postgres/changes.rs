@@ -1,12 +1,19 @@
 //! Follows the changes that any process makes. The database announces them (`NOTIFY`); it is also
 //! read again and again, because an announcement is lost with its connection and not every database
 //! has them.
+//!
+//! Invariant: a caller gets numbers that were read after it asked. Numbers that were read before a
+//! pause of this process would confirm what another server has changed since.
 
-use std::{future::poll_fn, time::Duration};
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use deadpool_postgres::{GenericClient, Pool};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
     task::AbortHandle,
 };
 use tokio_postgres::{AsyncMessage, Client};
@@ -14,26 +21,36 @@ use toolcrib_core::store::{Changes, StoreError};
 
 use super::{
     connect::Place,
-    failure::{Failure, within},
+    failure::{Failure, closed, within, within_limit},
     instance::jittered,
     row::{one, whole},
 };
 
 /// How often the changes are read without announcements.
 const POLL: Duration = Duration::from_millis(200);
-/// How often they are read with them.
-const SELDOM: Duration = Duration::from_secs(1);
+/// How often they are read with them. Callers refuse to answer when nothing is confirmed for two
+/// seconds, so that this must be clearly less.
+const SELDOM: Duration = Duration::from_millis(500);
 /// The pause before announcements are ordered again, and as much again by chance.
 const REORDER: Duration = Duration::from_secs(2);
-/// The longest wait for a change.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long an order may take. Nothing is read meanwhile.
+const ORDER_LIMIT: Duration = Duration::from_secs(1);
+/// The longest wait for a read.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The last numbers of changes, or why they are unknown; `None` before the first answer.
-type State = watch::Receiver<Option<Result<Changes, StoreError>>>;
+/// The last numbers of changes, or why they are unknown.
+#[derive(Clone)]
+struct Reading {
+    began: Instant,
+    changes: Result<Changes, StoreError>,
+}
 
 /// Handle to the task that follows the changes.
 pub(super) struct Follower {
-    state: State,
+    /// `None` before the first answer.
+    last: watch::Receiver<Option<Reading>>,
+    /// Requests a read at once.
+    wake: Arc<Notify>,
     task: AbortHandle,
 }
 
@@ -48,40 +65,54 @@ struct Announcements {
 
 impl Follower {
     pub(super) fn start(pool: Pool, place: Place) -> Self {
-        let (sender, state) = watch::channel(None);
+        let (sender, last) = watch::channel(None);
+        let wake = Arc::new(Notify::new());
+        let woken = Arc::clone(&wake);
         let task = tokio::spawn(async move {
             let mut announcements: Option<Announcements> = None;
+            let mut order_at = Instant::now();
             loop {
-                let now = within(async { now(&pool.get().await?).await }).await;
-                let is_alive = now.is_ok();
-                sender.send_replace(Some(now));
-                if announcements.is_none() && is_alive {
+                let began = Instant::now();
+                let changes = within(async { now(&pool.get().await?).await }).await;
+                let is_alive = changes.is_ok();
+                sender.send_replace(Some(Reading { began, changes }));
+                if announcements.is_none() && is_alive && order_at <= Instant::now() {
                     announcements = order(&place).await;
+                    order_at = Instant::now() + jittered(REORDER);
                 }
                 let Some(Announcements { news, .. }) = &mut announcements else {
-                    tokio::time::sleep(POLL).await;
+                    tokio::time::timeout(POLL, woken.notified()).await.ok();
                     continue;
                 };
-                // The connection was lost, or there is nothing new.
-                if let Ok(None) = tokio::time::timeout(SELDOM, news.recv()).await {
-                    announcements = None;
-                    tokio::time::sleep(jittered(REORDER)).await;
+                tokio::select! {
+                    // Without an announcement the connection was lost.
+                    announced = news.recv() => if announced.is_none() {
+                        announcements = None;
+                    },
+                    () = woken.notified() => {}
+                    () = tokio::time::sleep(SELDOM) => {}
                 }
             }
         });
-        Self { state, task: task.abort_handle() }
+        Self { last, wake, task: task.abort_handle() }
     }
 
-    /// Returns the numbers once they differ from `seen`, and otherwise after about 200 ms.
+    /// Returns the numbers of the next read, which comes with an announcement, and otherwise after
+    /// about half a second. Does not wait for either if they are known to differ from `seen`.
     pub(super) async fn after(&self, seen: Changes) -> Result<Changes, StoreError> {
-        let mut state = self.state.clone();
-        let differs = |it: &Option<Result<Changes, StoreError>>| {
-            it.as_ref().is_some_and(|it| it.as_ref().is_ok_and(|now| *now != seen))
+        let asked = Instant::now();
+        let mut last = self.last.clone();
+        let differs = |it: &Reading| it.changes.as_ref().is_ok_and(|now| *now != seen);
+        if last.borrow().as_ref().is_some_and(differs) {
+            self.wake.notify_one();
+        }
+        let is_new = |it: &Option<Reading>| it.as_ref().is_some_and(|it| it.began >= asked);
+        let reading = match tokio::time::timeout(PATIENCE, last.wait_for(is_new)).await {
+            Ok(Ok(reading)) => reading.clone(),
+            Ok(Err(_)) => return Err(closed()),
+            Err(_) => None,
         };
-        // Without a change the last answer stands.
-        drop(tokio::time::timeout(PATIENCE, state.wait_for(differs)).await);
-        let now = state.borrow().clone();
-        now.unwrap_or(Ok(seen))
+        reading.map_or_else(|| Err(silent()), |reading| reading.changes)
     }
 }
 
@@ -89,6 +120,10 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+fn silent() -> StoreError {
+    StoreError::Unavailable("the database did not say what has changed; check its load".to_owned())
 }
 
 /// Reads the numbers, in one statement, so that they are of one moment.
@@ -110,7 +145,7 @@ pub(super) async fn now(client: &impl GenericClient) -> Result<Changes, Failure>
 
 /// Orders announcements; `None` where the database has none.
 async fn order(place: &Place) -> Option<Announcements> {
-    match within(listen(place)).await {
+    match within_limit(ORDER_LIMIT, listen(place)).await {
         Ok(announcements) => Some(announcements),
         Err(error) => {
             tracing::debug!(%error, "the database announces no changes; they are polled");

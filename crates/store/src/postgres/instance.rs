@@ -46,7 +46,7 @@ pub(super) async fn require(client: &impl GenericClient, instance: &str) -> Resu
     let sql = "SELECT 1 FROM instances WHERE id = $1 FOR KEY SHARE";
     match first(client, sql, &[&instance]).await? {
         Some(_) => Ok(()),
-        None => Err(Failure::Store(taken_over())),
+        None => Err(Failure::Store(StoreError::TakenOver)),
     }
 }
 
@@ -80,15 +80,6 @@ pub(super) async fn resign(
 pub(super) async fn alive(client: &impl GenericClient) -> Result<Vec<String>, Failure> {
     let sql = "SELECT id FROM instances WHERE expires_at > clock_timestamp() ORDER BY id";
     rows(client, sql, &[]).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-/// Returns the error of a process whose calls another one has closed.
-pub(super) fn taken_over() -> StoreError {
-    StoreError::Unavailable(
-        "the database did not hear of this server for 30 seconds, and another one has closed its \
-         calls; restart it"
-            .to_owned(),
-    )
 }
 
 /// Returns one to two times `pause`, so that servers do not come all at once.

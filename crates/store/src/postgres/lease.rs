@@ -10,10 +10,11 @@ use std::{
 
 use deadpool_postgres::Pool;
 use tokio::task::AbortHandle;
+use toolcrib_core::store::StoreError;
 
 use super::{
     failure::within,
-    instance::{jittered, renew, taken_over},
+    instance::{jittered, renew},
     writer::Stopper,
 };
 
@@ -51,9 +52,9 @@ impl Lease {
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(false) => {
-                        let error = taken_over();
+                        let error = StoreError::TakenOver;
                         tracing::error!(%error, "the store can no longer be written");
-                        return writer.stop();
+                        return writer.stop(error);
                     }
                     Err(error) => {
                         tracing::warn!(%error, failures, "the lease of this server was not renewed");

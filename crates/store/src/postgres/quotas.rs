@@ -2,14 +2,14 @@
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    quota::{Day, QuotaKey, QuotaStore},
+    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
     store::StoreError,
 };
 
 use super::{
     failure::within,
     handle::PostgresStore,
-    row::{execute, first, one, whole},
+    row::{bound, execute, first, one, whole},
 };
 
 /// The most counts that one step deletes.
@@ -17,6 +17,32 @@ const MOST_FORGOTTEN: i64 = 4_096;
 
 #[async_trait]
 impl QuotaStore for PostgresStore {
+    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+        within(async {
+            let mut client = self.client().await?;
+            let transaction = client.transaction().await?;
+            let (tenant, principal) = (key.tenant.as_str(), key.principal.as_str());
+            let tool = key.tool.as_ref().map_or("", |tool| tool.as_str());
+            // The row is locked, so that servers reserve one after the other.
+            let sql = "INSERT INTO quotas AS q (day, tenant, principal, tool, calls) \
+                       VALUES ($1, $2, $3, $4, 0) \
+                       ON CONFLICT (day, tenant, principal, tool) \
+                       DO UPDATE SET calls = q.calls RETURNING calls";
+            let used =
+                one(&transaction, sql, &[&day.0, &tenant, &principal, &tool]).await?.try_get(0)?;
+            let reserved = Reserved::new(whole(used)?, quota);
+            if reserved.granted > 0 {
+                let sql = "UPDATE quotas SET calls = $5 \
+                           WHERE day = $1 AND tenant = $2 AND principal = $3 AND tool = $4";
+                let used = bound(reserved.used);
+                execute(&transaction, sql, &[&day.0, &tenant, &principal, &tool, &used]).await?;
+            }
+            transaction.commit().await?;
+            Ok(reserved)
+        })
+        .await
+    }
+
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError> {
         // In one order, so that two processes do not wait for one another.
         let mut ordered: Vec<_> = counts.iter().enumerate().collect();

@@ -54,8 +54,8 @@ struct Commits {
 /// Ends the writer.
 #[derive(Clone)]
 pub(super) struct Stopper {
-    /// `None` once the store is closed.
-    queue: Arc<Mutex<Option<mpsc::Sender<Job>>>>,
+    /// Why there is none, once the writer was stopped.
+    queue: Arc<Mutex<Result<mpsc::Sender<Job>, StoreError>>>,
 }
 
 /// Events to append, all or none.
@@ -79,14 +79,14 @@ impl Writer {
                 store(&pool, &instance, std::mem::take(&mut batch), &count).await;
             }
         });
-        Self { queue: Stopper { queue: Arc::new(Mutex::new(Some(queue))) }, commits, ended }
+        Self { queue: Stopper { queue: Arc::new(Mutex::new(Ok(queue))) }, commits, ended }
     }
 
     /// Appends events and returns their positions once they are durable.
     pub(super) async fn append(&self, records: Vec<Record>) -> Result<Vec<u64>, StoreError> {
         let queue = self.queue.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (reply, answer) = oneshot::channel();
-        let sent = queue.ok_or_else(closed)?.send_timeout(Job { records, reply }, PATIENCE).await;
+        let sent = queue?.send_timeout(Job { records, reply }, PATIENCE).await;
         sent.map_err(|error| match error {
             SendTimeoutError::Closed(_) => closed(),
             SendTimeoutError::Timeout(_) => StoreError::Unavailable(
@@ -114,7 +114,7 @@ impl Writer {
 
     /// Accepts no more work; accepted work is still stored.
     pub(super) fn stop(&self) {
-        self.queue.stop();
+        self.queue.stop(closed());
     }
 
     /// Returns what stops this writer.
@@ -143,9 +143,9 @@ impl Commits {
 // === impl Stopper ===
 
 impl Stopper {
-    /// As [`Writer::stop`].
-    pub(super) fn stop(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// As [`Writer::stop`]; later appends fail with `error`.
+    pub(super) fn stop(&self, error: StoreError) {
+        *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 use toolcrib_core::{
-    quota::{Day, QuotaKey, QuotaStore},
+    quota::{Day, Quota, QuotaKey, QuotaStore, Reserved},
     store::StoreError,
 };
 
@@ -18,6 +18,18 @@ const MOST_FORGOTTEN: i64 = 4_096;
 
 #[async_trait]
 impl QuotaStore for SqliteStore {
+    async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError> {
+        self.on_writer(move |connection| {
+            let reserved = Reserved::new(read(connection, day, &key)?, quota);
+            let granted = i64::try_from(reserved.granted).unwrap_or_default();
+            if granted > 0 {
+                add(connection, day, &key, granted)?;
+            }
+            Ok(reserved)
+        })
+        .await
+    }
+
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError> {
         // A pure query does not wait for the writer.
         if counts.iter().all(|(_, calls)| *calls == 0) {

@@ -46,7 +46,7 @@ impl Host for GatewayHost {
     async fn identify(&self, head: &Parts, strict: bool) -> Result<Sender, AuthError> {
         match self.sender(&head.headers, MountAuth::Optional).await {
             // Counts as the `[anonymous]` principal; if none is configured, it sees no tools.
-            Err(_) if !strict => {
+            Err(AuthError::Missing | AuthError::Invalid) if !strict => {
                 Ok(Sender { principal: self.0.authenticator().anonymous(), ..Sender::default() })
             }
             sender => sender,

@@ -96,14 +96,14 @@ impl ListWatch {
                     Err(_) => return Err(WatchEnd::Closing),
                 },
                 changed = self.callers.changed() => match changed {
-                    Ok(()) => self.renew()?,
+                    Ok(()) => self.renew().await?,
                     Err(_) => return Err(WatchEnd::Closing),
                 },
                 () = sleep_until(wake) => {
                     let now = Instant::now();
                     if now >= self.recheck {
                         self.recheck = now + RECHECK;
-                        self.renew()?;
+                        self.renew().await?;
                     }
                     if look.is_some_and(|look| now >= look) {
                         self.pending = None;
@@ -122,10 +122,10 @@ impl ListWatch {
     }
 
     /// Updates the principal to its current roles and scopes.
-    fn renew(&mut self) -> Result<(), WatchEnd> {
+    async fn renew(&mut self) -> Result<(), WatchEnd> {
         let Client { host, principal, .. } = &mut self.client;
         let renewed =
-            host.gateway.authenticator().renew(principal).map_err(|_| WatchEnd::Refused)?;
+            host.gateway.authenticator().renew(principal).await.map_err(|_| WatchEnd::Refused)?;
         if *renewed != **principal {
             *principal = renewed;
             self.note(Instant::now());

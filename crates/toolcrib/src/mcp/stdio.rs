@@ -236,9 +236,12 @@ impl Peer {
         };
         // Keys can be revoked, and roles can change, while the streams are open.
         let Client { host, principal, .. } = &mut self.client;
-        match host.gateway.authenticator().renew(principal) {
+        match host.gateway.authenticator().renew(principal).await {
             Ok(renewed) => *principal = renewed,
             Err(_) => return self.outbox.reject(Some(&id), &error::unauthenticated()).await,
+        }
+        if host.gateway.confirm().await.is_err() {
+            return self.outbox.reject(Some(&id), &error::unauthenticated()).await;
         }
         if self.running.contains_key(&id) {
             let error = RpcError::invalid_request("a request with this id is still running");

@@ -56,6 +56,8 @@ fn presented<'h>(
 ///
 /// Credentials are checked even where none are required: a caller with an expired key is refused
 /// instead of seeing less, unless the protocol of the mount says otherwise.
+///
+/// After a pause of this process, waits for the store: what the caller sees may have changed (I-110).
 pub(crate) async fn caller(
     gateway: &Gateway,
     headers: &HeaderMap,
@@ -83,16 +85,18 @@ pub(crate) async fn caller(
             Err(error) => return Err(error),
         }
     }
-    match (known, auth) {
+    let caller = match (known, auth) {
         (Some(caller), _) => {
             connection::authenticated();
-            Ok(caller)
+            caller
         }
         (None, MountAuth::Optional) => {
-            authenticator.anonymous().map(Caller).ok_or(AuthError::Missing)
+            authenticator.anonymous().map(Caller).ok_or(AuthError::Missing)?
         }
-        (None, MountAuth::Required) => Err(AuthError::Missing),
-    }
+        (None, MountAuth::Required) => return Err(AuthError::Missing),
+    };
+    gateway.confirm().await?;
+    Ok(caller)
 }
 
 /// Refuses, and records, a caller of `route` without `scope`.

@@ -111,7 +111,7 @@ impl Watch {
 
     /// Compares what the caller sees with what it saw.
     async fn look(&mut self) -> Option<()> {
-        self.caller = self.gateway.authenticator().renew(&self.caller).ok()?;
+        self.caller = self.gateway.authenticator().renew(&self.caller).await.ok()?;
         if std::mem::take(&mut self.is_stale) {
             let list = tools::list_of(&self.gateway, &self.caller);
             if list.etag != self.list.etag {

@@ -324,6 +324,7 @@ impl Export {
                 .gateway
                 .authenticator()
                 .renew(&self.caller)
+                .await
                 .ok()
                 .filter(|caller| AuditRead.is_held_by(caller))
                 .ok_or(ExportError)?;

@@ -118,7 +118,7 @@ async fn next(
         // Dropping the read at the end of the time loses nothing: it is repeated.
         drop(tokio::time::timeout(buffer, collect).await);
         // The caller may have lost the right to these events.
-        if !follower.renew() {
+        if !follower.renew().await {
             return None;
         }
     }

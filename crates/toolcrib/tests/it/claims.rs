@@ -114,7 +114,7 @@ async fn the_ceiling_follows_the_configuration() {
     assert!(reads(&before));
     gw.reload(&format!("[approvals]\nrespond_scope = \"files:read\"\n{}", pinned(&issuer, "")))
         .await;
-    assert!(!reads(&held.renew(&before).unwrap()));
+    assert!(!reads(&held.renew(&before).await.unwrap()));
     assert_eq!(rights(&ann).await.0, json!([]));
 }
 

@@ -256,7 +256,7 @@ async fn the_issuers_keys_are_followed() {
 
     // Tokens of the removed key are invalid, cached or not.
     assert_eq!(gw.bearer(&old).get("/v1/tools").await.status, 401);
-    let renewed = gw.gateway.authenticator().renew(&held);
+    let renewed = gw.gateway.authenticator().renew(&held).await;
     assert_eq!(renewed.err(), Some(AuthError::Invalid));
     gw.advance(Duration::from_secs(11)).await;
     for n in 0..20 {
@@ -274,9 +274,9 @@ async fn a_token_ends() {
     let token = issuer.sign(&issuer.claims(gw.gateway.clock().now()));
     let held = principal(&gw, &token).await;
     let authenticator = gw.gateway.authenticator().clone();
-    assert_eq!(authenticator.renew(&held).unwrap(), held);
+    assert_eq!(authenticator.renew(&held).await.unwrap(), held);
     gw.advance(Duration::from_secs(302)).await;
-    assert_eq!(authenticator.renew(&held).err(), Some(AuthError::Invalid));
+    assert_eq!(authenticator.renew(&held).await.err(), Some(AuthError::Invalid));
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
 }
 
@@ -295,16 +295,16 @@ async fn a_reload_counts_at_once() {
     let empty = ROLE.replace("files:*", "nothing");
     gw.reload(&format!("{empty}{config}")).await;
     assert_eq!(names(&gw, &token).await, ["mcp:crib.read"]);
-    let renewed = gw.gateway.authenticator().renew(&held).unwrap();
+    let renewed = gw.gateway.authenticator().renew(&held).await.unwrap();
     assert_eq!(renewed.scopes.iter().count(), 2, "files:read, nothing: {renewed:?}");
     assert_eq!(issuer.requests(), 1, "an issuer that stays keeps its keys");
     let other = config.replace("\"crib\"", "\"nobody\"");
     gw.reload(&format!("{empty}{other}")).await;
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
-    assert_eq!(gw.gateway.authenticator().renew(&held).err(), Some(AuthError::Unavailable));
+    assert_eq!(gw.gateway.authenticator().renew(&held).await.err(), Some(AuthError::Unavailable));
     gw.reload("").await;
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
-    assert_eq!(gw.gateway.authenticator().renew(&held).err(), Some(AuthError::Invalid));
+    assert_eq!(gw.gateway.authenticator().renew(&held).await.err(), Some(AuthError::Invalid));
 }
 
 /// I-62: keys come from the configured address, complete and in time, or not at all. Meanwhile no
@@ -359,7 +359,7 @@ async fn known_keys_are_believed_for_a_while() {
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 200);
     gw.advance(Duration::from_secs(200)).await;
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 503);
-    assert_eq!(gw.gateway.authenticator().renew(&held).err(), Some(AuthError::Unavailable));
+    assert_eq!(gw.gateway.authenticator().renew(&held).await.err(), Some(AuthError::Unavailable));
     issuer.behave(Behaviour::Good);
     gw.advance(Duration::from_secs(61)).await;
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 200);

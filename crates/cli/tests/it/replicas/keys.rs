@@ -15,7 +15,8 @@ use crate::support::{dir, eventually_async as eventually, key, run, write_config
 fn a_shared_store_needs_a_seal_key() {
     let dir = dir();
     let text = "[server]\nlisten = \"127.0.0.1:0\"\n\
-                [store]\nurl = \"postgres://nobody@127.0.0.1:1/none\"\n";
+                [store]\nurl = \"postgres://nobody@127.0.0.1:1/none\"\n\
+                [record]\nsigning_key = { file = \"signing.key\" }\n";
     write_config(dir.path(), text);
     for args in [&["serve"][..], &["config", "check"]] {
         let refused = run(dir.path(), args);

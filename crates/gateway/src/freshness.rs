@@ -1,0 +1,177 @@
+//! How long ago the store confirmed what this process keeps of it in memory.
+//!
+//! Invariant (I-110): a request is answered from keys and pins that the store has confirmed within
+//! [`MAX_UNCONFIRMED`]. A process that was stopped, or cut off from its store, waits for the next
+//! confirmation first, and refuses without one. No request reads the store itself: the tasks that
+//! follow it do, a few times a second.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::sync::watch;
+use toolcrib_core::clock::Clock;
+
+/// How long a confirmation counts. Other servers and processes may change keys and pins meanwhile.
+pub const MAX_UNCONFIRMED: Duration = Duration::from_secs(2);
+
+/// How long a request waits for a confirmation.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The age of a copy of stored data.
+pub(crate) struct Confirmation {
+    clock: Arc<dyn Clock>,
+    /// When the last successful read began: monotonic nanoseconds, [`NEVER`] before the first, and
+    /// milliseconds of 1970. The monotonic clock counts while this process is stopped, and the other
+    /// one while the machine sleeps.
+    at: AtomicU64,
+    wall_at: AtomicI64,
+    /// Counts the reads that failed. Notifies of every read.
+    failed: watch::Sender<u64>,
+}
+
+/// The moment at which a read began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadBegan {
+    at: u64,
+    wall_at: i64,
+}
+
+const NEVER: u64 = u64::MAX;
+
+// === impl Confirmation ===
+
+impl Confirmation {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        let (at, wall_at) = (AtomicU64::new(NEVER), AtomicI64::new(0));
+        Self { clock, at, wall_at, failed: watch::Sender::new(0) }
+    }
+
+    /// Notes that the copy is as current as a read that began at `began`.
+    pub(crate) fn confirm(&self, began: ReadBegan) {
+        let later = |at| (at == NEVER || at <= began.at).then_some(began.at);
+        // A read that began before the last one confirms nothing more.
+        if self.at.fetch_update(Ordering::AcqRel, Ordering::Acquire, later).is_ok() {
+            self.wall_at.store(began.wall_at, Ordering::Release);
+        }
+        self.failed.send_modify(|_| {});
+    }
+
+    /// Notes that a read failed.
+    pub(crate) fn fail(&self) {
+        self.failed.send_modify(|failed| *failed += 1);
+    }
+
+    /// Whether the copy counts now.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.is_within(MAX_UNCONFIRMED)
+    }
+
+    /// Whether the copy was confirmed within `limit`.
+    pub(crate) fn is_within(&self, limit: Duration) -> bool {
+        let (at, wall_at) = (self.at.load(Ordering::Acquire), self.wall_at.load(Ordering::Acquire));
+        let now = ReadBegan::now(&*self.clock);
+        let is_recent = Duration::from_nanos(now.at.saturating_sub(at)) <= limit;
+        // A clock that was set back shows nothing; one that was set forward costs a wait.
+        let slept = u64::try_from(now.wall_at.saturating_sub(wall_at)).unwrap_or_default();
+        at != NEVER && is_recent && Duration::from_millis(slept) <= limit
+    }
+
+    /// Waits until the copy counts. Returns `false` when the next read fails, or takes too long.
+    pub(crate) async fn wait(&self) -> bool {
+        if self.is_fresh() {
+            return true;
+        }
+        let mut reads = self.failed.subscribe();
+        let before = *reads.borrow_and_update();
+        let confirmed = async {
+            while !self.is_fresh() {
+                if *reads.borrow_and_update() != before || reads.changed().await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(PATIENCE, confirmed).await.unwrap_or(false)
+    }
+}
+
+// === impl ReadBegan ===
+
+impl ReadBegan {
+    /// A read that begins now.
+    pub(crate) fn now(clock: &dyn Clock) -> Self {
+        Self { at: clock.monotonic_nanos(), wall_at: clock.now().timestamp_millis() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A clock that tests set: monotonic nanoseconds, and milliseconds of 1970.
+    #[derive(Default)]
+    struct Hand(AtomicU64, AtomicI64);
+
+    impl Clock for Hand {
+        fn now(&self) -> toolcrib_core::clock::Timestamp {
+            let millis = self.1.load(Ordering::SeqCst);
+            chrono::DateTime::from_timestamp_millis(millis).unwrap()
+        }
+
+        fn monotonic_nanos(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    fn second(number: u64) -> u64 {
+        number * 1_000_000_000
+    }
+
+    /// I-110
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_counts_for_two_seconds_from_the_beginning_of_its_read() {
+        let clock = Arc::new(Hand::default());
+        let confirmation = Arc::new(Confirmation::new(Arc::clone(&clock) as _));
+        assert!(!confirmation.is_fresh(), "nothing was read");
+        let first = ReadBegan::now(&*clock);
+        clock.0.store(second(1), Ordering::SeqCst);
+        confirmation.confirm(first);
+        clock.0.store(second(2), Ordering::SeqCst);
+        assert!(confirmation.wait().await);
+        clock.0.store(second(2) + 1, Ordering::SeqCst);
+        assert!(!confirmation.is_fresh());
+        confirmation.confirm(first);
+        assert!(!confirmation.is_fresh(), "a read from before a pause");
+
+        let waiting = Arc::clone(&confirmation);
+        let waiting = tokio::spawn(async move { waiting.wait().await });
+        tokio::task::yield_now().await;
+        confirmation.confirm(ReadBegan::now(&*clock));
+        assert!(waiting.await.unwrap());
+        confirmation.confirm(first);
+        assert!(confirmation.is_fresh(), "a slow read takes nothing back");
+        clock.1.store(2_001, Ordering::SeqCst);
+        assert!(!confirmation.is_fresh(), "the machine slept");
+        confirmation.confirm(ReadBegan::now(&*clock));
+        clock.1.store(0, Ordering::SeqCst);
+        assert!(confirmation.is_fresh(), "the clock was set back");
+    }
+
+    /// I-110
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_read_ends_the_wait_for_it() {
+        let confirmation = Arc::new(Confirmation::new(Arc::new(Hand::default())));
+        confirmation.fail();
+        let waiting = Arc::clone(&confirmation);
+        let waiting = tokio::spawn(async move { waiting.wait().await });
+        tokio::task::yield_now().await;
+        confirmation.fail();
+        assert!(!waiting.await.unwrap());
+        assert!(!confirmation.wait().await, "and no read ends it after a limit");
+    }
+}

@@ -1,0 +1,47 @@
+//! Authorizing a call again that did not start at once.
+
+use std::sync::Arc;
+
+use toolcrib_core::{
+    authorize::{Authorizer as _, CallContext},
+    call::CallError,
+    catalog::Entry,
+    principal::Principal,
+};
+
+use crate::{
+    authn::{AuthError, Authenticator},
+    snapshot::{Snapshot, Snapshots},
+};
+
+/// Authorizes a call of `entry` by `principal` in the current snapshot, and returns that snapshot: the
+/// caller is still known and may use the tool, and the tool is still the same. Keys and pins are
+/// those that the store has confirmed recently.
+///
+/// # Errors
+/// The call must not run.
+pub(crate) async fn reauthorize(
+    authenticator: &Authenticator,
+    snapshots: &Snapshots,
+    principal: &Arc<Principal>,
+    entry: &Entry,
+    context: CallContext<'_>,
+) -> Result<Arc<Snapshot>, CallError> {
+    let renewed = authenticator.renew(principal).await.map_err(|error| match error {
+        AuthError::Unavailable => CallError::NotAccountable("checked again"),
+        AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous => CallError::NoSuchTool,
+    })?;
+    if !snapshots.pins.wait().await {
+        return Err(CallError::NotAccountable("checked again"));
+    }
+    let snapshot = snapshots.load();
+    let current = snapshot.catalog.by_id(&renewed.tenant, entry.id.as_str());
+    let form = |entry: &Entry| (entry.digest, entry.program);
+    let current = current.filter(|current| form(current) == form(entry));
+    let current = current.ok_or(CallError::NoSuchTool)?;
+    let is_same = renewed.id == principal.id && renewed.tenant == principal.tenant;
+    match snapshot.decider.authorize_call(renewed.subject(), current.resource(), context) {
+        Ok(_) if is_same => Ok(snapshot),
+        _ => Err(CallError::NoSuchTool),
+    }
+}
