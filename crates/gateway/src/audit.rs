@@ -29,8 +29,8 @@ pub use self::{
     tasks::{AuditTasks, Parts},
 };
 pub(crate) use self::{
-    append::{CALL, CallIdentity, READ, forbidden},
+    append::{CALL, READ, forbidden},
     context::DELIVERY_RETRY,
-    recorded::RecordedEnd,
+    recorded::{CallIdentity, RecordedEnd},
     refusals::MissedCall,
 };

@@ -33,7 +33,7 @@ use toolcrib_core::{
 
 use super::{
     readiness::Readiness,
-    recorded::{RecordedEnd, Started},
+    recorded::{CallIdentity, RecordedEnd, Started},
     refusals::{MissedCall, Refusal, RefusalSubject, Refusals, Row},
     search::EventSearch,
     space::Space,
@@ -78,20 +78,6 @@ enum DenialQueueItem {
     Repeated(Vec<Row>),
     /// Reports that everything before it has been stored, or could not be.
     Settle(oneshot::Sender<()>),
-}
-
-/// The identity of a call in the log: its caller, its tool and its ids.
-#[derive(Clone)]
-pub(crate) struct CallIdentity {
-    pub(crate) tenant: TenantId,
-    pub(crate) principal: PrincipalId,
-    pub(crate) agent: AgentId,
-    pub(crate) run: RunId,
-    pub(crate) call: CallId,
-    pub(crate) args_hash: Option<String>,
-    pub(crate) entry: Arc<Entry>,
-    /// The event of the call that this one is a step of.
-    pub(crate) cause: Option<EventId>,
 }
 
 /// Refusals that may wait to be written, of about 1 KiB each; further ones are counted.

@@ -1,8 +1,25 @@
-//! What the record has of a call.
+//! A call as the record has it: its identity, its opening event and its end.
 
-use toolcrib_core::id::EventId;
+use std::sync::Arc;
 
-use super::CallIdentity;
+use toolcrib_core::{
+    catalog::Entry,
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
+};
+
+/// The identity of a call in the log: its caller, its tool and its ids.
+#[derive(Clone)]
+pub(crate) struct CallIdentity {
+    pub(crate) tenant: TenantId,
+    pub(crate) principal: PrincipalId,
+    pub(crate) agent: AgentId,
+    pub(crate) run: RunId,
+    pub(crate) call: CallId,
+    pub(crate) args_hash: Option<String>,
+    pub(crate) entry: Arc<Entry>,
+    /// The event of the call that this one is a step of.
+    pub(crate) cause: Option<EventId>,
+}
 
 /// Proof that the opening event is durable.
 pub(crate) struct Started {
