@@ -67,8 +67,8 @@ async fn a_key_protects_the_hashes_of_the_record() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let export = run(path, &["audit", "export"]).ok().stdout;
-    let events = export.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let called = events.filter(|event| event["type"] == "agent.toolCalled").last().unwrap();
+    let mut events = export.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let called = events.rfind(|event| event["type"] == "agent.toolCalled").unwrap();
     let recorded = called["payload"]["argsHash"].as_str().unwrap().to_owned();
     let arguments = arguments.to_string();
     let plain = run(path, &["hash", &arguments]).ok().stdout;

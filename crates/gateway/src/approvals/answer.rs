@@ -41,7 +41,7 @@ pub struct ApprovalDetails {
 
 impl Approvals {
     /// The newest `limit` approvals in `state` that are visible to `reader`: its own requests, and
-    /// those that it could answer. Reads older pages until it has found them, within [`MAX_PAGES`].
+    /// those that it could answer. Reads older pages until it has found them, within `MAX_PAGES`.
     ///
     /// # Errors
     /// [`ApprovalError::Unavailable`].

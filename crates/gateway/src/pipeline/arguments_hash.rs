@@ -1,6 +1,6 @@
 //! How the record hashes arguments.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use aws_lc_rs::hmac;
 use serde_json::Value;
@@ -15,13 +15,13 @@ pub enum ArgumentsHash {
     #[default]
     Plain,
     /// HMAC-SHA-256. Without the key, nothing can be guessed.
-    Keyed(hmac::Key),
+    Keyed(Arc<hmac::Key>),
 }
 
 impl ArgumentsHash {
     /// Hashes with `key`.
     pub fn keyed(key: &[u8; 32]) -> Self {
-        Self::Keyed(hmac::Key::new(hmac::HMAC_SHA256, key))
+        Self::Keyed(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, key)))
     }
 
     /// Hashes `redacted` arguments.

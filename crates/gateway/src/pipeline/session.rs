@@ -42,7 +42,7 @@ use crate::{
     ids::new_id,
 };
 
-/// Interactions at once, in addition to those within [`FLOOR`].
+/// Interactions at once, in addition to those within `FLOOR`.
 pub const MAX_INTERACTIONS: usize = 10_000;
 
 /// Interactions that each tenant may have in any case.
