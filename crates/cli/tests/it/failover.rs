@@ -9,7 +9,7 @@ use toolcrib_testkit::postgres::PostgresServer;
 
 use crate::support::{
     SIGNING_KEY, Server, config, dir, eventually_async as eventually, finish, key, run,
-    write_config, write_private,
+    write_config, write_private, write_seal_key,
 };
 
 /// The directory of a server over `database`, without any files.
@@ -21,10 +21,12 @@ fn prepare(database: &str) -> TempDir {
 
 fn configure(dir: &TempDir, database: &str) {
     write_private(&dir.path().join("signing.key"), SIGNING_KEY);
+    write_seal_key(dir.path());
     let text = config("");
     let record =
         "[record]\nsigning_key = { file = \"signing.key\" }\ncheckpoint_interval = \"1s\"\n";
-    write_config(dir.path(), &format!("[store]\nurl = \"{database}\"\n{record}{text}"));
+    let store = format!("[store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n");
+    write_config(dir.path(), &format!("{store}{record}{text}"));
 }
 
 async fn call(server: &Server, key: &str) -> u16 {

@@ -8,7 +8,7 @@ use toolcrib_testkit::postgres::PostgresServer;
 
 use crate::support::{
     SIGNING_KEY, Server, config, dir, eventually_async as eventually, finish, key, run,
-    write_config, write_private,
+    write_config, write_private, write_seal_key,
 };
 
 async fn call(server: &Server, key: &str) -> u16 {
@@ -76,8 +76,10 @@ async fn the_probe_fails_while_the_tables_of_postgres_are_locked() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let (dir, database) = (dir(), postgres.database());
     write_private(&dir.path().join("signing.key"), SIGNING_KEY);
+    write_seal_key(dir.path());
     let store = format!(
-        "[store]\nurl = \"{database}\"\n[record]\nsigning_key = {{ file = \"signing.key\" }}\n\
+        "[store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n\
+         [record]\nsigning_key = {{ file = \"signing.key\" }}\n\
          checkpoint_interval = \"1h\"\n"
     );
     write_config(dir.path(), &(store + &config("")));

@@ -7,7 +7,7 @@ use std::{
     os::{
         linux::net::SocketAddrExt as _,
         unix::{
-            fs::MetadataExt as _,
+            fs::{MetadataExt as _, PermissionsExt as _},
             net::{SocketAddr, UnixListener},
         },
     },
@@ -69,6 +69,8 @@ impl User {
 struct Place {
     user: User,
     dir: tempfile::TempDir,
+    /// The program, in a directory that every user may enter.
+    program: tempfile::TempDir,
 }
 
 /// Everything that a sandbox must leave as it is.
@@ -122,7 +124,11 @@ approval_reason = "they are for tests"
 "#
         );
         write_private(&there.join("toolcrib.toml"), &config);
-        let place = Self { user, dir };
+        let program = tempfile::tempdir().unwrap();
+        fs::set_permissions(program.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let here = program.path().join("toolcrib");
+        fs::hard_link(PROGRAM, &here).or_else(|_| fs::copy(PROGRAM, &here).map(drop)).unwrap();
+        let place = Self { user, dir, program };
         place.give(place.dir.path());
         place
     }
@@ -142,7 +148,8 @@ approval_reason = "they are for tests"
     }
 
     fn run(&self, args: &[&str]) -> CommandOutput {
-        let mut command = self.user.command(PROGRAM);
+        let program = self.program.path().join("toolcrib");
+        let mut command = self.user.command(program.to_str().unwrap());
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
         for name in ["CONFIG", "DATA_DIR", "URL", "KEY", "LOG"] {
             command.env_remove(format!("TOOLCRIB_{name}"));

@@ -1,20 +1,28 @@
 //! `toolcrib store` with PostgreSQL: migrations at once, and a copy that is killed.
 #![expect(clippy::disallowed_methods, reason = "runs the client of PostgreSQL")]
 
-use std::{path::Path, process::Command, thread, time::Duration};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use toolcrib_testkit::postgres;
 
 use crate::support::{
     Process, SIGNING_KEY, config, dir, eventually, finish, key, run, toolcrib, write_config,
-    write_private,
+    write_private, write_seal_key,
 };
 
 /// Configures the store at `url`.
 fn configure(dir: &Path, url: &str) {
     write_private(&dir.join("signing.key"), SIGNING_KEY);
-    let store =
-        format!("[store]\nurl = \"{url}\"\n[record]\nsigning_key = {{ file = \"signing.key\" }}\n");
+    write_seal_key(dir);
+    let store = format!(
+        "[store]\nurl = \"{url}\"\nseal_key = {{ file = \"seal.key\" }}\n\
+         [record]\nsigning_key = {{ file = \"signing.key\" }}\n"
+    );
     write_config(dir, &(config("") + &store));
 }
 
@@ -63,28 +71,31 @@ fn a_killed_copy_leaves_an_empty_database() {
     run(old.path(), &["call", "demo__echo", "{\"text\": \"hi\"}"]).ok();
     configure(new.path(), &database);
     run(new.path(), &["store", "migrate"]).ok();
-    sql(
-        &database,
-        "CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS \
-           $$ BEGIN PERFORM pg_sleep(8); RETURN NEW; END $$; \
-         CREATE TRIGGER delay BEFORE INSERT ON events \
-           FOR EACH ROW EXECUTE FUNCTION delay()",
-    );
+    // Inserts wait for this lock.
+    let lock = "BEGIN; LOCK TABLE events IN SHARE MODE; SELECT pg_sleep(600)";
+    let mut session = Command::new("psql");
+    session.args(["-X", "-q", "-d", &database, "-c", lock]).stdout(Stdio::null());
+    let mut session = session.stderr(Stdio::null()).spawn().unwrap();
+    let locks = |condition: &str| {
+        let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'events'::regclass AND";
+        sql(&database, &format!("{locks} {condition}"))
+    };
+    eventually("the table is locked", || locks("mode = 'ShareLock' AND granted") == "1");
     let args = ["store", "copy", "sqlite:.toolcrib/toolcrib.db", &database];
     let mut process = Process::start(toolcrib(old.path()).args(args));
     // The events are the last rows that are copied.
-    eventually("the copy is under way", || {
-        let sleeps = "SELECT count(*) FROM pg_stat_activity \
-                      WHERE datname = current_database() AND wait_event = 'PgSleep'";
-        sql(&database, sleeps) == "1"
-    });
+    eventually("the copy is under way", || locks("NOT granted") == "1");
     process.kill();
     let again = run(old.path(), &args);
     assert_eq!(again.code, 1, "{again:?}");
     assert!(again.stderr.contains("wait 30 seconds after one was killed"), "{again:?}");
     assert!(again.stderr.contains("nothing of the copy was kept"), "{again:?}");
-    // Waits for the end of the statement of the killed process.
-    sql(&database, "DROP FUNCTION delay CASCADE");
+    session.kill().unwrap();
+    session.wait().unwrap();
+    let holder = "SELECT pg_terminate_backend(pid) FROM pg_locks \
+                  WHERE relation = 'events'::regclass AND mode = 'ShareLock'";
+    sql(&database, holder);
+    eventually("the killed copy has ended", || locks("true") == "0");
     for table in ["keys", "events", "catalogs"] {
         assert_eq!(sql(&database, &format!("SELECT count(*) FROM {table}")), "0", "{table}");
     }
