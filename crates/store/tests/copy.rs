@@ -16,7 +16,8 @@ use toolcrib_core::{
     store::{Storage, StoreError},
 };
 use toolcrib_store::{
-    Copied, CopyPlace, Durability, Options, PostgresStore, SealKey, SealKeys, SqliteStore,
+    Copied, CopyPlace, CopyStep, Durability, Options, PostgresStore, SealKey, SealKeys,
+    SqliteStore,
     conformance::{
         approval_store, catalog_store, credential_store,
         event_log::{called, decided, opened, returned},
@@ -218,7 +219,8 @@ async fn a_copy_that_fails_keeps_nothing() {
 /// A database that stores something else than it is given is found out, and has no rows afterwards.
 #[tokio::test]
 async fn a_copy_that_differs_keeps_nothing() {
-    let Some(database) = postgres::database() else { return };
+    let Some(postgres) = postgres::PostgresServer::shared() else { return };
+    let database = postgres.database();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("store.db");
     full(&path).await;
@@ -237,8 +239,13 @@ async fn a_copy_that_differs_keeps_nothing() {
              CREATE TRIGGER spoil BEFORE INSERT ON {table} \
                FOR EACH ROW EXECUTE FUNCTION spoil()"
         );
-        client.batch_execute(&sql).await.unwrap();
-        let error = copy(place(&url(&path)), place(&database), |_| ()).await.unwrap_err();
+        // Before the first row, because a store with a foreign trigger is not opened.
+        let spoil = |step| {
+            if matches!(step, CopyStep::Rows) {
+                assert!(postgres.psql(&database, &sql).status().unwrap().success());
+            }
+        };
+        let error = copy(place(&url(&path)), place(&database), spoil).await.unwrap_err();
         assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
         assert!(error.to_string().contains(wanted), "{error}");
         client.batch_execute("DROP FUNCTION spoil CASCADE").await.unwrap();
