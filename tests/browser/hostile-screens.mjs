@@ -96,7 +96,7 @@ const VISITS = [
   { name: 'roles', at: '#/access/roles', ready: 'tr[data-role]' },
   { name: 'a role', at: (nasty) => address('access', 'roles', nasty), ready: 'tr[data-tool]' },
   { name: 'a change of a role', act: [click('[data-change]'), click('dialog [data-continue]'), (page) => page.waitForSelector('[data-proposal]')] },
-  { name: 'a change that is not written', act: [click('[data-write]'), (page) => page.waitForSelector('[data-proposal] .problem-box >> nth=1')] },
+  { name: 'a change that is not written', act: [click('[data-write]'), (page) => page.waitForSelector('[data-proposal] .problem-box >> nth=2')] },
   { name: 'a change closed', act: [(page) => page.keyboard.press('Escape')] },
   { name: 'rotate', at: '#/access', ready: 'tr[data-key]', act: [click('text=Rotate >> nth=0'), click('dialog .button.primary'), (page) => page.waitForSelector('dialog .problem-box')] },
   { name: 'rotate closed', act: [(page) => page.keyboard.press('Escape')] },

@@ -211,6 +211,7 @@ function gatewayReply(nasty, method, path) {
       writable: true,
       obstacle: nasty,
       warnings: [nasty],
+      reach: [{ role: nasty, tools: [nasty], others: [nasty], suggestion: [] }],
       problems: [{ key: nasty, message: nasty }],
       diff: [{ line: 1, table: nasty, lines: [{ sign: '+', text: nasty }, { sign: '-', text: nasty }] }],
       preview: {
