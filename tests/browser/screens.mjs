@@ -24,7 +24,7 @@ export const ROLES = {
   caller: { tenant: 'demo', scopes: ['demo:read'] },
   approver: { tenant: 'demo', scopes: ['approvals:respond'] },
   auditor: { tenant: 'demo', scopes: ['audit:read', 'sources:read'] },
-  admin: { tenant: 'demo', scopes: ['*'] },
+  admin: { tenant: 'demo', scopes: ['*', 'metrics:all', 'pins:approve'] },
   other: { tenant: 'other', scopes: ['*'] },
   anonymous: { scopes: [] },
 };

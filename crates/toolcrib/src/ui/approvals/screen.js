@@ -109,7 +109,8 @@ function Card({ first, gone, opened, who }) {
   const [busy, setBusy] = useState();
   const [comment, setComment] = useState('');
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
-    key: gone ? 'gone' : '',
+    // Answers of others arrive with the list; what a caller may do after them is in the detail.
+    key: gone ? 'gone' : String(first.votes?.length),
   });
   const it = { ...first, ...detail.data };
   const state = answered?.state ?? it.state;
@@ -161,7 +162,9 @@ function Card({ first, gone, opened, who }) {
     </div>
     ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
     <p class="muted">${dangers(it)} ${reason(it)}</p>
-    <${Arguments} approval=${it} />
+    ${detail.data === undefined && detail.problem === undefined
+      ? html`<p class="muted">Loading the arguments…</p>`
+      : html`<${Arguments} approval=${it} />`}
     <${Round} approval=${it} />
     <${Mixed} approval=${it} />
     <${Votes} votes=${(answered ?? it).votes} />
