@@ -7,9 +7,7 @@ use std::{fs, path::Path, process::Command};
 use serde_json::json;
 use toolcrib_testkit::postgres::PostgresServer;
 
-use crate::support::{
-    SIGNING_KEY, Server, config, dir, finish, key, run, write_config, write_seal_key,
-};
+use crate::support::{Server, config, dir, finish, key, run, shared_store, write_config};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_a_running_sqlite_store_is_restored() {
@@ -43,13 +41,7 @@ async fn a_dump_of_postgresql_under_a_running_server_is_restored() {
     let (old, new) = (dir(), dir());
     let (from, to) = (postgres.database(), postgres.database());
     let configured = |directory: &Path, url: &str| {
-        fs::write(directory.join("signing.key"), SIGNING_KEY).unwrap();
-        write_seal_key(directory);
-        let store = format!(
-            "[store]\nurl = \"{url}\"\nseal_key = {{ file = \"seal.key\" }}\n\
-             [record]\nsigning_key = {{ file = \"signing.key\" }}\n"
-        );
-        write_config(directory, &(config("") + &store));
+        write_config(directory, &(config("") + &shared_store(directory, url)));
     };
     configured(old.path(), &from);
     let (_, text) = key(old.path(), &["--scope", "*"]);

@@ -1,6 +1,6 @@
 //! Three servers over one PostgreSQL and one Redis under load, while parts of it die, pause, restart and
-//! are rolled, and keys are revoked. Afterwards nothing that was answered is lost, no call ran twice,
-//! and none with a revoked key.
+//! are rolled, and keys are revoked. Afterwards every answered call is in the record, no call ran twice,
+//! and no call ran with a revoked key.
 //!
 //! `TOOLCRIB_CLUSTER_SECONDS` is the time under load. From [`LONG`] seconds on, events are removed
 //! meanwhile, and a server pauses for longer than its lease.
@@ -27,8 +27,8 @@ use toolcrib_testkit::{
 };
 
 use crate::support::{
-    SIGNING_KEY, Server, dir, eventually_async as eventually, key, run, write_config,
-    write_private, write_seal_key,
+    Server, dir, eventually_async as eventually, key, run, shared_store, write_config,
+    write_private,
 };
 
 /// Seconds under load without `TOOLCRIB_CLUSTER_SECONDS`.
@@ -87,15 +87,13 @@ enum Attempt {
 impl Replica {
     fn prepare(database: &str, redis: &str, upstream: &FaultyHttp, record: &str) -> TempDir {
         let dir = dir();
-        write_seal_key(dir.path());
-        write_private(&dir.path().join("signing.key"), SIGNING_KEY);
+        let store = shared_store(dir.path(), database);
         write_private(&dir.path().join("redis.password"), redis::PASSWORD);
         write_config(
             dir.path(),
             &format!(
                 "[server]\nlisten = \"127.0.0.1:0\"\ndrain = \"1s\"\n\
-                 [store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n\
-                 [record]\nsigning_key = {{ file = \"signing.key\" }}\ncheckpoint_interval = \"1s\"\n{record}\
+                 {store}checkpoint_interval = \"1s\"\n{record}\
                  [limits]\nshared = \"{redis}\"\npassword = {{ file = \"redis.password\" }}\n\
                  [gate]\nrate = \"off\"\n\
                  [[source]]\nid = \"up\"\nkind = \"mcp\"\nurl = \"{}\"\n\

@@ -441,7 +441,7 @@ fn commands_change_the_file_and_show_what_they_do() {
     assert_eq!(run(dir.path(), &url).code, 2);
 }
 
-/// A role that is made from named tools reaches these and no other, or it is not written unseen.
+/// A role of named tools reaches only these, or the others are shown before it is written.
 #[test]
 fn a_role_of_named_tools_reaches_these_alone() {
     let dir = dir();
@@ -482,7 +482,7 @@ fn a_role_of_named_tools_reaches_these_alone() {
     assert_eq!(alone.code, 2, "{alone:?}");
 }
 
-/// The same by HTTP, for the console: what would reach too much cannot be written.
+/// The same by HTTP, for the console: a role that would reach other tools cannot be written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proposed_role_of_named_tools_says_what_else_it_reaches() {
     let dir = dir();

@@ -1,4 +1,4 @@
-//! Servers over a database that has lost what they signed, as after a failover to a standby that lagged
+//! Servers over a database that has lost signed events, as after a failover to a standby that lagged
 //! behind (I-109).
 
 use std::fs;
@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use toolcrib_testkit::postgres::PostgresServer;
 
 use crate::support::{
-    SIGNING_KEY, Server, config, dir, eventually_async as eventually, finish, key, run,
-    write_config, write_private, write_seal_key,
+    Server, config, dir, eventually_async as eventually, finish, key, run, shared_store,
+    write_config,
 };
 
 /// The directory of a server over `database`, without any files.
@@ -20,13 +20,9 @@ fn prepare(database: &str) -> TempDir {
 }
 
 fn configure(dir: &TempDir, database: &str) {
-    write_private(&dir.path().join("signing.key"), SIGNING_KEY);
-    write_seal_key(dir.path());
-    let text = config("");
-    let record =
-        "[record]\nsigning_key = { file = \"signing.key\" }\ncheckpoint_interval = \"1s\"\n";
-    let store = format!("[store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n");
-    write_config(dir.path(), &format!("{store}{record}{text}"));
+    let store = shared_store(dir.path(), database);
+    let text = format!("{store}checkpoint_interval = \"1s\"\n{}", config(""));
+    write_config(dir.path(), &text);
 }
 
 async fn call(server: &Server, key: &str) -> u16 {
@@ -71,7 +67,7 @@ async fn after_a_lossy_failover_every_server_refuses_until_the_loss_is_accepted(
     let one = prepare(&database);
     let (_, text) = key(one.path(), &["--scope", "*"]);
     sign_calls(&one, &text).await;
-    // What a standby has that lags behind.
+    // The state of a standby that lags behind.
     let standby = postgres.copy(&database);
     sign_calls(&one, &text).await;
 
@@ -126,7 +122,7 @@ async fn a_server_without_files_takes_the_witness_of_the_store() {
     assert_eq!(verified["witness"], "compared", "{verified}");
     sign_calls(&two, &text).await;
 
-    // The signed checkpoints alone say nothing of those that may have followed.
+    // The signed checkpoints alone do not show whether more of them followed.
     let three = prepare(&database);
     let sql = |sql: &str| finish(&mut postgres.psql(&database, sql)).ok();
     sql("CREATE TABLE kept AS SELECT * FROM witnesses; DELETE FROM witnesses");

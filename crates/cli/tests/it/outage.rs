@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use toolcrib_testkit::postgres::PostgresServer;
 
 use crate::support::{
-    SIGNING_KEY, Server, config, dir, eventually_async as eventually, finish, key, run,
-    write_config, write_private, write_seal_key,
+    Server, config, dir, eventually_async as eventually, finish, key, run, shared_store,
+    write_config,
 };
 
 async fn call(server: &Server, key: &str) -> u16 {
@@ -75,14 +75,9 @@ async fn the_probe_fails_while_events_cannot_be_stored() {
 async fn the_probe_fails_while_the_tables_of_postgres_are_locked() {
     let Some(postgres) = PostgresServer::shared() else { return };
     let (dir, database) = (dir(), postgres.database());
-    write_private(&dir.path().join("signing.key"), SIGNING_KEY);
-    write_seal_key(dir.path());
-    let store = format!(
-        "[store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n\
-         [record]\nsigning_key = {{ file = \"signing.key\" }}\n\
-         checkpoint_interval = \"1h\"\n"
-    );
-    write_config(dir.path(), &(store + &config("")));
+    let store = shared_store(dir.path(), &database);
+    let text = format!("{store}checkpoint_interval = \"1h\"\n{}", config(""));
+    write_config(dir.path(), &text);
     let is_locked = async || {
         let locks = "SELECT count(*) FROM pg_locks WHERE mode = 'ExclusiveLock' AND granted \
                      AND relation = 'events'::regclass";

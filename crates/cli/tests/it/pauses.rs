@@ -27,8 +27,7 @@ const REQUESTS: usize = 16;
 async fn a_key_revoked_during_the_pause_of_a_server_is_refused_when_it_goes_on() {
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
-    let (one, two) =
-        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (one, two) = Replica::pair(&database, &upstream, "");
     let (_, admin) = key(one.dir.path(), &["--scope", "*"]);
     let (id, text) = key(one.dir.path(), &["--scope", "up:use"]);
     let caller = two.caller(&text);
@@ -81,8 +80,7 @@ async fn a_call_that_another_server_has_closed_is_not_answered_as_a_success() {
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
     // A call that only reads may be made again.
     let tools = "[source.tools.slow]\nsafety_tier = \"write\"\n";
-    let (one, mut two) =
-        (Replica::start(&database, &upstream, tools), Replica::start(&database, &upstream, tools));
+    let (one, mut two) = Replica::pair(&database, &upstream, tools);
     let (_, text) = key(one.dir.path(), &["--scope", "*"]);
     let (other, caller) = (one.caller(&text), two.caller(&text));
     eventually("the tool is offered", async || has_tool(&caller, "mcp:up.slow").await).await;

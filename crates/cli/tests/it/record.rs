@@ -272,12 +272,12 @@ fn no_destination_of_the_record_is_a_file_of_the_server() {
         let forward = "[[record.forward]]\nname = \"siem\"\nkind = \"file\"";
         for destination in ["[[record.anchor]]", forward] {
             let checked = check(&format!("{destination}\nfile = \"{file}\""));
-            let told = format!("{}{}", checked.stdout, checked.stderr);
-            assert_ne!(checked.code, 0, "{file}: {told}");
-            assert!(told.contains(&format!("is part of {what}")), "{file}: {told}");
+            let output = format!("{}{}", checked.stdout, checked.stderr);
+            assert_ne!(checked.code, 0, "{file}: {output}");
+            assert!(output.contains(&format!("is part of {what}")), "{file}: {output}");
             let key =
                 if destination == forward { "record.forward.siem.file" } else { "record.anchor" };
-            assert!(told.contains(key), "{file}: {told}");
+            assert!(output.contains(key), "{file}: {output}");
             // Other commands and the server read the same configuration.
             let other = run(dir.path(), &["serve"]);
             assert!(other.code != 0 && other.stderr.contains("is part of"), "{file}: {other:?}");

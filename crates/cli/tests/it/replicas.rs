@@ -19,8 +19,8 @@ use toolcrib_testkit::{
 };
 
 use crate::support::{
-    Caller, CommandOutput, SIGNING_KEY, Server, dir, eventually_async as eventually, key, run,
-    toolcrib, write_config, write_private, write_seal_key,
+    Caller, CommandOutput, Server, dir, eventually_async as eventually, key, run, shared_store,
+    toolcrib, write_config,
 };
 
 /// A durable workflow, whose long step takes longer than a server that ends waits for it.
@@ -43,14 +43,12 @@ pub(crate) struct Replica {
 /// The directory of a server over `database`, whose tools are those of `upstream`.
 pub(crate) fn prepare(database: &str, upstream: &FaultyHttp, tools: &str) -> TempDir {
     let dir = dir();
-    write_seal_key(dir.path());
-    write_private(&dir.path().join("signing.key"), SIGNING_KEY);
+    let store = shared_store(dir.path(), database);
     write_config(
         dir.path(),
         &format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n\
-             [store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n\
-             [record]\nsigning_key = {{ file = \"signing.key\" }}\ncheckpoint_interval = \"1s\"\n\
+             {store}checkpoint_interval = \"1s\"\n\
              [approvals]\nwait = \"60s\"\n\
              [[source]]\nid = \"up\"\nkind = \"mcp\"\nurl = \"{}\"\n\
              [source.tools.\"*\"]\nscopes = [\"up:use\"]\nsafety_tier = \"read\"\n{tools}",
@@ -69,6 +67,11 @@ pub(crate) fn prepend(dir: &TempDir, text: &str) {
 impl Replica {
     pub(crate) fn start(database: &str, upstream: &FaultyHttp, tools: &str) -> Self {
         Self::over(prepare(database, upstream, tools))
+    }
+
+    /// Starts two servers.
+    pub(crate) fn pair(database: &str, upstream: &FaultyHttp, tools: &str) -> (Self, Self) {
+        (Self::start(database, upstream, tools), Self::start(database, upstream, tools))
     }
 
     pub(crate) fn over(dir: TempDir) -> Self {
@@ -168,8 +171,7 @@ pub(crate) fn is_success(answer: &(u16, Value)) -> bool {
 async fn a_key_revoked_on_one_server_is_refused_by_the_other() {
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
-    let (one, two) =
-        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (one, two) = Replica::pair(&database, &upstream, "");
     let (_, admin) = key(one.dir.path(), &["--scope", "*"]);
     let (id, text) = key(one.dir.path(), &["--scope", "up:use"]);
     let caller = two.caller(&text);
@@ -187,8 +189,7 @@ async fn an_approval_granted_on_one_server_releases_the_call_that_waits_on_the_o
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
     let asks = "approval = \"always\"\n";
-    let (one, two) =
-        (Replica::start(&database, &upstream, asks), Replica::start(&database, &upstream, asks));
+    let (one, two) = Replica::pair(&database, &upstream, asks);
     let (_, ann) = key(one.dir.path(), &["--principal", "ann", "--scope", "up:use"]);
     let (_, bob) = key(one.dir.path(), &["--principal", "bob", "--scope", "approvals:respond"]);
     let caller = two.caller(&ann);
@@ -238,8 +239,7 @@ async fn a_change_of_a_source_is_offered_by_all_servers_whichever_of_them_ends()
 async fn a_pin_approved_on_one_server_is_offered_by_both() {
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern", "list=turning"]);
-    let (one, two) =
-        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (one, two) = Replica::pair(&database, &upstream, "");
     let (_, admin) = key(one.dir.path(), &["--scope", "*", "--scope", "pins:approve"]);
     let (first, second) = (one.caller(&admin), two.caller(&admin));
     for caller in [&first, &second] {
@@ -311,8 +311,7 @@ async fn servers_sign_one_record_with_one_key() {
 async fn the_calls_of_a_killed_server_are_closed_by_another() {
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
-    let (mut one, two) =
-        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (mut one, two) = Replica::pair(&database, &upstream, "");
     let (_, text) = key(two.dir.path(), &["--scope", "*"]);
     let caller = one.caller(&text);
     eventually("the tool is offered", async || has_tool(&caller, "mcp:up.hang").await).await;
@@ -551,8 +550,7 @@ async fn servers_whose_clocks_are_two_minutes_apart_work_as_one() {
 async fn another_server_does_not_know_a_session_and_begins_a_new_one() {
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
-    let (one, two) =
-        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (one, two) = Replica::pair(&database, &upstream, "");
     let (_, text) = key(one.dir.path(), &["--scope", "up:use"]);
     for (here, there) in [(&one, &two), (&two, &one)] {
         let (caller, other) = (here.caller(&text), there.caller(&text));

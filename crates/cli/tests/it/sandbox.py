@@ -63,7 +63,7 @@ def at(name):
 VALUE = ctypes.create_string_buffer(b"x")
 XATTR = struct.pack("QII", ctypes.addressof(VALUE), 1, 0)
 
-# Modes, owners, times and attributes of what is protected.
+# Modes, owners, times and attributes of protected files.
 for name in ["seal.key", "signing.key", "toolcrib.toml", ".toolcrib", ".toolcrib/toolcrib.db", "shared/note"]:
     path = at(name)
     attempt(f"chmod {name}", lambda: os.chmod(path, 0o777))
@@ -165,7 +165,7 @@ for name, number, arguments in [
 if X86:
     attempt("a call of x32", lambda: call(0x40000000 | 39))
 
-# Sockets beside those of TCP, and what runs outside.
+# Sockets of other kinds than TCP, and listeners outside of the sandbox.
 def connect(protocol):
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol) as stream:
         stream.connect(("127.0.0.1", PORT))
@@ -186,7 +186,7 @@ attempt("connect to an abstract socket", connect_abstract)
 attempt("socket of a virtual machine", lambda: socket.socket(40, socket.SOCK_STREAM).close())
 attempt("socket of kernel cryptography", lambda: socket.socket(38, 5).close())
 
-# What a program may do: in its own directory, with its own processes and limits.
+# Allowed: changes in its own directory, of its own processes and limits.
 def own_child():
     child = os.fork()
     if child == 0:

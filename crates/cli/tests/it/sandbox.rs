@@ -1,4 +1,4 @@
-//! What a program in a sandbox can do with system calls: as root, as an ordinary user, and where the
+//! The effects of system calls of a program in a sandbox: as root, as an ordinary user, and where the
 //! system has no user namespaces. The calls are those of `sandbox.py`.
 
 use std::{
@@ -177,7 +177,7 @@ fn state(path: &Path) -> String {
     format!("{:o} {} {} {mark:?} {content:?}", about.mode(), about.uid(), about.gid())
 }
 
-/// Another process of the user, which listens at an abstract socket of its own.
+/// Another process of the user, and an abstract socket that it listens on.
 struct Victim {
     process: Child,
     _socket: UnixListener,

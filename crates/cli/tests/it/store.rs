@@ -11,19 +11,12 @@ use std::{
 use toolcrib_testkit::postgres;
 
 use crate::support::{
-    Process, SIGNING_KEY, config, dir, eventually, finish, key, run, toolcrib, write_config,
-    write_private, write_seal_key,
+    Process, config, dir, eventually, finish, key, run, shared_store, toolcrib, write_config,
 };
 
 /// Configures the store at `url`.
 fn configure(dir: &Path, url: &str) {
-    write_private(&dir.join("signing.key"), SIGNING_KEY);
-    write_seal_key(dir);
-    let store = format!(
-        "[store]\nurl = \"{url}\"\nseal_key = {{ file = \"seal.key\" }}\n\
-         [record]\nsigning_key = {{ file = \"signing.key\" }}\n"
-    );
-    write_config(dir, &(config("") + &store));
+    write_config(dir, &(config("") + &shared_store(dir, url)));
 }
 
 /// Runs `sql`, and returns the values without names.

@@ -85,6 +85,17 @@ pub(crate) fn write_seal_key(dir: &Path) {
     write_private(&dir.join("seal.key"), &"0f".repeat(32));
 }
 
+/// Writes the keys of a server over PostgreSQL into `dir`, and returns the part of its configuration
+/// that names the database and the keys. It ends in the table `[record]`.
+pub(crate) fn shared_store(dir: &Path, database: &str) -> String {
+    write_private(&dir.join("signing.key"), SIGNING_KEY);
+    write_seal_key(dir);
+    format!(
+        "[store]\nurl = \"{database}\"\nseal_key = {{ file = \"seal.key\" }}\n\
+         [record]\nsigning_key = {{ file = \"signing.key\" }}\n"
+    )
+}
+
 /// Creates a temporary directory for a test.
 pub(crate) fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

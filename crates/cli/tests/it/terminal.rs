@@ -1,4 +1,4 @@
-//! What a person reads on a terminal has no hidden characters (I-53).
+//! Output on a terminal has no hidden characters (I-53).
 #![expect(clippy::disallowed_methods, reason = "runs the program in a terminal of `script`")]
 
 use std::process::Command;

@@ -33,8 +33,7 @@ fn a_shared_store_needs_a_seal_key() {
 async fn a_call_under_one_key_runs_at_one_server() {
     let Some(database) = postgres::database() else { return };
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
-    let (one, two) =
-        (Replica::start(&database, &upstream, ""), Replica::start(&database, &upstream, ""));
+    let (one, two) = Replica::pair(&database, &upstream, "");
     let (_, text) = key(one.dir.path(), &["--scope", "up:use"]);
     let callers = [one.caller(&text), two.caller(&text)];
     for caller in &callers {
