@@ -1,4 +1,4 @@
-//! What this system offers for the sandboxes of a configuration.
+//! The layers of a sandbox that work on this system, for the sandboxes of a configuration.
 
 use rustix::process::geteuid;
 use toolcrib_core::source::command::{Confinement, ConfinementMode, RootPolicy};
@@ -15,7 +15,7 @@ pub(crate) struct SandboxReport {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Tries what the sandboxes of `config` need. Starts nothing if there are none.
+/// Tries the layers for the sandboxes of `config`. Starts no process if it has no sandbox.
 pub(crate) async fn report(config: &Config) -> SandboxReport {
     let sources = config.sources.iter();
     let all = sources.flat_map(|source| source.spec.upstream.confinements());

@@ -69,7 +69,7 @@ impl ToolRow {
 
     /// Returns the required scopes as text.
     pub(crate) fn scopes(&self) -> String {
-        match self.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
+        match self.tool.required_scopes() {
             None => "(hidden from all)".to_owned(),
             Some([]) => "(none)".to_owned(),
             Some(scopes) => scopes.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" "),

@@ -40,7 +40,7 @@ pub struct Resource<'a> {
 impl<'a> Resource<'a> {
     /// Returns the scopes that the tool requires; `None` for a tool without a label.
     pub fn required(&self) -> Option<&'a [Scope]> {
-        self.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref())
+        self.tool.required_scopes()
     }
 }
 

@@ -181,6 +181,11 @@ impl ToolDescriptor {
         }
     }
 
+    /// Returns the scopes that a caller needs; `None` if none are configured, which denies every call.
+    pub fn required_scopes(&self) -> Option<&[Scope]> {
+        self.auth.as_ref()?.scopes.as_deref()
+    }
+
     /// Checks the rules across members (RFC 0078 §C-1, §F-4) and the minimum length of the id.
     pub fn check(&self) -> Result<(), InvalidDescriptor> {
         if self.tool_id.is_empty() {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-/// Returns the digits of `bytes`.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+/// Returns the digits of `bytes`, two for each.
+pub fn encode(bytes: &[u8]) -> String {
     // By hand: a digest is printed once per call, and `{:02x}` costs more than the hash itself.
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()

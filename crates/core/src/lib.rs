@@ -22,7 +22,7 @@ pub mod credential;
 pub mod descriptor;
 pub mod egress;
 pub mod event;
-mod hex;
+pub mod hex;
 pub mod id;
 pub mod idempotency;
 pub mod json;

@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     descriptor::SourceKind,
+    hex,
     id::{InvalidId, SourceId, ToolId},
 };
 
@@ -131,7 +132,7 @@ fn tidy_as(original: &str, candidate: &str, max: usize, legal: impl Fn(char) -> 
         return clean;
     }
     let hash = Sha256::digest(original.as_bytes());
-    let suffix: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let suffix = hex::encode(hash.split_at(4).0);
     let kept: String = clean.chars().take(max - suffix.len() - 1).collect();
     format!("{kept}_{suffix}")
 }

@@ -37,8 +37,8 @@ impl Principal {
 
 /// A principal with its tenant: principals of two tenants may have one id.
 ///
-/// Its text is `TENANT/ID`. `%` and `/` of the tenant are written as `%25` and `%2F`, so that no two
-/// principals have one text.
+/// Its text is `TENANT/ID`. `%` and `/` of the tenant are written as `%25` and `%2F`, so that
+/// different principals have different texts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PrincipalKey {
     /// Its tenant.

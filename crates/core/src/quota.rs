@@ -64,8 +64,8 @@ impl Reserved {
 #[async_trait]
 pub trait QuotaStore: Send + Sync + 'static {
     /// Sets calls of `day` aside, as [`Reserved::new`] says: the calls that count never exceed
-    /// `quota`, however many servers reserve at once. What is not needed is returned with a negative
-    /// [`add`](Self::add).
+    /// `quota`, however many servers reserve at once. Calls that are not made are returned with a
+    /// negative [`add`](Self::add).
     async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError>;
 
     /// Adds to the counts of `day`, all or none, and returns the new counts in the same order. A

@@ -30,7 +30,7 @@ pub fn has_hidden(text: &str) -> bool {
     text.chars().any(|character| character.is_control() || is_hidden(character))
 }
 
-/// Returns whether `text` shows nothing to a person: it has only spaces, hidden characters and
+/// Returns whether a person sees no character of `text`: it has only spaces, hidden characters and
 /// characters that are drawn as a space.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(|it| it.is_whitespace() || is_hidden(it) || it == '\u{2800}')

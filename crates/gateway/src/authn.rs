@@ -218,16 +218,15 @@ impl Authenticator {
         text: &str,
         accepted: AcceptedCredentials,
     ) -> Result<Arc<Principal>, AuthError> {
-        if !is_token(text) {
-            self.inner.confirmation.wait().await;
-        }
         match self.inner.judge(text, accepted) {
-            Err(Unproven::Open(issuer)) => {
-                issuer.settle().await;
-                self.inner.judge(text, accepted).map_err(|open| open.problem())
+            Err(Unproven::Open(issuer)) => issuer.settle().await,
+            // Of a key alone: tokens do not depend on the store.
+            Err(Unproven::Refused(AuthError::Unavailable)) => {
+                self.inner.confirmation.wait().await;
             }
-            verdict => verdict.map_err(|error| error.problem()),
+            verdict => return verdict.map_err(|error| error.problem()),
         }
+        self.inner.judge(text, accepted).map_err(|error| error.problem())
     }
 
     /// Returns `principal` with its current scopes, for long-lived connections and calls that did not
@@ -336,9 +335,7 @@ impl Inner {
             };
         }
         // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        let known =
-            self.holder(|table| table.by_digest(&digest(text))).map_err(Unproven::Refused)?;
-        Ok(known)
+        self.holder(|table| table.by_digest(&digest(text))).map_err(Unproven::Refused)
     }
 
     /// Returns when this process saw the key last.

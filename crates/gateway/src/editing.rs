@@ -68,10 +68,10 @@ pub enum EditRefusal {
     /// A server would not apply the text.
     #[error("the changed configuration has problems")]
     Problems(Vec<Problem>),
-    /// A role that is made from named tools would reach others too.
+    /// A role of named tools would reach others too.
     #[error(
         "the role `{}` would also reach tools that the change does not name; give the named ones a \
-         scope of their own, as the proposal suggests, or state the scopes of the role", .0.role
+         separate scope, as the proposal suggests, or state the scopes of the role", .0.role
     )]
     Reach(RoleReach),
     /// The file cannot be read or replaced.

@@ -1,4 +1,4 @@
-//! How long ago the store confirmed what this process keeps of it in memory.
+//! The age of the copies of stored data that this process keeps in memory.
 //!
 //! Invariant (I-110): a request is answered from keys and pins that the store has confirmed within
 //! [`MAX_UNCONFIRMED`]. A process that was stopped, or cut off from its store, waits for the next

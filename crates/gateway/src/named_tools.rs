@@ -1,8 +1,8 @@
 //! Roles that are made from named tools.
 //!
 //! Scopes select tools, and several tools can require the same ones: a role that gets the scopes of
-//! some tools reaches others too. They are reported, and nothing is written with them unless a person
-//! has seen them.
+//! some tools reaches others too. The others are reported, and the change is written only after a
+//! person has seen them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,20 +39,19 @@ pub struct RoleReach {
     pub named: Vec<String>,
     /// Other tools that it would reach, because they require the same scopes. At most 1 000.
     pub others: Vec<String>,
-    /// Changes with which it reaches the named tools alone: rules give these a scope of their own, and
+    /// Changes with which it reaches the named tools alone: rules give these a separate scope, and
     /// roles that reach them keep them. Empty without other tools, and where rules cannot do that.
     pub suggestion: Vec<Change>,
 }
 
 /// The scopes that a tool requires.
-fn required(entry: &Entry) -> Vec<Scope> {
-    entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()).unwrap_or_default()
+fn required(entry: &Entry) -> &[Scope] {
+    entry.tool.required_scopes().unwrap_or_default()
 }
 
 /// Returns whether a holder of `scopes` reaches `entry`, policies aside.
 fn reaches(scopes: &ScopeSet, entry: &Entry) -> bool {
-    let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
-    required.is_some_and(|required| scopes.first_missing(required).is_none())
+    entry.tool.required_scopes().is_some_and(|required| scopes.first_missing(required).is_none())
 }
 
 impl Gateway {
@@ -132,7 +131,7 @@ impl<'a> RoleOfTools<'a> {
         let base = base_scopes(config, &change)?;
         let mut role = Self { config, change, base, named, others: Vec::new() };
         let before = ScopeSet::new(role.base.iter().cloned());
-        let after = role.scopes_with(role.named.iter().flat_map(|it| required(it)));
+        let after = role.scopes_with(role.named.iter().flat_map(|it| required(it)).cloned());
         let is_other = |entry: &&&Entry| {
             reaches(&after, entry)
                 && !reaches(&before, entry)
@@ -158,7 +157,7 @@ impl<'a> RoleOfTools<'a> {
                 false => self.suggestion().unwrap_or_default(),
             },
         };
-        let scopes = self.named.iter().flat_map(|entry| required(entry)).collect();
+        let scopes = self.named.iter().flat_map(|entry| required(entry)).cloned().collect();
         (self.with_scopes(scopes), reach)
     }
 
@@ -188,7 +187,7 @@ impl<'a> RoleOfTools<'a> {
             self.config.known_scopes().iter().map(ToString::to_string).collect();
         let mut groups: BTreeMap<(SourceId, Vec<Scope>), Vec<&Entry>> = BTreeMap::new();
         for entry in &self.named {
-            groups.entry((entry.source.clone(), required(entry))).or_default().push(entry);
+            groups.entry((entry.source.clone(), required(entry).to_vec())).or_default().push(entry);
         }
         let (mut changes, mut scopes) = (Vec::new(), Vec::new());
         let mut roles: BTreeMap<&String, Vec<String>> = BTreeMap::new();

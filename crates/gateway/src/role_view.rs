@@ -82,8 +82,8 @@ impl Gateway {
         let entries = entries.filter(|entry| entry.tenants.admits(tenant));
         let mut scopes: Vec<Scope> = entries
             .flat_map(|entry| {
-                let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone());
-                required.into_iter().flatten().chain(entry.consent.scope.clone())
+                let required = entry.tool.required_scopes().unwrap_or_default();
+                required.iter().chain(&entry.consent.scope).cloned()
             })
             .collect();
         scopes.push(self.config().approvals.respond_scope.clone());

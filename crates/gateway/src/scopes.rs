@@ -119,7 +119,7 @@ impl RouteScope {
         scope.is_ok_and(|scope| grants.into_iter().any(|grant| grant.covers(&scope)))
     }
 
-    /// Returns whether `principal` has it. A token gives no right that no claim may give, also with a
+    /// Returns whether `principal` has it. A token gives only rights that claims may give, even with a
     /// role of the configuration.
     pub fn is_held_by(self, principal: &Principal) -> bool {
         match principal.auth {

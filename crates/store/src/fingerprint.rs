@@ -2,7 +2,7 @@
 //! nothing.
 
 use aws_lc_rs::hmac;
-use toolcrib_core::{approval::Fingerprint, store::StoreError};
+use toolcrib_core::{approval::Fingerprint, hex, store::StoreError};
 use zeroize::Zeroizing;
 
 use crate::{key_text, seal::SealKeys, seal_places};
@@ -41,8 +41,7 @@ impl FingerprintKey {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
-        let tag = context.sign();
-        Fingerprint(tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+        Fingerprint(hex::encode(context.sign().as_ref()))
     }
 }
 

@@ -4,7 +4,6 @@
 //! The keys of a principal have one hash tag, so that a cluster keeps them on one node.
 
 use std::{
-    fmt::Write as _,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -17,6 +16,7 @@ use redis::{
 use toolcrib_core::{
     canonical::Digest,
     credential::Secret,
+    hex,
     id::TenantId,
     limit::{LimitError, LimitKey, Rate, RateLimiter},
     store::StoreError,
@@ -155,12 +155,7 @@ fn prefix(tenant: &TenantId) -> String {
 /// Half of a SHA-256 in hex: too long for two names to meet by chance or by search.
 fn short(text: &str) -> String {
     let Digest(bytes) = Digest::of(text.as_bytes());
-    let mut hex = String::with_capacity(32);
-    for byte in bytes.iter().take(16) {
-        // Writing to a string cannot fail.
-        write!(hex, "{byte:02x}").ok();
-    }
-    hex
+    hex::encode(bytes.split_at(16).0)
 }
 
 /// Returns nanoseconds in microseconds, rounded up, so that a rate is never exceeded.

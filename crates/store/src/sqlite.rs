@@ -110,7 +110,7 @@ impl Storage for SqliteStore {
         Arc::new(self.clone())
     }
 
-    /// All waiting callers share one poll, if it began after they asked: numbers that were read
+    /// All waiting callers share one poll, if it began after their requests: numbers that were read
     /// before a pause of this process confirm nothing.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError> {
         let Some(seen) = seen else { return self.on_reader(changes).await };

@@ -135,7 +135,7 @@ Examples:
 
 A role is a list of scopes. --tools takes the scopes that the matching tools require. If other tools
 require the same, the command lists them, and --yes is refused. --own-scope then adds rules that give
-the matching tools a scope of their own. Roles that reach them get it too; keys that have the scope
+the matching tools a separate scope. Roles that reach them get it too; keys that have the scope
 itself, without a role, lose these tools.
 
 The file keeps its comments and layout, and is replaced as a whole. The text before is kept as
@@ -183,7 +183,7 @@ pub(crate) struct RoleAddArgs {
     #[arg(long = "tools", value_name = "GLOB", group = "grants", conflicts_with = "no_connect")]
     pub(crate) tools: Vec<String>,
 
-    /// Give the tools of --tools a scope of their own if other tools require the same
+    /// Give the tools of --tools a separate scope if other tools require the same
     #[arg(long, requires = "tools")]
     pub(crate) own_scope: bool,
 
@@ -207,7 +207,7 @@ pub(crate) struct RoleSetArgs {
     #[arg(long = "tools", value_name = "GLOB", conflicts_with = "no_connect")]
     pub(crate) tools: Vec<String>,
 
-    /// Give the tools of --tools a scope of their own if other tools require the same
+    /// Give the tools of --tools a separate scope if other tools require the same
     #[arg(long, requires = "tools")]
     pub(crate) own_scope: bool,
 

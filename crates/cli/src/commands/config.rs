@@ -46,7 +46,7 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
     }
 }
 
-/// What does not prevent a start.
+/// Remarks that do not prevent a start.
 struct Remarks {
     warnings: Vec<String>,
     /// The layers of sandboxes that work here; `None` without sandboxes.

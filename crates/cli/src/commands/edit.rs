@@ -41,7 +41,7 @@ pub(super) async fn run(
 }
 
 /// Makes the change of a role that `change` returns, which may name tools. With `own_scope`, these get
-/// a scope of their own where others require the same.
+/// a separate scope where others require the same.
 pub(super) async fn run_named(
     cx: &Context,
     args: &EditArgs,
@@ -71,7 +71,7 @@ pub(super) async fn run_named(
             Some(reach) if own_scope && !reach.others.is_empty() => {
                 match reach.suggestion.is_empty() {
                     true => Err(advised(
-                        "no rule can give these tools a scope of their own",
+                        "no rule can give these tools a separate scope",
                         "workflows require the scopes of their steps; use --scope",
                     )),
                     false => Ok((reach.suggestion, Vec::new())),
@@ -278,7 +278,7 @@ fn print_reach(reach: &RoleReach, printer: Printer) -> anyhow::Result<()> {
         printer.line(format_args!("  ! and {} more", others.len() - SHOWN))?;
     }
     if !suggestion.is_empty() {
-        printer.note("--own-scope gives the named tools a scope of their own");
+        printer.note("--own-scope gives the named tools a separate scope");
     }
     Ok(())
 }
@@ -291,7 +291,7 @@ fn beyond(reach: &RoleReach) -> anyhow::Error {
             "nothing was written: the role would also reach {count} that --tools does not name, \
              because they require the same scopes"
         ),
-        "--own-scope gives the named tools a scope of their own; without --yes you can confirm the \
+        "--own-scope gives the named tools a separate scope; without --yes you can confirm the \
          change on a terminal",
     )
 }

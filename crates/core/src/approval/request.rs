@@ -355,7 +355,7 @@ impl Approval {
         Ok(event)
     }
 
-    /// Checks whether `who` could vote now.
+    /// Checks whether `who` could vote now. `comment` is not blank.
     ///
     /// # Errors
     /// Returns the reason as [`VoteRefused`].
@@ -372,9 +372,26 @@ impl Approval {
         if self.is_own(who) {
             return Err(VoteRefused::Own);
         }
-        if verdict == Verdict::Withdraw {
-            return self.admits_withdrawal(who, comment, now);
+        match verdict {
+            Verdict::Withdraw => self.admits_withdrawal(who, now)?,
+            Verdict::Grant | Verdict::Reject | Verdict::Override => {
+                self.admits_answer(who, verdict, now)?;
+            }
         }
+        match comment.map(str::trim) {
+            Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),
+            None if verdict == Verdict::Override => Err(VoteRefused::Unexplained),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks whether `who` could answer the pending request.
+    fn admits_answer(
+        &self,
+        who: &Principal,
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> Result<(), VoteRefused> {
         self.may_answer(who, verdict)?;
         if self.state != ApprovalState::Pending {
             return Err(VoteRefused::NotPending(self.state.as_str()));
@@ -389,11 +406,7 @@ impl Approval {
         if verdict != Verdict::Reject && self.shares_creator_with(who) {
             return Err(VoteRefused::SameHand);
         }
-        match comment.map(str::trim).filter(|comment| !is_blank(comment)) {
-            Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),
-            None if verdict == Verdict::Override => Err(VoteRefused::Unexplained),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Checks whether `who` has the scope and the role for `verdict`. A withdrawal requires those
@@ -418,12 +431,7 @@ impl Approval {
     /// Checks whether `who` could withdraw the grant: an approver its own, and anyone who could have
     /// given it. The consents of an incomplete quorum can be withdrawn only by those who gave them,
     /// because others can reject the request.
-    fn admits_withdrawal(
-        &self,
-        who: &Principal,
-        comment: Option<&str>,
-        now: Timestamp,
-    ) -> Result<(), VoteRefused> {
+    fn admits_withdrawal(&self, who: &Principal, now: Timestamp) -> Result<(), VoteRefused> {
         let has_consented =
             self.tenant == who.tenant && self.consents().any(|vote| vote.principal == who.id);
         if !has_consented {
@@ -434,10 +442,6 @@ impl Approval {
             ApprovalState::Granted | ApprovalState::Overridden => Ok(()),
             ApprovalState::Pending if has_consented => Ok(()),
             state => Err(VoteRefused::NotGranted(state.as_str())),
-        }?;
-        match comment.map(str::trim) {
-            Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),
-            _ => Ok(()),
         }
     }
 

@@ -102,9 +102,7 @@ impl CallInput {
     /// Returns the answers and the state of a further round; `None` for the first round of a call.
     pub fn round(&self) -> Option<Round<'_>> {
         let Self { arguments: _, caller, meta: _ } = self;
-        let CallerInput { capabilities: _, responses, state } = caller.as_ref()?;
-        let (responses, state) = (responses.as_ref(), state.as_deref());
-        (responses.is_some() || state.is_some()).then_some(Round { responses, state })
+        caller.as_ref()?.round()
     }
 }
 
@@ -152,10 +150,11 @@ impl CallerInput {
         Self { capabilities: capabilities.collect(), responses: None, state: None }
     }
 
-    /// Returns whether the call is a further round of an earlier one.
-    pub fn is_retry(&self) -> bool {
+    /// As [`CallInput::round`].
+    pub fn round(&self) -> Option<Round<'_>> {
         let Self { capabilities: _, responses, state } = self;
-        responses.is_some() || state.is_some()
+        let (responses, state) = (responses.as_ref(), state.as_deref());
+        (responses.is_some() || state.is_some()).then_some(Round { responses, state })
     }
 
     /// Returns whether the caller accepts `method` with these parameters.

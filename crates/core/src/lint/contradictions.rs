@@ -60,7 +60,7 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
         }
     }
     let auth = tool.auth.as_ref();
-    if auth.is_none_or(|auth| auth.scopes.is_none()) {
+    if tool.required_scopes().is_none() {
         found.push(
             "/auth",
             "auth/unlabelled",

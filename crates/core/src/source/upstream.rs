@@ -80,8 +80,8 @@ impl UpstreamSpec {
     }
 
     /// Returns the digest of the program behind tool `name`, as far as the configuration decides it:
-    /// the upstream, and the program and arguments of a command. Consent to one of them is none to
-    /// another.
+    /// the upstream, and the program and arguments of a command. A grant for one of them does
+    /// not count for another.
     pub fn program(&self, name: &str) -> Option<Digest> {
         match self.configured() {
             Self::Commands(commands) => {

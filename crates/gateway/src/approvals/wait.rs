@@ -111,7 +111,7 @@ impl WaitingCall<'_> {
                     } else {
                         self.approvals.lapse(self.store, *approval).await.map_err(unavailable)?;
                     }
-                    // The grant is gone, so this call takes a token of its own.
+                    // The grant is used up, so the limits count this call.
                     if !paid {
                         self.approvals.limits.take(call).await?;
                         paid = true;
@@ -153,10 +153,9 @@ impl WaitingCall<'_> {
     /// is the one reload of a snapshot within a request (I-23).
     async fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
         let Approvals { authenticator, snapshots, .. } = self.approvals;
-        let principal = Arc::new(self.principal.clone());
         let SurfaceInput { surface, input } = self.input;
         let context = CallContext { surface, input: input.sent() };
-        reauthorize(authenticator, snapshots, &principal, &call.entry, context).await
+        reauthorize(authenticator, snapshots, self.principal, &call.entry, context).await
     }
 
     /// Opens a request for this call, or returns the open one.

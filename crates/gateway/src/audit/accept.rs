@@ -58,7 +58,9 @@ impl Known {
             None => {}
         }
         let mut merged = Witness::new(signer.public_key());
-        found.iter().for_each(|witness| witnesses::merge(&mut merged, witness));
+        for witness in &found {
+            witnesses::merge(&mut merged, witness);
+        }
         let last = storage.record().last_position().await?;
         let shorter = last < merged.position;
         problem = problem.or(shorter.then_some("the whole log is shorter than it was"));

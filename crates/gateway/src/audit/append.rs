@@ -733,9 +733,10 @@ pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
     let required = match denied {
         // No scope would help.
         Denied::Policy | Denied::Arguments => None,
-        _ => entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()),
+        _ => entry.tool.required_scopes(),
     };
-    CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() }
+    let required = required.unwrap_or_default().to_vec();
+    CallError::Forbidden { tool: entry.id.clone(), required }
 }
 
 /// The denials that wait, for the one task that writes them.

@@ -307,8 +307,8 @@ impl Signing {
         Ok(())
     }
 
-    /// Compares the record with the witnesses of the other servers, and takes over what they have
-    /// signed since. Returns whether the whole log is shorter than one of them says.
+    /// Compares the record with the witnesses of the other servers, and takes over their
+    /// later signatures. Returns whether the whole log is shorter than one of them says.
     async fn compare_with_others(&mut self) -> Result<bool, StoreError> {
         let (Some(others), Some(witness), Some(text)) =
             (&mut self.others, &mut self.witness, &self.stored)
@@ -318,9 +318,7 @@ impl Signing {
         let Comparison { contradicted, is_shorter, is_foreign, later } =
             others.compare(witness, text).await?;
         if let Some(later) = later {
-            let before = witness.clone();
-            witnesses::merge(witness, &later);
-            self.unsaved |= *witness != before;
+            self.unsaved |= witnesses::merge(witness, &later);
         }
         let foreign = is_foreign.then_some(witnesses::FOREIGN);
         if foreign.is_some() && self.trouble.foreign.is_none() {

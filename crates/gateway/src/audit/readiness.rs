@@ -74,8 +74,8 @@ impl Readiness {
         }
     }
 
-    /// Records the end of an outage, which also finds out whether it has ended: without calls nothing
-    /// else would. Writes nothing while all events are stored.
+    /// Records the end of an outage, and thereby finds out whether it has ended, also without calls.
+    /// Writes nothing unless an event could not be stored.
     pub(super) async fn resume(&self, log: &dyn EventLog, now: Timestamp) {
         let outage = *self.outage.lock();
         // An event in a store that is gone would record nothing.
@@ -95,7 +95,7 @@ impl Readiness {
             return;
         }
         let mut current = self.outage.lock();
-        // Failures since then need an event of their own.
+        // Later failures need another event.
         if *current == Some(outage) {
             *current = None;
             self.stored();

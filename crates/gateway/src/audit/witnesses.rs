@@ -1,8 +1,8 @@
 //! The witnesses of the other servers of a shared store.
 //!
 //! Each server saves its own witness in the store too, before it signs anything. So a server without
-//! files knows the last signed state. A server that remembers more than the store, after a lossy failover
-//! or an attack, makes every other server notice.
+//! files knows the last signed state. A server that remembers more than the store, after a lossy
+//! failover or an attack, makes every other server notice.
 //!
 //! Invariant (I-109): while the record contradicts the witness of any server, the log of that tenant is
 //! not signed; if something that a witness names is missing, no server runs a call.
@@ -41,25 +41,28 @@ pub(super) struct Witnesses {
 /// The result of a comparison with the witnesses of the other servers.
 #[derive(Default)]
 pub(super) struct Comparison {
-    /// What contradicts one of them, by tenant.
+    /// The contradiction to one of them, by tenant.
     pub(super) contradicted: BTreeMap<TenantId, Break>,
     /// Whether the whole log is shorter than one of them says.
     pub(super) is_shorter: bool,
     /// Whether one of them has no valid signature of the signing key.
     pub(super) is_foreign: bool,
-    /// What the others have signed later than this server.
+    /// The later signatures of the others.
     pub(super) later: Option<Witness>,
 }
 
-/// Merges what `other` knows into `witness`: of each tenant, the later checkpoint counts.
-pub(super) fn merge(witness: &mut Witness, other: &Witness) {
+/// Merges `other` into `witness`: of each tenant, the later checkpoint counts. Returns whether that
+/// changed `witness`.
+pub(super) fn merge(witness: &mut Witness, other: &Witness) -> bool {
+    let mut has_changed = witness.position < other.position;
     witness.position = witness.position.max(other.position);
     for (tenant, entry) in &other.tenants {
-        let known = witness.tenants.entry(tenant.clone()).or_insert(*entry);
-        if known.number < entry.number {
-            *known = *entry;
+        if witness.tenants.get(tenant).is_none_or(|known| known.number < entry.number) {
+            witness.tenants.insert(tenant.clone(), *entry);
+            has_changed = true;
         }
     }
+    has_changed
 }
 
 /// Reads the witnesses in the store that `signer` signed, and whether there are others.
@@ -88,8 +91,8 @@ impl Witnesses {
         Some(Self { context, store, compared: HashMap::new(), published: None })
     }
 
-    /// The last state that any server has signed, for a server that has no witness. `Err` says why
-    /// there is none that counts.
+    /// Returns the last state that any server has signed, for a server without a witness. `Err` says
+    /// why no witness counts.
     pub(super) async fn last_signed(
         &self,
     ) -> Result<Result<Option<Witness>, &'static str>, StoreError> {
@@ -138,7 +141,7 @@ impl Witnesses {
         Ok(result)
     }
 
-    /// Whether the record contradicts nothing in `other`.
+    /// Returns whether the record agrees with `other`.
     async fn compare_one(
         &self,
         own: &Witness,
@@ -162,7 +165,9 @@ impl Witnesses {
         }
         if holds {
             match &mut result.later {
-                Some(later) => merge(later, &other),
+                Some(later) => {
+                    merge(later, &other);
+                }
                 later => *later = Some(other),
             }
         }

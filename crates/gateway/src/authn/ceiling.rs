@@ -1,8 +1,8 @@
 //! The rights that claims of a token can give.
 //!
 //! Invariant (I-100): a claim gives scopes of tools of the token's tenant, and the scopes that the
-//! configuration lists for the issuer. It never gives a right that extends beyond the tenant, and no wildcard
-//! of the configuration covers a right beyond tools.
+//! configuration lists for the issuer. It never gives a right that extends beyond the tenant, and no
+//! wildcard of the configuration covers a right beyond tools.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -66,13 +66,12 @@ impl ScopeUses {
             |text: &str| most.is_some_and(|most| most.iter().any(|it| it.as_str() == text));
         let is_admitted = |grant: &&Grant| {
             let text = grant.as_str();
-            match RouteScope::named(text) {
-                Some(scope) => scope.may_be_claimed() && is_named(text),
-                None if self.approvals.contains(text) => is_named(text),
-                None => match most {
-                    Some(most) => most.includes(grant),
-                    None => self.is_of_tools(text, tenant),
-                },
+            if RouteScope::named(text).is_some() || self.approvals.contains(text) {
+                return is_named(text);
+            }
+            match most {
+                Some(most) => most.includes(grant),
+                None => self.is_of_tools(text, tenant),
             }
         };
         claimed.iter().filter(is_admitted).cloned().collect()
@@ -84,8 +83,10 @@ impl ScopeUses {
     }
 }
 
-/// Returns whether a token whose rights come from the configuration can narrow them to `grant`. Under
-/// a wildcard of a role, a token would otherwise name a right that the wildcard does not give.
-pub(super) fn may_narrow_to(grant: &Grant) -> bool {
-    RouteScope::named(grant.as_str()).is_none_or(RouteScope::may_be_claimed)
+/// Returns those of `claimed` that claims may give at all. Below a wildcard of a role or of an issuer, a
+/// token would otherwise name a right that the wildcard does not give.
+pub(super) fn claimable(claimed: &[Grant]) -> Vec<Grant> {
+    let may_be_claimed =
+        |grant: &&Grant| RouteScope::named(grant.as_str()).is_none_or(RouteScope::may_be_claimed);
+    claimed.iter().filter(may_be_claimed).cloned().collect()
 }

@@ -17,7 +17,7 @@ use toolcrib_core::{
 };
 
 use super::{
-    ceiling::{ScopeUses, may_narrow_to},
+    ceiling::{self, ScopeUses},
     claims::{self, Claims},
     error::AuthError,
     issuer::Issuer,
@@ -178,15 +178,16 @@ impl Tokens {
     /// Returns the rights of a token in `tenant`: the part of its claims that the configuration in force
     /// admits.
     fn rights_of(&self, token: &Token, tenant: &TenantId, all: &Roles) -> Rights {
+        let claimed = ceiling::claimable(&token.scopes);
         match self.issuer_of(token) {
             Some(issuer) => {
                 let config = &issuer.config;
                 let is_admitted = |role: &&String| config.roles.contains(*role);
                 let roles: Vec<_> = token.roles.iter().filter(is_admitted).cloned().collect();
-                rights(all, &roles, &self.uses.admitted(config, tenant, &token.scopes))
+                rights(all, &roles, &self.uses.admitted(config, tenant, &claimed))
             }
             // Its rights are those of the configuration, or fewer.
-            None if token.issuer == SHARED => rights(all, &token.roles, &token.scopes),
+            None if token.issuer == SHARED => rights(all, &token.roles, &claimed),
             None => rights(all, &[], &[]),
         }
     }
@@ -332,7 +333,7 @@ impl Shared {
             requested => {
                 let held = rights(roles, &all.roles, &all.scopes).scopes;
                 let mut scopes = claims::scopes(requested);
-                scopes.retain(|scope| held.includes(scope) && may_narrow_to(scope));
+                scopes.retain(|scope| held.includes(scope));
                 Token { roles: Vec::new(), scopes, ..all }
             }
         };

@@ -14,6 +14,7 @@ use toolcrib_core::{
     credential::Secret,
     descriptor::SafetyTier,
     egress::AllowList,
+    hex,
     id::TenantId,
     scope::Scope,
     source::{HttpSpec, SecretValue},
@@ -150,7 +151,7 @@ impl WebhookConfig {
     /// another secret continues.
     pub(crate) fn reader(&self) -> String {
         let digest = Sha256::digest(self.http.url.as_bytes());
-        let short: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let short = hex::encode(digest.split_at(16).0);
         let tenant = self.tenant.as_ref().map(TenantId::as_str).unwrap_or_default();
         format!("webhook {short} {tenant}")
     }

@@ -21,8 +21,8 @@ impl Config {
     /// configuration file `file`. Keeps forwarders and anchors from writing to any of them.
     ///
     /// # Errors
-    /// Every path of a program, forwarder or anchor that leads there. A secret of `{ file = … }` may be read where it is
-    /// named itself.
+    /// Every path of a program, forwarder or anchor that leads there. A program may read the secret of
+    /// a `{ file = … }` that its list names.
     pub fn protect(&mut self, file: Option<&Path>, data_dir: &Path) -> Result<(), ConfigError> {
         let fixed: BTreeSet<PathBuf> = file.map(resolved).into_iter().collect();
         let mut own: BTreeSet<PathBuf> = [data_dir.to_owned()].into();

@@ -83,10 +83,21 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns whether the file has the role `name`. A role that is invalid is reported already, so
-    /// every name could be its.
-    pub(super) fn has_role(&self, name: &str) -> bool {
-        self.roles.contains(name) || self.broken.iter().any(|key| key.starts_with("role"))
+    /// Checks that each of `names` is a role of the file. A role that is invalid is reported already,
+    /// so every name could be its.
+    pub(super) fn known_roles<'n>(
+        &mut self,
+        key: &str,
+        names: impl IntoIterator<Item = &'n String>,
+    ) {
+        if self.broken.iter().any(|key| key.starts_with("role")) {
+            return;
+        }
+        for name in names {
+            if !self.roles.contains(name.as_str()) {
+                self.complain(key, format!("the configuration has no role `{name}`"));
+            }
+        }
     }
 
     /// Returns the value of `result`, or reports its error.

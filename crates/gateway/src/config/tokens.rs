@@ -528,23 +528,16 @@ impl Resolver<'_> {
         require("parameters", is_bounded, message);
     }
 
-    /// Checks that none of `scopes` extends beyond the tenant of a token.
+    /// Rejects those of `scopes` that extend beyond the tenant of a token.
     fn claimable_scopes<'g>(&mut self, key: &str, scopes: impl Iterator<Item = &'g Grant>) {
         for scope in scopes.filter_map(|grant| RouteScope::named(grant.as_str())) {
             if !scope.may_be_claimed() {
                 let message = format!(
-                    "`{}` extends beyond a tenant, so no claim gives it; use a role or a key",
+                    "`{}` extends beyond a tenant, so no token gives it; use a key",
                     scope.as_str()
                 );
                 self.complain(key, message);
             }
-        }
-    }
-
-    /// Checks that each of `names` is a role of the file.
-    fn known_roles(&mut self, key: &str, names: &[String]) {
-        for name in names.iter().filter(|name| !self.has_role(name)).cloned().collect::<Vec<_>>() {
-            self.complain(key, format!("the configuration has no role `{name}`"));
         }
     }
 

@@ -95,8 +95,7 @@ pub(super) fn pin(entry: &Entry, quarantined: bool) -> Step {
 
 /// The grant that covers each required scope.
 pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
-    let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
-    let Some(required) = required else {
+    let Some(required) = entry.tool.required_scopes() else {
         let message = "nobody said which scopes it asks for, so nobody may use it";
         return Step::new(StepName::Scope, StepResult::Stop, message);
     };

@@ -195,8 +195,8 @@ impl CallMetrics {
         self.running.remove(&labels);
     }
 
-    /// Adds the series of `tenant` to `all`. They are found by its id: a tenant may be called like the
-    /// label of those without a label of their own.
+    /// Adds the series of `tenant` to `all`. They are found by its id, because a tenant may have the
+    /// name of the label that the other tenants share.
     pub(super) fn encode_tenant(&self, tenant: &TenantId, all: &mut Registry) {
         let own: Family<CallLabels, Counter> = add(all, "calls", Family::default());
         let add = |series: &ToolSeries| {

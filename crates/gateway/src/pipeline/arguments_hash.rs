@@ -4,14 +4,17 @@ use std::{fmt, sync::Arc};
 
 use aws_lc_rs::hmac;
 use serde_json::Value;
-use toolcrib_core::canonical::{self, CanonicalError, Digest};
+use toolcrib_core::{
+    canonical::{self, CanonicalError, Digest},
+    hex,
+};
 
 /// The hash of redacted arguments in their canonical form (RFC 8785), as 64 lower-case hexadecimal
-/// digits. It is the `argsHash` of events alone: approvals and idempotent calls have hashes of their
-/// own, and nothing compares it.
+/// digits. It is the `argsHash` of events alone: approvals and idempotent calls have other hashes, and
+/// nothing compares it.
 #[derive(Clone, Default)]
 pub enum ArgumentsHash {
-    /// SHA-256 (RFC 0064 §B). Whoever reads the record can guess arguments with few possible values.
+    /// SHA-256 (RFC 0064 §B). A reader of the record can guess arguments with few possible values.
     #[default]
     Plain,
     /// HMAC-SHA-256. Without the key, nothing can be guessed.
@@ -32,10 +35,7 @@ impl ArgumentsHash {
         let bytes = canonical::canonical_bytes(redacted)?;
         Ok(match self {
             Self::Plain => Digest::of(&bytes).to_string(),
-            Self::Keyed(key) => {
-                let tag = hmac::sign(key, &bytes);
-                tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-            }
+            Self::Keyed(key) => hex::encode(hmac::sign(key, &bytes).as_ref()),
         })
     }
 }

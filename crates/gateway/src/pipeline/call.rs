@@ -184,7 +184,7 @@ impl Pipeline {
         let (waited, execution) = match self.admit(principal, target, &mut identity, &call).await {
             Ok(admitted) => {
                 let waited = call.waited.load(Ordering::Relaxed);
-                (waited, self.run(admitted, principal, permit, identity, call).await)
+                (waited, self.run(admitted, permit, identity, call).await)
             }
             Err(error) => {
                 let error = self.refuse(identity, &call, None, error).await;
@@ -266,15 +266,13 @@ impl Pipeline {
     async fn run(
         &self,
         admitted: AdmittedCall,
-        principal: &Principal,
         permit: Permit,
         identity: CallIdentity,
         call: Call,
     ) -> Execution {
         let AdmittedCall { target, counted, is_granted, hang_up } = admitted;
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
-        let (principal, surface) = (Arc::new(principal.clone()), call.surface);
-        let Call { input, progress, charge, guard, step, span, .. } = call;
+        let Call { input, surface, progress, charge, guard, step, span, .. } = call;
         let SourceInput { arguments, caller, mut meta } = input.into_source();
         if is_granted {
             // Approvers do not see what else the trace carries, such as `baggage` (I-102).
@@ -317,7 +315,7 @@ impl Pipeline {
                     caller: invocation.input.clone(),
                     meta: invocation.meta.clone(),
                 };
-                if let Err(error) = late.check(&principal, &entry, &input).await {
+                if let Err(error) = late.check(permit.principal(), &entry, &input).await {
                     audit.finished(started, Err(&error), None, Vec::new()).await;
                     return Ok(Execution::not_started(error));
                 }
@@ -530,7 +528,7 @@ impl LateCall<'_> {
     /// of a dead process (I-111).
     async fn check(
         &self,
-        principal: &Arc<Principal>,
+        principal: &Principal,
         entry: &Entry,
         input: &CallInput,
     ) -> Result<(), CallError> {

@@ -281,7 +281,7 @@ impl Quotas {
                 (day, Place::UsedUp, _) => return used_up(day),
                 (day, Place::Missing, _) => day,
             };
-            // In a task of its own: the places of a caller that disconnects are kept.
+            // In a separate task: the places of a caller that disconnects are kept.
             let (quotas, wanted) = (Arc::clone(self), key.clone());
             let reserved = self
                 .services

@@ -23,14 +23,15 @@ use crate::{
 pub(crate) async fn reauthorize(
     authenticator: &Authenticator,
     snapshots: &Snapshots,
-    principal: &Arc<Principal>,
+    principal: &Principal,
     entry: &Entry,
     context: CallContext<'_>,
 ) -> Result<Arc<Snapshot>, CallError> {
-    let renewed = authenticator.renew(principal).await.map_err(|error| match error {
-        AuthError::Unavailable => CallError::NotAccountable("checked again"),
-        AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous => CallError::NoSuchTool,
-    })?;
+    let renewed =
+        authenticator.renew(&Arc::new(principal.clone())).await.map_err(|error| match error {
+            AuthError::Unavailable => CallError::NotAccountable("checked again"),
+            AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous => CallError::NoSuchTool,
+        })?;
     if !snapshots.pins.wait().await {
         return Err(CallError::NotAccountable("checked again"));
     }

@@ -220,8 +220,8 @@ impl Types {
             ("scopes", Value::new_set(scopes)),
         ];
         let tool = resource.tool;
-        let required = tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
-        let required = required.unwrap_or_default().iter().map(|scope| text(scope.as_str()));
+        let required =
+            tool.required_scopes().unwrap_or_default().iter().map(|scope| text(scope.as_str()));
         let of_tool = [
             ("toolId", text(resource.id.as_str())),
             ("name", text(resource.name)),

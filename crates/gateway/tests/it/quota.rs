@@ -295,7 +295,7 @@ async fn several_servers_have_one_quota_together() {
     assert!(others <= 20, "{others}");
     let ran = others + all("s__echo").await;
     assert!(ran <= 60, "{ran}");
-    // What a server has set aside and does not need is free for the others when it ends.
+    // The calls that a server has set aside and not made are free for the others when it ends.
     for rig in &rigs[1..] {
         rig.gateway.close().await;
     }

@@ -71,7 +71,7 @@ impl ReplyContext<'_> {
         }
         let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
         let text = if text.is_empty() { format!("error {}", error.code) } else { text };
-        if error.code == code::INVALID_PARAMS && self.input.is_some_and(CallerInput::is_retry) {
+        if error.code == code::INVALID_PARAMS && self.input.and_then(CallerInput::round).is_some() {
             return Err(UpstreamError::asking(Ask::Rejected(text)));
         }
         Ok(Outcome::text(&text, true))

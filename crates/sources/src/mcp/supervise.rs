@@ -1,8 +1,8 @@
 //! Keeps one source connected: starts it, watches it, starts it again.
 //!
 //! Invariant: a source is connected by at most one task, which alone moves its state.
-//! Invariant (I-104): a connection counts as connected once its list was read, so that no call comes
-//! before the list.
+//! Invariant (I-104): a connection counts as connected only after its list was read, so that the list
+//! comes before the first call.
 //! Invariant: between two attempts there is a pause that doubles up to a cap and is shortened again
 //! only by a connection that held.
 //! Invariant (I-90): a run that panics leaves no connection behind, and is followed by another one.

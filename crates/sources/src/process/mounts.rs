@@ -1,7 +1,7 @@
 //! A mount namespace in which only the writable places can be changed.
 //!
-//! Landlock restricts what is read and written, but not modes, owners, times and extended
-//! attributes. On a read-only mount the kernel refuses to change these as well.
+//! Landlock restricts reads and writes, but not changes of modes, owners, times and extended
+//! attributes. On a read-only mount the kernel refuses these as well.
 //!
 //! Invariant: every mount that the program can reach is read-only, except at its writable places.
 

@@ -50,7 +50,7 @@ pub(super) struct Places {
     pub(super) null: Option<Place>,
 }
 
-/// What no place may include.
+/// The paths that no place may include.
 pub(super) struct Territories {
     /// Not readable.
     secret: ProtectedPaths,
@@ -59,7 +59,7 @@ pub(super) struct Territories {
 }
 
 impl Territories {
-    /// Finds what is protected.
+    /// Finds the protected files.
     ///
     /// # Errors
     /// Fails if a protected path cannot be examined.

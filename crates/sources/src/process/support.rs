@@ -1,4 +1,4 @@
-//! The layers of a sandbox that this system offers, found by trying them in a process of their own.
+//! The layers of a sandbox that this system offers, found by trying them in a separate process.
 
 use std::process::Stdio;
 

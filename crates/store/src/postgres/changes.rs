@@ -2,8 +2,8 @@
 //! read again and again, because an announcement is lost with its connection and not every database
 //! has them.
 //!
-//! Invariant: a caller gets numbers that were read after it asked. Numbers that were read before a
-//! pause of this process would confirm what another server has changed since.
+//! Invariant: a caller gets numbers that were read after its request. Numbers from before a pause of
+//! this process would confirm data that another server has changed since.
 
 use std::{
     future::poll_fn,

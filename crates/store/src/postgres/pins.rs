@@ -159,9 +159,9 @@ impl PinStore for PostgresStore {
             }
             for choice in &choices {
                 let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
-                           approved_at = $3, approved_by = $4, approved_tenant = $5, seen_digest = NULL, seen = NULL, \
-                           seen_at = NULL WHERE source = $1 AND tool = $2 \
-                           AND seen_digest IS NOT NULL";
+                           approved_at = $3, approved_by = $4, approved_tenant = $5, \
+                           seen_digest = NULL, seen = NULL, seen_at = NULL \
+                           WHERE source = $1 AND tool = $2 AND seen_digest IS NOT NULL";
                 let tenant = by.as_ref().map(|by| by.tenant.as_str());
                 let by = by.as_ref().map(|by| by.principal.as_str());
                 let (at, source) = (stored_time(at), choice.source.as_str());

@@ -69,22 +69,23 @@ UNION SELECT concat_ws(' ', 'function', p.proname, l.lanname, p.prosecdef::text,
 
 /// Requires the tables of this program.
 pub(super) async fn run(client: &impl GenericClient) -> Result<(), Failure> {
-    let mut found = BTreeSet::new();
-    for row in rows(client, OBJECTS, &[&tables()]).await? {
-        found.insert(row.try_get::<_, String>(0)?);
-    }
+    let objects = rows(client, OBJECTS, &[&tables()]).await?;
     let sql = "SELECT coalesce(max(version), 0) FROM schema_version";
     let version: i32 = one(client, sql, &[]).await?.try_get(0)?;
     let is_newer = usize::try_from(version).is_ok_and(|version| version > MIGRATIONS.len());
     let counts = |line: &str| !is_newer || FIXED.iter().any(|kind| line.starts_with(kind));
-    let strange = found.iter().find(|line| counts(line) && !EXPECTED.lines().any(|it| it == *line));
-    let missing = || EXPECTED.lines().find(|line| counts(line) && !found.contains(*line));
-    let problem = match strange {
-        Some(line) => format!("the {line} is not one of this program"),
-        None => match missing() {
-            Some(line) => format!("the {line} is missing"),
-            None => return Ok(()),
-        },
+    let expected: BTreeSet<&str> = EXPECTED.lines().filter(|line| counts(line)).collect();
+    let mut found = BTreeSet::new();
+    for row in &objects {
+        found.insert(row.try_get::<_, &str>(0)?);
+    }
+    found.retain(|line| counts(line));
+    let problem = if let Some(line) = found.difference(&expected).next() {
+        format!("the {line} is not one of this program")
+    } else if let Some(line) = expected.difference(&found).next() {
+        format!("the {line} is missing")
+    } else {
+        return Ok(());
     };
     Err(Failure::corrupt(format!(
         "its schema was changed: {problem}; nothing is stored until the schema is restored"

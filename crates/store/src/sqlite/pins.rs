@@ -136,8 +136,8 @@ impl PinStore for SqliteStore {
             }
             for PinChoice { source, tool, .. } in &choices {
                 let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
-                             approved_at = ?3, approved_by = ?4, approved_tenant = ?5, seen_digest = NULL, seen = NULL, \
-                             seen_at = NULL \
+                             approved_at = ?3, approved_by = ?4, approved_tenant = ?5, \
+                             seen_digest = NULL, seen = NULL, seen_at = NULL \
                              WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL";
                 execute(
                     connection,

@@ -182,7 +182,7 @@ impl<'a> Summary<'a> {
 
     fn of_entry(entry: &'a Entry) -> Self {
         let tool = &entry.tool;
-        let scopes = tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
+        let scopes = tool.required_scopes();
         Self {
             name: &entry.names.wire,
             description: tool.description.as_deref().unwrap_or_default(),

@@ -10,7 +10,7 @@
 //! repeated call is the same call. The client could have sent them itself, so nothing protects them.
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::call::{CallError, CallerInput, InputRequired, PendingApproval, raw};
+use toolcrib_core::call::{CallError, CallerInput, InputRequired, PendingApproval, Round, raw};
 use toolcrib_mcp::{
     code,
     message::RpcError,
@@ -78,8 +78,7 @@ pub(super) fn opens_by_handshake(params: &Map<String, Value>) -> bool {
 
 /// Returns the answers and the state of a further round as JSON text; `None` for a first round.
 pub(super) fn kept(input: &CallerInput) -> Option<String> {
-    let CallerInput { capabilities: _, responses, state } = input;
-    input.is_retry().then(|| json!([responses, state]).to_string())
+    input.round().map(|Round { responses, state }| json!([responses, state]).to_string())
 }
 
 /// Removes the response to this server's own request, which is not meant for the tool, and restores

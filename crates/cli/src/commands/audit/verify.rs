@@ -212,12 +212,11 @@ async fn witnesses(
     for text in texts {
         match toolcrib_store::witness(&text) {
             None => {
-                read.problems.insert("a witness, which names what was signed last, was changed");
+                read.problems.insert("a witness of the last signed state was changed");
             }
             Some(witness) if !trusted.contains(&witness.public_key) => {
                 read.problems.insert(
-                    "a witness, which names what was signed last, is signed with a key that is not \
-                     trusted",
+                    "a witness of the last signed state is signed with a key that is not trusted",
                 );
             }
             Some(witness) => read.trusted.push(witness),

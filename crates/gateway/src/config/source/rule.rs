@@ -164,10 +164,7 @@ impl Resolver<'_> {
         if let Some(only) = &set.tenants {
             self.check(&key("tenants"), check_narrowed(only, tenants));
         }
-        if let Some(role) = set.approval_role.as_deref().filter(|role| !self.has_role(role)) {
-            let message = format!("the configuration has no role `{role}`");
-            self.complain(&key("approval_role"), message);
-        }
+        self.known_roles(&key("approval_role"), &set.approval_role);
         if set.safety_tier == Some(SafetyTier::Exec) && kind != SourceKind::HostExtension {
             let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
             self.complain(&key("safety_tier"), message);

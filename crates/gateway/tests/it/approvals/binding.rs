@@ -67,7 +67,7 @@ async fn a_condition_on_arguments_does_not_let_answers_pass() {
     assert_eq!(rig.runs(), 1);
 }
 
-/// Answers that no fingerprint can cover are invalid, as such arguments are.
+/// Answers without an exact form are invalid, like such arguments: no fingerprint covers them.
 #[tokio::test]
 async fn answers_without_an_exact_form_are_invalid() {
     let rig = asking("", ASKS).await;

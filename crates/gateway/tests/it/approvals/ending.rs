@@ -32,7 +32,7 @@ async fn a_grant_that_was_withdrawn_lets_no_call_run() {
     assert_eq!((withdrawn.state, withdrawn.live), (ApprovalState::Withdrawn, false));
     let again = rig.ask(json!({})).await;
     assert_ne!(again, id, "the call needs a new approval");
-    // Everyone who could have given it can take it back, and nobody else.
+    // Only a principal that could have given the grant can withdraw it.
     rig.answer(&bob, &again, Verdict::Grant).await;
     rig.answer(&who("olga", &["approvals:override"]), &again, Verdict::Withdraw).await;
     assert_eq!(withdraw(&rig, &bob, &again).await, VoteRefused::NotGranted("withdrawn"));

@@ -4,8 +4,8 @@
 //! there is no room, the longest idle session of one principal is closed for the new one. When all of
 //! those are in use, no new session is opened, and its client is served without one.
 //!
-//! Invariant (I-105): a tenant beyond its share closes sessions of its own, and no tenant within its
-//! share loses one to another.
+//! Invariant (I-105): a tenant beyond its share closes only its own sessions, so a tenant within its
+//! share loses none to another.
 
 use std::{
     collections::HashMap,
