@@ -104,7 +104,7 @@ export function planted() {
   return [...attributes, ...links, ...elements.map(({ tagName }) => tagName)].slice(0, 6);
 }
 
-/** Texts and labels with characters that are not seen, or that turn what follows them. */
+/** Texts and labels with invisible characters, or characters that change the direction of text. */
 export function unseen() {
   const hidden = /(?![\n\r\t])[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e0fff}]/u;
   const place = (element) => `${element.tagName.toLowerCase()}.${element.className}`;

@@ -90,8 +90,8 @@ async fn metrics_are_for_operators() {
     assert!(text.contains(counted), "{text}");
 }
 
-/// I-9, I-100: a tenant reads the series of its own calls. Everything else of the server takes a scope
-/// that no wildcard covers.
+/// I-9, I-100: a tenant reads the series of its own calls. All other metrics of the server require a
+/// scope that no wildcard covers.
 #[tokio::test]
 async fn a_tenant_reads_its_own_metrics() {
     let tool = |name: &str, scope| TestTool::new(name).scopes([scope]);

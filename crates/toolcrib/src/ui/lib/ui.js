@@ -43,7 +43,7 @@ function drawn(node) {
   known.add(node);
   const { type, props } = node;
   if (typeof props !== 'object' || props === null) return node;
-  // A component draws its texts by a template of its own.
+  // A component draws its texts with its own template.
   if (typeof type === 'string')
     for (const name of Object.keys(props)) props[name] = readable(name, props[name]);
   if (props.children !== undefined) props.children = drawn(props.children);

@@ -109,10 +109,10 @@ function Beyond({ reach, onSuggested }) {
     <p>${others.slice(0, SHOWN).map((name) => html`<bdi class="mono" key=${name}>${name}</bdi> `)}
       ${others.length > SHOWN && html`<span class="muted">and ${others.length - SHOWN} more</span>`}</p>
     ${suggestion.length > 0
-      ? html`<p>Rules can give the named tools a scope of their own. Roles that reach them get it too; keys that
+      ? html`<p>Rules can give the named tools a separate scope. Roles that reach them get it too; keys that
           have the scope itself, without a role, lose these tools.</p>
-        <${Button} data-own-scope onClick=${() => onSuggested(suggestion)}>Give them a scope of their own<//>`
-      : html`<p>No rule can give these tools a scope of their own: name the scopes of the role instead.</p>`}
+        <${Button} data-own-scope onClick=${() => onSuggested(suggestion)}>Give them a separate scope<//>`
+      : html`<p>No rule can give these tools a separate scope: name the scopes of the role instead.</p>`}
   </div></div>`;
 }
 

@@ -76,8 +76,8 @@ async fn a_grant_is_withdrawn_until_it_is_used() {
     call_ask(&ann, json!({})).await;
     let id = newest(&bob).await["approvalId"].as_str().unwrap().to_owned();
     let withdraw = json!({ "verdict": "withdraw", "comment": "the wrong file" });
-    let (status, told) = answer(&bob, &id, withdraw.clone()).await;
-    assert_eq!((status, &told["details"]["state"]), (409, &json!("pending")), "{told}");
+    let (status, refused) = answer(&bob, &id, withdraw.clone()).await;
+    assert_eq!((status, &refused["details"]["state"]), (409, &json!("pending")), "{refused}");
     let (_, granted) = answer(&bob, &id, json!({ "verdict": "grant" })).await;
     assert_eq!((&granted["state"], &granted["mayWithdraw"]), (&json!("granted"), &json!(true)));
     assert_eq!(newest(&ann).await["mayWithdraw"], false);
