@@ -17,6 +17,7 @@ use crate::{pointer, schema::Schema};
 
 mod bounds;
 mod compiled;
+mod patterns;
 mod validators;
 
 use self::compiled::{CompiledSchema, compile, short};
@@ -87,7 +88,8 @@ impl ArgumentCheck {
         Self(Check::Anything)
     }
 
-    /// Compiles `schema`; `None` accepts everything. Never fetches a reference.
+    /// Compiles `schema`; `None` accepts everything. Never fetches a reference. Patterns that do not
+    /// run in linear time are not checked.
     pub fn compile(schema: Option<&Value>) -> Result<Self, SchemaError> {
         let Some(schema) = schema else { return Ok(Self::anything()) };
         if let Some(trivial) = trivial(schema) {
@@ -97,7 +99,8 @@ impl ArgumentCheck {
     }
 
     /// Checks that `schema` can be compiled, and keeps its text. Its first use compiles it again,
-    /// and `validators` keep the result while it is used.
+    /// and `validators` keep the result while it is used. Also returns the patterns that are not
+    /// checked, because they do not run in linear time.
     ///
     /// # Errors
     /// The same as [`compile`](Self::compile).
@@ -105,12 +108,12 @@ impl ArgumentCheck {
         schema: &Value,
         text: &Schema,
         validators: &Arc<Validators>,
-    ) -> Result<Self, SchemaError> {
+    ) -> Result<(Self, Vec<String>), SchemaError> {
         if let Some(trivial) = trivial(schema) {
-            return Ok(Self(trivial));
+            return Ok((Self(trivial), Vec::new()));
         }
-        compile(schema)?;
-        Ok(Self(Check::Kept(Arc::new(validators.keep(text.clone())))))
+        let CompiledSchema { unchecked, .. } = compile(schema)?;
+        Ok((Self(Check::Kept(Arc::new(validators.keep(text.clone())))), unchecked))
     }
 
     /// Returns whether a check does not have to compile a large schema first. That takes
@@ -146,7 +149,7 @@ impl ArgumentCheck {
                 Err(error) => return one(&error.0, "schema"),
             },
         };
-        let CompiledSchema { validator, weight } = &*compiled;
+        let CompiledSchema { validator, weight, .. } = &*compiled;
         let size = bounds::Size::of(arguments);
         if !weight.allows(&size) {
             let message = "the arguments are nested too deeply for this schema";

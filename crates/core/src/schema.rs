@@ -69,6 +69,37 @@ impl Schema {
     }
 }
 
+/// Keywords whose values are data, not schemas.
+pub(crate) const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
+/// Keywords whose values are maps of schemas under any names.
+pub(crate) const MAPS: [&str; 6] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
+
+/// Calls `visit` with each object in `schema` that is a schema, or may be one because a reference can
+/// name it: not with maps of schemas, and not with data.
+///
+/// # Errors
+/// The first error of `visit`.
+pub fn visit<E>(
+    schema: &Value,
+    visitor: &mut impl FnMut(&SchemaObject) -> Result<(), E>,
+) -> Result<(), E> {
+    match schema {
+        Value::Array(items) => items.iter().try_for_each(|item| visit(item, visitor)),
+        Value::Object(members) => {
+            visitor(members)?;
+            members.iter().try_for_each(|(keyword, value)| match value {
+                _ if DATA.contains(&keyword.as_str()) => Ok(()),
+                Value::Object(map) if MAPS.contains(&keyword.as_str()) => {
+                    map.values().try_for_each(|schema| visit(schema, visitor))
+                }
+                schema => visit(schema, visitor),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns whether `value` has values inside more than `levels` others.
 pub fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {

@@ -15,6 +15,7 @@ mod preview;
 mod proposals;
 mod refresh;
 mod report;
+mod schemas;
 mod slots;
 mod toolsets;
 

@@ -239,7 +239,7 @@ struct At<'s> {
 const ONE_IN_PLACE: &[&str] = &["not", "if", "then", "else"];
 const LIST_IN_PLACE: &[&str] = &["allOf", "anyOf", "oneOf"];
 const MAP_IN_PLACE: &[&str] = &["dependentSchemas", "dependencies"];
-const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+pub(super) const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'s> Walk<'s> {
     fn visit(&mut self, schema: &'s Value, at: At<'s>) -> Result<(), SchemaError> {

@@ -3,9 +3,12 @@
 use std::fmt::{self, Write as _};
 
 use jsonschema::{PatternOptions, Validator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::bounds::{self, SchemaError, Weight};
+use super::{
+    bounds::{self, SchemaError, Weight},
+    patterns,
+};
 
 /// The most bytes of a message: enough for a sentence with a short enumeration.
 const MAX_MESSAGE: usize = 400;
@@ -18,27 +21,36 @@ const MAX_PATTERN_BYTES: usize = 256 << 10;
 pub(super) struct CompiledSchema {
     pub(super) validator: Validator,
     pub(super) weight: Weight,
+    /// The patterns that are not checked.
+    pub(super) unchecked: Vec<String>,
 }
 
-/// Compiles `schema` within the bounds.
+/// Compiles `schema` within the bounds, without the patterns that do not run in linear time.
 pub(super) fn compile(schema: &Value) -> Result<CompiledSchema, SchemaError> {
     let weight = bounds::weigh(schema)?;
+    let error = match build(schema) {
+        Ok(validator) => return Ok(CompiledSchema { validator, weight, unchecked: Vec::new() }),
+        Err(error) => error,
+    };
+    // An ordinary schema has none of them, so they are only looked for after a failure.
+    let mut unchecked = patterns::of(schema);
+    unchecked.retain(|pattern| build(&json!({ "pattern": pattern })).is_err());
+    if unchecked.is_empty() {
+        return Err(error);
+    }
+    let validator = build(&patterns::without(schema, &unchecked))?;
+    Ok(CompiledSchema { validator, weight, unchecked })
+}
+
+fn build(schema: &Value) -> Result<Validator, SchemaError> {
     let patterns =
         PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-    let validator = jsonschema::options()
-        .offline()
-        .with_pattern_options(patterns)
-        .should_validate_formats(false)
-        .build(schema)
-        .map_err(|error| {
-            let place = error.instance_path().as_str();
-            let place = if place.is_empty() { "its root" } else { place };
-            SchemaError(short(format_args!(
-                "the schema is not usable at {place}: {}",
-                error.masked()
-            )))
-        })?;
-    Ok(CompiledSchema { validator, weight })
+    let options = jsonschema::options().offline().with_pattern_options(patterns);
+    options.should_validate_formats(false).build(schema).map_err(|error| {
+        let place = error.instance_path().as_str();
+        let place = if place.is_empty() { "its root" } else { place };
+        SchemaError(short(format_args!("the schema is not usable at {place}: {}", error.masked())))
+    })
 }
 
 /// Returns `text`, cut when long. Cuts while writing, because a validator's message may quote a

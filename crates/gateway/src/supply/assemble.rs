@@ -26,6 +26,7 @@ use super::{
     classify::{classify, idle_rules, narrowed},
     listed::{Listed, ListedTool},
     pins::{self, Verdict},
+    schemas,
 };
 use crate::config::{Classification, GateConfig, PinMode, SourceConfig};
 
@@ -47,7 +48,21 @@ pub(crate) struct Assembled {
 pub(crate) struct Made {
     /// What entries depend on, in addition to their tools.
     basis: Option<Basis>,
-    entries: Vec<(Arc<ListedTool>, Arc<Entry>)>,
+    entries: Vec<MadeEntry>,
+}
+
+#[derive(Debug)]
+struct MadeEntry {
+    tool: Arc<ListedTool>,
+    entry: Arc<Entry>,
+    notes: Arc<[String]>,
+}
+
+/// An entry, and what of the tool is not as the source says.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    pub(crate) entry: Entry,
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,6 +86,8 @@ const MAX_PIN_PROBLEMS: usize = 20;
 /// Longest title and description that are passed on, in characters.
 const MAX_TITLE: usize = 200;
 const MAX_DESCRIPTION: usize = 8_192;
+/// Longest part of a pattern that a problem shows, in characters.
+const MAX_PATTERN: usize = 80;
 
 impl Assembler<'_> {
     /// Turns `listed` into entries under the rules of the source and the pins of its tools. Takes
@@ -86,11 +103,11 @@ impl Assembler<'_> {
         let known = before.known(self, listed);
         let mut unfit = Vec::new();
         for tool in &listed.tools {
-            let entry = match known.get(&Arc::as_ptr(tool)) {
-                Some(entry) => Arc::clone(entry),
+            let (entry, notes) = match known.get(&Arc::as_ptr(tool)) {
+                Some(made) => (Arc::clone(&made.entry), Arc::clone(&made.notes)),
                 None => match self.listed_entry(listed, tool) {
                     None => continue,
-                    Some(Ok(entry)) => Arc::new(entry),
+                    Some(Ok(Noted { entry, notes })) => (Arc::new(entry), notes.into()),
                     Some(Err(problem)) => {
                         let problem = format!("tool {:?} is left out: {problem}", tool.name);
                         assembled.problems.push(problem);
@@ -98,8 +115,11 @@ impl Assembler<'_> {
                     }
                 },
             };
-            assembled.made.entries.push((Arc::clone(tool), Arc::clone(&entry)));
+            let about = notes.iter().map(|note| format!("tool {:?}: {note}", tool.name));
+            assembled.problems.extend(about);
+            let (tool, made) = (Arc::clone(tool), Arc::clone(&entry));
             let verdict = pins::verdict(source, book, &tool.name, tool.digest);
+            assembled.made.entries.push(MadeEntry { tool, entry: made, notes });
             if verdict != Verdict::Approved {
                 unfit.push((entry.id.clone(), verdict));
                 if source.pins.mode == PinMode::Enforce {
@@ -116,7 +136,7 @@ impl Assembler<'_> {
     }
 
     /// Returns the entry of `tool`; `None` when a rule hides it.
-    fn listed_entry(&self, listed: &Listed, tool: &ListedTool) -> Option<Result<Entry, String>> {
+    fn listed_entry(&self, listed: &Listed, tool: &ListedTool) -> Option<Result<Noted, String>> {
         let mut set = classify(self.source, &tool.name);
         if set.hide == Some(true) {
             return None;
@@ -127,7 +147,9 @@ impl Assembler<'_> {
         let discovered = tool.discovered()?;
         let made = self.entry(listed.version.as_deref(), &discovered, Some(tool), set);
         let pinned = (self.source.pins.mode == PinMode::Enforce).then_some(tool.digest);
-        Some(made.map(|entry| Entry { digest: Some(tool.digest), pinned, ..entry }))
+        Some(made.map(|Noted { entry, notes }| {
+            Noted { entry: Entry { digest: Some(tool.digest), pinned, ..entry }, notes }
+        }))
     }
 }
 
@@ -137,10 +159,10 @@ impl Made {
         &self,
         assembler: &Assembler<'_>,
         listed: &Listed,
-    ) -> HashMap<*const ListedTool, &Arc<Entry>> {
+    ) -> HashMap<*const ListedTool, &MadeEntry> {
         let same = self.basis.as_ref().is_some_and(|basis| basis.is_of(assembler, listed));
         let entries = self.entries.iter().filter(|_| same);
-        entries.map(|(tool, entry)| (Arc::as_ptr(tool), entry)).collect()
+        entries.map(|made| (Arc::as_ptr(&made.tool), made)).collect()
     }
 }
 
@@ -196,7 +218,7 @@ impl Assembler<'_> {
         tool: &DiscoveredTool,
         listed: Option<&ListedTool>,
         set: Classification,
-    ) -> Result<Entry, String> {
+    ) -> Result<Noted, String> {
         let Self { source, gate, validators } = *self;
         let id =
             names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
@@ -206,18 +228,33 @@ impl Assembler<'_> {
                     .to_owned(),
             );
         }
+        let mut notes = Vec::new();
         let input = clean_value(tool.input_schema.as_ref());
+        if input.as_ref().is_some_and(schemas::refuses_objects) {
+            return Err("its input schema accepts no object, and arguments are one".to_owned());
+        }
         let input_schema = kept(input.as_ref(), listed.and_then(|listed| listed.input.as_ref()))?;
         // Compiled from the schema that callers see, so that it is also the checked one.
         let arguments = match (&input, &input_schema) {
             (Some(input), Some(text)) => ArgumentCheck::compile_on_use(input, text, validators),
-            (input, _) => ArgumentCheck::compile(input.as_ref()),
+            (input, _) => ArgumentCheck::compile(input.as_ref()).map(|check| (check, Vec::new())),
         };
-        let arguments =
+        let (arguments, unchecked) =
             arguments.map_err(|error| format!("its input schema cannot be used: {error}"))?;
-        let output = clean_value(tool.output_schema.as_ref());
+        notes.extend(unchecked.iter().map(|pattern| {
+            let pattern: String = pattern.chars().take(MAX_PATTERN).collect();
+            format!("arguments are not checked against the pattern {pattern:?} of its input schema")
+        }));
+        let output = clean_value(tool.output_schema.as_ref()).map(schemas::output).transpose();
+        let output = output.unwrap_or_else(|problem| {
+            notes.push(format!("its output schema is left out: {problem}"));
+            None
+        });
         let output_schema =
             kept(output.as_ref(), listed.and_then(|listed| listed.output.as_ref()))?;
+        if tool.description.as_deref().is_some_and(|text| is_longer(text, MAX_DESCRIPTION)) {
+            notes.push(format!("its description is cut after {MAX_DESCRIPTION} characters"));
+        }
         let scopes = match set.scopes {
             Some(ref scopes) => scopes.clone(),
             None => vec![source.default_scope()?],
@@ -246,7 +283,7 @@ impl Assembler<'_> {
         descriptor.latency_hint = set.latency_hint;
         descriptor.check().map_err(|error| error.to_string())?;
         let local = local_name(source.kind, tool);
-        Ok(Entry {
+        let entry = Entry {
             names: names::names(&source.spec.id, local, version).styled(source.names, local),
             id,
             source: source.spec.id.clone(),
@@ -267,7 +304,8 @@ impl Assembler<'_> {
             pinned: None,
             wire: WireCache::default(),
             tool: descriptor,
-        })
+        };
+        Ok(Noted { entry, notes })
     }
 }
 
@@ -299,6 +337,10 @@ fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
 /// Untrusted text for people and models: nothing that is not seen, at most `max` characters.
 fn clean(text: &str, max: usize) -> String {
     text.chars().filter(|c| *c != '\r' && !text::is_hidden(*c)).take(max).collect()
+}
+
+fn is_longer(text: &str, max: usize) -> bool {
+    text.chars().nth(max).is_some()
 }
 
 /// A schema or annotations without invisible characters.

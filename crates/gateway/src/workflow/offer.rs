@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     config::{Classification, GateConfig, SourceConfig},
-    supply::{assemble::Assembler, classify, listed::Listed},
+    supply::{assemble::{Assembler, Noted}, classify, listed::Listed},
 };
 
 /// Workflows inside workflows.
@@ -242,7 +242,7 @@ impl<'a> Offering<'a> {
             }));
             problems.extend(check_retry(step, tool));
         }
-        let (set, tenants, notes) = match demands(source, flow, &tools) {
+        let (set, tenants, mut notes) = match demands(source, flow, &tools) {
             Ok(demands) => demands,
             Err(problem) => {
                 problems.push(problem);
@@ -258,8 +258,9 @@ impl<'a> Offering<'a> {
         };
         let version = flow.version.as_deref();
         let assembler = Assembler { source, gate: self.gate, validators: self.validators };
-        let mut entry =
+        let Noted { mut entry, notes: more } =
             assembler.entry(version, &tool, None, set).map_err(|problem| vec![problem])?;
+        notes.extend(more);
         entry.tenants = tenants;
         entry.digest = canonical::digest(&flow.tool.raw).ok();
         Ok(Made { entry: Arc::new(entry), notes, nesting: nesting + 1 })

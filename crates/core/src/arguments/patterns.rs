@@ -1,0 +1,145 @@
+//! Patterns that cannot be checked here, and a schema without them.
+//!
+//! JavaScript and Python run look-around and back-references, whose time may be exponential. The
+//! engine used here has neither, so a value is checked against everything but such a pattern.
+//!
+//! Invariant: a schema without its patterns accepts every value that the schema accepts.
+
+use serde_json::{Value, json};
+
+use super::bounds::REFERENCES;
+use crate::schema::{DATA, MAPS, SchemaObject};
+
+/// Returns the different patterns of `schema`.
+pub(super) fn of(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    collect(schema, &mut |pattern| {
+        if !found.iter().any(|known| known == pattern) {
+            found.push(pattern.to_owned());
+        }
+    });
+    found
+}
+
+/// Returns `schema` without `patterns`, and without what would refuse more because of that.
+pub(super) fn without(schema: &Value, patterns: &[String]) -> Value {
+    let mut schema = schema.clone();
+    let remover = Remover {
+        patterns,
+        is_of_names: named(&schema, patterns),
+    };
+    remover.remove(&mut schema);
+    schema
+}
+
+struct Remover<'p> {
+    patterns: &'p [String],
+    /// Whether one of the patterns is for the names of properties. Fewer properties are evaluated
+    /// without it.
+    is_of_names: bool,
+}
+
+impl Remover<'_> {
+    fn remove(&self, schema: &mut Value) {
+        let members = match schema {
+            Value::Array(items) => return items.iter_mut().for_each(|item| self.remove(item)),
+            Value::Object(members) => members,
+            _ => return,
+        };
+        self.relax(members);
+        if members.get("pattern").and_then(Value::as_str).is_some_and(|it| self.is_one(it)) {
+            members.shift_remove("pattern");
+        }
+        if let Some(Value::Object(named)) = members.get_mut("patternProperties") {
+            let before = named.len();
+            named.retain(|pattern, _| !self.is_one(pattern));
+            if named.len() < before {
+                members.shift_remove("additionalProperties");
+            }
+        }
+        if self.is_of_names {
+            members.shift_remove("unevaluatedProperties");
+        }
+        for (keyword, value) in members.iter_mut() {
+            match value {
+                _ if DATA.contains(&keyword.as_str()) => {}
+                Value::Object(map) if MAPS.contains(&keyword.as_str()) => {
+                    map.values_mut().for_each(|schema| self.remove(schema));
+                }
+                schema => self.remove(schema),
+            }
+        }
+    }
+
+    /// Removes keywords that refuse more when one of their subschemas accepts more.
+    fn relax(&self, members: &mut SchemaObject) {
+        let changes = |members: &SchemaObject, keyword: &str| {
+            members.get(keyword).is_some_and(|schema| self.changes(schema))
+        };
+        if changes(members, "not") {
+            members.shift_remove("not");
+        }
+        if changes(members, "if") {
+            ["if", "then", "else"].map(|keyword| members.shift_remove(keyword));
+        }
+        if changes(members, "contains") {
+            members.shift_remove("maxContains");
+        }
+        if changes(members, "oneOf")
+            && let Some(alternatives) = members.shift_remove("oneOf")
+        {
+            let any = json!({ "anyOf": alternatives });
+            match members.get_mut("allOf") {
+                Some(Value::Array(all)) => all.push(any),
+                _ => drop(members.insert("allOf".to_owned(), json!([any]))),
+            }
+        }
+    }
+
+    /// Whether `schema` has one of the patterns, or refers to a schema that may have it.
+    fn changes(&self, schema: &Value) -> bool {
+        match schema {
+            Value::Array(items) => items.iter().any(|item| self.changes(item)),
+            Value::Object(members) => members.iter().any(|(keyword, value)| {
+                REFERENCES.contains(&keyword.as_str())
+                    || self.is_one(keyword)
+                    || value.as_str().is_some_and(|text| self.is_one(text))
+                    || self.changes(value)
+            }),
+            _ => false,
+        }
+    }
+
+    fn is_one(&self, pattern: &str) -> bool {
+        self.patterns.iter().any(|one| one == pattern)
+    }
+}
+
+/// Whether one of `patterns` is for names of properties in `schema`.
+fn named(schema: &Value, patterns: &[String]) -> bool {
+    match schema {
+        Value::Array(items) => items.iter().any(|item| named(item, patterns)),
+        Value::Object(members) => members.iter().any(|(keyword, value)| {
+            keyword == "patternProperties"
+                && value.as_object().is_some_and(|map| patterns.iter().any(|it| map.contains_key(it)))
+                || named(value, patterns)
+        }),
+        _ => false,
+    }
+}
+
+fn collect(schema: &Value, found: &mut impl FnMut(&str)) {
+    match schema {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(members) => {
+            if let Some(Value::String(pattern)) = members.get("pattern") {
+                found(pattern);
+            }
+            if let Some(Value::Object(named)) = members.get("patternProperties") {
+                named.keys().for_each(|pattern| found(pattern));
+            }
+            members.values().for_each(|value| collect(value, found));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,164 @@
+//! Which schemas of a tool callers see.
+//!
+//! Invariant: no schema fails the list of another tool. Clients compile the output schemas of all tools
+//! when they list them, and give up all tools because of one that they cannot compile. The official
+//! client for TypeScript does so with Ajv, whose rules are stricter than those of JSON Schema.
+
+use regress::{Flags, Regex};
+use serde_json::Value;
+use toolcrib_core::{
+    arguments::ArgumentCheck,
+    schema::{self, SchemaObject},
+};
+
+/// The most references followed from the root of a schema.
+const MAX_REFERENCES: usize = 16;
+/// The most bytes of a pattern that callers compile.
+const MAX_PATTERN: usize = 1_000;
+
+/// Returns the output schema as callers see it.
+///
+/// # Errors
+/// Why some client cannot compile it.
+pub(super) fn output(mut schema: Value) -> Result<Value, String> {
+    // A client refuses a second schema with the same `$id`, also one of another source.
+    if let Value::Object(members) = &mut schema {
+        members.shift_remove("$id");
+    }
+    ArgumentCheck::compile(Some(&schema)).map_err(|error| error.to_string())?;
+    schema::visit(&schema, &mut compiles)?;
+    Ok(schema)
+}
+
+/// Fails when Ajv, with the options of the official client, refuses a subschema.
+fn compiles(members: &SchemaObject) -> Result<(), String> {
+    let has = |keyword: &str| members.contains_key(keyword);
+    let refused = |why: &str| Err(format!("the schema is not usable by clients: {why}"));
+    if members.get("$id").is_some_and(Value::is_string) {
+        return refused("a part of it has its own \"$id\"");
+    }
+    if members.get("id").is_some_and(Value::is_string) {
+        return refused("it has the keyword \"id\" of draft 4");
+    }
+    if members.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        return refused("it has an empty enumeration");
+    }
+    let is_null = match members.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|it| it == "null"),
+        Some(one) => one == "null",
+        None => false,
+    };
+    match members.get("nullable") {
+        Some(_) if !has("type") => return refused("\"nullable\" has no \"type\" beside it"),
+        Some(Value::Bool(false)) if is_null => {
+            return refused("\"nullable\" contradicts its \"type\"");
+        }
+        _ => {}
+    }
+    let named = members.get("patternProperties").and_then(Value::as_object);
+    let patterns = named.into_iter().flat_map(|named| named.keys().map(String::as_str));
+    let mut patterns = patterns.chain(members.get("pattern").and_then(Value::as_str));
+    match patterns.find(|pattern| !is_ecmascript(pattern)) {
+        Some(pattern) => refused(&format!("{pattern:?} is not a regular expression of JavaScript")),
+        None => Ok(()),
+    }
+}
+
+fn is_ecmascript(pattern: &str) -> bool {
+    let flags = Flags { unicode: true, ..Flags::default() };
+    pattern.len() <= MAX_PATTERN && Regex::with_flags(pattern, flags).is_ok()
+}
+
+/// Whether `schema` accepts no object, so that no arguments can be right.
+pub(super) fn refuses_objects(schema: &Value) -> bool {
+    refuses(schema, schema, MAX_REFERENCES)
+}
+
+fn refuses(schema: &Value, root: &Value, left: usize) -> bool {
+    let Some(left) = left.checked_sub(1) else { return false };
+    let Value::Object(members) = schema else { return *schema == Value::Bool(false) };
+    let list = |keyword: &str| members.get(keyword).and_then(Value::as_array);
+    let wrong_type = match members.get("type") {
+        Some(Value::String(name)) => name != "object",
+        Some(Value::Array(names)) => names.iter().all(|name| name != "object"),
+        _ => false,
+    };
+    let reference = members.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+    wrong_type
+        || members.get("const").is_some_and(|value| !value.is_object())
+        || list("enum").is_some_and(|values| !values.iter().any(Value::is_object))
+        || list("allOf").is_some_and(|all| all.iter().any(|each| refuses(each, root, left)))
+        || ["anyOf", "oneOf"].into_iter().filter_map(list).any(|alternatives| {
+            !alternatives.is_empty() && alternatives.iter().all(|each| refuses(each, root, left))
+        })
+        || reference
+            .and_then(|pointer| root.pointer(pointer))
+            .is_some_and(|target| refuses(target, root, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_that_some_client_cannot_compile_is_not_passed_on() {
+        let property = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
+        for (schema, why) in [
+            (json!({ "$ref": "#/$defs/gone" }), "outside itself"),
+            (json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }), "outside itself"),
+            (json!({ "type": "money" }), "money"),
+            (json!({ "$id": "a", "type": "string" }), "its own"),
+            (json!({ "id": "a", "type": "string" }), "draft 4"),
+            (json!({ "enum": [] }), "enumeration"),
+            (json!({ "nullable": true }), "no \"type\""),
+            (json!({ "type": ["null", "string"], "nullable": false }), "contradicts"),
+            (json!({ "type": "string", "pattern": "(?i)yes" }), "(?i)yes"),
+            (json!({ "type": "string", "pattern": "[" }), "\"[\""),
+            (json!({ "patternProperties": { "a\\-b": {} } }), "a\\\\-b"),
+        ] {
+            let problem = output(property(schema.clone())).unwrap_err();
+            assert!(problem.contains(why), "{schema}: {problem}");
+        }
+        for schema in [
+            json!({ "type": "string", "nullable": true }),
+            json!({ "type": "string", "pattern": "^(?!x)(?<y>a)\\k<y>[\\w\\-]+$" }),
+            // A property may have any name.
+            property(json!({ "id": "x", "nullable": true })).get("properties").unwrap().clone(),
+            json!({ "properties": { "id": { "type": "string" }, "$id": {}, "enum": {} } }),
+            json!({ "const": { "id": "a", "nullable": true, "enum": [] } }),
+        ] {
+            assert!(output(property(schema.clone())).is_ok(), "{schema}");
+        }
+        let named = json!({ "$id": "https://example.com/a", "type": "object" });
+        assert_eq!(output(named), Ok(json!({ "type": "object" })));
+    }
+
+    #[test]
+    fn a_schema_without_objects_is_noticed_through_references_and_alternatives() {
+        for schema in [
+            json!(false),
+            json!({ "type": "string" }),
+            json!({ "type": ["string", "null"] }),
+            json!({ "const": 5 }),
+            json!({ "enum": ["a", null] }),
+            json!({ "allOf": [{}, { "type": "array" }] }),
+            json!({ "anyOf": [{ "type": "array" }, { "enum": [1] }] }),
+            json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "number" } } }),
+        ] {
+            assert!(refuses_objects(&schema), "{schema}");
+        }
+        for schema in [
+            json!(true),
+            json!({}),
+            json!({ "type": ["null", "object"] }),
+            json!({ "oneOf": [{ "type": "array" }, { "type": "object" }] }),
+            json!({ "enum": [1, {}] }),
+            json!({ "$ref": "#" }),
+            json!({ "anyOf": [] }),
+        ] {
+            assert!(!refuses_objects(&schema), "{schema}");
+        }
+    }
+}
