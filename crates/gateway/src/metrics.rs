@@ -1,5 +1,5 @@
-//! Numbers for operators. Labels are closed sets or the operator's own words (source ids); nothing
-//! that a caller or an upstream can choose becomes a label.
+//! Numbers for operators. Labels are closed sets or the operator's own words (source ids). What a caller
+//! or an upstream can choose does not become a label, except for a few names of clients.
 
 mod calls;
 mod handles;
@@ -44,6 +44,12 @@ pub use self::{
 };
 use crate::{config::Config, pipeline::breaker::BreakerState, supply::SourceLatency};
 
+/// The most names of clients in the metrics; those after them are counted together.
+const MAX_CLIENTS: usize = 32;
+const OTHER_CLIENTS: &str = "(others)";
+/// Longest name of a client in the metrics, in characters.
+const MAX_CLIENT: usize = 40;
+
 /// The beginning of every metric name.
 const PREFIX: &str = "toolcrib";
 
@@ -56,6 +62,12 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SurfaceLabels {
     surface: Surface,
+}
+
+/// Clients choose their names, so their number and their characters are limited.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClientLabels {
+    client: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -122,6 +134,9 @@ pub struct Metrics {
     config_failures: Counter,
     config_applied: Gauge,
     approvals_pending: Gauge,
+    mixed_versions: Family<ClientLabels, Counter>,
+    /// The clients that have a series.
+    mixed_clients: Mutex<HashSet<String>>,
     /// The sources that have series.
     sources: Mutex<HashSet<SourceId>>,
     source_up: Family<SourceLabels, Gauge>,
@@ -213,6 +228,8 @@ impl Metrics {
             config_failures: add(&mut all, "config_failures", Counter::default()),
             config_applied: add(&mut all, "config_applied_time_seconds", Gauge::default()),
             approvals_pending: add(&mut all, "approvals_pending", Gauge::default()),
+            mixed_versions: add(&mut all, "mcp_mixed_versions", Family::default()),
+            mixed_clients: Mutex::default(),
             sources: Mutex::default(),
             source_up: add(&mut all, "source_up", Family::default()),
             source_tools: add(&mut all, "source_tools", Family::default()),
@@ -374,6 +391,23 @@ impl Metrics {
         });
         handle.0.inc();
         handle.1.observe(time);
+    }
+
+    /// Counts an MCP request whose header names another revision than its body. Returns whether it is
+    /// the first one of a client with this name.
+    pub fn mixed_versions(&self, client: &str) -> bool {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_. ".contains(c);
+        let mut client: String = client.chars().filter(|c| is_plain(*c)).take(MAX_CLIENT).collect();
+        let is_first = {
+            let mut clients = self.mixed_clients.lock();
+            let is_known = clients.contains(&client);
+            if !is_known && clients.len() >= MAX_CLIENTS {
+                client = OTHER_CLIENTS.to_owned();
+            }
+            clients.insert(client.clone())
+        };
+        self.mixed_versions.get_or_create(&ClientLabels { client }).inc();
+        is_first
     }
 
     /// Counts a call that has ended.

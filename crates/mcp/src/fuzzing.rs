@@ -33,7 +33,7 @@ pub fn frame(frame: &[u8]) {
         && text.get().len() < 24
         && !frame.contains(&b'\\')
     {
-        assert_eq!(scanned.id, Some(id));
+        assert_eq!(scanned.number(), Some(id));
     }
     if let Some(error) = incoming.error {
         message::RpcError::read(error);

@@ -118,7 +118,7 @@ mod tests {
         while let Some(line) = lines.next().await.unwrap() {
             seen.push(match line {
                 Line::Whole(line) => String::from_utf8(line.to_vec()).unwrap(),
-                Line::TooLong(scanned) => format!("{:?}", scanned.id),
+                Line::TooLong(scanned) => format!("{:?}", scanned.number()),
             });
         }
         seen

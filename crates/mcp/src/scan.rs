@@ -4,14 +4,14 @@
 /// The parts of a message that a scan finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// The id of the message, if it is a number.
-    pub id: Option<u64>,
+    /// The id of the message as JSON text; `None` also when there are two, or it is very long.
+    pub id: Option<Box<str>>,
     /// Whether it has a `method`: a request or a notification, not an answer.
     pub has_method: bool,
 }
 
-/// Longest key or id that is read; a longer one is neither `id` nor a number of ours.
-const MAX_TOKEN: usize = 24;
+/// Longest key or id that is read, in bytes of JSON; a longer one is neither `id` nor legal.
+const MAX_TOKEN: usize = 260;
 
 /// A scanner of one message.
 #[derive(Debug, Default)]
@@ -19,11 +19,20 @@ pub struct IdScan {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// The top-level key or value being read; cut at [`MAX_TOKEN`].
+    /// The top-level key without its quotes, or the top-level value being read; cut at
+    /// [`MAX_TOKEN`].
     token: Vec<u8>,
     /// Whether the value being read is that of the top-level key `id`.
     in_id: bool,
+    ids: usize,
     found: Scanned,
+}
+
+impl Scanned {
+    /// Returns the id as a number, which it also is as the text of one.
+    pub fn number(&self) -> Option<u64> {
+        self.id.as_deref()?.trim_matches('"').parse().ok()
+    }
 }
 
 impl IdScan {
@@ -42,22 +51,26 @@ impl IdScan {
 
     fn step(&mut self, byte: u8) {
         if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.in_string = false,
-                _ => self.keep(byte),
+            let is_end = !self.escaped && byte == b'"';
+            if self.in_id || !is_end {
+                self.keep(byte);
             }
+            self.escaped = !self.escaped && byte == b'\\';
+            self.in_string = !is_end;
             return;
         }
         match byte {
             b'"' => {
                 self.in_string = true;
-                if self.depth == 1 && !self.in_id {
+                if self.in_id {
+                    self.keep(byte);
+                } else if self.depth == 1 {
                     self.token.clear();
                 }
             }
             b'{' | b'[' => {
+                // Such an id is not legal.
+                self.in_id &= self.depth != 1;
                 self.depth = self.depth.saturating_add(1);
                 self.token.clear();
             }
@@ -86,8 +99,10 @@ impl IdScan {
 
     fn end_of_value(&mut self) {
         if std::mem::take(&mut self.in_id) {
+            self.ids += 1;
             let text = std::str::from_utf8(&self.token).ok();
-            self.found.id = text.and_then(|text| text.parse().ok());
+            let text = text.filter(|text| self.ids == 1 && text.len() < MAX_TOKEN);
+            self.found.id = text.filter(|text| !text.is_empty()).map(Into::into);
         }
         self.token.clear();
     }
@@ -100,14 +115,15 @@ mod tests {
     #[test]
     fn the_id_is_found_wherever_it_is_but_only_at_the_top() {
         for (message, id, has_method) in [
-            (r#"{"jsonrpc":"2.0","id":5,"result":{"id":6}}"#, Some(5), false),
-            (r#"{"result":{"content":[{"id":7,"text":"\"id\":8,"}]},"id":5}"#, Some(5), false),
-            (r#"{"result":"},\"id\":9","jsonrpc":"2.0", "id" : "5" }"#, Some(5), false),
+            (r#"{"jsonrpc":"2.0","id":5,"result":{"id":6}}"#, Some("5"), false),
+            (r#"{"result":{"content":[{"id":7,"text":"\"id\":8,"}]},"id":5}"#, Some("5"), false),
+            (r#"{"result":"},\"id\":9","jsonrpc":"2.0", "id" : "5" }"#, Some("\"5\""), false),
             (r#"{"method":"notifications/message","params":{"id":1}}"#, None, true),
-            (r#"{"id":5,"result":{"cut of"#, Some(5), false),
+            (r#"{"id":5,"result":{"cut of"#, Some("5"), false),
             (r#"{"result":{"id":1}}"#, None, false),
-            (r#"{"id":"a1","method":"ping"}"#, None, true),
+            (r#"{"id":"a\",1\\","method":"ping"}"#, Some(r#""a\",1\\""#), true),
             (r#"{"id":[1],"x":2}"#, None, false),
+            (r#"{"id":1,"id":2}"#, None, false),
             ("no json at all", None, false),
         ] {
             let mut scan = IdScan::default();
@@ -115,7 +131,11 @@ mod tests {
             for byte in message.bytes() {
                 scan.feed(&[byte]);
             }
+            let id = id.map(Into::into);
             assert_eq!(scan.finish(), Scanned { id, has_method }, "{message}");
         }
+        let scanned = |id: &str| Scanned { id: Some(id.into()), has_method: false };
+        assert_eq!([scanned("5").number(), scanned("\"5\"").number()], [Some(5); 2]);
+        assert_eq!(scanned("\"a\"").number(), None);
     }
 }

@@ -63,6 +63,6 @@ pub(crate) fn fuzz(frame: &[u8]) {
         assert!(id.is_string() || id.is_i64() || id.is_u64());
         let answered = answer::result(&request.id, b"{}");
         serde_json::from_slice::<serde_json::Value>(answered.as_ref()).expect("an answer is JSON");
-        era::detect(&request, None).ok();
+        era::detect(&request, era::VersionHeader::Never).ok();
     }
 }

@@ -18,6 +18,10 @@ use super::{
 pub struct McpConfig {
     /// `optional`: callers without a key are `[anonymous]`.
     pub auth: MountAuth,
+    /// Whether requests must have the headers that the specification requires. Without it, `Accept` may
+    /// leave out one of the two types, and `MCP-Protocol-Version` may name another supported revision
+    /// than the body, which alone counts.
+    pub strict_headers: bool,
     /// Tools on one page of a list.
     pub page_size: NonZeroUsize,
     /// Whether a handshake over HTTP opens a session.
@@ -53,6 +57,7 @@ impl Default for McpConfig {
         Self {
             auth: MountAuth::Required,
             page_size: count(1_000),
+            strict_headers: false,
             sessions: true,
             session_idle: Duration::from_secs(30 * 60),
             max_sessions: count(10_000),

@@ -81,6 +81,12 @@ pub const METRICS: &[MetricDescription] = &[
         "Changed configurations that were not applied, because they have errors",
     ),
     metric(
+        "mcp_mixed_versions",
+        Counter,
+        &["client"],
+        "MCP requests whose version header names another revision than the body, by the client's name",
+    ),
+    metric(
         "config_applied_time_seconds",
         Gauge,
         &[],

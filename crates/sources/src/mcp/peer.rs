@@ -20,7 +20,7 @@ use toolcrib_core::call::{Progress, ProgressSink, UpstreamError, UpstreamErrorKi
 use toolcrib_mcp::{
     message::{self, Incoming, RpcError, numeric_id},
     method,
-    scan::{IdScan, Scanned},
+    scan::IdScan,
 };
 
 use super::message::{Reply, encode_answer};
@@ -148,13 +148,12 @@ impl Peer {
     fn accept_malformed(&self, message: &[u8]) -> bool {
         let mut scan = IdScan::default();
         scan.feed(message);
-        match scan.finish() {
-            Scanned { id: Some(id), has_method: false } => {
-                self.settle(id, Err(protocol("an answer that is not valid JSON-RPC")));
-                true
-            }
-            Scanned { .. } => false,
+        let scanned = scan.finish();
+        let id = scanned.number().filter(|_| !scanned.has_method);
+        if let Some(id) = id {
+            self.settle(id, Err(protocol("an answer that is not valid JSON-RPC")));
         }
+        id.is_some()
     }
 
     fn progress(&self, params: Option<&RawValue>) {

@@ -312,7 +312,7 @@ impl Reader {
                 }
                 Ok(Some(Line::TooLong(found))) => {
                     tracing::warn!(source = %self.source, "an upstream message over the size limit was skipped");
-                    match (found.id, found.has_method) {
+                    match (found.number(), found.has_method) {
                         (Some(id), false) => {
                             let error = too_large("the answer is larger than the message limit");
                             peer.settle(id, Err(error));

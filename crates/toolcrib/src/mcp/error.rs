@@ -9,6 +9,9 @@ use toolcrib_mcp::{code, message::RpcError, revision::Era};
 
 use crate::call_error;
 
+/// Longest part of a value that an error shows, in characters.
+const MAX_SHOWN: usize = 100;
+
 /// Returns the code for a request that was refused with `status` before it reached the protocol.
 pub(super) fn of_status(status: StatusCode) -> i64 {
     match status {
@@ -58,6 +61,16 @@ pub(super) fn no_toolset() -> RpcError {
 /// The error for a tool that is unknown or belongs to another tenant (I-9).
 pub(super) fn unknown_tool() -> RpcError {
     RpcError::new(code::INVALID_PARAMS, "Unknown tool")
+}
+
+/// Says which values a header and the body of one request have.
+pub(super) fn differing(header: &str, body: &str) -> String {
+    format!("is {}, but the body has {}", quoted(header), quoted(body))
+}
+
+/// Returns a value of the caller in quotes, cut when long.
+pub(super) fn quoted(value: &str) -> String {
+    format!("{:?}", value.chars().take(MAX_SHOWN).collect::<String>())
 }
 
 /// Returns the HTTP status of a method's error; a rejected message is always a 400.

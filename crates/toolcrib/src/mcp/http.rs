@@ -37,7 +37,9 @@ use self::{
 };
 use super::{
     call::{CallAnswer, RunningCall, SURFACE, ToolCall},
-    consent, era, error,
+    consent,
+    era::{self, Detected, VersionHeader},
+    error,
     host::{Client, Host, RequestContext},
     method::{self, Step},
     observe,
@@ -58,6 +60,9 @@ use crate::{
 const PATH: &str = "/mcp";
 /// The URL of one toolset.
 const TOOLSET: &str = "/mcp/{toolset}";
+/// Both as some clients write them.
+const PATH_WITH_SLASH: &str = "/mcp/";
+const TOOLSET_WITH_SLASH: &str = "/mcp/{toolset}/";
 /// How long a silent call may take until its response becomes a stream: long enough that ordinary
 /// calls get a plain response, short enough that no proxy times out.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -79,7 +84,11 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         max_body: setup.config.server.max_body_bytes,
         challenge: Challenge::of(setup.config.resource.as_ref()),
     });
-    let routes = Router::new().route(PATH, any(everything)).route(TOOLSET, any(toolset));
+    let routes = Router::new()
+        .route(PATH, any(everything))
+        .route(PATH_WITH_SLASH, any(everything))
+        .route(TOOLSET, any(toolset))
+        .route(TOOLSET_WITH_SLASH, any(toolset));
     OpenApiRouter::from(routes.with_state(endpoint))
 }
 
@@ -172,13 +181,30 @@ async fn answer(
         }
         Message::Response => return accept(client, headers, version, None),
     };
-    let era = era::detect(&request, Some(version))?;
-    let Some(readable) = headers::readable(headers, era) else {
+    let strict = host.config.strict_headers;
+    let detected = era::detect(&request, VersionHeader::Http { value: version, strict })?;
+    let Detected { era, is_mixed } = detected;
+    if is_mixed {
+        let client = era::client_name(&request.params).unwrap_or_default();
+        if host.gateway.metrics().mixed_versions(client) {
+            tracing::warn!(
+                client = %error::quoted(client),
+                header = version,
+                revision = MODERN,
+                "a client names two revisions of MCP in one request; the one in the body counts"
+            );
+        }
+    }
+    let readable = headers::readable(headers).filter(|readable| {
+        !strict || era == Era::Legacy || *readable == AcceptedTypes::JsonAndEvents
+    });
+    let Some(readable) = readable else {
         let problem = "Accept must list application/json and text/event-stream";
         return Ok(invalid(StatusCode::NOT_ACCEPTABLE, id.as_ref(), problem));
     };
     if era == Era::Modern {
-        headers::check_request(headers, &request).map_err(reject)?;
+        // A client that sends the headers of another revision does not know these.
+        headers::check_request(headers, &request, !is_mixed).map_err(reject)?;
     }
     // The stateless revision has no sessions, and a handshake opens a new one.
     let is_handshake = era == Era::Legacy && request.method == INITIALIZE;
@@ -205,7 +231,12 @@ async fn answer(
     };
     match method::start(context, era, request) {
         Ok(Step::Answer(body)) => {
-            let response = respond::json_bytes(StatusCode::OK, body);
+            let response = match readable {
+                AcceptedTypes::Events => {
+                    stream::respond(futures_util::stream::empty(), First::Message(body.into()))
+                }
+                _ => respond::json_bytes(StatusCode::OK, body),
+            };
             Ok(match opened {
                 Some(session) => sessions::with_session(response, &session.id),
                 None => response,
@@ -213,13 +244,13 @@ async fn answer(
         }
         Ok(Step::Call(call)) => {
             if era == Era::Modern && !call.is_indirect {
-                check_params(client, headers, &call).map_err(reject)?;
+                check_params(client, headers, &call, !is_mixed).map_err(reject)?;
             }
             Ok(run(endpoint, call, readable).await)
         }
         Ok(Step::Listen(listen)) => {
             let messages = listen.messages(stop).map(Outgoing::into_bytes);
-            Ok(stream::respond(messages, First::Nothing))
+            Ok(stream::respond(messages, First::Comment))
         }
         Err(error) => Ok(fail(error::status(&error, era), id.as_ref(), &error)),
     }
@@ -250,20 +281,28 @@ fn accept(
 
 /// Checks the headers that repeat arguments. Applies only to a tool that the caller sees: otherwise
 /// the response would depend on whether a hidden tool exists (I-9).
-fn check_params(client: &Client, headers: &HeaderMap, call: &ToolCall) -> Result<(), RpcError> {
+fn check_params(
+    client: &Client,
+    headers: &HeaderMap,
+    call: &ToolCall,
+    required: bool,
+) -> Result<(), RpcError> {
     let tool = ToolRef::Wire(&call.name);
     let Ok(entry) = call.snapshot.find(&client.principal, tool, &client.within) else {
         return Ok(());
     };
     match param_headers::of(&entry) {
         params if params.is_empty() => Ok(()),
-        params => headers::check_params(headers, &params, &call.arguments),
+        params => headers::check_params(headers, &params, &call.arguments, required),
     }
 }
 
 /// Runs `call`. Until this returns, dropping the future cancels the call; afterwards the stream
 /// owns it.
 async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: AcceptedTypes) -> Response {
+    if readable == AcceptedTypes::Events {
+        return events(call.run(), First::Comment);
+    }
     if readable == AcceptedTypes::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
@@ -278,7 +317,7 @@ async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: AcceptedTypes) 
         Ok(Some(Outgoing::Notification(first))) => events(running, First::Message(first)),
         // Cancelled by a notification, so no response is expected.
         Ok(None) => StatusCode::ACCEPTED.into_response(),
-        Err(_elapsed) => events(running, First::Nothing),
+        Err(_elapsed) => events(running, First::Comment),
     }
 }
 

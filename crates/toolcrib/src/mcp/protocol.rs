@@ -4,7 +4,11 @@
 
 use serde_json::{Map, Value};
 use toolcrib_core::json;
-use toolcrib_mcp::{message::RpcError, method::CANCELLED};
+use toolcrib_mcp::{
+    message::RpcError,
+    method::CANCELLED,
+    scan::{IdScan, Scanned},
+};
 
 /// A message from a peer.
 #[derive(Debug)]
@@ -85,12 +89,21 @@ impl Id {
         let text = legal.then(|| value.to_string())?;
         (text.len() <= MAX_ID).then(|| Self(text.into()))
     }
+
+    /// Returns the id of a message that could not be parsed, if it is a legal one.
+    pub(super) fn scanned(scanned: &Scanned) -> Option<Self> {
+        Self::of(&serde_json::from_str(scanned.id.as_deref()?).ok()?)
+    }
 }
 
 /// Parses one message.
 pub(super) fn parse(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     let value = json::parse_strict(bytes).map_err(|error| {
-        reject(None, RpcError::parse(format!("the message is not acceptable JSON: {error}")))
+        // A client without the id would wait for the answer until its deadline.
+        let mut scan = IdScan::default();
+        scan.feed(bytes);
+        let id = Id::scanned(&scan.finish());
+        reject(id, RpcError::parse(format!("the message is not acceptable JSON: {error}")))
     })?;
     let mut message = match value {
         Value::Object(message) => message,
@@ -169,7 +182,10 @@ mod tests {
     fn what_is_no_message_is_rejected_with_the_right_code() {
         for (text, id, expected) in [
             ("", None, code::PARSE),
-            ("{\"id\":1", None, code::PARSE),
+            ("{\"id\":1", Some("1"), code::PARSE),
+            (r#"{"id":"a","method":"m","params":{"a":"\ud800"}}"#, Some("\"a\""), code::PARSE),
+            (r#"{"id":4,"method":"m","params":{"a":1,"a":2}}"#, Some("4"), code::PARSE),
+            (r#"{"id":1.5,"method":"m","params":{"a":1,"a":2}}"#, None, code::PARSE),
             (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#, None, code::PARSE),
             ("[]", None, code::INVALID_REQUEST),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, None, code::INVALID_REQUEST),

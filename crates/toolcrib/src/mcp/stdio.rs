@@ -35,7 +35,9 @@ use super::{
     answer,
     call::{RunningCall, SURFACE},
     changes::ListWatch,
-    consent, era, error,
+    consent,
+    era::{self, VersionHeader},
+    error,
     host::{Client, Host, RequestContext},
     listen::Listen,
     method::{self, Step},
@@ -208,11 +210,9 @@ impl Peer {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
-            Line::TooLong(_) => {
-                return self
-                    .outbox
-                    .reject(None, &RpcError::invalid_request("the message is too long"))
-                    .await;
+            Line::TooLong(scanned) => {
+                let error = RpcError::invalid_request("the message is too long");
+                return self.outbox.reject(Id::scanned(&scanned).as_ref(), &error).await;
             }
         };
         match protocol::parse(line) {
@@ -228,8 +228,8 @@ impl Peer {
 
     async fn answer(&mut self, request: Request, bytes: usize) -> SendResult {
         let id = request.id.clone();
-        let era = match era::detect(&request, None) {
-            Ok(era) => era,
+        let era = match era::detect(&request, VersionHeader::Never) {
+            Ok(detected) => detected.era,
             Err(InvalidMessage { id, error }) => {
                 return self.outbox.reject(id.as_ref(), &error).await;
             }

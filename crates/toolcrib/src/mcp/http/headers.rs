@@ -12,40 +12,40 @@ use toolcrib_mcp::{
     message::RpcError,
     method::named_parameter,
     param_header::ParamHeader,
-    revision::Era,
 };
 
-use crate::{mcp::protocol::Request, respond};
+use crate::{
+    mcp::{error, protocol::Request},
+    respond,
+};
 
 /// The response types that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AcceptedTypes {
     /// JSON, but no event stream.
     Json,
+    /// An event stream, but no JSON.
+    Events,
     /// Both, as the specification requires.
     JsonAndEvents,
 }
 
-/// Returns the response types that a client of `era` accepts; `None` if it accepts none that this
-/// server sends. Older clients (and people with curl) may leave events out; the stateless revision
-/// requires both.
-pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<AcceptedTypes> {
-    let (mut json, mut events, mut any) = (false, false, false);
+/// Returns the response types that a client accepts; `None` if it accepts none that this server sends.
+/// The specification requires both, but many clients (and people with curl) leave one out.
+pub(super) fn readable(headers: &HeaderMap) -> Option<AcceptedTypes> {
+    let (mut json, mut events) = (!headers.contains_key(header::ACCEPT), false);
     for kind in respond::accepted(headers) {
         match kind.as_str() {
-            "application/json" => json = true,
-            "text/event-stream" => events = true,
-            "*/*" | "application/*" => any = true,
+            "application/json" | "*/*" | "application/*" => json = true,
+            "text/event-stream" | "text/*" => events = true,
             _ => {}
         }
     }
-    let any = any || !headers.contains_key(header::ACCEPT);
-    match (era, json, events) {
-        (_, true, true) => Some(AcceptedTypes::JsonAndEvents),
-        (Era::Modern, _, _) => None,
-        (Era::Legacy, true, false) => Some(AcceptedTypes::Json),
-        (Era::Legacy, false, _) if any => Some(AcceptedTypes::Json),
-        (Era::Legacy, false, _) => None,
+    match (json, events) {
+        (true, true) => Some(AcceptedTypes::JsonAndEvents),
+        (true, false) => Some(AcceptedTypes::Json),
+        (false, true) => Some(AcceptedTypes::Events),
+        (false, false) => None,
     }
 }
 
@@ -66,19 +66,22 @@ pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
     single(headers, &PROTOCOL_VERSION)
 }
 
-/// Checks the headers in which a client of the stateless revision repeats parts of every request.
-pub(super) fn check_request(headers: &HeaderMap, request: &Request) -> Result<(), RpcError> {
-    match single(headers, &METHOD)? {
-        Some(method) if method == request.method => {}
-        Some(_) => return Err(differs(&METHOD)),
-        None => return Err(missing(&METHOD)),
+/// Checks the headers in which a client of the stateless revision repeats parts of every request. Where
+/// they are not `required`, those that are there are checked.
+pub(super) fn check_request(
+    headers: &HeaderMap,
+    request: &Request,
+    required: bool,
+) -> Result<(), RpcError> {
+    let name = name_of(request).map(|name| (&NAME, name));
+    for (header, expected) in [(&METHOD, &*request.method)].into_iter().chain(name) {
+        match single(headers, header)? {
+            Some(value) => same_text(header, &decoded(header, value)?, expected)?,
+            None if required => return Err(missing(header)),
+            None => {}
+        }
     }
-    let Some(name) = name_of(request) else { return Ok(()) };
-    match single(headers, &NAME)? {
-        Some(said) if decoded(&NAME, said)? == name => Ok(()),
-        Some(_) => Err(differs(&NAME)),
-        None => Err(missing(&NAME)),
-    }
+    Ok(())
 }
 
 /// Checks the headers in which a client repeats arguments of a tool that requires it.
@@ -86,15 +89,22 @@ pub(super) fn check_params(
     headers: &HeaderMap,
     params: &[ParamHeader],
     arguments: &Value,
+    required: bool,
 ) -> Result<(), RpcError> {
     let arguments = arguments.as_object();
     for param in params {
         let Ok(header) = HeaderName::try_from(param.header.as_str()) else { continue };
         match (single(headers, &header)?, arguments.and_then(|arguments| param.text(arguments))) {
             (None, None) => {}
-            (Some(said), Some(expected)) if same(&decoded(&header, said)?, &expected) => {}
-            (Some(_), _) => return Err(differs(&header)),
-            (None, Some(_)) => return Err(missing(&header)),
+            (Some(value), Some(expected)) => {
+                let value = decoded(&header, value)?;
+                if !same(&value, &expected) {
+                    return Err(differs(&header, &value, &expected));
+                }
+            }
+            (Some(value), None) => return Err(differs(&header, value, "")),
+            (None, Some(_)) if required => return Err(missing(&header)),
+            (None, Some(_)) => {}
         }
     }
     Ok(())
@@ -131,8 +141,12 @@ fn decoded<'a>(name: &HeaderName, value: &'a str) -> Result<Cow<'a, str>, RpcErr
     decode(value).ok_or_else(|| mismatch(name, "is not valid base64 of a text"))
 }
 
-fn differs(name: &HeaderName) -> RpcError {
-    mismatch(name, "differs from the body")
+fn same_text(name: &HeaderName, value: &str, expected: &str) -> Result<(), RpcError> {
+    if value == expected { Ok(()) } else { Err(differs(name, value, expected)) }
+}
+
+fn differs(name: &HeaderName, value: &str, expected: &str) -> RpcError {
+    mismatch(name, error::differing(value, expected))
 }
 
 fn missing(name: &HeaderName) -> RpcError {
@@ -160,24 +174,23 @@ mod tests {
 
     #[test]
     fn accept_decides_the_form_of_the_answer() {
-        use AcceptedTypes::{Json, JsonAndEvents};
-        use Era::{Legacy, Modern};
-        for (accept, legacy, modern) in [
-            ("application/json, text/event-stream", Some(JsonAndEvents), Some(JsonAndEvents)),
-            ("text/event-stream;q=0.9,Application/JSON", Some(JsonAndEvents), Some(JsonAndEvents)),
-            ("application/json", Some(Json), None),
-            ("*/*", Some(Json), None),
-            ("text/event-stream", None, None),
-            ("text/html", None, None),
-            ("application/json, text/event-stream;q=0", Some(Json), None),
+        use AcceptedTypes::{Events, Json, JsonAndEvents};
+        for (accept, expected) in [
+            ("application/json, text/event-stream", Some(JsonAndEvents)),
+            ("text/event-stream;q=0.9,Application/JSON", Some(JsonAndEvents)),
+            ("text/event-stream, */*;q=0.1", Some(JsonAndEvents)),
+            ("application/json", Some(Json)),
+            ("application/*", Some(Json)),
+            ("*/*", Some(Json)),
+            ("text/event-stream", Some(Events)),
+            ("text/html", None),
+            ("application/json, text/event-stream;q=0", Some(Json)),
         ] {
-            let headers = headers(&[("accept", accept)]);
-            assert_eq!(readable(&headers, Legacy), legacy, "{accept}");
-            assert_eq!(readable(&headers, Modern), modern, "{accept}");
+            assert_eq!(readable(&headers(&[("accept", accept)])), expected, "{accept}");
         }
-        assert_eq!(readable(&HeaderMap::new(), Legacy), Some(Json));
+        assert_eq!(readable(&HeaderMap::new()), Some(Json));
         let split = headers(&[("accept", "application/json"), ("accept", "text/event-stream")]);
-        assert_eq!(readable(&split, Modern), Some(JsonAndEvents));
+        assert_eq!(readable(&split), Some(JsonAndEvents));
     }
 
     #[test]
