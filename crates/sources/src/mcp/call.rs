@@ -45,6 +45,8 @@ pub(crate) enum Failure {
     SessionExpired,
     /// HTTP 401 or 403.
     Credentials(StatusCode),
+    /// Another status without an answer, and the beginning of its body.
+    Refused { status: StatusCode, body: String },
 }
 
 // === impl Failure ===
@@ -58,7 +60,7 @@ impl Failure {
                 UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
             ),
             Self::Credentials(_) => true,
-            Self::SessionExpired => false,
+            Self::SessionExpired | Self::Refused { .. } => false,
         }
     }
 
@@ -81,6 +83,7 @@ impl From<Failure> for UpstreamError {
             Failure::Upstream(error) => error,
             Failure::SessionExpired => refused("the session expired again at once"),
             Failure::Credentials(status) => refused(credentials_refused(status)),
+            Failure::Refused { status, .. } => refused(format!("HTTP status {}", status.as_u16())),
         }
     }
 }

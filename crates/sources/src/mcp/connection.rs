@@ -1,6 +1,12 @@
 //! One negotiated connection, whatever carries it.
 
-use std::sync::Arc;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use http::HeaderMap;
 use parking_lot::RwLock;
@@ -35,6 +41,14 @@ pub(crate) struct Connection {
     forms: RwLock<Option<Forms>>,
     /// The list that was read before the first call of the session, until the gateway fetches it.
     first_list: RwLock<Option<Discovered>>,
+    /// Lists that failed since the last one that did not.
+    failed_lists: AtomicU32,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").finish_non_exhaustive()
+    }
 }
 
 // === impl Connection ===
@@ -48,7 +62,17 @@ impl Connection {
             renewing: tokio::sync::Mutex::default(),
             forms: RwLock::default(),
             first_list: RwLock::default(),
+            failed_lists: AtomicU32::new(0),
         }
+    }
+
+    /// Counts a list, and returns how many have failed since the last one that did not.
+    pub(crate) fn count_list(&self, is_ok: bool) -> u32 {
+        match is_ok {
+            true => self.failed_lists.store(0, Ordering::Relaxed),
+            false => drop(self.failed_lists.fetch_add(1, Ordering::Relaxed)),
+        }
+        self.failed_lists.load(Ordering::Relaxed)
     }
 
     /// Takes over the forms of a list that was read to its end; `None` begins a new session.

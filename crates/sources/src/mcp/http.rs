@@ -45,6 +45,8 @@ const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Answers to an upstream that may be in flight at once; further requests of it get none.
 const MAX_REPLIES: usize = 8;
+/// The most bytes of the body of a refusal that are read for its reason.
+const MAX_REASON: usize = 2_048;
 /// Cancellations that may be in flight at once. While an upstream accepts none of them, further ones
 /// are dropped.
 const MAX_CANCELLATIONS: usize = 64;
@@ -78,6 +80,17 @@ pub(crate) struct Http {
 pub(crate) struct LegacySession {
     id: Option<HeaderValue>,
     version: Option<HeaderValue>,
+}
+
+/// Whether the words of an upstream mean that it does not have the session, so that it read no request.
+fn names_lost_session(words: &str) -> bool {
+    const LOST: [&str; 16] = [
+        "closed", "does not exist", "ended", "expired", "gone", "invalid", "lost", "missing", "no such",
+        "no valid", "no session", "not exist", "not found", "required", "terminated", "unknown",
+    ];
+    let words = words.to_ascii_lowercase();
+    let names = words.contains("session") && LOST.iter().any(|lost| words.contains(lost));
+    names || words.contains("not initialized") || words.contains("not been initialized")
 }
 
 // === impl Http ===
@@ -139,13 +152,24 @@ impl Http {
             return Err(Failure::Credentials(StatusCode::FORBIDDEN));
         }
         self.check_status(answer.status(), &session)?;
+        let reads_session = !handshake && !call.era.is_modern();
         if handshake && answer.status().is_success() {
             self.session.lock().id = answer.headers().get(mcp_header::SESSION_ID).cloned();
         }
-        if answer.status().is_success() && answer.media_type() == "text/event-stream" {
+        let reply = if answer.status().is_success() && answer.media_type() == "text/event-stream" {
             self.read_stream(answer, waiter).await
         } else {
             self.read_document(answer, waiter).await
+        };
+        match &reply {
+            // Many servers say it so rather than with 404. An error means that no tool ran.
+            Ok(Reply::Error(error)) if reads_session && names_lost_session(&error.message) => {
+                Err(Failure::SessionExpired)
+            }
+            Err(Failure::Refused { body, .. }) if reads_session && names_lost_session(body) => {
+                Err(Failure::SessionExpired)
+            }
+            _ => reply,
         }
     }
 
@@ -261,10 +285,13 @@ impl Http {
         if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_slice(&body) {
             return Ok(Reply::Error(RpcError::read(error)));
         }
-        Err(Failure::Upstream(match status.is_success() {
-            true => protocol("an answer that is not JSON-RPC"),
-            false => refused(format!("HTTP status {}", status.as_u16())),
-        }))
+        Err(match status.is_success() {
+            true => Failure::Upstream(protocol("an answer that is not JSON-RPC")),
+            false => {
+                let start = body.get(..body.len().min(MAX_REASON)).unwrap_or_default();
+                Failure::Refused { status, body: String::from_utf8_lossy(start).into_owned() }
+            }
+        })
     }
 
     async fn read_stream(

@@ -1,13 +1,14 @@
 //! An MCP server as a [`Source`].
 //!
-//! Invariant: a call of a source that is not connected fails at once; it never waits for a connect.
+//! Invariant: a call waits for the first attempt to connect after the start or a loss. Once an attempt
+//! has failed, it fails at once.
 
 use std::{pin::pin, sync::Arc};
 
 use async_trait::async_trait;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError},
+    call::{Invocation, Outcome, Progress, UpstreamError},
     canonical::Digest,
     catalog::Permit,
     descriptor::SourceKind,
@@ -18,11 +19,10 @@ use toolcrib_tasks::{Policy, Task};
 
 use super::{
     call::Failure,
-    connection::Connection,
     result,
     supervise::{Listing, Supervisor, Target},
 };
-use crate::{context::SourceContext, credential, error::unavailable};
+use crate::{context::SourceContext, credential};
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
@@ -48,14 +48,6 @@ impl McpSource {
         Self { supervisor, task, _close }
     }
 
-    fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
-        let connection = self.supervisor.connection.read().clone();
-        connection.ok_or_else(|| {
-            let detail = self.supervisor.status.get().detail.unwrap_or_default();
-            unavailable(format!("not connected: {detail}"))
-        })
-    }
-
     /// Calls the upstream's tool `name`, which must have the form `pinned` if there is one.
     pub(crate) async fn call(
         &self,
@@ -69,10 +61,16 @@ impl McpSource {
             let echoes = credential.check(permit, endpoint.url(), &call.egress).await?;
             call.progress = call.progress.map(|sink| echoes.progress(sink));
         }
-        self.connection()?;
+        let waits = || {
+            if let Some(sink) = &call.progress {
+                let message = Some("waiting until the tool's source is connected".to_owned());
+                sink.report(Progress { progress: 0.into(), total: None, message });
+            }
+        };
+        self.supervisor.connected_now(waits).await?;
         let slot = self.supervisor.calls.slot(permit).await?;
         // Looked up again: the connection may have ended while this waited for a slot.
-        let connection = self.connection()?;
+        let connection = self.supervisor.connected_now(|| ()).await?;
         let schema = permit.entry().tool.input_schema.as_ref();
         if pinned.is_some() {
             self.supervisor.listed(&connection).await?;
@@ -109,7 +107,7 @@ impl Source for McpSource {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        let connection = self.connection()?;
+        let connection = self.supervisor.connection()?;
         let listed = self.supervisor.list(&connection).await;
         listed.map_err(|error| self.supervisor.echoes().error(error))
     }

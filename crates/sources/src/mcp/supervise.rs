@@ -15,8 +15,10 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::RwLock;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch as watch_channel},
+    time::Instant,
+};
 use toolcrib_core::{
     call::UpstreamError,
     redact::Echoes,
@@ -48,10 +50,14 @@ use crate::{
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// So many lists that fail one after the other end a connection over HTTP.
+const MAX_FAILED_LISTS: u32 = 2;
 /// A program that ends all the time costs a start every time.
 const LONGEST_PAUSE_STDIO: Duration = Duration::from_secs(60);
 /// A request to an endpoint is cheap, and callers may be waiting for it to come back.
 const LONGEST_PAUSE_HTTP: Duration = Duration::from_secs(15);
+/// Calls wait for the first attempt after a pause of at most this length.
+const SOON: Duration = Duration::from_secs(2);
 /// A connection that held for this long was a good one.
 const STABLE: Duration = Duration::from_secs(60);
 
@@ -79,11 +85,22 @@ pub(crate) struct Supervisor {
     pub(crate) status: StatusBoard,
     /// What its children say.
     pub(crate) stderr: Arc<Lines>,
-    pub(crate) connection: RwLock<Option<Arc<Connection>>>,
+    link: watch_channel::Sender<Link>,
     pub(crate) calls: Calls,
     list_changed: Arc<Notify>,
     /// Whether a change was announced while the first list of a connection was read.
     missed_change: AtomicBool,
+}
+
+/// Whether there is a connection.
+#[derive(Debug, Clone)]
+pub(crate) enum Link {
+    /// No attempt has failed since the start or the last connection, and one runs or begins within
+    /// [`SOON`]. Calls wait for its outcome.
+    Connecting,
+    Up(Arc<Connection>),
+    /// Calls fail at once.
+    Down,
 }
 
 /// What keeps a wire alive, and knows when it ends.
@@ -115,7 +132,7 @@ impl Supervisor {
             listing,
             status: StatusBoard::new(Arc::clone(&context.clock)),
             stderr: Arc::new(Lines::new(context.id.clone(), mode, Arc::clone(&context.clock))),
-            connection: RwLock::new(None),
+            link: watch_channel::Sender::new(Link::Connecting),
             calls: Calls::new(&context.limits),
             list_changed: Arc::new(Notify::new()),
             missed_change: AtomicBool::new(false),
@@ -125,13 +142,13 @@ impl Supervisor {
 
     /// Runs until the source is closed. Called again when an earlier run panicked.
     pub(crate) async fn run(&self) {
-        let changed = || match &*self.connection.read() {
-            Some(connection) => {
+        let changed = || match &*self.link.borrow() {
+            Link::Up(connection) => {
                 // It may be older than the change.
                 connection.take_first_list();
                 self.context.changed();
             }
-            None => self.missed_change.store(true, Ordering::Release),
+            Link::Connecting | Link::Down => self.missed_change.store(true, Ordering::Release),
         };
         let _lost = ClearOnDrop(self);
         tokio::select! {
@@ -160,6 +177,7 @@ impl Supervisor {
                 Attempt::Failed { reason, .. } => {
                     approach = Approach::Probe;
                     self.degrade(&reason);
+                    self.link.send_replace(Link::Down);
                 }
                 Attempt::Connected(connection, driver) => {
                     let since = Instant::now();
@@ -170,12 +188,44 @@ impl Supervisor {
                     if since.elapsed() >= STABLE {
                         failures = 0;
                     }
+                    self.link.send_replace(Link::Connecting);
                 }
             }
             failures += 1;
+            let pause = backoff.jittered(failures);
+            if pause > SOON {
+                self.link.send_replace(Link::Down);
+            }
             tokio::select! {
                 () = closed.cancelled() => return,
-                () = tokio::time::sleep(backoff.jittered(failures)) => self.status.count_restart(),
+                () = tokio::time::sleep(pause) => self.status.count_restart(),
+            }
+        }
+    }
+
+    /// Returns the connection. While a first attempt to connect runs, it waits for the outcome, at most
+    /// as long as connecting may take, and calls `waits` before.
+    pub(crate) async fn connected_now(
+        &self,
+        waits: impl FnOnce(),
+    ) -> Result<Arc<Connection>, UpstreamError> {
+        let mut link = self.link.subscribe();
+        if matches!(*link.borrow(), Link::Connecting) {
+            waits();
+            let outcome = link.wait_for(|link| !matches!(link, Link::Connecting));
+            // Without an outcome there is no connection, which is said below.
+            tokio::time::timeout(self.context.limits.connect_timeout, outcome).await.ok();
+        }
+        self.connection()
+    }
+
+    /// Returns the connection, if there is one at this moment.
+    pub(crate) fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
+        match &*self.link.borrow() {
+            Link::Up(connection) => Ok(Arc::clone(connection)),
+            Link::Connecting | Link::Down => {
+                let detail = self.status.get().detail.unwrap_or_default();
+                Err(unavailable(format!("not connected: {detail}")))
             }
         }
     }
@@ -274,16 +324,26 @@ impl Supervisor {
             return Ok(first);
         }
         let session = connection.legacy_session();
-        match self.read_list(connection).await {
+        let listed = match self.read_list(connection).await {
             Err(Failure::SessionExpired) => {
                 self.renew(connection, session).await?;
+                match connection.take_first_list() {
+                    Some(first) => return Ok(first),
+                    None => self.read_list(connection).await,
+                }
             }
-            listed => return Ok(listed?),
+            listed => listed,
+        };
+        let failed = connection.count_list(listed.is_ok());
+        let listed = listed.map_err(UpstreamError::from);
+        if let (Err(error), Wire::Http(http)) = (&listed, &connection.wire)
+            && failed >= MAX_FAILED_LISTS
+        {
+            // Perhaps the upstream has forgotten the session, and does not say so.
+            let reason = format!("its tools could not be listed: {}", error.detail);
+            http.end.set(reason).ok();
         }
-        match connection.take_first_list() {
-            Some(first) => Ok(first),
-            None => Ok(self.read_list(connection).await?),
-        }
+        listed
     }
 
     /// Waits until the tools of the session have been listed. Only after [`renew`](Self::renew) they
@@ -368,7 +428,7 @@ impl Supervisor {
         if self.missed_change.swap(false, Ordering::AcqRel) {
             connection.take_first_list();
         }
-        *self.connection.write() = Some(Arc::clone(&connection));
+        self.link.send_replace(Link::Up(Arc::clone(&connection)));
         let detail = format!("connected, MCP {}", era.version());
         self.status.set(SourceState::Ready, &detail);
         tracing::info!(source = %self.context.id, protocol = era.version(), "source is ready");
@@ -384,7 +444,7 @@ impl Supervisor {
             reason = driver.ended() => Some(reason),
             () = watching => None,
         };
-        *self.connection.write() = None;
+        self.link.send_replace(Link::Down);
         if reason.is_none() {
             driver.close(&era).await;
         }
@@ -431,7 +491,7 @@ struct ClearOnDrop<'a>(&'a Supervisor);
 
 impl Drop for ClearOnDrop<'_> {
     fn drop(&mut self) {
-        *self.0.connection.write() = None;
+        self.0.link.send_replace(Link::Down);
         if std::thread::panicking() {
             let detail = "an internal error interrupted it; it is started again";
             self.0.status.set(SourceState::Degraded, detail);
