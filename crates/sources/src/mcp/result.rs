@@ -1,7 +1,9 @@
 //! Checks the answer to `tools/call`, block by block.
 //!
 //! Invariant: a well-formed block is passed on as the upstream wrote it; any other is replaced by a
-//! text that says so, and the outcome is an error. Nothing is dropped without a note.
+//! text that says so. Nothing is dropped without a note.
+//! Invariant: a success stays one, in whatever form its content came. An agent that reads an error
+//! repeats what the tool has done already.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -108,10 +110,11 @@ impl ReplyContext<'_> {
             |problem: &str| Ok(Outcome::text(&format!("source `{source}` {problem}"), true));
         // Checked first, because serde reads structs from arrays, too.
         let is_object = result.get().starts_with('{');
-        let result = is_object.then(|| serde_json::from_str::<CallResult<'_>>(result.get()).ok());
-        let Some(result) = result.flatten() else {
-            return unusable("answered something that is not a tool result");
+        let read = is_object.then(|| serde_json::from_str::<CallResult<'_>>(result.get()).ok());
+        let Some(parts) = read.flatten() else {
+            return Ok(self.unread("it answered something that is not a tool result", result));
         };
+        let (text, result) = (result, parts);
         match result.result_type.as_ref().map(Part::text) {
             None | Some(Some("complete")) if result.task.is_none() || result.content.is_some() => {}
             Some(Some("input_required")) => {
@@ -126,7 +129,7 @@ impl ReplyContext<'_> {
         let present = |value: &&RawValue| self.modern || value.get() != "null";
         let structured = result.structured_content.filter(present);
         if result.content.is_none() && structured.is_none() {
-            return unusable("answered without any content");
+            return Ok(self.unread("it answered without any content", text));
         }
         let is_error = match result.is_error {
             None | Some(Value::Null) => false,
@@ -137,28 +140,44 @@ impl ReplyContext<'_> {
         Ok(self.checked(result.content, structured, is_error))
     }
 
-    /// Replaces each malformed part of a result by a note, which makes the result an error.
+    /// A successful result of an unknown form, as its text.
+    fn unread(self, problem: &str, result: &RawValue) -> Outcome {
+        let blocks = [self.note(problem), text_of(result)];
+        let content = serde_json::value::to_raw_value(&blocks);
+        let content = content.unwrap_or_else(|_| raw(&json!([])));
+        Outcome { content, structured: None, is_error: false }
+    }
+
+    fn note(self, problem: &str) -> Box<RawValue> {
+        let text = format!("[source `{}`: {problem}]", self.source);
+        raw(&json!({ "type": "text", "text": text }))
+    }
+
+    /// Replaces each malformed part of a result by a note. Content without blocks, and structured
+    /// content that cannot be passed on, become texts.
     fn checked(
         self,
         content: Option<&RawValue>,
         structured: Option<&RawValue>,
         is_error: bool,
     ) -> Outcome {
-        let note = |problem: &str| {
-            let text = format!("[source `{}`: {problem}]", self.source);
-            raw(&json!({ "type": "text", "text": text }))
-        };
+        let note = |problem: &str| self.note(problem);
         let mut notes = Vec::new();
         let structured = structured.filter(|value| {
             let is_valid = serde_json::from_str::<Part<'_>>(value.get()).is_ok();
             if !is_valid {
-                notes.push(note("the structured content is not valid"));
+                notes.push(note("the structured content is not valid; this is its text"));
+                notes.push(text_of(value));
             }
             is_valid
         });
-        let blocks = content.map(|content| serde_json::from_str::<Vec<&RawValue>>(content.get()));
-        let blocks = blocks.transpose().unwrap_or_else(|_| {
-            notes.push(note("the content is not a list of blocks"));
+        let blocks = content.map(|content| {
+            let blocks = serde_json::from_str::<Vec<&RawValue>>(content.get());
+            blocks.map_err(|_| content)
+        });
+        let blocks = blocks.transpose().unwrap_or_else(|content| {
+            notes.push(note("the content is not a list of blocks; this is its text"));
+            notes.push(text_of(content));
             None
         });
         let blocks = blocks.unwrap_or_default();
@@ -179,7 +198,7 @@ impl ReplyContext<'_> {
             }
         };
         let structured = structured.map(ToOwned::to_owned);
-        Outcome { content, structured, is_error: is_error || failed }
+        Outcome { content, structured, is_error }
     }
 
     fn input_required(
@@ -201,6 +220,11 @@ impl ReplyContext<'_> {
             }
         }
     }
+}
+
+/// JSON that cannot be passed on as such, as a text.
+fn text_of(json: &RawValue) -> Box<RawValue> {
+    raw(&json!({ "type": "text", "text": fit_for_callers(json.get()) }))
 }
 
 /// Whether a block is one of MCP's, with everything that its type requires.
@@ -265,16 +289,33 @@ mod tests {
     }
 
     #[test]
+    fn a_result_of_another_form_stays_a_success_whose_text_is_passed_on() {
+        for (result, part) in [
+            ("{}", "{}"),
+            ("[]", "[]"),
+            ("null", "null"),
+            (r#""text""#, "text"),
+            (r#"{"tools":[1]}"#, "tools"),
+            (r#"{"content":null,"n":7}"#, "7"),
+            (r#"{"content":{"type":"text","text":"a"}}"#, "type"),
+            (r#"{"content":"plain"}"#, "plain"),
+            (r#"{"content":[],"content":[5]}"#, "5"),
+            (r#"{"content":[],"structuredContent":{"n":1e400}}"#, "1e400"),
+        ] {
+            let outcome = read_text(result, true);
+            assert!(!outcome.is_error && outcome.structured.is_none(), "{result}");
+            let blocks: Vec<Value> = serde_json::from_str(outcome.content.get()).unwrap();
+            let text = |at: usize| blocks[at]["text"].as_str().unwrap();
+            assert!(text(0).contains("source `crib`"), "{result}");
+            assert!(text(1).contains(part), "{result}: {}", text(1));
+        }
+        let failed = read_text(r#"{"content":"no","isError":true}"#, true);
+        assert!(failed.is_error);
+    }
+
+    #[test]
     fn what_is_not_a_complete_result_is_an_error_that_names_the_source() {
         for result in [
-            "{}",
-            "[]",
-            "null",
-            r#""text""#,
-            r#"{"tools":[]}"#,
-            r#"{"content":null}"#,
-            r#"{"content":{"type":"text","text":"a"}}"#,
-            r#"{"content":[],"content":[]}"#,
             r#"{"resultType":"task","task":{"taskId":"1"}}"#,
             r#"{"resultType":"new","content":[]}"#,
             r#"{"resultType":5,"content":[]}"#,
@@ -313,7 +354,7 @@ mod tests {
         ] {
             let good = r#"{"type":"text","text":"good"}"#;
             let outcome = read_text(&format!(r#"{{"content":[{good},{bad},{good}]}}"#), true);
-            assert!(outcome.is_error, "{bad}");
+            assert!(!outcome.is_error, "{bad}");
             let blocks: Vec<Value> = serde_json::from_str(outcome.content.get()).unwrap();
             assert_eq!(blocks.len(), 3, "{bad}");
             assert_eq!(blocks.first(), blocks.last(), "{bad}");
