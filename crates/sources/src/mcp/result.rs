@@ -5,6 +5,8 @@
 //! Invariant: a success stays one, in whatever form its content came. An agent that reads an error
 //! repeats what the tool has done already.
 
+use std::{borrow::Cow, collections::HashMap};
+
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
@@ -145,7 +147,9 @@ impl ReplyContext<'_> {
         let blocks = [self.note(problem), text_of(result)];
         let content = serde_json::value::to_raw_value(&blocks);
         let content = content.unwrap_or_else(|_| raw(&json!([])));
-        Outcome { content, structured: None, is_error: false }
+        let members = serde_json::from_str::<HashMap<Cow<'_, str>, &RawValue>>(result.get());
+        let is_error = members.is_ok_and(|it| it.get("isError").is_some_and(|it| it.get() == "true"));
+        Outcome { content, structured: None, is_error }
     }
 
     fn note(self, problem: &str) -> Box<RawValue> {
@@ -189,7 +193,10 @@ impl ReplyContext<'_> {
                 let numbered = (1..).zip(blocks.into_iter().zip(problems));
                 let kept = numbered.map(|(number, (block, problem))| match problem {
                     None => block.to_owned(),
-                    Some(problem) => {
+                    Some(BadBlock::Unreadable) => note(&format!(
+                        "content block {number} is not valid JSON; this is its text: {block}"
+                    )),
+                    Some(BadBlock::Unknown(problem)) => {
                         note(&format!("content block {number} is left out: {problem}"))
                     }
                 });
@@ -224,13 +231,22 @@ impl ReplyContext<'_> {
 
 /// JSON that cannot be passed on as such, as a text.
 fn text_of(json: &RawValue) -> Box<RawValue> {
-    raw(&json!({ "type": "text", "text": fit_for_callers(json.get()) }))
+    raw(&json!({ "type": "text", "text": json.get() }))
+}
+
+/// Why a block cannot be passed on.
+enum BadBlock {
+    Unreadable,
+    Unknown(String),
 }
 
 /// Whether a block is one of MCP's, with everything that its type requires.
-fn check_block(block: &RawValue) -> Result<(), String> {
-    let block: Part<'_> =
-        serde_json::from_str(block.get()).map_err(|_| "it is not valid JSON".to_owned())?;
+fn check_block(block: &RawValue) -> Result<(), BadBlock> {
+    let block = serde_json::from_str(block.get()).map_err(|_| BadBlock::Unreadable)?;
+    check_part(block).map_err(BadBlock::Unknown)
+}
+
+fn check_part(block: Part<'_>) -> Result<(), String> {
     let Part::Object(block) = block else { return Err("it is not an object".to_owned()) };
     let kind = match &block.kind {
         Some(Part::Text(kind)) => &**kind,
@@ -309,8 +325,11 @@ mod tests {
             assert!(text(0).contains("source `crib`"), "{result}");
             assert!(text(1).contains(part), "{result}: {}", text(1));
         }
-        let failed = read_text(r#"{"content":"no","isError":true}"#, true);
-        assert!(failed.is_error);
+        for failed in
+            [r#"{"content":"no","isError":true}"#, r#"{"content":[],"content":[],"isError":true}"#]
+        {
+            assert!(read_text(failed, true).is_error, "{failed}");
+        }
     }
 
     #[test]

@@ -27,15 +27,30 @@ pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
     message::error(id.map(Id::as_json), error)
 }
 
-/// Returns a response to `id` with the result of a tool.
-pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<u8> {
+/// Returns a response to `id` with the result of a tool. A client that does not read structured content
+/// gets it as text when there is no other content.
+pub(super) fn outcome(
+    id: &Id,
+    era: Era,
+    outcome: &Outcome,
+    run: &RunId,
+    reads_structured: bool,
+) -> Vec<u8> {
     // Until 2025-11-25 structured content must be an object.
     let structured = outcome.structured.as_ref().map(|raw| raw.get());
     let structured = structured.filter(|raw| era == Era::Modern || raw.starts_with('{'));
+    let is_read = reads_structured && structured.is_some();
+    let as_text = match &outcome.structured {
+        Some(unread) if !is_read && outcome.content.get() == "[]" => {
+            json!([{ "type": "text", "text": unread.get() }]).to_string()
+        }
+        _ => String::new(),
+    };
+    let content = if as_text.is_empty() { outcome.content.get() } else { &as_text };
     let mut out = Vec::with_capacity(outcome.len() + 512);
     message::open_result(id.as_json(), &mut out);
     let start = out.len();
-    tool_result(era, outcome.content.get(), structured, outcome.is_error, &mut out);
+    tool_result(era, content, structured, outcome.is_error, &mut out);
     one_line(out.get_mut(start..).unwrap_or_default());
     close(era, &[(key::RUN_ID, run.as_str())], &mut out);
     out
@@ -193,7 +208,7 @@ mod tests {
             is_error: false,
         };
         let run = RunId::parse("r-1").unwrap();
-        let modern = outcome(&id(), Era::Modern, &given, &run);
+        let modern = outcome(&id(), Era::Modern, &given, &run, true);
         let text = String::from_utf8(modern.clone()).unwrap();
         assert!(text.contains("\"n\":1.0") && text.contains("12345678901234567890123"), "{text}");
         let modern = read(&modern);
@@ -203,7 +218,7 @@ mod tests {
         assert_eq!(modern["result"]["_meta"]["dev.toolcrib/runId"], "r-1");
         let server = &modern["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
         assert_eq!(server["name"], "toolcrib");
-        let legacy = read(&outcome(&id(), Era::Legacy, &given, &run));
+        let legacy = read(&outcome(&id(), Era::Legacy, &given, &run, true));
         assert_eq!(legacy["result"].get("resultType"), None);
         assert_eq!(legacy["result"]["_meta"], json!({ "dev.toolcrib/runId": "r-1" }));
         assert_eq!(legacy["result"]["isError"], false);
@@ -214,10 +229,26 @@ mod tests {
         let mut given = Outcome::text("[1]", false);
         given.structured = Some(RawValue::from_string("[1]".to_owned()).unwrap());
         let run = RunId::parse("r").unwrap();
-        let legacy = read(&outcome(&id(), Era::Legacy, &given, &run));
+        let legacy = read(&outcome(&id(), Era::Legacy, &given, &run, true));
         assert_eq!(legacy["result"].get("structuredContent"), None);
-        let modern = read(&outcome(&id(), Era::Modern, &given, &run));
+        let modern = read(&outcome(&id(), Era::Modern, &given, &run, true));
         assert_eq!(modern["result"]["structuredContent"], json!([1]));
+    }
+
+    #[test]
+    fn content_that_a_client_does_not_read_is_text_when_there_is_no_other() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let run = RunId::parse("r").unwrap();
+        let content = |content: &str, structured: &str, reads: bool| {
+            let (content, structured) = (raw(content), Some(raw(structured)));
+            let given = Outcome { content, structured, is_error: false };
+            read(&outcome(&id(), Era::Legacy, &given, &run, reads))["result"]["content"].take()
+        };
+        let text = |text: &str| json!([{ "type": "text", "text": text }]);
+        assert_eq!(content("[]", r#"{"n": 1}"#, false), text(r#"{"n": 1}"#));
+        assert_eq!(content("[]", r#"{"n": 1}"#, true), json!([]));
+        assert_eq!(content("[]", "[1]", true), text("[1]"));
+        assert_eq!(content(r#"[{"type":"text","text":"a"}]"#, r#"{"n":1}"#, false), text("a"));
     }
 
     #[test]

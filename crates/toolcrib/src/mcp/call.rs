@@ -21,7 +21,7 @@ use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
 
 use super::{
     answer, consent, era, error,
-    host::Client,
+    host::{Client, RequestContext},
     observe,
     outgoing::Outgoing,
     progress::ProgressQueue,
@@ -51,6 +51,8 @@ pub(super) struct ToolCall {
     input: Option<CallerInput>,
     /// Whether the client can open a URL for its user.
     opens: bool,
+    /// Whether the client reads structured content.
+    reads_structured: bool,
     /// Its place in its session, if it has one.
     turn: Option<Arc<Turn>>,
 }
@@ -63,6 +65,7 @@ pub(super) struct RunningCall {
     ended: Option<CallReport>,
     progress: Option<(String, Arc<ProgressQueue>)>,
     opens: bool,
+    reads_structured: bool,
     /// The answers and the state of a further round, for a client that can be prompted.
     round: Option<String>,
     turn: Option<Arc<Turn>>,
@@ -86,7 +89,12 @@ pub(super) struct CallAnswer {
 
 impl ToolCall {
     /// Parses the parameters of a `tools/call`.
-    pub(super) fn read(client: &Client, era: Era, request: Request) -> Result<Self, RpcError> {
+    pub(super) fn read(
+        context: RequestContext<'_>,
+        era: Era,
+        request: Request,
+    ) -> Result<Self, RpcError> {
+        let RequestContext { client, reads_structured, .. } = context;
         let Request { id, mut params, .. } = request;
         let progress_token = match era::meta(&params).and_then(|meta| meta.get(key::PROGRESS_TOKEN))
         {
@@ -122,6 +130,7 @@ impl ToolCall {
             meta,
             input,
             opens,
+            reads_structured,
             turn: None,
         })
     }
@@ -141,7 +150,7 @@ impl ToolCall {
 
     /// Runs the call in `session`.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
-        self.opens |= session.opens;
+        self.opens |= session.handshake.opens;
         self.turn = Some(Arc::new(session.begin(self.id.clone())));
         self
     }
@@ -177,6 +186,7 @@ impl ToolCall {
             ended: None,
             progress,
             opens: self.opens,
+            reads_structured: self.reads_structured,
             round,
             turn,
         }
@@ -223,7 +233,10 @@ impl RunningCall {
     fn answer(&self, called: CallReport) -> CallAnswer {
         match &called.result {
             Ok(outcome) => CallAnswer {
-                bytes: answer::outcome(&self.id, self.era, outcome, &called.run_id).into(),
+                bytes: {
+                    let read = self.reads_structured;
+                    answer::outcome(&self.id, self.era, outcome, &called.run_id, read).into()
+                },
                 run_id: Some(called.run_id),
                 status: StatusCode::OK,
                 retry_after: None,

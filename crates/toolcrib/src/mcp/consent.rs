@@ -15,7 +15,7 @@ use toolcrib_mcp::{
     code,
     message::RpcError,
     method::ELICIT,
-    revision::{Era, LATEST_LEGACY},
+    revision::Era,
 };
 
 /// The key of this server's request among the input requests of a round.
@@ -67,13 +67,6 @@ fn request(pending: &PendingApproval) -> Option<Value> {
 pub(super) fn opens(capabilities: &Map<String, Value>) -> bool {
     let modes = capabilities.get("elicitation").and_then(Value::as_object);
     modes.is_some_and(|modes| modes.get("url").is_some_and(Value::is_object))
-}
-
-/// Returns the same for a handshake with `params`; revisions before 2025-11-25 cannot open URLs.
-pub(super) fn opens_by_handshake(params: &Map<String, Value>) -> bool {
-    let version = params.get("protocolVersion").and_then(Value::as_str);
-    let capabilities = params.get("capabilities").and_then(Value::as_object);
-    version == Some(LATEST_LEGACY) && capabilities.is_some_and(opens)
 }
 
 /// Returns the answers and the state of a further round as JSON text; `None` for a first round.

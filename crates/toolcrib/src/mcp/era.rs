@@ -63,6 +63,12 @@ pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get(META).and_then(Value::as_object)
 }
 
+/// Returns whether clients of a handshake revision read `structuredContent`. A request over HTTP without
+/// the version header counts as one of 2025-03-26.
+pub(super) fn reads_structured(revision: Option<&str>) -> bool {
+    revision.is_some_and(|revision| revision >= "2025-06-18")
+}
+
 /// Returns the name by which the client calls itself, if any.
 pub(super) fn client_name(params: &Map<String, Value>) -> Option<&str> {
     meta(params)?.get(CLIENT_INFO)?.get("name")?.as_str()

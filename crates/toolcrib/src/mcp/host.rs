@@ -37,6 +37,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) session: Option<&'a Arc<Session>>,
     /// Whether a handshake client can be notified of changes.
     pub(super) notifies_changes: bool,
+    /// Whether the client reads structured content.
+    pub(super) reads_structured: bool,
 }
 
 // === impl Host ===

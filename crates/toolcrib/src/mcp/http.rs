@@ -37,7 +37,6 @@ use self::{
 };
 use super::{
     call::{CallAnswer, RunningCall, SURFACE, ToolCall},
-    consent,
     era::{self, Detected, VersionHeader},
     error,
     host::{Client, Host, RequestContext},
@@ -46,7 +45,7 @@ use super::{
     outgoing::Outgoing,
     param_headers,
     protocol::{self, InvalidMessage, Message, Notification},
-    session::Hold,
+    session::{Handshake, Hold},
 };
 use crate::{
     dialect::Setup,
@@ -220,14 +219,19 @@ async fn answer(
         Era::Legacy | Era::Modern => None,
     };
     let opened = (is_handshake && host.config.sessions).then(|| {
-        let opens = consent::opens_by_handshake(&request.params);
-        host.sessions.open(&client.principal, &client.within, opens)
+        let handshake = Handshake::read(&request.params);
+        host.sessions.open(&client.principal, &client.within, handshake)
     });
     let opened = opened.flatten();
     let context = RequestContext {
         client,
         session: hold.as_ref().map(Hold::session),
         notifies_changes: opened.is_some(),
+        reads_structured: match &hold {
+            _ if era == Era::Modern => true,
+            Some(hold) => hold.session().handshake.reads_structured(),
+            None => era::reads_structured(version),
+        },
     };
     match method::start(context, era, request) {
         Ok(Step::Answer(body)) => {

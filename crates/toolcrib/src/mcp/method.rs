@@ -41,11 +41,11 @@ pub(super) fn start(
     era: Era,
     request: Request,
 ) -> Result<Step, RpcError> {
-    let RequestContext { client, session, notifies_changes } = context;
+    let RequestContext { client, session, notifies_changes, .. } = context;
     observe::request(&request);
     let result = match (era, request.method.as_str()) {
         (_, CALL_TOOL) => {
-            let call = ToolCall::read(client, era, request)?;
+            let call = ToolCall::read(context, era, request)?;
             let call = match meta::resolve(context, era, call)? {
                 MetaToolOutcome::Call(call) => call,
                 MetaToolOutcome::Answer(answer) => return Ok(Step::Answer(answer)),

@@ -12,11 +12,13 @@ mod table;
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{canonical::Digest, event::SessionOutcome, principal::Principal};
 use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, Gateway, Interaction};
+use toolcrib_mcp::revision::{self, LATEST_LEGACY};
 
-use super::protocol::Id;
+use super::{consent, era, protocol::Id};
 
 pub(super) use self::table::Sessions;
 
@@ -36,6 +38,15 @@ impl LastList {
     }
 }
 
+/// What a client has declared in its handshake.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Handshake {
+    /// The negotiated revision.
+    revision: &'static str,
+    /// Whether it can open a URL for its user; before 2025-11-25 it cannot.
+    pub(super) opens: bool,
+}
+
 /// One client between its handshake and its end.
 pub(super) struct Session {
     pub(super) id: Box<str>,
@@ -45,8 +56,7 @@ pub(super) struct Session {
     /// The list that the client saw last or was notified of.
     pub(super) known: Arc<LastList>,
     state: Mutex<State>,
-    /// Whether the client declared in its handshake that it can open a URL for its user.
-    pub(super) opens: bool,
+    pub(super) handshake: Handshake,
     ended: CancellationToken,
 }
 
@@ -81,15 +91,32 @@ pub(super) struct Stream {
     pub(super) over: CancellationToken,
 }
 
+// === impl Handshake ===
+
+impl Handshake {
+    /// Reads the parameters of `initialize`.
+    pub(super) fn read(params: &Map<String, Value>) -> Self {
+        let requested = params.get("protocolVersion").and_then(Value::as_str);
+        let capabilities = params.get("capabilities").and_then(Value::as_object);
+        let opens = requested == Some(LATEST_LEGACY) && capabilities.is_some_and(consent::opens);
+        Self { revision: revision::negotiate(era::SERVED, requested), opens }
+    }
+
+    /// Returns whether the client reads structured content.
+    pub(super) fn reads_structured(&self) -> bool {
+        era::reads_structured(Some(self.revision))
+    }
+}
+
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is not in any table. `opens` is whether the client can open a URL.
+    /// Creates a session that is not in any table.
     pub(super) fn new(
         id: Box<str>,
         gateway: Gateway,
         within: CatalogScope,
-        opens: bool,
+        handshake: Handshake,
     ) -> Arc<Self> {
         let state = State {
             used_at: gateway.clock().monotonic_nanos(),
@@ -101,7 +128,7 @@ impl Session {
         };
         let ended = CancellationToken::new();
         let known = Arc::default();
-        Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), opens, ended })
+        Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), handshake, ended })
     }
 
     /// Returns a token that is cancelled when the session ends.

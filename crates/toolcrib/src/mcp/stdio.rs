@@ -35,7 +35,6 @@ use super::{
     answer,
     call::{RunningCall, SURFACE},
     changes::ListWatch,
-    consent,
     era::{self, VersionHeader},
     error,
     host::{Client, Host, RequestContext},
@@ -44,7 +43,7 @@ use super::{
     observe,
     outgoing::Outgoing,
     protocol::{self, Id, InvalidMessage, Message, Notification, Request},
-    session::Session,
+    session::{Handshake, Session},
 };
 
 /// Longest line, in bytes: a default HTTP body plus room for escapes.
@@ -248,12 +247,14 @@ impl Peer {
             return self.outbox.reject(Some(&id), &error).await;
         }
         if era == Era::Legacy && request.method == INITIALIZE {
-            self.open(consent::opens_by_handshake(&request.params)).await;
+            self.open(Handshake::read(&request.params)).await;
         }
         let context = RequestContext {
             client: &self.client,
             session: self.session.as_ref().map(|opened| &opened.session),
             notifies_changes: true,
+            reads_structured: era == Era::Modern
+                || self.session.as_ref().is_some_and(|it| it.session.handshake.reads_structured()),
         };
         let task = context.client.host.gateway.tracer().request(None, None);
         let started = task.run(|| {
@@ -294,10 +295,10 @@ impl Peer {
         self.running.insert(id, Running { handle, _held: held });
     }
 
-    /// Opens a session, replacing the previous one. `opens` is whether the client can open a URL.
-    async fn open(&mut self, opens: bool) {
+    /// Opens a session, replacing the previous one.
+    async fn open(&mut self, handshake: Handshake) {
         let Client { host, within, .. } = &self.client;
-        let session = Session::new("".into(), host.gateway.clone(), within.clone(), opens);
+        let session = Session::new("".into(), host.gateway.clone(), within.clone(), handshake);
         if let Some(StdioSession { session, .. }) =
             self.session.replace(StdioSession { session, ready: false })
         {

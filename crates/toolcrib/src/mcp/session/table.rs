@@ -62,14 +62,14 @@ impl Sessions {
         &self,
         principal: &Principal,
         within: &CatalogScope,
-        opens: bool,
+        handshake: Handshake,
     ) -> Option<Arc<Session>> {
         let mut bits = [0_u8; 32];
         getrandom::fill(&mut bits)
             .inspect_err(|error| tracing::error!(%error, "no session without randomness"))
             .ok()?;
         let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
-        let session = Session::new(id.clone(), self.gateway.clone(), within.clone(), opens);
+        let session = Session::new(id.clone(), self.gateway.clone(), within.clone(), handshake);
         let owner = PrincipalKey::of(principal);
         // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {
