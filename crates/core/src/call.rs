@@ -66,13 +66,15 @@ pub struct Outcome {
     pub structured: Option<Box<RawValue>>,
     /// Whether the tool itself reports a failure.
     pub is_error: bool,
+    /// How long the service wants callers to wait, when it refused the call because it is busy.
+    pub retry_after: Option<Duration>,
 }
 
 impl Outcome {
     /// Creates an outcome of one text block.
     pub fn text(text: &str, is_error: bool) -> Self {
         let block = serde_json::json!([{ "type": "text", "text": text }]);
-        Self { content: raw(&block), structured: None, is_error }
+        Self { content: raw(&block), structured: None, is_error, retry_after: None }
     }
 
     /// Returns the size of the JSON in bytes.

@@ -12,6 +12,7 @@
 
 mod address;
 mod connect;
+mod content;
 mod error;
 mod guard;
 mod outgoing;
@@ -35,6 +36,7 @@ use url::Url;
 pub use self::resolve::{Resolver, SystemResolver};
 use self::{
     connect::HttpClient,
+    content::Content,
     error::was_refused,
     guard::{GuardRefusal, Trust},
     outgoing::has_userinfo,
@@ -50,6 +52,11 @@ use crate::credential::{SendableCredential, denied};
 /// Budget in bytes for the response bodies of one source that are read at the same time: 64 calls
 /// (the usual limit) with 4 MiB each (the usual largest body).
 const READING: usize = 256 << 20;
+
+/// The usual `User-Agent`; the configured headers of a source can have another one. Some services refuse
+/// requests without one.
+const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
 
 /// Shared by all sources: the resolver, and the TLS configuration with the machine's certificates.
 /// It is created on first use: reading the certificates takes time that a start without HTTP need
@@ -76,6 +83,7 @@ pub(crate) struct Egress {
 /// A response whose body has not been read yet. Dropping it closes its stream.
 pub(crate) struct Answer {
     response: Response<Incoming>,
+    content: Content,
     /// Reservation for the body bytes kept in memory.
     kept: Reservation,
 }
@@ -188,6 +196,8 @@ impl Egress {
             }
         };
         headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        headers.entry(header::USER_AGENT).or_insert(USER_AGENT);
+        headers.entry(header::ACCEPT_ENCODING).or_insert(content::ACCEPTED);
         let mut outgoing = Request::new(Full::new(request.body.clone().unwrap_or_default()));
         *outgoing.method_mut() = request.method.clone();
         *outgoing.uri_mut() = uri;
@@ -205,7 +215,8 @@ impl Egress {
                 if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Err(EgressError::Broken("the server switched protocols".to_owned()));
                 }
-                Ok(Answer { response: answer, kept: self.reading.reservation() })
+                let content = Content::of(answer.headers());
+                Ok(Answer { response: answer, content, kept: self.reading.reservation() })
             }
         }
     }
@@ -288,13 +299,19 @@ impl Answer {
 
     /// Returns the next chunk of the body, or `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
-        while let Some(frame) = self.response.frame().await {
+        loop {
+            if let Some(piece) = self.content.next()? {
+                return Ok(Some(piece));
+            }
+            let Some(frame) = self.response.frame().await else {
+                self.content.check_end()?;
+                return Ok(None);
+            };
             // Trailers are left out.
             if let Ok(data) = frame?.into_data() {
-                return Ok(Some(data));
+                self.content.put(data);
             }
         }
-        Ok(None)
     }
 
     /// Sets the number of body bytes kept in memory to `bytes`.

@@ -229,7 +229,7 @@ fn outcome(command: &CommandSpec, output: Output) -> Result<Outcome, UpstreamErr
     };
     let texts = [stdout, message].into_iter().filter(|text| !text.is_empty());
     let blocks = texts.map(|text| json!({ "type": "text", "text": text })).collect();
-    Ok(Outcome { content: raw(&Value::Array(blocks)), structured: None, is_error: true })
+    Ok(Outcome { content: raw(&Value::Array(blocks)), ..Outcome::text("", true) })
 }
 
 fn succeeded(command: &CommandSpec, text: &str) -> Result<Outcome, UpstreamError> {

@@ -234,7 +234,8 @@ fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     let (run_id, refused) = (member(key::RUN_ID), member(key::ERROR));
     let ToolResult { content, structured_content, is_error, .. } = result;
     let Some(code) = refused else {
-        let outcome = Outcome { content, structured: structured_content, is_error };
+        let outcome =
+            Outcome { content, structured: structured_content, is_error, retry_after: None };
         return Ok(CallEnd::Answered { run_id, outcome });
     };
     let blocks: Vec<Value> = serde_json::from_str(content.get())?;

@@ -52,10 +52,12 @@ impl Echoes {
 
     /// Returns an outcome without the values.
     pub fn outcome(&self, outcome: Outcome) -> Outcome {
-        let Outcome { content, structured, is_error } = outcome;
+        let Outcome { content, structured, is_error, retry_after } = outcome;
         let clean = structured.map(|structured| self.raw(structured)).transpose();
         match (self.raw(content), clean) {
-            (Ok(content), Ok(structured)) => Outcome { content, structured, is_error },
+            (Ok(content), Ok(structured)) => {
+                Outcome { content, structured, is_error, retry_after }
+            }
             (Err(Unreadable), _) | (_, Err(Unreadable)) => {
                 Outcome::text("the tool's result cannot be read", true)
             }
@@ -211,7 +213,7 @@ mod tests {
 
     fn outcome(text: &str) -> Outcome {
         let raw = RawValue::from_string(text.to_owned()).unwrap();
-        Outcome { content: raw.clone(), structured: Some(raw), is_error: false }
+        Outcome { content: raw.clone(), structured: Some(raw), is_error: false, retry_after: None }
     }
 
     #[test]

@@ -29,6 +29,9 @@ use crate::{
     metrics::{Limit, Metrics},
 };
 
+/// The longest time that a source can ask to be left alone.
+const MAX_WAIT: Duration = Duration::from_secs(10 * 60);
+
 /// The breaker of one source.
 pub(crate) struct Breaker {
     source: SourceId,
@@ -163,12 +166,20 @@ impl Breaker {
         }
     }
 
-    fn leave(&self, caller: &PrincipalKey, entered: Admission, verdict: Verdict) {
+    /// `wait` is how long the source wants callers to wait.
+    fn leave(
+        &self,
+        caller: &PrincipalKey,
+        entered: Admission,
+        verdict: Verdict,
+        wait: Option<Duration>,
+    ) {
         let mut inner = self.inner.lock();
         let Some(config) = inner.config else { return };
         let now = self.clock.monotonic_nanos();
-        let Changes { shared, caller: own } =
-            inner.circuit.leave(entered, verdict, now, config.terms());
+        let mut terms = config.terms();
+        terms.open = terms.open.max(wait.map_or(0, |wait| nanos(wait.min(MAX_WAIT))));
+        let Changes { shared, caller: own } = inner.circuit.leave(entered, verdict, now, terms);
         if let Some(shared) = shared {
             self.tell(&mut inner, shared);
         }
@@ -209,7 +220,8 @@ impl BreakerGuard {
     /// The call came to `result`.
     pub(crate) fn end(mut self, result: Result<&Outcome, &CallError>) {
         if let Some(entered) = self.entered.take() {
-            self.breaker.leave(&self.caller, entered, verdict(result));
+            let wait = result.ok().and_then(|outcome| outcome.retry_after);
+            self.breaker.leave(&self.caller, entered, verdict(result), wait);
         }
     }
 }
@@ -217,7 +229,7 @@ impl BreakerGuard {
 impl Drop for BreakerGuard {
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
-            self.breaker.leave(&self.caller, entered, Verdict::Silent);
+            self.breaker.leave(&self.caller, entered, Verdict::Silent, None);
         }
     }
 }
@@ -227,6 +239,8 @@ impl Drop for BreakerGuard {
 fn verdict(result: Result<&Outcome, &CallError>) -> Verdict {
     use UpstreamErrorKind as Kind;
     match result {
+        // It refused the call, and says when to come back.
+        Ok(Outcome { retry_after: Some(_), .. }) => Verdict::Fails,
         Ok(_) => Verdict::Answers,
         Err(CallError::Upstream(error)) => match error.kind {
             Kind::Unavailable => Verdict::Away,

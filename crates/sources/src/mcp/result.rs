@@ -149,7 +149,7 @@ impl ReplyContext<'_> {
         let content = content.unwrap_or_else(|_| raw(&json!([])));
         let members = serde_json::from_str::<HashMap<Cow<'_, str>, &RawValue>>(result.get());
         let is_error = members.is_ok_and(|it| it.get("isError").is_some_and(|it| it.get() == "true"));
-        Outcome { content, structured: None, is_error }
+        Outcome { content, structured: None, is_error, retry_after: None }
     }
 
     fn note(self, problem: &str) -> Box<RawValue> {
@@ -205,7 +205,7 @@ impl ReplyContext<'_> {
             }
         };
         let structured = structured.map(ToOwned::to_owned);
-        Outcome { content, structured, is_error }
+        Outcome { content, structured, is_error, retry_after: None }
     }
 
     fn input_required(

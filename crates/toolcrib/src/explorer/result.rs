@@ -35,7 +35,7 @@ pub(super) struct TraceMeta {
 impl CallToolResult {
     /// Converts `outcome` to this protocol; `trace` is the id of the call's run, if there is one.
     pub(super) fn new(outcome: Outcome, trace: Option<&str>) -> Self {
-        let Outcome { content, structured, is_error } = outcome;
+        let Outcome { content, structured, is_error, .. } = outcome;
         let trace = trace.filter(|trace| !trace.is_empty()).map(str::to_owned);
         let meta = trace.map(|trace_id| TraceMeta { trace_id });
         Self { content, is_error, structured, meta }

@@ -205,7 +205,7 @@ mod tests {
         let given = Outcome {
             content: raw("[\r\n {\"type\":\"text\",\"text\":\"a\\nb\",\"n\":1.0}\n]"),
             structured: Some(raw("{\"big\":12345678901234567890123}")),
-            is_error: false,
+            is_error: false, retry_after: None
         };
         let run = RunId::parse("r-1").unwrap();
         let modern = outcome(&id(), Era::Modern, &given, &run, true);
@@ -241,7 +241,7 @@ mod tests {
         let run = RunId::parse("r").unwrap();
         let content = |content: &str, structured: &str, reads: bool| {
             let (content, structured) = (raw(content), Some(raw(structured)));
-            let given = Outcome { content, structured, is_error: false };
+            let given = Outcome { content, structured, is_error: false, retry_after: None };
             read(&outcome(&id(), Era::Legacy, &given, &run, reads))["result"]["content"].take()
         };
         let text = |text: &str| json!([{ "type": "text", "text": text }]);

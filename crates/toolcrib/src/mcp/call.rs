@@ -239,7 +239,7 @@ impl RunningCall {
                 },
                 run_id: Some(called.run_id),
                 status: StatusCode::OK,
-                retry_after: None,
+                retry_after: outcome.retry_after,
                 lacks: None,
             },
             Err(refused) => {

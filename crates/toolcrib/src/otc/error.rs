@@ -10,7 +10,7 @@
 //! | the call could not be recorded or limited; nothing ran | 503 |
 //! | the tool requires approval | 200, `success: false`, not retryable |
 //! | the source is unavailable; nothing ran | 400, `can_retry: true` |
-//! | the tool failed | 200, `success: false`, not retryable |
+//! | the tool failed | 200, `success: false`; retryable if its service is busy and a second call does no harm |
 //! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does no harm |
 //! | `call_id` belongs to another call | 400 |
 //! | `Idempotency-Key` belongs to another call | 422 |
@@ -168,7 +168,7 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
     }
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -8,8 +8,13 @@ use toolcrib_core::{
     call::{CallError, Outcome, raw},
     catalog::Entry,
 };
-use toolcrib_gateway::{CallReport, idempotency::may_repeat};
+use toolcrib_gateway::{
+    CallReport,
+    idempotency::{is_repeatable, may_repeat},
+};
 use utoipa::ToSchema;
+
+use super::error::millis;
 
 /// The result of a call, in its envelope.
 #[derive(Serialize, ToSchema)]
@@ -59,7 +64,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Box<RawValue>> {
     let entry = called.entry.as_deref();
     let (value, error) = match &called.result {
-        Ok(outcome) if outcome.is_error => (None, Some(failure(outcome))),
+        Ok(outcome) if outcome.is_error => (None, Some(failure(outcome, entry))),
         Ok(outcome) => {
             let structured = entry.is_some_and(|entry| entry.tool.output_schema.is_some());
             (Some(value(outcome, structured)), None)
@@ -102,7 +107,7 @@ fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
         message: error.words(),
         developer_message: Some(error.code().to_owned()),
         can_retry: wait.is_some(),
-        retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+        retry_after_ms: wait.map(millis),
     }
 }
 
@@ -125,13 +130,19 @@ fn texts(outcome: &Outcome) -> (Vec<String>, usize) {
 }
 
 /// Returns the failure that a tool reports in its result.
-fn failure(outcome: &Outcome) -> ToolError {
+fn failure(outcome: &Outcome, entry: Option<&Entry>) -> ToolError {
     let (texts, _) = texts(outcome);
     let message = match texts.join("\n") {
         text if text.trim().is_empty() => "the tool reported a failure".to_owned(),
         text => text,
     };
-    ToolError { message, developer_message: None, can_retry: false, retry_after_ms: None }
+    let wait = outcome.retry_after.filter(|_| entry.is_some_and(is_repeatable));
+    ToolError {
+        message,
+        developer_message: None,
+        can_retry: wait.is_some(),
+        retry_after_ms: wait.map(millis),
+    }
 }
 
 /// Returns the single value that this protocol has for a result. It is the structured content; else
@@ -166,7 +177,7 @@ mod tests {
             let outcome = Outcome {
                 content: raw(&content),
                 structured: structured.as_ref().map(raw),
-                is_error: false,
+                is_error: false, retry_after: None
             };
             serde_json::from_str::<Value>(value(&outcome, schema).get()).unwrap()
         };
