@@ -17,9 +17,11 @@ pub fn is_hidden(character: char) -> bool {
         '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => true,
         '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' => true,
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' => true,
-        // Tags and the second block of variation selectors, which can spell any text.
-        '\u{e0000}'..='\u{e0fff}' => true,
+        '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' => true,
+        '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{16fe4}' | '\u{2800}' => true,
+        '\u{13430}'..='\u{13440}' | '\u{13447}'..='\u{13455}' => true,
+        // Variation selectors and tags, which can spell any text.
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => true,
         other => other.is_control(),
     }
 }
@@ -31,9 +33,21 @@ pub fn has_hidden(text: &str) -> bool {
 }
 
 /// Returns whether a person sees no character of `text`: it has only spaces, hidden characters and
-/// characters that are drawn as a space.
+/// marks without a letter.
 pub fn is_blank(text: &str) -> bool {
-    text.chars().all(|it| it.is_whitespace() || is_hidden(it) || it == '\u{2800}')
+    text.chars().all(|it| it.is_whitespace() || is_hidden(it) || is_mark(it))
+}
+
+/// Whether `character` is of a block of marks that are drawn over other characters.
+fn is_mark(character: char) -> bool {
+    matches!(
+        character,
+        '\u{300}'..='\u{36f}'
+            | '\u{1ab0}'..='\u{1aff}'
+            | '\u{1dc0}'..='\u{1dff}'
+            | '\u{20d0}'..='\u{20ff}'
+            | '\u{fe20}'..='\u{fe2f}'
+    )
 }
 
 /// Returns `text` for people, with a visible escape in place of each hidden character: one `\uXXXX`
@@ -189,7 +203,15 @@ mod tests {
 
     #[test]
     fn a_text_that_shows_nothing_is_blank() {
-        for blank in ["", " \n\t", "\u{200b}\u{2060}", "\u{a0}\u{3000}", "\u{2800}\u{3164}"] {
+        for blank in [
+            "",
+            " \n\t",
+            "\u{200b}\u{2060}",
+            "\u{a0}\u{3000}",
+            "\u{2800}\u{3164}",
+            "\u{301}",
+            "\u{fe0f}",
+        ] {
             assert!(is_blank(blank), "{blank:?}");
         }
         assert!(!is_blank("\u{202e}.") && !is_blank("ok"));

@@ -212,6 +212,12 @@ impl TraceContext {
         Some(Self { trace, span, flags, state })
     }
 
+    /// Returns the place without `tracestate`, which callers choose.
+    #[must_use]
+    pub fn without_state(self) -> Self {
+        Self { state: None, ..self }
+    }
+
     /// Reads the context from a caller's `_meta`.
     pub fn from_meta(meta: &Map<String, Value>) -> Option<Self> {
         let text = |key| meta.get(key).and_then(Value::as_str);

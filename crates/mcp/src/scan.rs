@@ -4,7 +4,8 @@
 /// The parts of a message that a scan finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// The id of the message as JSON text; `None` also when there are two, or it is very long.
+    /// The id of the message as JSON text; `None` also when there are two different ones, or it is very
+    /// long.
     pub id: Option<Box<str>>,
     /// Whether it has a `method`: a request or a notification, not an answer.
     pub has_method: bool,
@@ -24,7 +25,8 @@ pub struct IdScan {
     token: Vec<u8>,
     /// Whether the value being read is that of the top-level key `id`.
     in_id: bool,
-    ids: usize,
+    /// Whether there are two different ids.
+    is_ambiguous: bool,
     found: Scanned,
 }
 
@@ -99,10 +101,11 @@ impl IdScan {
 
     fn end_of_value(&mut self) {
         if std::mem::take(&mut self.in_id) {
-            self.ids += 1;
-            let text = std::str::from_utf8(&self.token).ok();
-            let text = text.filter(|text| self.ids == 1 && text.len() < MAX_TOKEN);
-            self.found.id = text.filter(|text| !text.is_empty()).map(Into::into);
+            let text = std::str::from_utf8(&self.token).unwrap_or_default();
+            let first = self.found.id.take();
+            self.is_ambiguous |= first.is_some_and(|first| *first != *text);
+            let is_legal = !text.is_empty() && text.len() < MAX_TOKEN && !self.is_ambiguous;
+            self.found.id = is_legal.then(|| text.into());
         }
         self.token.clear();
     }
@@ -124,6 +127,8 @@ mod tests {
             (r#"{"id":"a\",1\\","method":"ping"}"#, Some(r#""a\",1\\""#), true),
             (r#"{"id":[1],"x":2}"#, None, false),
             (r#"{"id":1,"id":2}"#, None, false),
+            (r#"{"id":1,"id":2,"id":2}"#, None, false),
+            (r#"{"id":2,"id":2}"#, Some("2"), false),
             ("no json at all", None, false),
         ] {
             let mut scan = IdScan::default();

@@ -304,8 +304,7 @@ impl Answer {
                 return Ok(Some(piece));
             }
             let Some(frame) = self.response.frame().await else {
-                self.content.check_end()?;
-                return Ok(None);
+                return self.content.finish();
             };
             // Trailers are left out.
             if let Ok(data) = frame?.into_data() {

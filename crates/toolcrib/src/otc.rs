@@ -35,7 +35,10 @@ use self::{
 };
 use crate::{
     dialect::{Dialect, Setup},
-    middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
+    middleware::{
+        Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal,
+        authenticate::KEY_HEADERS,
+    },
     protocol_version,
     state::AppState,
 };
@@ -52,9 +55,6 @@ pub(crate) const DIALECT: Dialect = Dialect {
     routes,
     description,
 };
-
-/// Headers that this family of protocols uses for a key.
-const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
 /// Returns its mounts. Health checks are open, whatever the credentials.
 fn mounts(config: &Config) -> Vec<Mount> {

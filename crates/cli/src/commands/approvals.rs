@@ -191,9 +191,19 @@ fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {
         let (name, kind) = (member(argument, "name"), member(argument, "type"));
         printer.foreign(&format!("argument {name}: {kind}, {bytes} bytes"))?;
     }
+    let number = |name: &str| approval.get(name).and_then(Value::as_u64);
+    if let Some(more) = number("moreArguments") {
+        printer.line(format_args!("and {more} more arguments, which are not shown"))?;
+    }
     for response in members("inputResponses").into_iter().flatten() {
         let bytes = response.get("bytes").and_then(Value::as_u64).unwrap_or_default();
         printer.foreign(&format!("answer to {}: {bytes} bytes", member(response, "name")))?;
+    }
+    if let Some(more) = number("moreInputResponses") {
+        printer.line(format_args!("and {more} more answers, which are not shown"))?;
+    }
+    if let Some(bytes) = number("inputTooLarge") {
+        printer.line(format_args!("the values are not shown: they are {bytes} bytes of JSON"))?;
     }
     if let Some(bytes) = approval.get("requestStateBytes") {
         printer.line(format_args!("state of an earlier round: {bytes} bytes"))?;

@@ -119,7 +119,7 @@ fn metrics() -> String {
         .to_owned();
     text.push_str(&format!(
         "The label `tool` is the id of a tool, `other`, or `none` for a call that leads to no tool \
-         that its caller may use; the label `tenant` is a tenant or `other`. At most {MAX_SERIES} \
+         that its caller may use; the label `tenant` is a tenant or `other tenants`. At most {MAX_SERIES} \
          series have the label of a tool or a tenant; the remaining calls are counted for each \
          source, surface and result. [Metrics](../guides/observe.md#metrics) says how to choose the \
          labels.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"

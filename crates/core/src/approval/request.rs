@@ -75,6 +75,9 @@ pub struct Approval {
     pub votes: Vec<Vote>,
     /// Names and sizes of the arguments.
     pub arguments: Vec<Argument>,
+    /// How many further arguments there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_arguments: usize,
     /// The shape of the answers of a further round; `None` for the first round of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<RoundShape>,
@@ -183,6 +186,9 @@ pub struct Argument {
 pub struct RoundShape {
     /// The answers.
     pub responses: Vec<Argument>,
+    /// How many further answers there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_responses: usize,
     /// The size of the state in bytes; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<usize>,
@@ -530,15 +536,24 @@ impl Vote {
 // === impl Argument ===
 
 impl Argument {
-    /// Returns names, types and sizes of `arguments`.
-    pub fn shape(arguments: &serde_json::Map<String, Value>) -> Vec<Self> {
+    /// Returns names, types and sizes of `arguments`, and how many further ones there are. A name that
+    /// is cut ends with `…`.
+    pub fn shape(arguments: &serde_json::Map<String, Value>) -> (Vec<Self>, usize) {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {
             let mut short = visible_line(name).into_owned();
-            short.truncate(short.floor_char_boundary(MAX_NAME));
+            if short.len() > MAX_NAME {
+                short.truncate(short.floor_char_boundary(MAX_NAME));
+                short.push('…');
+            }
             let kind = json::kind(value).to_owned();
             Self { name: short, kind, bytes: value.to_string().len() }
         };
-        members.map(one).collect()
+        (members.map(one).collect(), arguments.len().saturating_sub(MAX_ARGUMENTS))
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }

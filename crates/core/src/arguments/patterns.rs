@@ -24,10 +24,7 @@ pub(super) fn of(schema: &Value) -> Vec<String> {
 /// Returns `schema` without `patterns`, and without what would refuse more because of that.
 pub(super) fn without(schema: &Value, patterns: &[String]) -> Value {
     let mut schema = schema.clone();
-    let remover = Remover {
-        patterns,
-        is_of_names: named(&schema, patterns),
-    };
+    let remover = Remover { patterns, is_of_names: named(&schema, patterns) };
     remover.remove(&mut schema);
     schema
 }
@@ -80,7 +77,9 @@ impl Remover<'_> {
             members.shift_remove("not");
         }
         if changes(members, "if") {
-            ["if", "then", "else"].map(|keyword| members.shift_remove(keyword));
+            for keyword in ["if", "then", "else"] {
+                members.shift_remove(keyword);
+            }
         }
         if changes(members, "contains") {
             members.shift_remove("maxContains");
@@ -121,7 +120,9 @@ fn named(schema: &Value, patterns: &[String]) -> bool {
         Value::Array(items) => items.iter().any(|item| named(item, patterns)),
         Value::Object(members) => members.iter().any(|(keyword, value)| {
             keyword == "patternProperties"
-                && value.as_object().is_some_and(|map| patterns.iter().any(|it| map.contains_key(it)))
+                && value
+                    .as_object()
+                    .is_some_and(|map| patterns.iter().any(|it| map.contains_key(it)))
                 || named(value, patterns)
         }),
         _ => false,

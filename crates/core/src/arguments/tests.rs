@@ -239,7 +239,9 @@ fn an_invalid_schema_is_refused_with_its_place_and_without_its_values() {
 #[test]
 fn what_such_a_pattern_constrains_is_checked_for_the_rest() {
     const MAIL: &str = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+.-]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9-]*\.)+[A-Za-z]{2,}$";
-    for pattern in [MAIL, "^(?=a)(a+)+$", r"(.)\1", "(?<!a)b", "(", "(?:(?:(?:a{100}){100}){100}){100}"] {
+    for pattern in
+        [MAIL, "^(?=a)(a+)+$", r"(.)\1", "(?<!a)b", "(", "(?:(?:(?:a{100}){100}){100}){100}"]
+    {
         let text = json!({ "type": "string", "pattern": pattern, "maxLength": 5 });
         let schema = json!({ "type": "object", "properties": { "to": text } });
         let (check, unchecked) = kept_with_notes(&schema, &Arc::default()).unwrap();
@@ -521,10 +523,9 @@ fn a_schema_larger_than_the_room_for_compiled_schemas_is_compiled_once() {
 #[test]
 fn a_schema_that_cannot_be_used_is_refused_before_its_first_use() {
     let validators = Arc::default();
-    for schema in [
-        json!({ "type": "no-such-type" }),
-        json!({ "$ref": "https://example.com/schema" }),
-    ] {
+    for schema in
+        [json!({ "type": "no-such-type" }), json!({ "$ref": "https://example.com/schema" })]
+    {
         let refused = kept(&schema, &validators).unwrap_err();
         assert_eq!(refused, ArgumentCheck::compile(Some(&schema)).unwrap_err(), "{schema}");
     }

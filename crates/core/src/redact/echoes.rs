@@ -55,9 +55,7 @@ impl Echoes {
         let Outcome { content, structured, is_error, retry_after } = outcome;
         let clean = structured.map(|structured| self.raw(structured)).transpose();
         match (self.raw(content), clean) {
-            (Ok(content), Ok(structured)) => {
-                Outcome { content, structured, is_error, retry_after }
-            }
+            (Ok(content), Ok(structured)) => Outcome { content, structured, is_error, retry_after },
             (Err(Unreadable), _) | (_, Err(Unreadable)) => {
                 Outcome::text("the tool's result cannot be read", true)
             }

@@ -28,6 +28,7 @@ pub fn to_json(
         "granted": approval.granted(),
         "requiredScope": approval.scope,
         "arguments": approval.arguments,
+        "moreArguments": (approval.more_arguments > 0).then_some(approval.more_arguments),
         "votes": approval.votes.iter().map(vote_json).collect::<Vec<_>>(),
         "createdAt": approval.created_at,
         "expiresAt": approval.expires_at,
@@ -38,7 +39,10 @@ pub fn to_json(
         "keyId": approval.key,
         "requiredRole": approval.role,
         "inputResponses": approval.round.as_ref().map(|round| &round.responses),
+        "moreInputResponses": approval.round.as_ref().map(|round| round.more_responses)
+            .filter(|more| *more > 0),
         "requestStateBytes": approval.round.as_ref().and_then(|round| round.state_bytes),
+        "inputTooLarge": shown("tooLarge"),
         "redactedArguments": shown("arguments"),
         "redactedInputResponses": shown("inputResponses"),
         "redactedRequestState": shown("requestState"),

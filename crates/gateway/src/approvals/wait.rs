@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
@@ -170,7 +171,7 @@ impl WaitingCall<'_> {
         let audit = &self.approvals.audit;
         let mut event = audit.event(call.tenant.clone(), call.run.clone(), body, cause);
         event.event_id = approval.event_id.clone();
-        let shown = config.show_arguments.then(|| self.shown()).flatten();
+        let shown = config.show_arguments.then(|| self.shown());
         match self.store.open(approval, shown, event).await {
             Ok(OpenOutcome::Opened(approval)) => {
                 self.approvals.announce();
@@ -188,7 +189,7 @@ impl WaitingCall<'_> {
     fn request(&self, call: &CallIdentity, config: &ApprovalsConfig) -> Approval {
         let now = self.approvals.services.now();
         let consent = &call.entry.consent;
-        let (arguments, round) = self.input.input.shape();
+        let (arguments, more_arguments, round) = self.input.input.shape();
         Approval {
             id: new_id(),
             tenant: call.tenant.clone(),
@@ -205,9 +206,10 @@ impl WaitingCall<'_> {
             live: true,
             quorum: consent.quorum.unwrap_or(config.quorum).get(),
             role: consent.role.clone(),
-            scope: consent.scope.clone().unwrap_or_else(|| config.respond_scope.clone()),
+            scope: consent.scope.as_ref().unwrap_or(&config.respond_scope).clone(),
             votes: Vec::new(),
             arguments,
+            more_arguments,
             round,
             created_at: now,
             expires_at: after(now, config.timeout),
@@ -218,10 +220,10 @@ impl WaitingCall<'_> {
         }
     }
 
-    /// The redacted input, unless it is too long for a person to read.
-    fn shown(&self) -> Option<String> {
+    /// The redacted input. If it is too long for a person to read, its size in bytes.
+    fn shown(&self) -> String {
         let text = self.input.input.shown().to_string();
-        Some(text).filter(|text| text.len() <= MAX_SHOWN)
+        if text.len() <= MAX_SHOWN { text } else { json!({ "tooLarge": text.len() }).to_string() }
     }
 
     /// Spends a grant on this call; `false` when another call has used it. Afterwards the call runs

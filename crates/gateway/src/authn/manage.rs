@@ -14,7 +14,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
-    scope::{Grant, Scope},
+    scope::Grant,
     store::{KeyRecord, KeyRotation, StoreError},
 };
 
@@ -266,7 +266,7 @@ impl Authenticator {
     fn may_act_as(&self, caller: &Principal, principal: &PrincipalId, roles: &[String]) -> bool {
         let sorted = |roles: &[String]| roles.iter().cloned().collect::<BTreeSet<_>>();
         let itself = caller.id == *principal && sorted(&caller.roles) == sorted(roles);
-        itself || holds(caller, IMPERSONATE)
+        itself || RouteScope::KeysImpersonate.is_held_by(caller)
     }
 
     /// Whether `principal` is a name that this program uses itself, resembles one, or could be the
@@ -350,9 +350,8 @@ fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
 }
 
 fn may_manage(caller: &Principal) -> Result<(), KeyError> {
-    if holds(caller, SCOPE) { Ok(()) } else { Err(KeyError::Forbidden(SCOPE)) }
-}
-
-fn holds(caller: &Principal, scope: &str) -> bool {
-    Scope::parse(scope).is_ok_and(|wanted| caller.scopes.covers(&wanted))
+    match RouteScope::KeysManage.is_held_by(caller) {
+        true => Ok(()),
+        false => Err(KeyError::Forbidden(SCOPE)),
+    }
 }

@@ -42,8 +42,10 @@ use crate::config::{Config, Labelled, MetricsConfig};
 /// counted as `other` of their source.
 pub const MAX_SERIES: usize = 10_000;
 
-/// The label of tools and tenants without one of their own.
+/// The label of tools without one of their own.
 const OTHER: &str = "other";
+/// The label of tenants without one of their own. No tenant has a name with a space.
+const OTHER_TENANTS: &str = "other tenants";
 /// The label of the tool and the source of a call that leads to no tool that its caller may use.
 const NONE: &str = "none";
 
@@ -129,7 +131,7 @@ struct ToolSeries {
     counters: Handles<SeriesKey, Counter>,
 }
 
-/// Tenant (`None` for `other`), surface and result.
+/// Tenant (`None` for those without a label), surface and result.
 type SeriesKey = (Option<TenantId>, Surface, &'static str);
 
 // === impl CallMetrics ===
@@ -195,8 +197,7 @@ impl CallMetrics {
         self.running.remove(&labels);
     }
 
-    /// Adds the series of `tenant` to `all`. They are found by its id, because a tenant may have the
-    /// name of the label that the other tenants share.
+    /// Adds the series of `tenant` to `all`.
     pub(super) fn encode_tenant(&self, tenant: &TenantId, all: &mut Registry) {
         let own: Family<CallLabels, Counter> = add(all, "calls", Family::default());
         let add = |series: &ToolSeries| {
@@ -376,7 +377,7 @@ impl ToolSeries {
             surface,
             source: self.source.clone(),
             tool: self.tool.clone(),
-            tenant: tenant.map_or(OTHER, TenantId::as_str).to_owned(),
+            tenant: tenant.map_or(OTHER_TENANTS, TenantId::as_str).to_owned(),
             result,
         }
     }

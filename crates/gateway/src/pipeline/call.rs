@@ -274,12 +274,14 @@ impl Pipeline {
         let authorized_at = call.began.saturating_add(call.waited.load(Ordering::Relaxed));
         let Call { input, surface, progress, charge, guard, step, span, .. } = call;
         let SourceInput { arguments, caller, mut meta } = input.into_source();
+        let attempt = span.attempt(&target.entry);
+        let mut context = attempt.context().cloned();
         if is_granted {
             // Approvers do not see what else the trace carries, such as `baggage` (I-102).
             meta.clear();
+            context = context.map(TraceContext::without_state);
         }
-        let attempt = span.attempt(&target.entry);
-        TraceContext::write_meta(attempt.context(), &mut meta);
+        TraceContext::write_meta(context.as_ref(), &mut meta);
         let invocation = Invocation {
             call_id: identity.call.clone(),
             run_id: identity.run.clone(),
@@ -288,7 +290,7 @@ impl Pipeline {
             max_result_bytes: target.snapshot.gate.max_result_bytes,
             progress,
             meta,
-            egress: EgressTrail::within(attempt.context().cloned()),
+            egress: EgressTrail::within(context),
             input: caller,
         };
         let egress = invocation.egress.clone();

@@ -90,15 +90,16 @@ impl InputForms {
         self.hash.get_or_init(|| form.of(self.redacted())).as_deref()
     }
 
-    /// The names and types of the arguments, and the shape of a further round.
-    pub(crate) fn shape(&self) -> (Vec<Argument>, Option<RoundShape>) {
+    /// The names and types of the arguments, how many further ones there are, and the shape of a
+    /// further round.
+    pub(crate) fn shape(&self) -> (Vec<Argument>, usize, Option<RoundShape>) {
         let CallInput { arguments, caller: _, meta: _ } = &self.input;
-        let arguments = arguments.as_object().map(Argument::shape).unwrap_or_default();
-        let round = self.input.round().map(|Round { responses, state }| RoundShape {
-            responses: responses.map(Argument::shape).unwrap_or_default(),
-            state_bytes: state.map(str::len),
+        let (arguments, more) = arguments.as_object().map(Argument::shape).unwrap_or_default();
+        let round = self.input.round().map(|Round { responses, state }| {
+            let (responses, more_responses) = responses.map(Argument::shape).unwrap_or_default();
+            RoundShape { responses, more_responses, state_bytes: state.map(str::len) }
         });
-        (arguments, round)
+        (arguments, more, round)
     }
 
     /// What the source receives. The arguments are empty when they are no object, which validation
@@ -163,8 +164,8 @@ mod tests {
         assert_eq!(shown["inputResponses"]["who"]["name"], "eve");
         assert_eq!(shown["requestState"], "s7");
         assert!(!shown.to_string().contains(&secret), "{shown}");
-        let (arguments, shape) = round.shape();
-        assert_eq!(arguments.len(), 2);
+        let (arguments, more, shape) = round.shape();
+        assert_eq!((arguments.len(), more), (2, 0));
         let shape = shape.unwrap();
         assert_eq!((shape.responses[0].name.as_str(), shape.state_bytes), ("who", Some(2)));
     }

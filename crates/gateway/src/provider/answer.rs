@@ -69,6 +69,7 @@ impl From<ToolAnswer> for Outcome {
             content: call::raw(&Value::Array(answer.content)),
             structured: answer.structured.as_ref().map(call::raw),
             is_error: answer.is_error,
+            retry_after: None,
         }
     }
 }

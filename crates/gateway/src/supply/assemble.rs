@@ -147,8 +147,9 @@ impl Assembler<'_> {
         let discovered = tool.discovered()?;
         let made = self.entry(listed.version.as_deref(), &discovered, Some(tool), set);
         let pinned = (self.source.pins.mode == PinMode::Enforce).then_some(tool.digest);
-        Some(made.map(|Noted { entry, notes }| {
-            Noted { entry: Entry { digest: Some(tool.digest), pinned, ..entry }, notes }
+        Some(made.map(|Noted { entry, notes }| Noted {
+            entry: Entry { digest: Some(tool.digest), pinned, ..entry },
+            notes,
         }))
     }
 }

@@ -108,7 +108,7 @@ mod tests {
         for (schema, why) in [
             (json!({ "$ref": "#/$defs/gone" }), "outside itself"),
             (json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }), "outside itself"),
-            (json!({ "type": "money" }), "money"),
+            (json!({ "type": "money" }), "/properties/a/type"),
             (json!({ "$id": "a", "type": "string" }), "its own"),
             (json!({ "id": "a", "type": "string" }), "draft 4"),
             (json!({ "enum": [] }), "enumeration"),

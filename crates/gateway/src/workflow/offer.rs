@@ -30,7 +30,11 @@ use super::{
 };
 use crate::{
     config::{Classification, GateConfig, SourceConfig},
-    supply::{assemble::{Assembler, Noted}, classify, listed::Listed},
+    supply::{
+        assemble::{Assembler, Noted},
+        classify,
+        listed::Listed,
+    },
 };
 
 /// Workflows inside workflows.

@@ -3,7 +3,7 @@
 //! Invariant: a piece is bounded, however well the body is compressed, so that the reader can stop at its
 //! own limit.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 
 use bytes::{Buf as _, Bytes};
 use flate2::write::MultiGzDecoder;
@@ -70,12 +70,18 @@ impl Content {
         Ok(None)
     }
 
-    /// Fails when the body ended before its content. A body without any bytes has no content.
-    pub(super) fn check_end(&mut self) -> Result<(), EgressError> {
-        match self {
-            Self::Gzip { decoder, is_empty: false, .. } => decoder.try_finish().map_err(|_| broken()),
-            Self::Gzip { .. } | Self::Plain(_) => Ok(()),
-        }
+    /// Returns the last piece after the end of the body. Fails when the content has not ended. A body
+    /// without any bytes has no content.
+    pub(super) fn finish(&mut self) -> Result<Option<Bytes>, EgressError> {
+        let last = match self {
+            Self::Gzip { decoder, is_empty: false, .. } => {
+                decoder.try_finish().map_err(|_| broken())?;
+                std::mem::take(decoder.get_mut())
+            }
+            Self::Gzip { .. } | Self::Plain(_) => Vec::new(),
+        };
+        *self = Self::Plain(None);
+        Ok((!last.is_empty()).then(|| last.into()))
     }
 }
 
@@ -106,10 +112,7 @@ mod tests {
                 all.extend_from_slice(&piece);
             }
         }
-        content.check_end()?;
-        while let Some(piece) = content.next()? {
-            all.extend_from_slice(&piece);
-        }
+        all.extend_from_slice(&content.finish()?.unwrap_or_default());
         Ok(all)
     }
 

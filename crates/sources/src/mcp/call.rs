@@ -46,7 +46,10 @@ pub(crate) enum Failure {
     /// HTTP 401 or 403.
     Credentials(StatusCode),
     /// Another status without an answer, and the beginning of its body.
-    Refused { status: StatusCode, body: String },
+    Refused {
+        status: StatusCode,
+        body: String,
+    },
 }
 
 // === impl Failure ===

@@ -85,8 +85,22 @@ pub(crate) struct LegacySession {
 /// Whether the words of an upstream mean that it does not have the session, so that it read no request.
 fn names_lost_session(words: &str) -> bool {
     const LOST: [&str; 16] = [
-        "closed", "does not exist", "ended", "expired", "gone", "invalid", "lost", "missing", "no such",
-        "no valid", "no session", "not exist", "not found", "required", "terminated", "unknown",
+        "closed",
+        "does not exist",
+        "ended",
+        "expired",
+        "gone",
+        "invalid",
+        "lost",
+        "missing",
+        "no such",
+        "no valid",
+        "no session",
+        "not exist",
+        "not found",
+        "required",
+        "terminated",
+        "unknown",
     ];
     let words = words.to_ascii_lowercase();
     let names = words.contains("session") && LOST.iter().any(|lost| words.contains(lost));

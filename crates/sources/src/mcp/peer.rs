@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -31,6 +31,8 @@ pub(crate) struct Peer {
     next_id: AtomicU64,
     table: Mutex<Table>,
     list_changed: Arc<Notify>,
+    /// Whether requests were waiting when the connection ended.
+    interrupted: AtomicBool,
 }
 
 #[derive(Default)]
@@ -72,7 +74,12 @@ pub(crate) struct ReplyHandle {
 impl Peer {
     /// Creates a peer that notifies `list_changed` when the upstream announces changed tools.
     pub(crate) fn new(list_changed: Arc<Notify>) -> Arc<Self> {
-        Arc::new(Self { next_id: AtomicU64::new(1), table: Mutex::default(), list_changed })
+        Arc::new(Self {
+            next_id: AtomicU64::new(1),
+            table: Mutex::default(),
+            list_changed,
+            interrupted: AtomicBool::new(false),
+        })
     }
 
     /// Registers a request that is about to be sent, with a new id.
@@ -186,6 +193,11 @@ impl Peer {
         }
     }
 
+    /// Returns whether the connection ended during a request.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// Fails every request, and every later one with `Unavailable`.
     pub(crate) fn fail_all(&self, kind: UpstreamErrorKind, detail: &str) {
         let waiting = {
@@ -193,6 +205,7 @@ impl Peer {
             table.closed = true;
             std::mem::take(&mut table.waiting)
         };
+        self.interrupted.fetch_or(!waiting.is_empty(), Ordering::Relaxed);
         for (_, waiting) in waiting {
             let kind = if waiting.sent { kind } else { UpstreamErrorKind::Unavailable };
             drop(waiting.answer.send(Err(UpstreamError::new(kind, detail))));

@@ -114,7 +114,7 @@ impl ReplyContext<'_> {
         let is_object = result.get().starts_with('{');
         let read = is_object.then(|| serde_json::from_str::<CallResult<'_>>(result.get()).ok());
         let Some(parts) = read.flatten() else {
-            return Ok(self.unread("it answered something that is not a tool result", result));
+            return self.unread("it answered something that is not a tool result", result);
         };
         let (text, result) = (result, parts);
         match result.result_type.as_ref().map(Part::text) {
@@ -131,7 +131,7 @@ impl ReplyContext<'_> {
         let present = |value: &&RawValue| self.modern || value.get() != "null";
         let structured = result.structured_content.filter(present);
         if result.content.is_none() && structured.is_none() {
-            return Ok(self.unread("it answered without any content", text));
+            return self.unread("it answered without any content", text);
         }
         let is_error = match result.is_error {
             None | Some(Value::Null) => false,
@@ -143,13 +143,17 @@ impl ReplyContext<'_> {
     }
 
     /// A successful result of an unknown form, as its text.
-    fn unread(self, problem: &str, result: &RawValue) -> Outcome {
+    fn unread(self, problem: &str, result: &RawValue) -> Result<Outcome, UpstreamError> {
+        let members = serde_json::from_str::<HashMap<Cow<'_, str>, &RawValue>>(result.get());
+        let member = |name: &str| members.as_ref().ok()?.get(name).map(|value| value.get());
+        if member("resultType").is_some_and(|kind| kind != "\"complete\"") {
+            return Ok(Outcome::text(&format!("source `{}`: {problem}", self.source), true));
+        }
+        let is_error = member("isError") == Some("true");
         let blocks = [self.note(problem), text_of(result)];
         let content = serde_json::value::to_raw_value(&blocks);
         let content = content.unwrap_or_else(|_| raw(&json!([])));
-        let members = serde_json::from_str::<HashMap<Cow<'_, str>, &RawValue>>(result.get());
-        let is_error = members.is_ok_and(|it| it.get("isError").is_some_and(|it| it.get() == "true"));
-        Outcome { content, structured: None, is_error, retry_after: None }
+        Ok(Outcome { content, structured: None, is_error, retry_after: None })
     }
 
     fn note(self, problem: &str) -> Box<RawValue> {

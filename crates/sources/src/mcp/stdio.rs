@@ -119,6 +119,10 @@ pub(crate) async fn start(
 // === impl Stdio ===
 
 impl Stdio {
+    pub(crate) fn was_interrupted(&self) -> bool {
+        self.peer.was_interrupted()
+    }
+
     pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, UpstreamError> {
         let cancels = self.cancels.clone();
         let on_cancel: OnCancel = Box::new(move |id| {

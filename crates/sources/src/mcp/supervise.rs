@@ -109,6 +109,13 @@ enum Driver {
     Http(Arc<Http>),
 }
 
+/// A connection that ended.
+struct Lost {
+    reason: String,
+    /// Whether requests were under way.
+    is_interrupted: bool,
+}
+
 enum Attempt {
     Connected(Box<Connection>, Driver),
     Failed {
@@ -181,11 +188,15 @@ impl Supervisor {
                 }
                 Attempt::Connected(connection, driver) => {
                     let since = Instant::now();
-                    match self.hold(*connection, driver).await {
-                        Some(reason) => self.degrade(&reason),
-                        None => return,
-                    }
-                    if since.elapsed() >= STABLE {
+                    let Some(Lost { reason, is_interrupted }) =
+                        self.hold(*connection, driver).await
+                    else {
+                        return;
+                    };
+                    self.degrade(&reason);
+                    // A call that ends the child takes it from its own caller, by the breaker. A longer
+                    // pause would take it from all.
+                    if is_interrupted || since.elapsed() >= STABLE {
                         failures = 0;
                     }
                     self.link.send_replace(Link::Connecting);
@@ -421,8 +432,8 @@ impl Supervisor {
         }
     }
 
-    /// Offers the connection until it ends, and says why it did; `None` when the source is closed.
-    async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<String> {
+    /// Offers the connection until it ends; returns `None` when the source is closed.
+    async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<Lost> {
         let era = connection.session.era.clone();
         let connection = Arc::new(connection);
         if self.missed_change.swap(false, Ordering::AcqRel) {
@@ -434,7 +445,7 @@ impl Supervisor {
         tracing::info!(source = %self.context.id, protocol = era.version(), "source is ready");
         self.context.changed();
         let watching = async {
-            watch::watch(connection).await;
+            watch::watch(Arc::clone(&connection)).await;
             // The upstream has no stream of changes; the connection works without one.
             std::future::pending::<()>().await;
         };
@@ -448,7 +459,7 @@ impl Supervisor {
         if reason.is_none() {
             driver.close(&era).await;
         }
-        reason
+        Some(Lost { reason: reason?, is_interrupted: connection.wire.was_interrupted() })
     }
 }
 

@@ -34,6 +34,14 @@ impl Wire {
         }
     }
 
+    /// Returns whether a child ended during a request, which may be the cause.
+    pub(crate) fn was_interrupted(&self) -> bool {
+        match self {
+            Self::Stdio(stdio) => stdio.was_interrupted(),
+            Self::Http(_) => false,
+        }
+    }
+
     /// Ends the probe of the era: the stderr of a child during the probe is kept or dropped.
     pub(crate) fn probe_ended(&self, end: Probe) {
         if let Self::Stdio(stdio) = self {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
 use http::{StatusCode, header};
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
     call::{Outcome, UpstreamError, raw},
+    clock::Timestamp,
     json::parse_strict,
 };
 
@@ -22,7 +23,11 @@ const MAX_FAILURE: usize = 8 << 10;
 
 /// Reads the response. An unsuccessful status is a failure of the tool, with the service's own
 /// error text.
-pub(super) async fn outcome(mut answer: Answer, max: usize) -> Result<Outcome, UpstreamError> {
+pub(super) async fn outcome(
+    mut answer: Answer,
+    max: usize,
+    now: Timestamp,
+) -> Result<Outcome, UpstreamError> {
     let status = answer.status();
     let media_type = answer.media_type();
     if !status.is_success() {
@@ -35,20 +40,21 @@ pub(super) async fn outcome(mut answer: Answer, max: usize) -> Result<Outcome, U
             }
         }
         body.truncate(MAX_FAILURE);
-        return Ok(failure(status, &media_type, &body, retry_after(&answer, Utc::now())));
+        return Ok(failure(status, &media_type, &body, retry_after(&answer, now)));
     }
     let body = answer.collect(max).await?;
     Ok(success(status, &media_type, body))
 }
 
 /// Returns how long the service wants callers to wait (RFC 9110, section 10.2.3: seconds, or a date).
-fn retry_after(answer: &Answer, now: DateTime<Utc>) -> Option<Duration> {
+fn retry_after(answer: &Answer, now: Timestamp) -> Option<Duration> {
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-    let value = answer.headers().get(header::RETRY_AFTER).filter(|_| busy.contains(&answer.status()))?;
+    let value =
+        answer.headers().get(header::RETRY_AFTER).filter(|_| busy.contains(&answer.status()))?;
     wait(value.to_str().ok()?.trim(), now)
 }
 
-fn wait(value: &str, now: DateTime<Utc>) -> Option<Duration> {
+fn wait(value: &str, now: Timestamp) -> Option<Duration> {
     let wait = match value.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => (DateTime::parse_from_rfc2822(value).ok()?.to_utc() - now).to_std().ok()?,
@@ -181,7 +187,8 @@ mod tests {
         }
         let marked = ok(json, b"\xef\xbb\xbf{\"a\":1}\n");
         assert_eq!(marked.structured.unwrap().get(), "{\"a\":1}");
-        for odd in ["ok", "{", "{\"a\":1,\"a\":2}", "[NaN]", "\"\\ud800\"", "{\"a\":1e999}", "{}{}"] {
+        for odd in ["ok", "{", "{\"a\":1,\"a\":2}", "[NaN]", "\"\\ud800\"", "{\"a\":1e999}", "{}{}"]
+        {
             let outcome = ok(json, odd.as_bytes());
             assert!(!outcome.is_error && outcome.structured.is_none(), "{odd}");
             let blocks: Value = serde_json::from_str(outcome.content.get()).unwrap();

@@ -275,7 +275,7 @@ impl Shared {
             SourceCredential::attach(credential.as_ref(), permit, &mut request, call).await?;
         let answer = async {
             let answer = egress.send(request, &call.egress).await?;
-            response::outcome(answer, call.max_result_bytes).await
+            response::outcome(answer, call.max_result_bytes, self.context.clock.now()).await
         };
         credential::clean(&echoes, answer.await)
     }

@@ -18,7 +18,7 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::Tasks;
 
-use crate::rig::{Rig, eventually, faulty, secret, text};
+use crate::rig::{Reports, Rig, eventually, faulty, invocation, secret, text};
 
 /// Processes of this group, zombies included: `(pid, state)`.
 fn group(pgid: i32) -> Vec<(i32, char)> {
@@ -109,6 +109,32 @@ async fn a_child_that_dies_in_a_call_fails_the_call_leaves_nothing_and_is_starte
     rig.changed_after(seen).await;
     assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
     eventually("the old group is gone, zombies and all", || group(pgid).is_empty()).await;
+}
+
+// I-74
+#[tokio::test]
+async fn calls_that_end_the_child_again_and_again_keep_no_other_waiting_for_long() {
+    let rig = Rig::faulty(&["listen=no"]);
+    for round in 0..6 {
+        assert_eq!(rig.fails("die", json!({})).await, UpstreamErrorKind::Died, "{round}");
+        // It waits for the child that is started next, and does not fail.
+        let called = rig.try_call("echo", json!({})).await;
+        assert_eq!(text(&called.unwrap()), "{}", "{round}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_waits_for_the_first_attempt_to_connect_and_not_for_later_ones() {
+    let rig = Rig::faulty(&["listen=no"]);
+    let sink = Arc::new(Reports::default());
+    let mut call = invocation(json!({}));
+    call.progress = Some(sink.clone());
+    assert_eq!(text(&rig.invoke("echo", None, call).await.unwrap()), "{}");
+    let waits = sink.all().first().and_then(|report| report.message.clone()).unwrap_or_default();
+    assert!(waits.contains("waiting until the tool's source is connected"), "{waits}");
+    let broken = Rig::faulty(&["start=exit"]);
+    broken.degraded().await;
+    assert_eq!(broken.fails("echo", json!({})).await, UpstreamErrorKind::Unavailable);
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ pub fn approval(whose: &str, name: &str, at: i64) -> Approval {
         scope: Scope::parse("approvals:respond").unwrap(),
         votes: Vec::new(),
         arguments: vec![Argument { name: "path".to_owned(), kind: "string".to_owned(), bytes: 9 }],
+        more_arguments: 0,
         round: None,
         created_at: moment(at),
         expires_at: moment(at + 1_000),

@@ -205,7 +205,8 @@ mod tests {
         let given = Outcome {
             content: raw("[\r\n {\"type\":\"text\",\"text\":\"a\\nb\",\"n\":1.0}\n]"),
             structured: Some(raw("{\"big\":12345678901234567890123}")),
-            is_error: false, retry_after: None
+            is_error: false,
+            retry_after: None,
         };
         let run = RunId::parse("r-1").unwrap();
         let modern = outcome(&id(), Era::Modern, &given, &run, true);

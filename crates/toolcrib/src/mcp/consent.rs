@@ -11,12 +11,7 @@
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{CallError, CallerInput, InputRequired, PendingApproval, Round, raw};
-use toolcrib_mcp::{
-    code,
-    message::RpcError,
-    method::ELICIT,
-    revision::Era,
-};
+use toolcrib_mcp::{code, message::RpcError, method::ELICIT, revision::Era};
 
 /// The key of this server's request among the input requests of a round.
 const KEY: &str = "toolcrib.approval";

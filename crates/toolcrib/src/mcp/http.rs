@@ -237,7 +237,7 @@ async fn answer(
         Ok(Step::Answer(body)) => {
             let response = match readable {
                 AcceptedTypes::Events => {
-                    stream::respond(futures_util::stream::empty(), First::Message(body.into()))
+                    stream::respond(futures_util::stream::empty(), First::Message(body))
                 }
                 _ => respond::json_bytes(StatusCode::OK, body),
             };

@@ -10,6 +10,9 @@ use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::Rou
 use super::{Credentials, InvalidCredentialPolicy, Refusal};
 use crate::serve::connection;
 
+/// The headers that can have a key, on mounts whose protocol says so.
+pub(crate) const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
+
 /// The authenticated caller. The guard puts it into the request's extensions; handlers take it as
 /// an argument.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +54,14 @@ fn presented<'h>(
     Ok(found)
 }
 
+/// Returns whether a header that has a key on other mounts contradicts the credential of this one. A
+/// proxy before this server may have checked the other.
+fn has_another(headers: &HeaderMap, presented: &[Option<&str>]) -> bool {
+    let others = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
+    let mut others = others.map(|value| value.to_str().ok().map(str::trim));
+    !presented.is_empty() && others.any(|other| !presented.contains(&other))
+}
+
 /// Authenticates the sender of `headers` to a mount that requires `auth` and accepts `credentials`.
 /// Several different credentials are refused.
 ///
@@ -69,7 +80,7 @@ pub(crate) async fn caller(
     // Where the protocol ignores invalid credentials, a valid one among them counts.
     let lenient =
         auth == MountAuth::Optional && credentials.invalid == InvalidCredentialPolicy::Anonymous;
-    if !lenient && presented.len() > 1 {
+    if !lenient && presented.len() > 1 || has_another(headers, &presented) {
         return Err(AuthError::Ambiguous);
     }
     let mut known: Option<Caller> = None;
@@ -142,6 +153,22 @@ mod tests {
         assert_eq!(of("bEARER   k ").as_deref(), Some("k"));
         for none in ["k", "Basic k", "Bearer ", ""] {
             assert_eq!(of(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_protocol_does_not_contradict_the_credential() {
+        let of = |values: &[(&'static str, &'static str)]| {
+            let headers = headers(values);
+            let own = presented(&headers, &[]).unwrap();
+            has_another(&headers, &own)
+        };
+        let bearer = ("authorization", "Bearer a");
+        assert!(!of(&[bearer]) && !of(&[bearer, ("x-api-key", " a ")]));
+        assert!(!of(&[("x-api-key", "b")]), "it is no credential here");
+        for name in KEY_HEADERS {
+            assert!(of(&[bearer, (name, "b")]), "{name}");
+            assert!(of(&[bearer, (name, "a"), (name, "b")]), "{name}");
         }
     }
 

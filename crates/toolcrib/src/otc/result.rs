@@ -177,7 +177,8 @@ mod tests {
             let outcome = Outcome {
                 content: raw(&content),
                 structured: structured.as_ref().map(raw),
-                is_error: false, retry_after: None
+                is_error: false,
+                retry_after: None,
             };
             serde_json::from_str::<Value>(value(&outcome, schema).get()).unwrap()
         };

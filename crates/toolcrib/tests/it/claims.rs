@@ -146,6 +146,18 @@ async fn a_role_is_not_given_by_its_name_alone() {
         let key = json!({ "name": scopes, "principal": "new", "scopes": [scopes] });
         assert_eq!(eve.post("/v1/keys", key).await.status, status, "{scopes}");
     }
+    // It acts as nobody else, whatever wildcard the role has.
+    let vic = gw.principal_of("acme", "vic", &["files:read"]).await;
+    let key =
+        |principal: &str| json!({ "name": "k", "principal": principal, "scopes": ["files:read"] });
+    for name in ["vic", "operator", "anonymous", "core.system"] {
+        assert_eq!(eve.post("/v1/keys", key(name)).await.status, 403, "{name}");
+    }
+    let keys = eve.get("/v1/keys").await.json();
+    let of_vic = keys["keys"].as_array().unwrap().iter().find(|it| it["principal"] == "vic");
+    let path = format!("/v1/keys/{}/rotate", of_vic.unwrap()["id"].as_str().unwrap());
+    assert_eq!(eve.post(&path, json!({ "overlapSeconds": 0 })).await.status, 403);
+    assert_eq!(vic.get("/v1/whoami").await.status, 200);
     // Without a list there is no role.
     gw.reload(&format!("{ROLES}{}", issuer.config(""))).await;
     let none = token(&gw, &issuer, &json!({ "https://crib/roles": ["admin"] }));

@@ -93,6 +93,31 @@ async fn metrics_are_for_operators() {
 /// I-9, I-100: a tenant reads the series of its own calls. All other metrics of the server require a
 /// scope that no wildcard covers.
 #[tokio::test]
+async fn the_calls_of_tenants_without_a_label_belong_to_none() {
+    let gw = TestGateway::builder()
+        .config("[metrics]\ntenants = [\"other\"]\n")
+        .tool(TestTool::new("shared").scopes(["use:it"]))
+        .start()
+        .await;
+    let call = json!({ "request": { "tool_id": "crib.shared", "input": {} } });
+    // A tenant may have the name of a label of tools.
+    let eve = gw.principal_of("other", "eve", &["use:it", "metrics:read"]).await;
+    eve.post("/tools/call", call.clone()).await;
+    for tenant in ["a", "b", "c"] {
+        let ann = gw.principal_of(tenant, "ann", &["use:it"]).await;
+        assert_eq!(ann.post("/tools/call", call.clone()).await.status, 200);
+    }
+    let own = eve.get("/metrics").await.text();
+    let count = own.lines().find(|line| line.contains("tenant=\"other\"")).unwrap();
+    assert!(count.ends_with(" 1"), "{own}");
+    let operator = gw.principal_of("ops", "prometheus", &["metrics:all"]).await;
+    let all = operator.get("/metrics").await.text();
+    let rest = all.lines().find(|line| line.contains("tenant=\"other tenants\"")).unwrap();
+    assert!(rest.ends_with(" 3"), "{all}");
+}
+
+/// As above, for the series of each tenant.
+#[tokio::test]
 async fn a_tenant_reads_its_own_metrics() {
     let tool = |name: &str, scope| TestTool::new(name).scopes([scope]);
     let gw = TestGateway::builder()

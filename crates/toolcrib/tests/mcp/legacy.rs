@@ -89,6 +89,10 @@ async fn a_client_that_reads_no_events_gets_json() {
         assert_eq!(reply.header("content-type"), "application/json", "{accept:?}");
         assert_eq!(reply.json()["result"]["content"][0]["text"], "done");
     }
-    let actor = caller.with("accept", "text/event-stream");
+    let reply =
+        caller.with("accept", "text/event-stream").post_text("/mcp", body.to_string()).await;
+    assert_eq!(reply.header("content-type"), "text/event-stream");
+    assert!(reply.text().contains("\"text\":\"done\""), "{}", reply.text());
+    let actor = caller.with("accept", "text/html");
     assert_eq!(actor.post_text("/mcp", body.to_string()).await.status, 406);
 }

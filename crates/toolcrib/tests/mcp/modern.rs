@@ -59,7 +59,7 @@ async fn headers_must_repeat_the_body() {
     assert_eq!(sent(&encoded).await, (200, None), "the sentinel is decoded");
     for (header, values) in [
         ("mcp-protocol-version", &["-"][..]),
-        ("mcp-protocol-version", &["2025-11-25"]),
+        ("mcp-protocol-version", &["1999-01-01"]),
         ("mcp-protocol-version", &[MODERN, MODERN]),
         ("mcp-method", &["-"]),
         ("mcp-method", &["tools/list"]),
@@ -73,6 +73,36 @@ async fn headers_must_repeat_the_body() {
         assert_eq!(got, (400, Some(-32020)), "{header} {values:?}");
     }
     assert_eq!(gw.runs("crib", "bare"), 2, "what was refused did not run");
+}
+
+/// A client that sends the headers of an older revision with the body of the newest.
+#[tokio::test]
+async fn the_body_alone_says_the_revision_unless_the_operator_wants_more() {
+    let mut call = modern_body("tools/call", json!({ "name": "crib__bare", "arguments": {} }));
+    call["params"]["_meta"]["io.modelcontextprotocol/clientInfo"] =
+        json!({ "name": "claude-ai", "version": "1" });
+    for (strict, expected) in [(false, (200, None)), (true, (400, Some(-32020)))] {
+        let config = format!("[mcp]\nstrict_headers = {strict}\n");
+        let gw = gateway().config(&config).start().await;
+        let caller = gw.principal("a", ["metrics:all"]).await;
+        let old = caller.with("mcp-protocol-version", "2025-11-25");
+        let reply = post(&old, &call.to_string()).await;
+        assert_eq!((reply.status, reply.json()["error"]["code"].as_i64()), expected);
+        if strict {
+            let message = reply.json()["error"]["message"].to_string();
+            assert!(message.contains("2025-11-25") && message.contains(MODERN), "{message}");
+            continue;
+        }
+        let metrics = caller.get("/metrics").await.text();
+        let line = "toolcrib_mcp_mixed_versions_total{client=\"claude-ai\"} 1";
+        assert!(metrics.contains(line), "{metrics}");
+        // What such a client repeats nevertheless must agree.
+        let other = old.with("mcp-name", "crib__echo");
+        let reply = post(&other, &call.to_string()).await;
+        let message = reply.json()["error"]["message"].to_string();
+        assert!(message.contains("crib__echo") && message.contains("crib__bare"), "{message}");
+        assert_eq!(gw.runs("crib", "bare"), 1);
+    }
 }
 
 #[tokio::test]
@@ -124,18 +154,28 @@ async fn methods_of_other_servers_and_eras_are_not_found() {
 }
 
 #[tokio::test]
-async fn the_client_must_read_both_forms_and_send_json() {
+async fn the_client_gets_a_form_that_it_reads_and_sends_json() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let body = modern_body("tools/list", json!({}));
     let actor = modern_headers(&caller, "tools/list", &body);
     let json_sent = actor.with("content-type", "application/json");
-    for accept in ["application/json", "text/event-stream", "*/*", "text/html"] {
-        let reply = json_sent.with("accept", accept).post_text("/mcp", body.to_string()).await;
-        assert_eq!((reply.status, reply.json()["error"]["code"].as_i64()), (406, Some(-32600)));
+    let (json, events) = ("application/json", "text/event-stream");
+    for (accept, form) in
+        [(json, json), ("application/*", json), ("*/*", json), (events, events), ("", json)]
+    {
+        let actor =
+            if accept.is_empty() { json_sent.clone() } else { json_sent.with("accept", accept) };
+        let reply = actor.post_text("/mcp", body.to_string()).await;
+        assert_eq!((reply.status, reply.header("content-type")), (200, form), "{accept}");
+        assert!(reply.text().contains("crib__echo"), "{accept}");
     }
-    let reply = json_sent.post_text("/mcp", body.to_string()).await;
-    assert_eq!(reply.status, 406, "no Accept at all");
+    let reply = json_sent.with("accept", "text/html").post_text("/mcp", body.to_string()).await;
+    assert_eq!((reply.status, reply.json()["error"]["code"].as_i64()), (406, Some(-32600)));
+    let strict = gateway().config("[mcp]\nstrict_headers = true\n").start().await;
+    let actor = modern_headers(&strict.principal("a", []).await, "tools/list", &body);
+    let actor = actor.with("content-type", json).with("accept", json);
+    assert_eq!(actor.post_text("/mcp", body.to_string()).await.status, 406);
     let readable = actor.with("accept", "application/json, text/event-stream");
     for kind in ["text/plain", "application/jsonx", "application/x-www-form-urlencoded"] {
         let sent = readable.with("content-type", kind);

@@ -22,7 +22,7 @@ async fn progress_comes_in_order_and_before_the_answer() {
             _ => legacy(&caller, "tools/call", params).await,
         };
         assert_eq!(reply.header("content-type"), "text/event-stream");
-        assert_eq!(reply.header("cache-control"), "no-cache");
+        assert_eq!(reply.header("cache-control"), "no-cache, no-transform");
         assert_eq!(reply.header("x-accel-buffering"), "no");
         let mut messages = events(&reply.text());
         let answer = messages.pop().unwrap();

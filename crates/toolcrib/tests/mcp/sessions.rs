@@ -114,7 +114,7 @@ async fn requests_that_open_a_stream_and_requests_that_do_not() {
     for (name, value) in [
         ("content-type", "text/event-stream"),
         ("x-accel-buffering", "no"),
-        ("cache-control", "no-cache"),
+        ("cache-control", "no-cache, no-transform"),
     ] {
         assert_eq!(open.headers[name], value);
     }

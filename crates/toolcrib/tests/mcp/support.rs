@@ -112,7 +112,8 @@ pub(crate) fn gateway() -> TestGatewayBuilder {
                 structured: Some(
                     RawValue::from_string("{\n \"n\": 1.0, \"m\": 3\n}".to_owned()).unwrap(),
                 ),
-                is_error: false, retry_after: None
+                is_error: false,
+                retry_after: None,
             }
         }))
         .tool(TestTool::new("fail").scopes([]).answers(|_| Outcome::text("it went wrong", true)))

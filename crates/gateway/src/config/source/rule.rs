@@ -14,11 +14,14 @@ use toolcrib_core::{
     scope::Scope,
 };
 
-use crate::config::{
-    approvals::{self, ApprovalWhen},
-    places::member,
-    resolver::Resolver,
-    units::{self as kind, Kind as _},
+use crate::{
+    config::{
+        approvals::{self, ApprovalWhen},
+        places::member,
+        resolver::Resolver,
+        units::{self as kind, Kind as _},
+    },
+    scopes::RouteScope,
 };
 
 /// A rule: labels and limits of the tools whose names match the glob. All matching rules apply in
@@ -165,6 +168,14 @@ impl Resolver<'_> {
             self.check(&key("tenants"), check_narrowed(only, tenants));
         }
         self.known_roles(&key("approval_role"), &set.approval_role);
+        let of_server = |scope: &&Scope| {
+            RouteScope::named(&scope.to_string()).is_some_and(RouteScope::is_named)
+        };
+        if let Some(scope) = set.scopes.iter().flatten().find(of_server) {
+            // With a wildcard a caller would have the tool without having the right.
+            let message = format!("`{scope}` is a right on the server, which no tool can require");
+            self.complain(&key("scopes"), &message);
+        }
         if set.safety_tier == Some(SafetyTier::Exec) && kind != SourceKind::HostExtension {
             let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
             self.complain(&key("safety_tier"), message);

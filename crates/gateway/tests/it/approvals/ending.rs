@@ -94,13 +94,68 @@ async fn a_grant_ends_when_its_approver_loses_the_scope() {
     assert_eq!(rig.runs(), 0);
 }
 
+// I-103
+#[tokio::test]
+async fn a_grant_under_other_terms_lets_no_call_run() {
+    for stricter in [
+        "approval_quorum = 2\n",
+        "approval_scope = \"big:approve\"\n",
+        "approval_role = \"boss\"\n",
+    ] {
+        let role = "[[role]]\nname = \"boss\"\nscopes = []\n";
+        let rig = asking(role, ASKS).await;
+        let id = rig.ask(json!({})).await;
+        rig.answer(&approver("bob"), &id, Verdict::Grant).await;
+        let changed = role.to_owned() + &crate::support::one_source(&format!("{ASKS}{stricter}"));
+        rig.gateway.apply(parse(&changed)).await.unwrap();
+        rig.gateway.supply().settle(Duration::from_secs(10)).await;
+        assert_ne!(rig.ask(json!({})).await, id, "{stricter}");
+        assert_eq!(rig.runs(), 0, "{stricter}");
+    }
+}
+
+/// I-102: what a card leaves out is counted, because its approver answers for it as well.
+#[tokio::test]
+async fn what_is_left_out_of_a_request_is_said() {
+    let settings = "[approvals]\nshow_arguments = true\n";
+    let rig = asking(settings, ASKS).await;
+    let mut arguments = serde_json::Map::new();
+    for number in 0..64 {
+        arguments.insert(format!("k{number}"), json!(1));
+    }
+    let shown = async |arguments: serde_json::Value| {
+        let id = rig.ask(arguments).await;
+        let found = rig.gateway.approvals().find(&approver("bob"), &id).await.unwrap();
+        let now = rig.gateway.clock().now();
+        toolcrib_gateway::approvals::to_json(
+            &found.approval,
+            found.input.as_deref(),
+            &approver("bob"),
+            now,
+        )
+    };
+    let all = shown(json!(arguments)).await;
+    assert!(all.get("moreArguments").is_none() && all.get("inputTooLarge").is_none(), "{all}");
+    arguments.insert("force_delete_everything".to_owned(), json!(true));
+    arguments.insert("n".repeat(200), json!("x".repeat(20_000)));
+    arguments.swap_remove("k0");
+    let all = shown(json!(arguments)).await;
+    assert_eq!(all["moreArguments"], 1);
+    assert!(all["inputTooLarge"].as_u64().unwrap() > 20_000, "{all}");
+    assert!(all.get("redactedArguments").is_none());
+    let long = format!("{}…", "n".repeat(128));
+    let names = all["arguments"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap());
+    assert!(names.into_iter().any(|name| name == long || name.starts_with("force")), "{all}");
+}
+
 /// An override needs a reason that a person can read.
 #[tokio::test]
 async fn a_comment_of_hidden_characters_is_no_reason() {
     let rig = asking("", ASKS).await;
     let id = rig.ask(json!({})).await;
     let olga = who("olga", &["approvals:override", "approvals:respond"]);
-    for comment in ["", " \n", "\u{200b}\u{2060}", "\u{3164}\u{2800}\u{a0}"] {
+    for comment in ["", " \n", "\u{200b}\u{2060}", "\u{3164}\u{2800}\u{a0}", "\u{fe0f}", "\u{301}"]
+    {
         let comment = Some(comment.to_owned());
         let said = rig.gateway.approvals().respond(&olga, &id, Verdict::Override, comment).await;
         assert_eq!(refused(said), VoteRefused::Unexplained);

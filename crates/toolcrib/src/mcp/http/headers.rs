@@ -73,11 +73,11 @@ pub(super) fn check_request(
     request: &Request,
     required: bool,
 ) -> Result<(), RpcError> {
-    let name = name_of(request).map(|name| (&NAME, name));
-    for (header, expected) in [(&METHOD, &*request.method)].into_iter().chain(name) {
-        match single(headers, header)? {
-            Some(value) => same_text(header, &decoded(header, value)?, expected)?,
-            None if required => return Err(missing(header)),
+    let name = name_of(request).map(|name| (NAME, name));
+    for (header, expected) in [(METHOD, &*request.method)].into_iter().chain(name) {
+        match single(headers, &header)? {
+            Some(value) => same_text(&header, &decoded(&header, value)?, expected)?,
+            None if required => return Err(missing(&header)),
             None => {}
         }
     }

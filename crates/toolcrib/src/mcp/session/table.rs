@@ -23,7 +23,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig, tasks::Policy};
 
-use super::{Hold, Session};
+use super::{Handshake, Hold, Session};
 
 /// The sessions of one server.
 pub(crate) struct Sessions {

@@ -239,10 +239,17 @@ function State({ state }) {
 }
 
 function Arguments({ approval }) {
-  const { redactedArguments: shown, arguments: shape } = approval;
-  return (
-    Fields({ label: 'Arguments', shown, shape }) ?? html`<p class="muted">Without arguments.</p>`
-  );
+  const { redactedArguments: shown, arguments: shape, moreArguments: more, inputTooLarge: bytes } = approval;
+  return html`${Fields({ label: 'Arguments', shown, shape }) ?? html`<p class="muted">Without arguments.</p>`}
+    <${Hidden} count=${more} one="more argument" />
+    ${bytes !== undefined &&
+    html`<p class="problem-box">The values are not shown: they are ${bytes} bytes of JSON.</p>`}`;
+}
+
+/** Says what a card leaves out, because a person answers for it as well. */
+function Hidden({ count, one }) {
+  if (!count) return null;
+  return html`<p class="problem-box">This call has ${plural(count, one)}, which this card does not show.</p>`;
 }
 
 /** The answers to questions of the tool, and its state: they come with a further round of a call. */
@@ -252,6 +259,7 @@ function Round({ approval }) {
   if (shape === undefined && bytes === undefined) return null;
   return html`<p>This call continues an earlier one. It also sends answers to questions of the tool:</p>
     ${Fields({ label: 'Answers', shown, shape }) ?? html`<p class="muted">Without answers.</p>`}
+    <${Hidden} count=${approval.moreInputResponses} one="more answer" />
     ${bytes !== undefined &&
     html`<dl class="arguments" aria-label="State">
       <dt>state of the tool</dt>

@@ -3,7 +3,7 @@
 
 /** Characters that are not seen, or that change how others are drawn. Line breaks and tabs are seen. */
 const HIDDEN =
-  /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|(?![\n\r\t])\p{Cc}/gu;
+  /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\u{13430}-\u{13440}\u{13447}-\u{13455}\u{16fe4}\u{1bca0}-\u{1bca3}\u{1d159}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]|(?![\n\r\t])\p{Cc}/gu;
 
 /** A word with letters of Latin and of an alphabet that has letters of the same shapes. */
 const MIXED =

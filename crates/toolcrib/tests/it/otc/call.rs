@@ -15,12 +15,14 @@ async fn results_keep_their_shape() {
     let blocks = TestTool::new("blocks").scopes([]).answers(move |_| Outcome {
         content: serde_json::value::RawValue::from_string(exact.to_owned()).unwrap(),
         structured: None,
-        is_error: false, retry_after: None
+        is_error: false,
+        retry_after: None,
     });
     let nothing = TestTool::new("nothing").scopes([]).answers(|_| Outcome {
         content: raw(&json!([])),
         structured: None,
-        is_error: false, retry_after: None
+        is_error: false,
+        retry_after: None,
     });
     let gw = fixture().tool(blocks).tool(nothing).start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
