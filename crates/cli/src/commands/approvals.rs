@@ -47,9 +47,13 @@ pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Resu
     };
     let printer = cx.printer;
     match command {
-        ApprovalsCommand::List(_) => {
+        ApprovalsCommand::List(args) => {
+            let lines = args.page.lines;
             let approvals: Vec<Value> = serde_json::from_value(shown)?;
             printer.list(COLUMNS, &approvals, "there are no approvals")?;
+            if usize::try_from(lines) == Ok(approvals.len()) {
+                printer.note(format_args!("these are the newest {lines}; --lines shows more"));
+            }
         }
         ApprovalsCommand::Show { .. } => show(&shown, printer)?,
         _ => printer.json_or_note(&shown, after_answer(&shown))?,

@@ -5,6 +5,7 @@ Runs inside a sandbox: sandbox.py DIRECTORY VICTIM WRITABLE PORT
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import platform
@@ -85,6 +86,16 @@ for name in ["seal.key", "signing.key", "toolcrib.toml", ".toolcrib", ".toolcrib
 # A file of a readable directory, through its descriptor.
 note = os.open(at("shared/note"), os.O_RDONLY)
 attempt("fchmod of a readable file", lambda: os.fchmod(note, 0o777))
+attempt("lease on a readable file", lambda: fcntl.fcntl(note, 1024, fcntl.F_RDLCK))
+for name, request in [
+    ("set version", 0x40087602),
+    ("set version of ext4", 0x40086604),
+    ("set flags", 0x40086602),
+    ("set attributes", 0x401C5820),
+    ("enable verity", 0x40806685),
+    ("set encryption", 0x800C6613),
+]:
+    attempt(f"ioctl {name}", lambda: fcntl.ioctl(note, request, bytes(128)))
 attempt("fchown of a readable file", lambda: os.fchown(note, os.getuid(), os.getgid()))
 attempt("futimens of a readable file", lambda: os.utime(note, (1, 1)))
 attempt("fsetxattr of a readable file", lambda: os.setxattr(note, "user.mark", b"x"))

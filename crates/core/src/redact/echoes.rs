@@ -13,6 +13,7 @@ use crate::{
     credential::Secret,
     id::CredentialId,
     source::{Discovered, DiscoveredTool},
+    text,
 };
 
 /// Replaces each credential value by `[REDACTED:<its id>]`. Clones share the values.
@@ -50,6 +51,25 @@ impl Echoes {
         escaped::without(text, &self.values)
     }
 
+    /// Returns `text` without the values, also where invisible characters are between their letters.
+    /// What is shown of a list or an error has no such characters, so it would have the value.
+    pub fn seen<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        if let Cow::Owned(clean) = text::seen(text)
+            && let Cow::Owned(redacted) = self.text(&clean)
+        {
+            return Cow::Owned(redacted);
+        }
+        self.text(text)
+    }
+
+    /// As [`seen`](Self::seen), for JSON.
+    fn seen_value(&self, value: Value) -> Value {
+        let mut clean = value.clone();
+        text::clean(&mut clean);
+        let redacted = self.value(clean.clone());
+        if redacted == clean { self.value(value) } else { redacted }
+    }
+
     /// Returns an outcome without the values.
     pub fn outcome(&self, outcome: Outcome) -> Outcome {
         let Outcome { content, structured, is_error, retry_after } = outcome;
@@ -68,7 +88,7 @@ impl Echoes {
         if self.values.is_empty() {
             return error;
         }
-        let detail = self.text(&error.detail).into_owned();
+        let detail = self.seen(&error.detail).into_owned();
         let ask = match error.ask.map(|ask| *ask) {
             None => None,
             Some(Ask::Rejected(words)) => Some(Ask::Rejected(self.text(&words).into_owned())),
@@ -95,12 +115,12 @@ impl Echoes {
         if self.values.is_empty() {
             return discovered;
         }
-        let text = |text: String| self.text(&text).into_owned();
-        let value = |value: Value| self.value(value);
+        let text = |text: String| self.seen(&text).into_owned();
+        let value = |value: Value| self.seen_value(value);
         let Discovered { version, tools, problems, mut rates } = discovered;
         let mut problems: Vec<String> = problems.into_iter().map(text).collect();
         let offered = tools.len();
-        let tools = tools.into_iter().filter(|tool| *self.text(&tool.name) == *tool.name);
+        let tools = tools.into_iter().filter(|tool| *self.seen(&tool.name) == *tool.name);
         let tools = tools.map(|tool| DiscoveredTool {
             name: tool.name,
             title: tool.title.map(text),
@@ -226,6 +246,30 @@ mod tests {
         assert_eq!(echoes.text(r#"{"t":"hunter\u00322"}"#), r#"{"t":"[REDACTED:c0]"}"#);
         assert_eq!(echoes.text("?t=hunter%32%32"), "?t=[REDACTED:c0]");
         assert_eq!(self::echoes(&["REDACTED:c0"]).text("REDACTED:c0"), "[REDACTED:c0]");
+    }
+
+    #[test]
+    fn a_value_is_found_behind_invisible_characters() {
+        let echoes = echoes(&["hunter22"]);
+        for hidden in ["\u{200b}", "\u{202e}", "\u{1b}", "\u{e0041}", "\u{fe0f}"] {
+            let text = format!("x hun{hidden}ter22");
+            assert_eq!(echoes.seen(&text), "x [REDACTED:c0]");
+            let tool = DiscoveredTool {
+                name: "echo".to_owned(),
+                title: Some(text.clone()),
+                description: Some(text.clone()),
+                input_schema: Some(json!({ "properties": { &text: { "default": text } } })),
+                output_schema: None,
+                annotations: None,
+                raw: json!({ "title": text }),
+            };
+            let tools = vec![DiscoveredTool { name: text, ..tool.clone() }, tool];
+            let list = echoes.discovered(Discovered { tools, ..Discovered::default() });
+            assert_eq!(list.tools.len(), 1);
+            let shown = format!("{:?}", list.tools);
+            assert!(!shown.contains("ter22"), "{shown}");
+        }
+        assert_eq!(echoes.seen("a\u{200b}b"), "a\u{200b}b", "other texts stay as they are");
     }
 
     #[test]

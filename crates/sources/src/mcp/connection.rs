@@ -4,14 +4,13 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
 use http::HeaderMap;
 use parking_lot::RwLock;
 use serde_json::Map;
-use tokio::sync::Notify;
 use toolcrib_core::{
     call::{Invocation, UpstreamError},
     canonical::Digest,
@@ -26,6 +25,7 @@ use super::{
     message::{CallParams, ListParams, Reply},
     negotiation::Session,
     peer::Interest,
+    watch::ListChanges,
     wire::Wire,
 };
 use crate::forms::Forms;
@@ -34,7 +34,7 @@ use crate::forms::Forms;
 pub(crate) struct Connection {
     pub(crate) wire: Wire,
     pub(crate) session: Session,
-    pub(crate) list_changed: Arc<Notify>,
+    pub(crate) list_changed: Arc<ListChanges>,
     /// Held while the session is renewed.
     pub(crate) renewing: tokio::sync::Mutex<()>,
     /// The forms of its tools when it listed them last; `None` in a session without a list.
@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     first_list: RwLock<Option<Discovered>>,
     /// Lists that failed since the last one that did not.
     failed_lists: AtomicU32,
+    /// The changes that were announced before the last list.
+    listed_after: AtomicU64,
 }
 
 impl fmt::Debug for Connection {
@@ -54,7 +56,7 @@ impl fmt::Debug for Connection {
 // === impl Connection ===
 
 impl Connection {
-    pub(crate) fn new(wire: Wire, session: Session, list_changed: Arc<Notify>) -> Self {
+    pub(crate) fn new(wire: Wire, session: Session, list_changed: Arc<ListChanges>) -> Self {
         Self {
             wire,
             session,
@@ -63,6 +65,7 @@ impl Connection {
             forms: RwLock::default(),
             first_list: RwLock::default(),
             failed_lists: AtomicU32::new(0),
+            listed_after: AtomicU64::new(0),
         }
     }
 
@@ -75,14 +78,17 @@ impl Connection {
         self.failed_lists.load(Ordering::Relaxed)
     }
 
-    /// Takes over the forms of a list that was read to its end; `None` begins a new session.
-    pub(crate) fn set_forms(&self, forms: Option<Forms>) {
+    /// Takes over the forms of a list that was read to its end, after so many `announced` changes;
+    /// `None` begins a new session.
+    pub(crate) fn set_forms(&self, forms: Option<Forms>, announced: u64) {
         *self.forms.write() = forms;
+        self.listed_after.store(announced, Ordering::Release);
     }
 
-    /// Returns whether the tools of the session have been listed.
+    /// Returns whether the tools of the session have been listed, after every announced change.
     pub(crate) fn is_listed(&self) -> bool {
-        self.forms.read().is_some()
+        self.listed_after.load(Ordering::Acquire) == self.list_changed.announced()
+            && self.forms.read().is_some()
     }
 
     /// Fails if the tool `name` was not listed in the form `pinned`.

@@ -23,14 +23,17 @@ use toolcrib_mcp::{
     scan::IdScan,
 };
 
-use super::message::{Reply, encode_answer};
+use super::{
+    message::{Reply, encode_answer},
+    watch::ListChanges,
+};
 use crate::error::{died, protocol, unavailable};
 
 /// Requests of one connection that wait for an answer.
 pub(crate) struct Peer {
     next_id: AtomicU64,
     table: Mutex<Table>,
-    list_changed: Arc<Notify>,
+    list_changed: Arc<ListChanges>,
     /// Whether requests were waiting when the connection ended.
     interrupted: AtomicBool,
 }
@@ -73,7 +76,7 @@ pub(crate) struct ReplyHandle {
 
 impl Peer {
     /// Creates a peer that notifies `list_changed` when the upstream announces changed tools.
-    pub(crate) fn new(list_changed: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn new(list_changed: Arc<ListChanges>) -> Arc<Self> {
         Arc::new(Self {
             next_id: AtomicU64::new(1),
             table: Mutex::default(),
@@ -124,7 +127,7 @@ impl Peer {
     fn route(&self, incoming: &Incoming<'_>, reply: &mut dyn FnMut(Vec<u8>)) -> bool {
         match (incoming.id, incoming.method.as_deref()) {
             (None, Some(method::PROGRESS)) => self.progress(incoming.params),
-            (None, Some(method::TOOLS_CHANGED)) => self.list_changed.notify_one(),
+            (None, Some(method::TOOLS_CHANGED)) => self.list_changed.announce(),
             (None, Some(method::ACKNOWLEDGED)) => self.acknowledge(),
             (None, Some(_)) => {}
             // Repeated in the answer, which may have to wait.

@@ -15,10 +15,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, watch as watch_channel},
-    time::Instant,
-};
+use tokio::{sync::watch as watch_channel, time::Instant};
 use toolcrib_core::{
     call::UpstreamError,
     redact::Echoes,
@@ -87,7 +84,7 @@ pub(crate) struct Supervisor {
     pub(crate) stderr: Arc<Lines>,
     link: watch_channel::Sender<Link>,
     pub(crate) calls: Calls,
-    list_changed: Arc<Notify>,
+    list_changed: Arc<watch::ListChanges>,
     /// Whether a change was announced while the first list of a connection was read.
     missed_change: AtomicBool,
 }
@@ -141,7 +138,7 @@ impl Supervisor {
             stderr: Arc::new(Lines::new(context.id.clone(), mode, Arc::clone(&context.clock))),
             link: watch_channel::Sender::new(Link::Connecting),
             calls: Calls::new(&context.limits),
-            list_changed: Arc::new(Notify::new()),
+            list_changed: Arc::default(),
             missed_change: AtomicBool::new(false),
             context,
         }
@@ -244,7 +241,7 @@ impl Supervisor {
     fn degrade(&self, reason: &str) {
         // The upstream may quote a credential that it refuses.
         let echoes = self.echoes();
-        let reason = &*echoes.text(reason);
+        let reason = &*echoes.seen(reason);
         tracing::warn!(source = %self.context.id, reason, "source is not connected");
         self.status.set(SourceState::Degraded, reason);
     }
@@ -357,12 +354,16 @@ impl Supervisor {
         listed
     }
 
-    /// Waits until the tools of the session have been listed. Only after [`renew`](Self::renew) they
-    /// have not.
+    /// Waits until the tools of the session have been listed. They have not after
+    /// [`renew`](Self::renew), and after an announced change.
     pub(crate) async fn listed(&self, connection: &Connection) -> Result<(), UpstreamError> {
-        match connection.is_listed() {
-            true => Ok(()),
-            false => self.renew(connection, None).await.map(drop),
+        match (&connection.wire, connection.is_listed()) {
+            (_, true) => Ok(()),
+            (Wire::Http(_), false) => self.renew(connection, None).await.map(drop),
+            (Wire::Stdio(_), false) => {
+                let _one_at_a_time = connection.renewing.lock().await;
+                if connection.is_listed() { Ok(()) } else { self.list_first(connection).await }
+            }
         }
     }
 
@@ -384,7 +385,7 @@ impl Supervisor {
         }
         let renewed = async {
             if is_expired {
-                connection.set_forms(None);
+                connection.set_forms(None, connection.list_changed.announced());
                 initialize(&connection.wire).await?;
             }
             self.list_first(connection).await.map_err(|error| error.detail)
@@ -404,6 +405,7 @@ impl Supervisor {
     /// Reads the whole list and takes over its forms.
     async fn read_list(&self, connection: &Connection) -> Result<Discovered, Failure> {
         let limits = &self.context.limits;
+        let announced = connection.list_changed.announced();
         let discovery = discover::discover(connection, limits);
         let list = tokio::time::timeout(limits.connect_timeout, discovery)
             .await
@@ -412,7 +414,7 @@ impl Supervisor {
         // Hashing thousands of tools takes its time.
         let hashed = tokio::task::spawn_blocking(move || (Forms::of(&list.tools), list)).await;
         let (forms, list) = hashed.map_err(|_| unavailable("reading the list was interrupted"))?;
-        connection.set_forms(Some(forms));
+        connection.set_forms(Some(forms), announced);
         Ok(list)
     }
 

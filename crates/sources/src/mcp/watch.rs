@@ -4,7 +4,13 @@
 //! HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Nothing is replayed,
 //! so after every gap the list counts as changed.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Map, json};
 use tokio::{sync::Notify, time::Instant};
@@ -29,10 +35,35 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A subscription that is not acknowledged within this time is given up.
 const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The changes of an upstream's tool list.
+#[derive(Debug, Default)]
+pub(crate) struct ListChanges {
+    news: Notify,
+    announced: AtomicU64,
+}
+
+impl ListChanges {
+    /// The upstream has announced a change.
+    pub(crate) fn announce(&self) {
+        self.announced.fetch_add(1, Ordering::AcqRel);
+        self.news.notify_one();
+    }
+
+    /// The list may have changed while nobody listened.
+    fn suspect(&self) {
+        self.news.notify_one();
+    }
+
+    /// Returns how many changes were announced.
+    pub(crate) fn announced(&self) -> u64 {
+        self.announced.load(Ordering::Acquire)
+    }
+}
+
 /// Calls `report` for every change, after it has settled.
-pub(crate) async fn debounce(list_changed: &Notify, mut report: impl FnMut()) {
+pub(crate) async fn debounce(list_changed: &ListChanges, mut report: impl FnMut()) {
     loop {
-        list_changed.notified().await;
+        list_changed.news.notified().await;
         tokio::time::sleep(SETTLE).await;
         report();
         tokio::time::sleep(AT_MOST_EVERY).await;
@@ -61,7 +92,7 @@ pub(crate) async fn watch(connection: Arc<Connection>) {
         pause = if opened.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { pause };
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        connection.list_changed.notify_one();
+        connection.list_changed.suspect();
     }
 }
 
@@ -73,7 +104,7 @@ async fn get_stream(connection: &Connection) -> Result<(), NoStream> {
     match http.open_stream(&connection.session.era).await {
         Ok(stream) => {
             // Changes from before the stream was open are not announced.
-            connection.list_changed.notify_one();
+            connection.list_changed.suspect();
             // However the stream ends, the next one is opened after a pause.
             if let Err(failure) = http.follow(stream).await {
                 note(failure);
@@ -111,7 +142,7 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
         Some(ended) => ended,
         None => {
             // Changes from before the subscription are not announced.
-            connection.list_changed.notify_one();
+            connection.list_changed.suspect();
             listening.await
         }
     };

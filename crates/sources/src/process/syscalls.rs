@@ -144,8 +144,10 @@ const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWNET,
 ];
 
-/// `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`: attributes of files.
-const ATTRIBUTES: [u64; 2] = [0x4008_6602, 0x401c_5820];
+/// The types of `ioctl` requests to file systems, which change attributes of files: `f` (most of them,
+/// encryption and verity too), `v` (versions), `X` (XFS, and attributes of all), and those of Btrfs and
+/// F2FS. A descriptor for reading suffices for some.
+const FILE_SYSTEM: [u64; 5] = [0x66, 0x76, 0x58, 0x94, 0xf5];
 /// `TIOCSTI` and `TIOCLINUX`: input of a terminal.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
@@ -201,14 +203,18 @@ fn refused(guard: MetadataGuard) -> Result<Rules, BackendError> {
     for flag in NAMESPACES {
         add(&mut rules, libc::SYS_clone, vec![has(0, u64::from(flag.unsigned_abs()))?])?;
     }
+    // A lease on a file that is only read stops its writers.
+    let lease = u64::from(libc::F_SETLEASE.unsigned_abs());
+    add(&mut rules, libc::SYS_fcntl, vec![is(1, lease)?])?;
     for request in TERMINAL {
         add(&mut rules, libc::SYS_ioctl, vec![is(1, request)?])?;
     }
     let metadata = match guard {
         MetadataGuard::ReadOnlyMounts => &[],
         MetadataGuard::SystemCalls => {
-            for request in ATTRIBUTES {
-                add(&mut rules, libc::SYS_ioctl, vec![is(1, request)?])?;
+            for kind in FILE_SYSTEM {
+                let is_kind = condition(1, SeccompCmpOp::MaskedEq(0xff00), kind << 8)?;
+                add(&mut rules, libc::SYS_ioctl, vec![is_kind])?;
             }
             METADATA
         }

@@ -186,6 +186,21 @@ async fn a_tool_that_changed_with_the_session_does_not_run() {
     rig.call("echo", json!({})).await;
 }
 
+// I-104: an announced change is compared before the next call, although lists are read less often.
+#[tokio::test]
+async fn a_tool_whose_change_was_announced_does_not_run() {
+    let rig = Rig::faulty(&["listen=yes", "list=turning"]);
+    let tools = rig.discover().await.tools;
+    let before = PinForm::of(tools.iter().find(|tool| tool.name == "echo").unwrap()).digest;
+    for form in 1..4 {
+        rig.call_pinned("echo", before, json!({})).await.unwrap();
+        rig.call("turn", json!({ "form": form })).await;
+        let error = rig.call_pinned("echo", before, json!({})).await.unwrap_err();
+        assert_eq!(error.kind, UpstreamErrorKind::Changed, "{form}");
+        rig.call("turn", json!({ "form": 0 })).await;
+    }
+}
+
 // I-27
 #[tokio::test]
 async fn a_list_that_takes_too_long_is_a_timeout() {

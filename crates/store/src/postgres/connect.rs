@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LIMITS: &str = "-c statement_timeout=10000 -c lock_timeout=5000 \
                       -c idle_in_transaction_session_timeout=30000";
 
+/// Not the default, which looks first in a schema with the name of the role: others may create it.
+const SCHEMA: &str = "-c search_path=public,pg_temp";
+
 /// Every query reads few rows by an index, but an estimate of many makes PostgreSQL compile some of
 /// them first, for more than 100 ms.
 const PLANNING: &str = "-c jit=off";
@@ -66,7 +69,7 @@ pub(super) fn place(url: &str, options: &Options) -> Result<Place, StoreError> {
         Durability::Strict => "on",
         Durability::Relaxed => "off",
     };
-    let mut settings = format!("{LIMITS} {PLANNING} -c synchronous_commit={commit}");
+    let mut settings = format!("{LIMITS} {PLANNING} {SCHEMA} -c synchronous_commit={commit}");
     if let Some(own) = config.get_options() {
         settings = format!("{settings} {own}");
     }

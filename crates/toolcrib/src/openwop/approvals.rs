@@ -34,6 +34,8 @@ pub(super) struct Approvals {
     /// The newest first.
     #[schema(value_type = Vec<Object>)]
     approvals: Vec<Value>,
+    /// Whether there are older ones, beyond `limit`.
+    more: bool,
 }
 
 /// A vote on a request for approval.
@@ -69,10 +71,12 @@ fn verdict() -> Object {
 pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let state = context.parameter("state")?.map(|StateOfApproval(state)| state);
     let limit = context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size();
-    let found = context.gateway.approvals().list(&context.caller, state, limit).await?;
+    let mut found = context.gateway.approvals().list(&context.caller, state, limit + 1).await?;
+    let more = found.len() > limit;
+    found.truncate(limit);
     let now = context.gateway.clock().now();
     let approvals = found.iter().map(|it| described(&context, it, None, now)).collect();
-    Ok(respond::json(StatusCode::OK, &Approvals { approvals }))
+    Ok(respond::json(StatusCode::OK, &Approvals { approvals, more }))
 }
 
 /// Returns an approval with the description of its tool, for callers that can vote on it: consent

@@ -173,9 +173,9 @@ async fn the_client_gets_a_form_that_it_reads_and_sends_json() {
     let reply = json_sent.with("accept", "text/html").post_text("/mcp", body.to_string()).await;
     assert_eq!((reply.status, reply.json()["error"]["code"].as_i64()), (406, Some(-32600)));
     let strict = gateway().config("[mcp]\nstrict_headers = true\n").start().await;
-    let actor = modern_headers(&strict.principal("a", []).await, "tools/list", &body);
-    let actor = actor.with("content-type", json).with("accept", json);
-    assert_eq!(actor.post_text("/mcp", body.to_string()).await.status, 406);
+    let other = modern_headers(&strict.principal("a", []).await, "tools/list", &body);
+    let other = other.with("content-type", json).with("accept", json);
+    assert_eq!(other.post_text("/mcp", body.to_string()).await.status, 406);
     let readable = actor.with("accept", "application/json, text/event-stream");
     for kind in ["text/plain", "application/jsonx", "application/x-www-form-urlencoded"] {
         let sent = readable.with("content-type", kind);

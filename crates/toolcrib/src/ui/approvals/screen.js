@@ -5,6 +5,7 @@ import {
   useRef,
   useState,
   announce,
+  number,
   plural,
   send,
   useData,
@@ -23,6 +24,10 @@ import { go, href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { DANGERS, levelsOf } from '../tools/badges.js';
 import { Reminders } from './reminders.js';
+
+/** Requests that are listed at first, and at most. */
+const FIRST = 100;
+const MOST = 1_000;
 
 const STATES = {
   pending: ['amber', 'pending'],
@@ -76,7 +81,9 @@ export default function Approvals({ route, who }) {
  * are added below it, so that nothing moves under the pointer.
  */
 function Pending({ change, opened, who }) {
-  const found = useData('/v1/approvals?state=pending', { key: String(change) });
+  const [limit, setLimit] = useState(FIRST);
+  const found = useData(`/v1/approvals?state=pending&limit=${limit}`, { key: String(change) });
+  const more = found.data?.more === true;
   const cards = useRef(new Map());
   for (const it of found.data?.approvals ?? []) {
     const known = cards.current.get(it.approvalId);
@@ -92,14 +99,23 @@ function Pending({ change, opened, who }) {
             When a caller uses a tool that needs consent, its request appears here by itself.
           </p>
         <//>`;
-      return html`<div class="cards">
+      return html`${more && html`<${Older} limit=${limit} onMore=${() => setLimit(MOST)} />`}
+      <div class="cards">
         ${list.map(
           (it) => html`<${Card} key=${it.approvalId} first=${it} who=${who}
-            gone=${!stillPending.has(it.approvalId)} opened=${opened === it.approvalId} />`,
+            gone=${!more && !stillPending.has(it.approvalId)} opened=${opened === it.approvalId} />`,
         )}
       </div>`;
     }}
   <//>`;
+}
+
+/** Says that older requests wait, which are not listed. */
+function Older({ limit, onMore }) {
+  return html`<div class="problem-box">
+    <p>These are the newest ${number(limit)} requests. Older ones wait as well.</p>
+    ${limit < MOST && html`<${Button} onClick=${onMore}>Show older requests<//>`}
+  </div>`;
 }
 
 function Card({ first, gone, opened, who }) {
