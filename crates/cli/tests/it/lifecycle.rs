@@ -11,8 +11,8 @@ use serde_json::json;
 use toolcrib_testkit::upstream::faulty_program;
 
 use crate::support::{
-    Process, Server, config, demo_key, dir, eventually, is_running, key, run, signal_pid, toolcrib,
-    write_config,
+    Process, Server, config, demo_key, dir, eventually, eventually_async, is_running, key, run,
+    signal_pid, toolcrib, write_config,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,6 +43,29 @@ async fn the_end_takes_every_child_along_and_closes_every_call() {
         1,
         "{events}"
     );
+}
+
+/// A log that cannot be written, as on a full disk or with a reader that is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_stops_no_call() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    for stderr in [full, fs::File::from(std::os::fd::OwnedFd::from(writer))] {
+        let dir = dir();
+        write_config(dir.path(), &format!("[log]\naccess = true\n{}", config("")));
+        let (_, text) = key(dir.path(), &["--scope", "*"]);
+        let server = Server::logging_to(dir.path(), stderr);
+        let caller = server.caller(Some(&text));
+        eventually_async("a call runs", async || {
+            caller.otc("demo__echo", json!({ "text": "x" })).await.0 == 200
+        })
+        .await;
+        // It warns of a key that it does not know.
+        assert_eq!(server.caller(Some("tc_unknown")).get("/v1/whoami").await.0, 401);
+        assert_eq!(caller.otc("demo__echo", json!({ "text": "x" })).await.0, 200);
+        server.stop();
+    }
 }
 
 // I-27, I-90

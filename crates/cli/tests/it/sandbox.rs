@@ -298,6 +298,26 @@ fn a_sandbox_of_root_does_not_start_unless_the_configuration_says_so() {
     Place::new(User::Ordinary, "").call("nothing", &json!({})).ok();
 }
 
+// I-106
+#[test]
+fn a_mount_in_a_list_that_shows_the_data_directory_is_refused() {
+    if !geteuid().is_root() {
+        return skipped("a mount needs root");
+    }
+    let place = Place::new(User::Root, "[sources]\nsandbox_as_root = true\n");
+    place.call("nothing", &json!({})).ok();
+    let program = place.program.path().join("toolcrib");
+    let script = "mkdir written/b && mount --bind .toolcrib written/b && exec \"$0\" call ops__shell \
+                  '{\"script\": \"cat b/toolcrib.db | wc -c\"}'";
+    let mut command = place.user.command("unshare");
+    command.args(["--mount", "sh", "-c", script]).arg(program).current_dir(place.path());
+    for name in ["CONFIG", "DATA_DIR", "URL", "KEY", "LOG"] {
+        command.env_remove(format!("TOOLCRIB_{name}"));
+    }
+    let ran = finish(command.stdin(Stdio::null()));
+    assert!(ran.code == 1 && ran.stderr.contains("leads to the data directory"), "{ran:?}");
+}
+
 #[test]
 fn a_check_of_the_configuration_says_which_layers_of_a_sandbox_work() {
     let checked = |user: User| Place::new(user, "").run(&["config", "check", "--json"]).ok().json();

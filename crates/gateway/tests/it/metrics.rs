@@ -76,9 +76,9 @@ async fn only_so_many_tools_and_tenants_are_labels() {
     }
     let expected = [
         "s mcp:s.echo acme ok: 1",
-        "s mcp:s.echo other ok: 2",
+        "s mcp:s.echo other tenants ok: 2",
         "s other acme tool_error: 1",
-        "s other other tool_error: 2",
+        "s other other tenants tool_error: 2",
     ];
     assert_eq!(calls(&rig).await, expected);
 }
@@ -95,16 +95,19 @@ async fn listed_tools_and_tenants_alone_are_labels_and_a_reload_changes_them() {
     call().await;
     let expected = [
         "s mcp:s.fail globex tool_error: 1",
-        "s mcp:s.fail other tool_error: 1",
+        "s mcp:s.fail other tenants tool_error: 1",
         "s other globex ok: 1",
-        "s other other ok: 1",
+        "s other other tenants ok: 1",
     ];
     assert_eq!(calls(&rig).await, expected);
     let off = format!("[metrics]\ntools = 0\ntenants = 0\n{}", one_source(""));
     rig.gateway.apply(parse(&off)).await.unwrap();
     assert_eq!(calls(&rig).await, Vec::<String>::new());
     call().await;
-    assert_eq!(calls(&rig).await, ["s other other ok: 2", "s other other tool_error: 2"]);
+    assert_eq!(
+        calls(&rig).await,
+        ["s other other tenants ok: 2", "s other other tenants tool_error: 2"]
+    );
 }
 
 /// An issuer of tokens may name any tenant, so only tenants of the configuration become labels by one.
@@ -128,7 +131,7 @@ async fn a_token_adds_no_tenant_to_the_labels() {
         calls(&rig).await,
         [
             "none none of-a-key not_found: 1",
-            "none none other not_found: 1",
+            "none none other tenants not_found: 1",
             "s mcp:s.echo known ok: 1",
         ]
     );

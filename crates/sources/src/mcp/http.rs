@@ -37,6 +37,7 @@ use crate::{
     credential::{RequestOrigin, SourceCredential},
     egress::{Answer, Egress, EgressError, Endpoint},
     error::{died, protocol, refused, too_large},
+    text::tidy,
 };
 
 /// How long a message that expects no answer (a notification, the end of a session) may take.
@@ -45,6 +46,8 @@ const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Answers to an upstream that may be in flight at once; further requests of it get none.
 const MAX_REPLIES: usize = 8;
+/// Longest address of a redirect that is shown, in characters.
+const MAX_ADDRESS: usize = 200;
 /// The most bytes of the body of a refusal that are read for its reason.
 const MAX_REASON: usize = 2_048;
 /// Cancellations that may be in flight at once. While an upstream accepts none of them, further ones
@@ -166,6 +169,9 @@ impl Http {
             return Err(Failure::Credentials(StatusCode::FORBIDDEN));
         }
         self.check_status(answer.status(), &session)?;
+        if answer.status().is_redirection() {
+            return Err(self.redirected(&answer).into());
+        }
         let reads_session = !handshake && !call.era.is_modern();
         if handshake && answer.status().is_success() {
             self.session.lock().id = answer.headers().get(mcp_header::SESSION_ID).cloned();
@@ -271,6 +277,23 @@ impl Http {
             headers.insert(mcp_header::SESSION_ID, id.clone());
         }
         headers
+    }
+
+    /// Says where the upstream has moved, which the operator has to decide about.
+    fn redirected(&self, answer: &Answer) -> UpstreamError {
+        let to = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
+        let to = to.and_then(|to| self.target.endpoint.url().join(to).ok());
+        let status = answer.status().as_u16();
+        refused(match to {
+            Some(to) => {
+                let to = tidy(to.as_str(), MAX_ADDRESS);
+                format!(
+                    "HTTP status {status}: it redirects to {to}, which is not followed; if that is \
+                     right, write it into `url`"
+                )
+            }
+            None => format!("HTTP status {status}: it redirects to no address"),
+        })
     }
 
     fn check_status(&self, status: StatusCode, session: &LegacySession) -> Result<(), Failure> {

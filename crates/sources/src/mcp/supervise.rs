@@ -196,7 +196,6 @@ impl Supervisor {
                     if is_interrupted || since.elapsed() >= STABLE {
                         failures = 0;
                     }
-                    self.link.send_replace(Link::Connecting);
                 }
             }
             failures += 1;
@@ -457,7 +456,8 @@ impl Supervisor {
             reason = driver.ended() => Some(reason),
             () = watching => None,
         };
-        self.link.send_replace(Link::Down);
+        let is_lost = reason.is_some();
+        self.link.send_replace(if is_lost { Link::Connecting } else { Link::Down });
         if reason.is_none() {
             driver.close(&era).await;
         }

@@ -52,17 +52,28 @@ impl Body {
         let Some(content) = body.get("content").and_then(Value::as_object) else { return Ok(None) };
         let chosen = content.iter().min_by_key(|(media_type, _)| rank(media_type));
         let Some((media_type, media)) = chosen else { return Ok(None) };
-        let kind = kind(media_type);
-        let media_type = match media_type.as_str() {
+        let media = document.follow(media)?;
+        let described = media.get("schema");
+        let kind = match kind(media_type) {
+            // A range that includes JSON, with a schema of something else than bytes.
+            BodyKind::Binary if matches!(essence(media_type).as_str(), "*/*" | "application/*") => {
+                match described.map(|schema| document.follow(schema)).transpose()? {
+                    Some(schema) if !is_binary(schema) => BodyKind::Json,
+                    _ => BodyKind::Binary,
+                }
+            }
+            kind => kind,
+        };
+        let media_type = match (media_type.as_str(), kind) {
             // For a media type range, a concrete type within it is sent.
-            range if range.contains('*') && kind == BodyKind::Text => "text/plain",
-            range if range.contains('*') => "application/octet-stream",
-            one => one,
+            (range, BodyKind::Text) if range.contains('*') => "text/plain",
+            (range, BodyKind::Json) if range.contains('*') => "application/json",
+            (range, _) if range.contains('*') => "application/octet-stream",
+            (one, _) => one,
         };
         if http::HeaderValue::from_str(media_type).is_err() {
             return Err(Unusable::new("its body has no usable media type"));
         }
-        let described = media.get("schema");
         let mut fields = Vec::new();
         let schema = match kind {
             BodyKind::Json => described.cloned().unwrap_or(Value::Bool(true)),
@@ -148,8 +159,13 @@ fn is_binary(schema: &Value) -> bool {
         || text(schema, "contentEncoding") == Some("base64")
 }
 
+/// Returns a media type in lower case, without parameters.
+fn essence(media_type: &str) -> String {
+    media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
 fn kind(media_type: &str) -> BodyKind {
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = essence(media_type);
     match essence.as_str() {
         _ if is_json(&essence) => BodyKind::Json,
         "application/x-www-form-urlencoded" => BodyKind::Form,
@@ -166,16 +182,19 @@ fn kind(media_type: &str) -> BodyKind {
 fn rank(media_type: &str) -> u8 {
     match kind(media_type) {
         BodyKind::Json if media_type.trim().eq_ignore_ascii_case("application/json") => 0,
-        BodyKind::Json => 1,
-        BodyKind::Form => 2,
-        BodyKind::Multipart => 3,
-        BodyKind::Text => 4,
-        BodyKind::Binary => 5,
+        // A patch of a whole object is what a caller can write; operations are a list.
+        BodyKind::Json if essence(media_type) == "application/merge-patch+json" => 1,
+        BodyKind::Json if essence(media_type) == "application/json-patch+json" => 3,
+        BodyKind::Json => 2,
+        BodyKind::Form => 4,
+        BodyKind::Multipart => 5,
+        BodyKind::Text => 6,
+        BodyKind::Binary => 7,
     }
 }
 
 /// Returns whether a media type is JSON.
 pub(super) fn is_json(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let essence = essence(media_type);
     essence == "application/json" || essence.ends_with("+json")
 }

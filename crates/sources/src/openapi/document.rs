@@ -30,6 +30,9 @@ pub(crate) enum DocumentError {
     TooLarge,
     #[error("the OpenAPI document is not {0}")]
     Malformed(String),
+    #[error("the document is Swagger 2.0, which is not read; convert it to OpenAPI 3.0, for example with \
+             `npx swagger2openapi FILE`")]
+    Swagger,
     #[error("the OpenAPI document has no `openapi: 3.0.x` or `3.1.x`; other versions are not read")]
     Version,
 }
@@ -95,6 +98,7 @@ impl Document {
         let old = match version.split('.').collect::<Vec<_>>().as_slice() {
             ["3", "0", ..] => true,
             ["3", "1" | "2", ..] => false,
+            _ if text(&root, "swagger").is_some() => return Err(DocumentError::Swagger),
             _ => return Err(DocumentError::Version),
         };
         Ok(Self { root, old })

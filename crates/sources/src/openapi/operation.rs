@@ -15,7 +15,7 @@ use super::{
     body::{Body, is_json},
     document::{Document, ReferenceError, Unusable, flag, list, text},
     encode::Style,
-    resolve::{Bundle, size},
+    resolve::{Bundle, Direction, plain_name, size},
 };
 use crate::egress::CONNECTION_HEADERS;
 
@@ -23,6 +23,8 @@ use crate::egress::CONNECTION_HEADERS;
 pub(super) const METHODS: &[&str] =
     &["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
+/// Longest name of an argument before it is made unique; model providers accept 64 characters.
+const MAX_ARGUMENT: usize = 48;
 /// Largest number of parameters of one operation.
 const MAX_PARAMETERS: usize = 200;
 /// Characters of a name that is derived from method and path.
@@ -116,6 +118,8 @@ impl Operation {
         candidate: &Candidate<'_>,
     ) -> Result<Self, Unusable> {
         let Candidate { name, method, path, item, described } = candidate;
+        // Some documents tell operations of one path apart by a fragment, which is not sent.
+        let path = path.split('#').next().unwrap_or_default();
         check_path(path)?;
         let document = reading.document;
         let body = match described.get("requestBody") {
@@ -123,7 +127,7 @@ impl Operation {
             None => None,
         };
         let found = parameters(reading, item, described)?;
-        let mut bundle = Bundle::new(document, reading.share);
+        let mut bundle = Bundle::new(document, Direction::Request, reading.share);
         let mut taken = HashSet::new();
         if body.is_some() {
             taken.insert("body".to_owned());
@@ -206,7 +210,11 @@ fn parameters<'d>(
 ) -> Result<Vec<ParameterEntry<'d>>, Unusable> {
     let mut found: Vec<ParameterEntry<'d>> = Vec::new();
     for holder in [described, item] {
-        for parameter in holder.get("parameters").map(list).unwrap_or_default() {
+        let listed = holder.get("parameters");
+        if listed.is_some_and(|listed| !listed.is_array()) {
+            return Err(Unusable::new("its parameters are not a list"));
+        }
+        for parameter in listed.map(list).unwrap_or_default() {
             let Some(read) = parameter_of(reading, parameter)? else { continue };
             let same = |other: &ParameterEntry<'_>| {
                 other.parameter.name == read.parameter.name
@@ -251,7 +259,10 @@ fn parameter_of<'d>(
     }
     let content = described.get("content").and_then(Value::as_object);
     let (schema, style) = match content.and_then(|content| content.iter().next()) {
-        Some((_, media)) => (media.get("schema").unwrap_or(ANY), Style::Json),
+        Some((_, media)) => {
+            let media = reading.document.follow(media)?;
+            (media.get("schema").unwrap_or(ANY), Style::Json)
+        }
         None => {
             let style = style(place, text(described, "style")).ok_or_else(|| {
                 Unusable::new("a parameter has a style that is invalid at its location")
@@ -291,13 +302,22 @@ fn style(place: Place, name: Option<&str>) -> Option<Style> {
     })
 }
 
+/// Returns a name for the argument that model providers accept, which refuse all tools of a request
+/// because of one other name: at most 64 characters of `[A-Za-z0-9_.-]`.
 fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
-    if !taken.contains(&parameter.name) {
-        return parameter.name.clone();
+    let plain = plain_name(&parameter.name);
+    let plain = match plain == parameter.name {
+        true => plain,
+        false => plain.trim_matches('_').to_owned(),
+    };
+    let plain: String = plain.chars().take(MAX_ARGUMENT).collect();
+    let plain = if plain.is_empty() { "value".to_owned() } else { plain };
+    if !taken.contains(&plain) {
+        return plain;
     }
     let place = PLACES.iter().find(|(_, place)| *place == parameter.place);
     let place = place.map_or("", |(name, _)| name);
-    let mut name = format!("{}_{place}", parameter.name);
+    let mut name = format!("{plain}_{place}");
     while taken.contains(&name) {
         name.push('_');
     }
@@ -343,9 +363,11 @@ fn output(
         let content = response.get("content").and_then(Value::as_object);
         let schema =
             content.and_then(|content| match content.iter().collect::<Vec<_>>().as_slice() {
-                [(kind, media)] if is_json(kind) => media.get("schema"),
+                [(kind, media)] if is_json(kind) => Some(*media),
                 _ => None,
             });
+        let schema = schema.map(|media| document.follow(media)).transpose()?;
+        let schema = schema.and_then(|media| media.get("schema"));
         match (schema, only) {
             (None, _) => return Ok(None),
             (Some(schema), None) => only = Some(schema),
@@ -354,7 +376,7 @@ fn output(
         }
     }
     let Some(schema) = only else { return Ok(None) };
-    let mut bundle = Bundle::new(document, share);
+    let mut bundle = Bundle::new(document, Direction::Answer, share);
     let Value::Object(root) = bundle.schema(schema)? else { return Ok(None) };
     Ok(Some(Value::Object(bundle.add_definitions(root)?)))
 }
@@ -368,7 +390,7 @@ fn check_path(path: &str) -> Result<(), Unusable> {
     let dots = |segment: &str| matches!(segment, "." | "..");
     let problem = if !path.starts_with('/') {
         "its path does not begin with `/`"
-    } else if path.contains(['#', '\\']) || path.chars().any(char::is_control) {
+    } else if path.contains('\\') || path.chars().any(char::is_control) {
         "its path contains invalid characters"
     } else if path.split('/').any(dots) || path.to_ascii_lowercase().contains("%2e") {
         "its path leads upwards"

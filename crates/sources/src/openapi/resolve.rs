@@ -39,9 +39,19 @@ const LIST: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
 const MAP: &[&str] =
     &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
+/// The direction of what a schema describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// Callers send it, so they need not send what is `readOnly`.
+    Request,
+    /// The service sends it, and leaves out what is `writeOnly`.
+    Answer,
+}
+
 /// A set of schemas that share their definitions.
 pub(super) struct Bundle<'d> {
     document: &'d Document,
+    direction: Direction,
     /// Bytes left for further definitions.
     left: usize,
     /// Names in `$defs` by reference.
@@ -52,9 +62,10 @@ pub(super) struct Bundle<'d> {
 
 impl<'d> Bundle<'d> {
     /// Creates a bundle limited to about `share` bytes.
-    pub(super) fn new(document: &'d Document, share: usize) -> Self {
+    pub(super) fn new(document: &'d Document, direction: Direction, share: usize) -> Self {
         Self {
             document,
+            direction,
             left: share,
             names: HashMap::new(),
             taken: HashSet::new(),
@@ -130,7 +141,29 @@ impl<'d> Bundle<'d> {
             };
             kept.insert(keyword.clone(), value);
         }
+        self.require_less(members, &mut kept);
         Ok(kept)
+    }
+
+    /// Removes from `required` the properties that exist in the other direction only.
+    fn require_less(&self, schema: &Map<String, Value>, kept: &mut Map<String, Value>) {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let required = kept.get_mut("required").and_then(Value::as_array_mut);
+        let (Some(properties), Some(required)) = (properties, required) else { return };
+        let annotation = match self.direction {
+            Direction::Request => "readOnly",
+            Direction::Answer => "writeOnly",
+        };
+        let before = required.len();
+        required.retain(|name| {
+            let property = name.as_str().and_then(|name| properties.get(name));
+            let followed = property.and_then(|property| self.document.follow(property).ok());
+            let is_absent = |schema: &Value| schema.get(annotation) == Some(&Value::Bool(true));
+            !property.into_iter().chain(followed).any(is_absent)
+        });
+        if required.is_empty() && before > 0 {
+            kept.shift_remove("required");
+        }
     }
 
     fn reference(&mut self, reference: &str) -> Result<String, ReferenceError> {
@@ -244,7 +277,7 @@ mod tests {
 
     fn rewritten(version: &str, schema: Value) -> Value {
         let document = document(version, json!({ "S": {} }));
-        Bundle::new(&document, 1 << 20).schema(&schema).unwrap()
+        Bundle::new(&document, Direction::Request, 1 << 20).schema(&schema).unwrap()
     }
 
     #[test]
@@ -298,6 +331,29 @@ mod tests {
     }
 
     #[test]
+    fn what_exists_in_the_other_direction_only_is_not_required() {
+        let document = document("3.0.3", json!({ "Id": { "type": "string", "readOnly": true } }));
+        let schema = json!({
+            "required": ["id", "at", "name", "secret"],
+            "properties": {
+                "id": { "$ref": "#/components/schemas/Id" },
+                "at": { "type": "string", "readOnly": true },
+                "name": { "type": "string" },
+                "secret": { "type": "string", "writeOnly": true },
+            },
+        });
+        let required = |direction| {
+            let schema = Bundle::new(&document, direction, 1 << 20).schema(&schema).unwrap();
+            schema["required"].clone()
+        };
+        assert_eq!(required(Direction::Request), json!(["name", "secret"]));
+        assert_eq!(required(Direction::Answer), json!(["id", "at", "name"]));
+        let only = json!({ "required": ["a"], "properties": { "a": { "readOnly": true } } });
+        let schema = Bundle::new(&document, Direction::Request, 1 << 20).schema(&only).unwrap();
+        assert_eq!(schema.get("required"), None);
+    }
+
+    #[test]
     fn definitions_are_copied_once_and_may_refer_to_themselves() {
         let node = json!({
             "type": "object",
@@ -309,7 +365,7 @@ mod tests {
         });
         let document =
             document("3.1.0", json!({ "Node": node, "a/b": { "items": { "type": "string" } } }));
-        let mut bundle = Bundle::new(&document, 1 << 20);
+        let mut bundle = Bundle::new(&document, Direction::Request, 1 << 20);
         let root = bundle.schema(&json!({ "$ref": "#/components/schemas/Node" })).unwrap();
         assert_eq!(root, json!({ "$ref": "#/$defs/Node" }));
         let schema = bundle.add_definitions(Map::new()).unwrap();
@@ -326,7 +382,7 @@ mod tests {
             "properties": { "a": { "enum": ["x".repeat(4_000)] } },
         });
         let document = document("3.1.0", json!({ "Wide": wide, "Small": { "type": "integer" } }));
-        let mut bundle = Bundle::new(&document, 2_000);
+        let mut bundle = Bundle::new(&document, Direction::Request, 2_000);
         let schema = json!({ "prefixItems": [
             { "$ref": "#/components/schemas/Wide" }, { "$ref": "#/components/schemas/Small" },
         ] });

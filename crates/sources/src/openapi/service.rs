@@ -184,6 +184,14 @@ fn candidates<'d>(
         };
         for method in METHODS {
             let Some(described) = item.get(*method).filter(|it| it.is_object()) else { continue };
+            let described = match document.follow(described) {
+                Ok(described) => described,
+                Err(problem) => {
+                    let method = method.to_ascii_uppercase();
+                    problems.add(format!("{method} {} is left out: {problem}", quoted(path)));
+                    continue;
+                }
+            };
             if found.len() == MAX_OPERATIONS {
                 problems.add(format!("only the first {MAX_OPERATIONS} operations are read"));
                 return named(found);

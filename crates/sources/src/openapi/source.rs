@@ -221,7 +221,7 @@ impl Shared {
                     self.status.set(SourceState::Ready, "");
                     return self.context.changed();
                 }
-                Err(error) => self.status.set(SourceState::Starting, &error.detail),
+                Err(error) => self.status.set(SourceState::Degraded, &error.detail),
             }
             tokio::time::sleep(backoff.after(failures)).await;
         }

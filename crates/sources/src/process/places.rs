@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::ffi::OsStringExt as _},
     path::{Path, PathBuf},
 };
 
@@ -204,10 +204,17 @@ impl ProtectedPaths {
         self.roots.iter().any(|root| path.starts_with(root))
     }
 
+    /// Returns whether `place` is something protected, in it, or above it.
+    fn is_at(&self, place: &Place) -> bool {
+        self.covers(&place.about) || self.contains(&place.path)
+    }
+
     /// Fails when access to `place` would include something protected.
     fn admit(&self, place: &Place, named: &Path) -> Result<(), String> {
         let named = named.display();
-        if self.covers(&place.about) || self.contains(&place.path) {
+        let mounts = mounts_below(&place.path);
+        let mut mounts = mounts.iter().filter_map(|path| open(path));
+        if self.is_at(place) || mounts.any(|mount| self.is_at(&mount)) {
             return Err(format!(
                 "{named} leads to the data directory, a key, a secret or the configuration; \
                  name a narrower path"
@@ -226,6 +233,36 @@ impl ProtectedPaths {
     }
 }
 
+/// Returns the mount points in the directory `path`, which may show any other directory.
+fn mounts_below(path: &Path) -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let points = table.split(|byte| *byte == b'\n').filter_map(mount_point);
+    points.filter(|point| point != path && point.starts_with(path)).collect()
+}
+
+/// Returns the mount point of a line of `/proc/PID/mountinfo`, whose fifth field it is. Spaces and the
+/// like are octal escapes.
+fn mount_point(line: &[u8]) -> Option<PathBuf> {
+    let field = line.split(|byte| *byte == b' ').nth(4)?;
+    let mut point = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((byte, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *byte == b'\\');
+        let escaped = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) => {
+                point.push(escaped);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                point.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    Some(PathBuf::from(std::ffi::OsString::from_vec(point)))
+}
+
 #[expect(clippy::useless_conversion, reason = "the types differ between systems")]
 fn identity(about: &Stat) -> (u64, u64) {
     (about.st_dev.into(), about.st_ino.into())
@@ -239,4 +276,16 @@ fn resolved(path: &Path) -> Option<PathBuf> {
         // Component by component: joining an empty rest would add a trailing slash to a file.
         Some(there.canonicalize().ok()?.components().chain(rest.components()).collect())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_point_of_a_line_is_its_fifth_field() {
+        let line = b"36 35 98:0 /mnt1 /mnt\\0402/a\\134b rw,noatime master:1 - ext3 /dev/root rw";
+        assert_eq!(mount_point(line), Some(PathBuf::from("/mnt 2/a\\b")));
+        assert_eq!(mount_point(b""), None);
+    }
 }

@@ -144,7 +144,8 @@ async fn redirects_are_not_followed() {
     let server = FaultyHttp::start(Answers::Json, &[]);
     server.refuse_with(307);
     let rig = Rig::http(&server.url());
-    rig.degraded().await;
+    let detail = rig.degraded().await.detail.unwrap();
+    assert!(detail.contains("HTTP status 307: it redirects to"), "{detail}");
     assert!(server.received().iter().all(|received| received.verb == "POST"));
 }
 

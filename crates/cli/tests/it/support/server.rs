@@ -47,7 +47,15 @@ impl Server {
 
     /// Starts `command`, and waits until it prints its address.
     pub(crate) fn of(command: &mut Command) -> Self {
-        let mut process = Process::start(command);
+        Self::ready(Process::start(command))
+    }
+
+    /// `serve` in `dir`, with `stderr` for its log.
+    pub(crate) fn logging_to(dir: &Path, stderr: File) -> Self {
+        Self::ready(Process::logging_to(toolcrib(dir).arg("serve"), stderr))
+    }
+
+    fn ready(mut process: Process) -> Self {
         let line = process.until("`listening on`", |process| {
             process
                 .stdout()
@@ -73,9 +81,19 @@ impl Server {
 impl Process {
     pub(crate) fn start(command: &mut Command) -> Self {
         let logs = tempfile::tempdir().unwrap();
-        let out = File::create(logs.path().join("stdout")).unwrap();
         let err = File::create(logs.path().join("stderr")).unwrap();
-        let child = command.stdout(out).stderr(err).spawn().unwrap();
+        Self::in_folder(command, logs, err)
+    }
+
+    fn logging_to(command: &mut Command, stderr: File) -> Self {
+        let logs = tempfile::tempdir().unwrap();
+        File::create(logs.path().join("stderr")).unwrap();
+        Self::in_folder(command, logs, stderr)
+    }
+
+    fn in_folder(command: &mut Command, logs: TempDir, stderr: File) -> Self {
+        let out = File::create(logs.path().join("stdout")).unwrap();
+        let child = command.stdout(out).stderr(stderr).spawn().unwrap();
         Self { child, logs }
     }
 
