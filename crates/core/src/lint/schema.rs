@@ -126,6 +126,12 @@ fn values(pointer: &str, value: &Value, depth: usize, found: &mut Findings<'_>) 
     }
 }
 
+/// Whether model providers accept a property with this name.
+fn is_accepted_name(name: &str) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_legal)
+}
+
 /// Checks for features of `schema` that some model provider does not understand.
 pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Findings<'_>) {
     const ADVICE: &str = "leave it out, or say it in the description, for models that take only \
@@ -156,6 +162,15 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
         }
         if let Some(Value::Object(members)) = schema.get("properties") {
             properties += members.len();
+            if !members.keys().all(|name| is_accepted_name(name)) {
+                found.push(
+                    &format!("{pointer}/properties"),
+                    "schema/property-name",
+                    Severity::Warning,
+                    "a property has a name that model providers refuse, together with the whole request",
+                    "have the server use at most 64 letters, digits, `_`, `.` and `-`",
+                );
+            }
             let required: Vec<&str> = schema
                 .get("required")
                 .and_then(Value::as_array)

@@ -155,6 +155,25 @@ fn missing_texts_are_reported() {
 }
 
 #[test]
+fn names_of_properties_that_model_providers_refuse_are_found() {
+    let finds = |name: &str| {
+        let tool = with_schema(json!({ "type": "object", "properties": { name: {} } }));
+        rules(&tool).iter().any(|(rule, pointer, severity)| {
+            *rule == "schema/property-name"
+                && pointer == "/inputSchema/properties"
+                && *severity == Severity::Warning
+        })
+    };
+    let long = "x".repeat(65);
+    for name in ["uids[]", "$top", "DateCreated<", "", "a b", "ä", &long] {
+        assert!(finds(name), "{name}");
+    }
+    for name in ["a", "user.name", "A-1_b", &long[1..]] {
+        assert!(!finds(name), "{name}");
+    }
+}
+
+#[test]
 fn findings_about_portability_are_advice() {
     let tool = with_schema(json!({
         "properties": {
