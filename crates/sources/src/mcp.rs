@@ -12,6 +12,7 @@ mod connection;
 mod discover;
 mod era;
 mod http;
+mod list_changes;
 mod message;
 mod negotiation;
 mod part;

@@ -52,7 +52,7 @@ impl Echoes {
     }
 
     /// Returns `text` without the values, also where invisible characters are between their letters.
-    /// What is shown of a list or an error has no such characters, so it would have the value.
+    /// Lists and errors are shown without such characters, and would then have the value.
     pub fn seen<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if let Cow::Owned(clean) = text::seen(text)
             && let Cow::Owned(redacted) = self.text(&clean)

@@ -29,7 +29,7 @@ use crate::{
     metrics::{Limit, Metrics},
 };
 
-/// The longest time that a source can ask to be left alone.
+/// The longest time that a source can require without calls.
 const MAX_WAIT: Duration = Duration::from_secs(10 * 60);
 
 /// The breaker of one source.

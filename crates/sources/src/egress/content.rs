@@ -31,7 +31,7 @@ impl Content {
                 coded: Bytes::new(),
                 is_empty: true,
             },
-            // What was not asked for is passed on as it is.
+            // Another coding was not requested; its bytes are passed on.
             Some(_) | None => Self::Plain(None),
         }
     }

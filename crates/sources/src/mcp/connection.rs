@@ -22,10 +22,10 @@ use toolcrib_mcp::{message, method, param_header};
 use super::{
     call::{Call, Failure},
     http::LegacySession,
+    list_changes::ListChanges,
     message::{CallParams, ListParams, Reply},
     negotiation::Session,
     peer::Interest,
-    watch::ListChanges,
     wire::Wire,
 };
 use crate::forms::Forms;

@@ -24,8 +24,8 @@ use toolcrib_mcp::{
 };
 
 use super::{
+    list_changes::ListChanges,
     message::{Reply, encode_answer},
-    watch::ListChanges,
 };
 use crate::error::{died, protocol, unavailable};
 
@@ -194,6 +194,11 @@ impl Peer {
             // The receiver is gone only when its `ReplyHandle` is, which then also has no more interest.
             drop(waiting.answer.send(answer));
         }
+    }
+
+    /// Returns whether every later request fails.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.table.lock().closed
     }
 
     /// Returns whether the connection ended during a request.

@@ -119,6 +119,10 @@ pub(crate) async fn start(
 // === impl Stdio ===
 
 impl Stdio {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.peer.is_closed()
+    }
+
     pub(crate) fn was_interrupted(&self) -> bool {
         self.peer.was_interrupted()
     }

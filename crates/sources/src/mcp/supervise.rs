@@ -29,6 +29,7 @@ use super::{
     discover,
     era::Era,
     http::{Http, HttpTarget, LegacySession},
+    list_changes::ListChanges,
     negotiation::{Approach, Session, initialize, negotiate},
     peer::Peer,
     stdio::{self, StdioDriver},
@@ -84,7 +85,7 @@ pub(crate) struct Supervisor {
     pub(crate) stderr: Arc<Lines>,
     link: watch_channel::Sender<Link>,
     pub(crate) calls: Calls,
-    list_changed: Arc<watch::ListChanges>,
+    list_changed: Arc<ListChanges>,
     /// Whether a change was announced while the first list of a connection was read.
     missed_change: AtomicBool,
 }
@@ -217,12 +218,25 @@ impl Supervisor {
         waits: impl FnOnce(),
     ) -> Result<Arc<Connection>, UpstreamError> {
         let mut link = self.link.subscribe();
-        if matches!(*link.borrow(), Link::Connecting) {
-            waits();
-            let outcome = link.wait_for(|link| !matches!(link, Link::Connecting));
-            // Without an outcome there is no connection, which is said below.
-            tokio::time::timeout(self.context.limits.connect_timeout, outcome).await.ok();
-        }
+        let mut waits = Some(waits);
+        let outcome = async {
+            loop {
+                match &*link.borrow_and_update() {
+                    // One that has ended is replaced in a moment.
+                    Link::Up(connection) if !connection.wire.has_ended() => return,
+                    Link::Down => return,
+                    Link::Up(_) | Link::Connecting => {}
+                }
+                if let Some(waits) = waits.take() {
+                    waits();
+                }
+                if link.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        // Without an outcome there is no connection, which is said below.
+        tokio::time::timeout(self.context.limits.connect_timeout, outcome).await.ok();
         self.connection()
     }
 

@@ -4,13 +4,7 @@
 //! HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Nothing is replayed,
 //! so after every gap the list counts as changed.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, json};
 use tokio::{sync::Notify, time::Instant};
@@ -20,6 +14,7 @@ use toolcrib_mcp::{message, method};
 use super::{
     call::{Call, Failure},
     connection::Connection,
+    list_changes::ListChanges,
     message::Reply,
     peer::Interest,
     wire::Wire,
@@ -35,35 +30,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A subscription that is not acknowledged within this time is given up.
 const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The changes of an upstream's tool list.
-#[derive(Debug, Default)]
-pub(crate) struct ListChanges {
-    news: Notify,
-    announced: AtomicU64,
-}
-
-impl ListChanges {
-    /// The upstream has announced a change.
-    pub(crate) fn announce(&self) {
-        self.announced.fetch_add(1, Ordering::AcqRel);
-        self.news.notify_one();
-    }
-
-    /// The list may have changed while nobody listened.
-    fn suspect(&self) {
-        self.news.notify_one();
-    }
-
-    /// Returns how many changes were announced.
-    pub(crate) fn announced(&self) -> u64 {
-        self.announced.load(Ordering::Acquire)
-    }
-}
-
 /// Calls `report` for every change, after it has settled.
 pub(crate) async fn debounce(list_changed: &ListChanges, mut report: impl FnMut()) {
     loop {
-        list_changed.news.notified().await;
+        list_changed.changed().await;
         tokio::time::sleep(SETTLE).await;
         report();
         tokio::time::sleep(AT_MOST_EVERY).await;

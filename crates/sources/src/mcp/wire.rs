@@ -34,6 +34,14 @@ impl Wire {
         }
     }
 
+    /// Returns whether no more requests can be sent.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Stdio(stdio) => stdio.has_ended(),
+            Self::Http(http) => http.end.initialized(),
+        }
+    }
+
     /// Returns whether a child ended during a request, which may be the cause.
     pub(crate) fn was_interrupted(&self) -> bool {
         match self {

@@ -42,9 +42,9 @@ const MAP: &[&str] =
 /// The direction of what a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Callers send it, so they need not send what is `readOnly`.
+    /// Callers send it, but need not send `readOnly` properties.
     Request,
-    /// The service sends it, and leaves out what is `writeOnly`.
+    /// The service sends it, without `writeOnly` properties.
     Answer,
 }
 

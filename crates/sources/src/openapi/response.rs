@@ -83,8 +83,8 @@ fn failure(
     Outcome { retry_after, ..outcome }
 }
 
-/// The service did what was asked, so this is a success in whatever form it says so. Otherwise an agent
-/// would ask again.
+/// The service has done it, so this is a success in whatever form it says so. Otherwise an agent would
+/// repeat it.
 fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
     let body = match body.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_vec(),

@@ -38,7 +38,7 @@ impl LastList {
     }
 }
 
-/// What a client has declared in its handshake.
+/// The declarations of a client in its handshake.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handshake {
     /// The negotiated revision.

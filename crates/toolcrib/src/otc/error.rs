@@ -168,7 +168,7 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
     }
 }
 
-pub(super) fn millis(time: Duration) -> u64 {
+fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

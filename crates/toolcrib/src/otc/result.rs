@@ -7,14 +7,13 @@ use serde_json::{Value, value::RawValue};
 use toolcrib_core::{
     call::{CallError, Outcome, raw},
     catalog::Entry,
+    limit::wait_millis,
 };
 use toolcrib_gateway::{
     CallReport,
     idempotency::{is_repeatable, may_repeat},
 };
 use utoipa::ToSchema;
-
-use super::error::millis;
 
 /// The result of a call, in its envelope.
 #[derive(Serialize, ToSchema)]
@@ -107,7 +106,7 @@ fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
         message: error.words(),
         developer_message: Some(error.code().to_owned()),
         can_retry: wait.is_some(),
-        retry_after_ms: wait.map(millis),
+        retry_after_ms: wait.map(wait_millis),
     }
 }
 
@@ -141,7 +140,7 @@ fn failure(outcome: &Outcome, entry: Option<&Entry>) -> ToolError {
         message,
         developer_message: None,
         can_retry: wait.is_some(),
-        retry_after_ms: wait.map(millis),
+        retry_after_ms: wait.map(wait_millis),
     }
 }
 

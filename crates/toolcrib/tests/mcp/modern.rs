@@ -96,7 +96,7 @@ async fn the_body_alone_says_the_revision_unless_the_operator_wants_more() {
         let metrics = caller.get("/metrics").await.text();
         let line = "toolcrib_mcp_mixed_versions_total{client=\"claude-ai\"} 1";
         assert!(metrics.contains(line), "{metrics}");
-        // What such a client repeats nevertheless must agree.
+        // Headers that such a client sends nevertheless must agree.
         let other = old.with("mcp-name", "crib__echo");
         let reply = post(&other, &call.to_string()).await;
         let message = reply.json()["error"]["message"].to_string();
