@@ -151,7 +151,9 @@ fn missing_texts_are_reported() {
         "properties": { "a/b": { "type": "string" } },
     }));
     let at = "/inputSchema/properties/a~1b".to_owned();
-    assert_eq!(rules(&tool), [("text/missing", at, Severity::Advice)]);
+    // Such a name is also refused by model providers.
+    let named = ("schema/property-name", "/inputSchema/properties".to_owned(), Severity::Warning);
+    assert_eq!(rules(&tool), [named, ("text/missing", at, Severity::Advice)]);
 }
 
 #[test]
