@@ -6,6 +6,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    io::Write as _,
     os::unix::{
         fs::{DirBuilderExt as _, MetadataExt as _, chown},
         process::{CommandExt as _, parent_id},
@@ -82,15 +83,75 @@ impl PostgresServer {
     }
 
     fn start_own(synced: bool) -> Option<Self> {
-        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
-        let name = format!("toolcrib-postgres-own-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let server = Self { programs: programs()?, folder, synced };
-        server.make_folder();
+        let server = Self::in_new_folder(programs()?, synced);
         server.create();
         server.start();
         server.stop_after(std::process::id());
         Some(server)
+    }
+
+    fn in_new_folder(programs: PathBuf, synced: bool) -> Self {
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("toolcrib-postgres-own-{}-{number}", std::process::id());
+        let server = Self { programs, folder: std::env::temp_dir().join(name), synced };
+        server.make_folder();
+        server
+    }
+
+    /// Starts a standby called `name` that follows this server, as `docs/guides/scale.md` says. It ends
+    /// with this process at the latest.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn standby(&self, name: &str) -> Self {
+        let standby = Self::in_new_folder(self.programs.clone(), self.synced);
+        let data = standby.data();
+        let copy = ["-D", &data, "-R", "-X", "stream", "-c", "fast", "-C", "-S", name];
+        standby.run("pg_basebackup", &[&["-d", &self.connection()], &copy[..]].concat());
+        let settings = Path::new(&data).join("postgresql.auto.conf");
+        let mut settings = OpenOptions::new().append(true).open(settings).unwrap();
+        // It looks for a primary more often than every 5 seconds, so that a test does not wait for it.
+        write!(settings, "cluster_name = '{name}'\nwal_retrieve_retry_interval = '200ms'\n")
+            .unwrap();
+        standby.start();
+        standby.stop_after(std::process::id());
+        standby
+    }
+
+    /// Lets this standby, called `name`, follow another `primary`.
+    ///
+    /// # Panics
+    /// When one of them does not answer.
+    pub fn follow(&self, primary: &Self, name: &str) {
+        primary.query(&format!("SELECT pg_create_physical_replication_slot('{name}')"));
+        let connection = primary.connection();
+        self.query(&format!("ALTER SYSTEM SET primary_conninfo = '{connection}'"));
+        self.query("SELECT pg_reload_conf()");
+    }
+
+    /// Makes this standby the primary.
+    ///
+    /// # Panics
+    /// When it does not become it.
+    pub fn promote(&self) {
+        self.run("pg_ctl", &["promote", "-w", "-s", "-D", &self.data()]);
+    }
+
+    /// Returns what `sql` returns, run as administrator.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn query(&self, sql: &str) -> String {
+        let output = self.psql("postgres", sql).arg("-At").output().unwrap();
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Returns the URL for the database at `url` on the one of `self` and `others` that takes writes.
+    pub fn with_standbys(&self, url: &str, others: &[Self]) -> String {
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let hosts: Vec<_> = std::iter::once(self).chain(others).map(Self::host).collect();
+        format!("postgres://postgres@{}/{name}?target_session_attrs=read-write", hosts.join(","))
     }
 
     /// Returns the URL of a new database.
@@ -106,7 +167,7 @@ impl PostgresServer {
             "createdb",
             &[&["-h", self.shown(), "-U", "postgres"], &template[..], &[&name]].concat(),
         );
-        format!("postgres://postgres@{}/{name}", self.shown().replace('/', "%2F"))
+        format!("postgres://postgres@{}/{name}", self.host())
     }
 
     /// Returns the URL of a new database with the content of the one at `url`, which no process uses.
@@ -180,6 +241,16 @@ impl PostgresServer {
             Ok(()) => {}
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}"),
         }
+    }
+
+    /// How another server of PostgreSQL reaches this one.
+    fn connection(&self) -> String {
+        format!("host={} user=postgres", self.shown())
+    }
+
+    /// The host of this server in a URL.
+    fn host(&self) -> String {
+        self.shown().replace('/', "%2F")
     }
 
     fn data(&self) -> String {

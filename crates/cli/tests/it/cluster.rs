@@ -1,5 +1,5 @@
 //! Three servers over one PostgreSQL and one Redis under load, while parts of it die, pause, restart and
-//! are rolled, and keys are revoked. Afterwards every answered call is in the record, no call ran twice,
+//! are rolled, a standby takes the place of the primary, and keys are revoked. Afterwards every answered call is in the record, no call ran twice,
 //! and no call ran with a revoked key.
 //!
 //! `TOOLCRIB_CLUSTER_SECONDS` is the time under load. From [`LONG`] seconds on, events are removed
@@ -42,6 +42,7 @@ const CALLERS: usize = 24;
 const LIMITED: usize = 4;
 /// The rate of that tool, for all servers together.
 const RATE: u64 = 20;
+const STANDBYS: [&str; 2] = ["standby1", "standby2"];
 /// How often the balancer asks whether a server is ready.
 const PROBE: Duration = Duration::from_millis(100);
 
@@ -266,6 +267,23 @@ async fn revoke(
     (principal, revoked_at)
 }
 
+/// Ends the primary, and promotes the standby that has received most. The other one follows it.
+async fn fail_over(primary: &PostgresServer, standbys: &[PostgresServer; 2]) {
+    eventually("both standbys receive", async || {
+        primary.query("SELECT sync_state FROM pg_stat_replication") == "quorum\nquorum"
+    })
+    .await;
+    primary.stop();
+    let received = standbys.each_ref().map(|standby| {
+        let bytes = standby.query("SELECT pg_last_wal_receive_lsn() - '0/0'");
+        bytes.parse::<u64>().unwrap()
+    });
+    let most = usize::from(received[1] > received[0]);
+    let other = 1 - most;
+    standbys[most].promote();
+    standbys[other].follow(&standbys[most], STANDBYS[other]);
+}
+
 fn of_type<'a>(events: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
     events.iter().filter(move |event| event["type"] == kind)
 }
@@ -278,7 +296,11 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     let (Some(postgres), Some(mut redis)) = (PostgresServer::own(), RedisServer::start()) else {
         return;
     };
-    let database = postgres.database();
+    // As `docs/guides/scale.md` says.
+    postgres.query("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (standby1, standby2)'");
+    let standbys = STANDBYS.map(|name| postgres.standby(name));
+    postgres.query("SELECT pg_reload_conf()");
+    let database = postgres.with_standbys(&postgres.database(), &standbys);
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
     let is_long = seconds >= LONG;
     let copies = dir();
@@ -391,6 +413,10 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     redis.start_again();
     answers_again("calls are answered after an outage of the limits").await;
+
+    at(73).await;
+    fail_over(&postgres, &standbys).await;
+    answers_again("calls are answered after a failover").await;
 
     at(80).await;
     for _ in 0..3 {

@@ -216,7 +216,7 @@ impl Drop for Victim {
 /// Errors of a refusal. Others would mean that the call was made, with arguments that do not fit.
 const REFUSALS: [&str; 5] = ["EPERM", "EACCES", "EROFS", "ENOSYS", "EXDEV"];
 
-const UNSUPPORTED: [&str; 4] = ["EPERM", "EROFS", "ENOTTY", "EOPNOTSUPP"];
+const UNSUPPORTED: [&str; 4] = ["EPERM", "EROFS", "ENOTTY", "ENOTSUP"];
 
 fn no_call_reaches_beyond(user: User) {
     let place = Place::new(user, "[sources]\nsandbox_as_root = true\n");
@@ -307,7 +307,7 @@ fn a_mount_in_a_list_that_shows_the_data_directory_is_refused() {
     let place = Place::new(User::Root, "[sources]\nsandbox_as_root = true\n");
     place.call("nothing", &json!({})).ok();
     let program = place.program.path().join("toolcrib");
-    let script = "mkdir written/b && mount --bind .toolcrib written/b && exec \"$0\" call ops__shell \
+    let script = "mkdir written/b && mount --bind .toolcrib written/b && exec \"$0\" call -v ops__shell \
                   '{\"script\": \"cat b/toolcrib.db | wc -c\"}'";
     let mut command = place.user.command("unshare");
     command.args(["--mount", "sh", "-c", script]).arg(program).current_dir(place.path());
