@@ -159,6 +159,7 @@ async fn fixture() -> Server {
         r#"
         [mcp]
         auth = "optional"
+        strict_headers = true
         [anonymous]
         tenant = "default"
         scopes = ["tools:fixture"]

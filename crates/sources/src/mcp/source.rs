@@ -67,10 +67,10 @@ impl McpSource {
                 sink.report(Progress { progress: 0.into(), total: None, message });
             }
         };
-        self.supervisor.connected_now(waits).await?;
+        self.supervisor.check_link()?;
         let slot = self.supervisor.calls.slot(permit).await?;
-        // Looked up again: the connection may have ended while this waited for a slot.
-        let connection = self.supervisor.connected_now(|| ()).await?;
+        // With a slot, so that no more calls wait than may run.
+        let connection = self.supervisor.connected_now(waits).await?;
         let schema = permit.entry().tool.input_schema.as_ref();
         if pinned.is_some() {
             self.supervisor.listed(&connection).await?;

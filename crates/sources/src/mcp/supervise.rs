@@ -211,6 +211,14 @@ impl Supervisor {
         }
     }
 
+    /// Fails at once if there is neither a connection nor a first attempt to connect.
+    pub(crate) fn check_link(&self) -> Result<(), UpstreamError> {
+        match &*self.link.borrow() {
+            Link::Down => Err(self.not_connected()),
+            Link::Up(_) | Link::Connecting => Ok(()),
+        }
+    }
+
     /// Returns the connection. While a first attempt to connect runs, it waits for the outcome, at most
     /// as long as connecting may take, and calls `waits` before.
     pub(crate) async fn connected_now(
@@ -244,11 +252,13 @@ impl Supervisor {
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
         match &*self.link.borrow() {
             Link::Up(connection) => Ok(Arc::clone(connection)),
-            Link::Connecting | Link::Down => {
-                let detail = self.status.get().detail.unwrap_or_default();
-                Err(unavailable(format!("not connected: {detail}")))
-            }
+            Link::Connecting | Link::Down => Err(self.not_connected()),
         }
+    }
+
+    fn not_connected(&self) -> UpstreamError {
+        let detail = self.status.get().detail.unwrap_or_default();
+        unavailable(format!("not connected: {detail}"))
     }
 
     fn degrade(&self, reason: &str) {
