@@ -100,6 +100,26 @@ pub fn visit<E>(
     }
 }
 
+/// As [`visit`], to change the schemas.
+pub fn visit_mut(schema: &mut Value, visitor: &mut impl FnMut(&mut SchemaObject)) {
+    match schema {
+        Value::Array(items) => items.iter_mut().for_each(|item| visit_mut(item, visitor)),
+        Value::Object(members) => {
+            visitor(members);
+            for (keyword, value) in members.iter_mut() {
+                match value {
+                    _ if DATA.contains(&keyword.as_str()) => {}
+                    Value::Object(map) if MAPS.contains(&keyword.as_str()) => {
+                        map.values_mut().for_each(|schema| visit_mut(schema, visitor));
+                    }
+                    schema => visit_mut(schema, visitor),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Returns whether `value` has values inside more than `levels` others.
 pub fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {

@@ -163,7 +163,7 @@ fn fitting(tool: &str) -> (Value, &'static str) {
         "demo__echo" => (json!({ "text": "hi" }), "ok"),
         "demo__fail" => (json!({}), "failed"),
         "demo__slow" => (json!({ "steps": 1, "step_ms": 0 }), "ok"),
-        "demo__structured" => (json!({ "city": "Bonn", "km/h": true }), "ok"),
+        "demo__structured" => (json!({ "city": "Bonn", "wind": true }), "ok"),
         "demo__wipe" | "host__version" => (json!({}), "approval required"),
         "everyday__cron-next" => {
             (json!({ "expression": "0 0 * * *", "after": "2026-01-01T00:00:00Z" }), "ok")

@@ -216,7 +216,10 @@ impl Host {
             return if self.has(F::MetaVersionOptional) { Ok(()) } else { invalid };
         };
         match req.header("mcp-protocol-version") {
-            Some(value) if value == version || self.has(F::VersionHeaderIgnored) => {}
+            Some(value) if value == version => {}
+            Some(_) if self.has(F::VersionMismatchMiscoded) => {
+                return Err((400, -32600, Value::Null));
+            }
             None if self.has(F::VersionHeaderOptional) => {}
             _ => return mismatch,
         }

@@ -11,8 +11,9 @@ use toolcrib_core::{
     schema::{self, SchemaObject},
 };
 
-/// The most references followed from the root of a schema.
-const MAX_REFERENCES: usize = 16;
+/// The most subschemas that are read to see whether a schema accepts objects. Beyond it counts as
+/// accepting: references can multiply without end.
+const MAX_READ: usize = 256;
 /// The most bytes of a pattern that callers compile.
 const MAX_PATTERN: usize = 1_000;
 
@@ -26,13 +27,13 @@ pub(super) fn output(mut schema: Value) -> Result<Value, String> {
         members.shift_remove("$id");
     }
     ArgumentCheck::compile(Some(&schema)).map_err(|error| error.to_string())?;
+    schema::visit_mut(&mut schema, &mut without_stray_nullable);
     schema::visit(&schema, &mut compiles)?;
     Ok(schema)
 }
 
 /// Fails when Ajv, with the options of the official client, refuses a subschema.
 fn compiles(members: &SchemaObject) -> Result<(), String> {
-    let has = |keyword: &str| members.contains_key(keyword);
     let refused = |why: &str| Err(format!("the schema is not usable by clients: {why}"));
     if members.get("$id").is_some_and(Value::is_string) {
         return refused("a part of it has its own \"$id\"");
@@ -43,24 +44,27 @@ fn compiles(members: &SchemaObject) -> Result<(), String> {
     if members.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         return refused("it has an empty enumeration");
     }
-    let is_null = match members.get("type") {
-        Some(Value::Array(types)) => types.iter().any(|it| it == "null"),
-        Some(one) => one == "null",
-        None => false,
-    };
-    match members.get("nullable") {
-        Some(_) if !has("type") => return refused("\"nullable\" has no \"type\" beside it"),
-        Some(Value::Bool(false)) if is_null => {
-            return refused("\"nullable\" contradicts its \"type\"");
-        }
-        _ => {}
-    }
     let named = members.get("patternProperties").and_then(Value::as_object);
     let patterns = named.into_iter().flat_map(|named| named.keys().map(String::as_str));
     let mut patterns = patterns.chain(members.get("pattern").and_then(Value::as_str));
     match patterns.find(|pattern| !is_ecmascript(pattern)) {
         Some(pattern) => refused(&format!("{pattern:?} is not a regular expression of JavaScript")),
         None => Ok(()),
+    }
+}
+
+/// Removes `nullable` where Ajv refuses it: without `type`, and against it. It means nothing in JSON
+/// Schema.
+fn without_stray_nullable(members: &mut SchemaObject) {
+    let allows_null = match members.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|it| it == "null"),
+        Some(one) => one == "null",
+        None => true,
+    };
+    let is_typed = members.contains_key("type");
+    let is_false = members.get("nullable") == Some(&Value::Bool(false));
+    if !is_typed || allows_null && is_false {
+        members.shift_remove("nullable");
     }
 }
 
@@ -71,11 +75,15 @@ fn is_ecmascript(pattern: &str) -> bool {
 
 /// Whether `schema` accepts no object, so that no arguments can be right.
 pub(super) fn refuses_objects(schema: &Value) -> bool {
-    refuses(schema, schema, MAX_REFERENCES)
+    let mut left = MAX_READ;
+    refuses(schema, schema, &mut left)
 }
 
-fn refuses(schema: &Value, root: &Value, left: usize) -> bool {
-    let Some(left) = left.checked_sub(1) else { return false };
+fn refuses(schema: &Value, root: &Value, left: &mut usize) -> bool {
+    match left.checked_sub(1) {
+        Some(rest) => *left = rest,
+        None => return false,
+    }
     let Value::Object(members) = schema else { return *schema == Value::Bool(false) };
     let list = |keyword: &str| members.get(keyword).and_then(Value::as_array);
     let wrong_type = match members.get("type") {
@@ -112,8 +120,6 @@ mod tests {
             (json!({ "$id": "a", "type": "string" }), "its own"),
             (json!({ "id": "a", "type": "string" }), "draft 4"),
             (json!({ "enum": [] }), "enumeration"),
-            (json!({ "nullable": true }), "no \"type\""),
-            (json!({ "type": ["null", "string"], "nullable": false }), "contradicts"),
             (json!({ "type": "string", "pattern": "(?i)yes" }), "(?i)yes"),
             (json!({ "type": "string", "pattern": "[" }), "\"[\""),
             (json!({ "patternProperties": { "a\\-b": {} } }), "a\\\\-b"),
@@ -129,6 +135,23 @@ mod tests {
             json!({ "const": { "id": "a", "nullable": true, "enum": [] } }),
         ] {
             assert!(output(property(schema.clone())).is_ok(), "{schema}");
+        }
+        // Neither takes long, although each is a kilobyte that repeats itself a million times.
+        for pattern in ["((((a{1000}){1000}){1000}){1000}){1000}", "(?:(?:a?){500}){500}b"] {
+            output(property(json!({ "type": "string", "pattern": pattern }))).ok();
+        }
+        for (nullable, clean) in [
+            (json!({ "nullable": true }), json!({})),
+            (
+                json!({ "type": ["null", "string"], "nullable": false }),
+                json!({ "type": ["null", "string"] }),
+            ),
+            (
+                json!({ "type": "string", "nullable": true }),
+                json!({ "type": "string", "nullable": true }),
+            ),
+        ] {
+            assert_eq!(output(property(nullable)), Ok(property(clean)));
         }
         let named = json!({ "$id": "https://example.com/a", "type": "object" });
         assert_eq!(output(named), Ok(json!({ "type": "object" })));
@@ -156,6 +179,8 @@ mod tests {
             json!({ "enum": [1, {}] }),
             json!({ "$ref": "#" }),
             json!({ "anyOf": [] }),
+            json!({ "allOf": vec![json!({ "$ref": "#" }); 50] }),
+            json!({ "anyOf": vec![json!({ "$ref": "#" }); 50] }),
         ] {
             assert!(!refuses_objects(&schema), "{schema}");
         }

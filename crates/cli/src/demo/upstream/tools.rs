@@ -43,7 +43,7 @@ pub(super) async fn call(params: &Value, send: &mpsc::Sender<Vec<u8>>) -> Result
         }
         Some("structured") => match string("city") {
             Some(city) => {
-                let windy = arguments.get("km/h").and_then(Value::as_bool);
+                let windy = arguments.get("wind").and_then(Value::as_bool);
                 structured(city, windy.unwrap_or_default())
             }
             None => error_result("city is missing"),

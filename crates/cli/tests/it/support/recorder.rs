@@ -8,6 +8,9 @@ use std::{
     time::Duration,
 };
 
+/// The header of every request.
+const USER_AGENT: &str = concat!("user-agent: toolcrib/", env!("CARGO_PKG_VERSION"));
+
 /// An HTTP service on loopback that runs until the test ends.
 pub(crate) struct Recorder {
     pub(crate) url: String,
@@ -44,6 +47,8 @@ impl Recorder {
                     .filter(|line| *line != format!("host: {host}"))
                     .filter(|line| !line.starts_with("content-length: "))
                     .filter(|line| !line.starts_with("accept: "))
+                    // Every request has both.
+                    .filter(|line| *line != "accept-encoding: gzip" && *line != USER_AGENT)
                     .collect();
                 kept.sort_unstable();
                 format!("{first}\n{}\n\n{body}", kept.join("\n"))

@@ -20,7 +20,7 @@ faults! {
         /// The error for an unknown revision has no data.
         SupportedMissing = "version.supported",
         /// The version header may differ from the body.
-        VersionHeaderIgnored = "headers.version-mismatch",
+        VersionMismatchMiscoded = "headers.version-mismatch",
         /// The version header is optional.
         VersionHeaderOptional = "headers.version-missing",
         /// `Mcp-Method` may differ from the body.
