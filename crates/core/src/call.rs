@@ -66,15 +66,20 @@ pub struct Outcome {
     pub structured: Option<Box<RawValue>>,
     /// Whether the tool itself reports a failure.
     pub is_error: bool,
-    /// How long the service wants callers to wait, when it refused the call because it is busy.
+    /// When to retry, if the service refused the call because it is busy (`Retry-After`).
     pub retry_after: Option<Duration>,
 }
 
 impl Outcome {
+    /// Creates an outcome of MCP content blocks, without structured content.
+    pub fn blocks(blocks: Vec<Value>, is_error: bool) -> Self {
+        let content = raw(&Value::Array(blocks));
+        Self { content, structured: None, is_error, retry_after: None }
+    }
+
     /// Creates an outcome of one text block.
     pub fn text(text: &str, is_error: bool) -> Self {
-        let block = serde_json::json!([{ "type": "text", "text": text }]);
-        Self { content: raw(&block), structured: None, is_error, retry_after: None }
+        Self::blocks(vec![text_block(text)], is_error)
     }
 
     /// Returns the size of the JSON in bytes.
@@ -86,6 +91,11 @@ impl Outcome {
     pub fn is_empty(&self) -> bool {
         self.content.get() == "[]" && self.structured.is_none()
     }
+}
+
+/// Returns an MCP content block of `text`.
+pub fn text_block(text: &str) -> Value {
+    serde_json::json!({ "type": "text", "text": text })
 }
 
 /// Converts `value` to raw JSON.

@@ -75,28 +75,24 @@ pub(crate) const DATA: [&str; 5] = ["const", "default", "enum", "example", "exam
 pub(crate) const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Calls `visit` with each object in `schema` that is a schema, or may be one because a reference can
+/// Calls `visitor` with each object in `schema` that is a schema, or may be one because a reference can
 /// name it: not with maps of schemas, and not with data.
-///
-/// # Errors
-/// The first error of `visit`.
-pub fn visit<E>(
-    schema: &Value,
-    visitor: &mut impl FnMut(&SchemaObject) -> Result<(), E>,
-) -> Result<(), E> {
+pub fn visit<'s>(schema: &'s Value, visitor: &mut impl FnMut(&'s SchemaObject)) {
     match schema {
-        Value::Array(items) => items.iter().try_for_each(|item| visit(item, visitor)),
+        Value::Array(items) => items.iter().for_each(|item| visit(item, visitor)),
         Value::Object(members) => {
-            visitor(members)?;
-            members.iter().try_for_each(|(keyword, value)| match value {
-                _ if DATA.contains(&keyword.as_str()) => Ok(()),
-                Value::Object(map) if MAPS.contains(&keyword.as_str()) => {
-                    map.values().try_for_each(|schema| visit(schema, visitor))
+            visitor(members);
+            for (keyword, value) in members {
+                match value {
+                    _ if DATA.contains(&keyword.as_str()) => {}
+                    Value::Object(map) if MAPS.contains(&keyword.as_str()) => {
+                        map.values().for_each(|schema| visit(schema, visitor));
+                    }
+                    schema => visit(schema, visitor),
                 }
-                schema => visit(schema, visitor),
-            })
+            }
         }
-        _ => Ok(()),
+        _ => {}
     }
 }
 
@@ -118,6 +114,18 @@ pub fn visit_mut(schema: &mut Value, visitor: &mut impl FnMut(&mut SchemaObject)
         }
         _ => {}
     }
+}
+
+/// Returns the patterns of one schema, without those of its subschemas.
+pub fn patterns(members: &SchemaObject) -> impl Iterator<Item = &str> {
+    let pattern = members.get("pattern").and_then(Value::as_str);
+    pattern.into_iter().chain(name_patterns(members))
+}
+
+/// Returns the patterns for the names of properties of one schema.
+pub(crate) fn name_patterns(members: &SchemaObject) -> impl Iterator<Item = &str> {
+    let named = members.get("patternProperties").and_then(Value::as_object);
+    named.into_iter().flat_map(|named| named.keys().map(String::as_str))
 }
 
 /// Returns whether `value` has values inside more than `levels` others.

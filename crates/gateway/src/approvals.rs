@@ -143,12 +143,8 @@ impl Approvals {
         // The makers of the key are part of the call. A grant for a key that the operator made is
         // not one for a key of the same principal that an approver made (I-65).
         let makers: BTreeSet<&str> = principal.hands().map(PrincipalId::as_str).collect();
-        // A grant under other terms says nothing about these.
         let config = self.services.config();
         let config = &config.approvals;
-        let scope = consent.scope.as_ref().unwrap_or(&config.respond_scope);
-        let quorum = consent.quorum.unwrap_or(config.quorum);
-        let terms = format!("{scope} {quorum} {}", consent.role.as_deref().unwrap_or_default());
         let parts = [
             b"toolcrib call 4".to_vec(),
             principal.tenant.as_str().into(),
@@ -157,7 +153,10 @@ impl Approvals {
             entry.id.as_str().into(),
             digest(entry.digest),
             digest(entry.program),
-            terms.into(),
+            // A grant under other rules is not one under these.
+            config.required_scope(consent).as_str().into(),
+            config.required_quorum(consent).get().to_be_bytes().into(),
+            consent.role.as_deref().unwrap_or_default().into(),
             exact.to_vec(),
         ];
         let fingerprint = store.fingerprint(parts.into()).await.map_err(unavailable)?;

@@ -15,9 +15,9 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{json, value::RawValue};
 use toolcrib_core::{
-    call::{Invocation, Outcome, UpstreamError, raw},
+    call::{Invocation, Outcome, UpstreamError, text_block},
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
@@ -228,8 +228,7 @@ fn outcome(command: &CommandSpec, output: Output) -> Result<Outcome, UpstreamErr
         message => format!("{exit}\n{message}"),
     };
     let texts = [stdout, message].into_iter().filter(|text| !text.is_empty());
-    let blocks = texts.map(|text| json!({ "type": "text", "text": text })).collect();
-    Ok(Outcome { content: raw(&Value::Array(blocks)), ..Outcome::text("", true) })
+    Ok(Outcome::blocks(texts.map(|text| text_block(&text)).collect(), true))
 }
 
 fn succeeded(command: &CommandSpec, text: &str) -> Result<Outcome, UpstreamError> {

@@ -42,6 +42,8 @@ mod isolation;
 mod landlock;
 pub(crate) mod launch;
 #[cfg(target_os = "linux")]
+mod mount_table;
+#[cfg(target_os = "linux")]
 mod mounts;
 #[cfg(target_os = "linux")]
 mod places;

@@ -76,7 +76,7 @@ pub struct Approval {
     /// Names and sizes of the arguments.
     pub arguments: Vec<Argument>,
     /// How many further arguments there are.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub more_arguments: usize,
     /// The shape of the answers of a further round; `None` for the first round of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,7 +187,7 @@ pub struct RoundShape {
     /// The answers.
     pub responses: Vec<Argument>,
     /// How many further answers there are.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     pub more_responses: usize,
     /// The size of the state in bytes; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -551,9 +551,4 @@ impl Argument {
         };
         (members.map(one).collect(), arguments.len().saturating_sub(MAX_ARGUMENTS))
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
 }

@@ -8,24 +8,29 @@
 use serde_json::{Value, json};
 
 use super::bounds::REFERENCES;
-use crate::schema::{DATA, MAPS, SchemaObject};
+use crate::schema::{self, SchemaObject};
 
 /// Returns the different patterns of `schema`.
 pub(super) fn of(schema: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    collect(schema, &mut |pattern| {
-        if !found.iter().any(|known| known == pattern) {
-            found.push(pattern.to_owned());
+    let mut found: Vec<String> = Vec::new();
+    schema::visit(schema, &mut |members| {
+        for pattern in schema::patterns(members) {
+            if !found.iter().any(|known| known == pattern) {
+                found.push(pattern.to_owned());
+            }
         }
     });
     found
 }
 
-/// Returns `schema` without `patterns`, and without what would refuse more because of that.
+/// Returns `schema` without `patterns`, and without the keywords that would refuse more because of that.
 pub(super) fn without(schema: &Value, patterns: &[String]) -> Value {
+    let mut remover = Remover { patterns, is_of_names: false };
+    schema::visit(schema, &mut |members| {
+        remover.is_of_names |= schema::name_patterns(members).any(|it| remover.is_one(it));
+    });
     let mut schema = schema.clone();
-    let remover = Remover { patterns, is_of_names: named(&schema, patterns) };
-    remover.remove(&mut schema);
+    schema::visit_mut(&mut schema, &mut |members| remover.remove(members));
     schema
 }
 
@@ -37,12 +42,7 @@ struct Remover<'p> {
 }
 
 impl Remover<'_> {
-    fn remove(&self, schema: &mut Value) {
-        let members = match schema {
-            Value::Array(items) => return items.iter_mut().for_each(|item| self.remove(item)),
-            Value::Object(members) => members,
-            _ => return,
-        };
+    fn remove(&self, members: &mut SchemaObject) {
         self.relax(members);
         if members.get("pattern").and_then(Value::as_str).is_some_and(|it| self.is_one(it)) {
             members.shift_remove("pattern");
@@ -56,15 +56,6 @@ impl Remover<'_> {
         }
         if self.is_of_names {
             members.shift_remove("unevaluatedProperties");
-        }
-        for (keyword, value) in members.iter_mut() {
-            match value {
-                _ if DATA.contains(&keyword.as_str()) => {}
-                Value::Object(map) if MAPS.contains(&keyword.as_str()) => {
-                    map.values_mut().for_each(|schema| self.remove(schema));
-                }
-                schema => self.remove(schema),
-            }
         }
     }
 
@@ -111,36 +102,5 @@ impl Remover<'_> {
 
     fn is_one(&self, pattern: &str) -> bool {
         self.patterns.iter().any(|one| one == pattern)
-    }
-}
-
-/// Whether one of `patterns` is for names of properties in `schema`.
-fn named(schema: &Value, patterns: &[String]) -> bool {
-    match schema {
-        Value::Array(items) => items.iter().any(|item| named(item, patterns)),
-        Value::Object(members) => members.iter().any(|(keyword, value)| {
-            keyword == "patternProperties"
-                && value
-                    .as_object()
-                    .is_some_and(|map| patterns.iter().any(|it| map.contains_key(it)))
-                || named(value, patterns)
-        }),
-        _ => false,
-    }
-}
-
-fn collect(schema: &Value, found: &mut impl FnMut(&str)) {
-    match schema {
-        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
-        Value::Object(members) => {
-            if let Some(Value::String(pattern)) = members.get("pattern") {
-                found(pattern);
-            }
-            if let Some(Value::Object(named)) = members.get("patternProperties") {
-                named.keys().for_each(|pattern| found(pattern));
-            }
-            members.values().for_each(|value| collect(value, found));
-        }
-        _ => {}
     }
 }

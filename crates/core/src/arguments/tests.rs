@@ -251,7 +251,7 @@ fn what_such_a_pattern_constrains_is_checked_for_the_rest() {
     }
 }
 
-/// A schema without a pattern accepts what it accepted with it.
+/// A schema without a pattern accepts every value that it accepted with it.
 #[test]
 fn nothing_is_refused_because_a_pattern_is_not_checked() {
     let pattern = "^(?=x)";

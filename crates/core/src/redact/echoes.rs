@@ -66,8 +66,13 @@ impl Echoes {
     fn seen_value(&self, value: Value) -> Value {
         let mut clean = value.clone();
         text::clean(&mut clean);
-        let redacted = self.value(clean.clone());
-        if redacted == clean { self.value(value) } else { redacted }
+        if clean != value {
+            let redacted = self.value(clean.clone());
+            if redacted != clean {
+                return redacted;
+            }
+        }
+        self.value(value)
     }
 
     /// Returns an outcome without the values.

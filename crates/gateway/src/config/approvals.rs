@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de};
 use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 use toolcrib_core::{
-    approval::{ArgumentRule, Condition, Test, request::MAX_VOTES},
+    approval::{ArgumentRule, Condition, Consent, Test, request::MAX_VOTES},
     credential::Secret,
     descriptor::SafetyTier,
     egress::AllowList,
@@ -116,6 +116,18 @@ pub struct ApprovalsConfig {
     pub url: Option<String>,
     /// External receivers of changes.
     pub webhooks: Vec<WebhookConfig>,
+}
+
+impl ApprovalsConfig {
+    /// Returns the scope that an approver of a tool with `consent` must have.
+    pub(crate) fn required_scope<'c>(&'c self, consent: &'c Consent) -> &'c Scope {
+        consent.scope.as_ref().unwrap_or(&self.respond_scope)
+    }
+
+    /// Returns the number of approvals that a tool with `consent` requires.
+    pub(crate) fn required_quorum(&self, consent: &Consent) -> NonZeroU32 {
+        consent.quorum.unwrap_or(self.quorum)
+    }
 }
 
 /// An external receiver of changes of approvals.

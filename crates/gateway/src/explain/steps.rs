@@ -244,8 +244,8 @@ pub(super) fn approval(
         };
         return Step::new(StepName::Approval, result, message);
     }
-    let quorum = consent.quorum.unwrap_or(config.quorum);
-    let scope = consent.scope.as_ref().unwrap_or(&config.respond_scope);
+    let quorum = config.required_quorum(consent);
+    let scope = config.required_scope(consent);
     let role = consent.role.as_ref().map(|role| format!(" and the role `{role}`"));
     let who =
         format!("{quorum} other principal(s) with the scope `{scope}`{}", role.unwrap_or_default());

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
-use toolcrib_core::call::{self, Outcome};
+use serde_json::Value;
+use toolcrib_core::call::{self, Outcome, text_block};
 
 /// The answer of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,8 +27,7 @@ pub struct HandlerError(String);
 impl ToolAnswer {
     /// One block of text.
     pub fn text(text: impl Into<String>) -> Self {
-        let block = json!({ "type": "text", "text": text.into() });
-        Self { content: vec![block], ..Self::default() }
+        Self { content: vec![text_block(&text.into())], ..Self::default() }
     }
 
     /// One block of text that describes the failure.

@@ -1,4 +1,4 @@
-//! Which schemas of a tool callers see.
+//! The schemas of a tool that callers see.
 //!
 //! Invariant: no schema fails the list of another tool. Clients compile the output schemas of all tools
 //! when they list them, and give up all tools because of one that they cannot compile. The official
@@ -28,8 +28,11 @@ pub(super) fn output(mut schema: Value) -> Result<Value, String> {
     }
     ArgumentCheck::compile(Some(&schema)).map_err(|error| error.to_string())?;
     schema::visit_mut(&mut schema, &mut without_stray_nullable);
-    schema::visit(&schema, &mut compiles)?;
-    Ok(schema)
+    let mut problem = None;
+    schema::visit(&schema, &mut |members| {
+        problem = problem.take().or_else(|| compiles(members).err());
+    });
+    problem.map_or(Ok(schema), Err)
 }
 
 /// Fails when Ajv, with the options of the official client, refuses a subschema.
@@ -44,10 +47,7 @@ fn compiles(members: &SchemaObject) -> Result<(), String> {
     if members.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         return refused("it has an empty enumeration");
     }
-    let named = members.get("patternProperties").and_then(Value::as_object);
-    let patterns = named.into_iter().flat_map(|named| named.keys().map(String::as_str));
-    let mut patterns = patterns.chain(members.get("pattern").and_then(Value::as_str));
-    match patterns.find(|pattern| !is_ecmascript(pattern)) {
+    match schema::patterns(members).find(|pattern| !is_ecmascript(pattern)) {
         Some(pattern) => refused(&format!("{pattern:?} is not a regular expression of JavaScript")),
         None => Ok(()),
     }

@@ -85,11 +85,10 @@ pub(crate) struct LegacySession {
     version: Option<HeaderValue>,
 }
 
-/// Whether the words of an upstream mean that it does not have the session, so that it read no request.
+/// Returns whether an error text of an upstream says that it has no such session, and thus ran no request.
 fn names_lost_session(words: &str) -> bool {
-    const LOST: [&str; 16] = [
+    const LOST: [&str; 15] = [
         "closed",
-        "does not exist",
         "ended",
         "expired",
         "gone",
@@ -182,7 +181,7 @@ impl Http {
             self.read_document(answer, waiter).await
         };
         match &reply {
-            // Many servers say it so rather than with 404. An error means that no tool ran.
+            // Many servers report a lost session with an error instead of 404. No tool has run then.
             Ok(Reply::Error(error)) if reads_session && names_lost_session(&error.message) => {
                 Err(Failure::SessionExpired)
             }
@@ -279,7 +278,7 @@ impl Http {
         headers
     }
 
-    /// Says where the upstream has moved, which the operator has to decide about.
+    /// Returns an error with the address of the redirect. The operator decides whether it is right.
     fn redirected(&self, answer: &Answer) -> UpstreamError {
         let to = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
         let to = to.and_then(|to| self.target.endpoint.url().join(to).ok());
@@ -288,8 +287,8 @@ impl Http {
             Some(to) => {
                 let to = tidy(to.as_str(), MAX_ADDRESS);
                 format!(
-                    "HTTP status {status}: it redirects to {to}, which is not followed; if that is \
-                     right, write it into `url`"
+                    "HTTP status {status}: it redirects to {to}; redirects are not followed: if this \
+                     address is right, set `url` to it"
                 )
             }
             None => format!("HTTP status {status}: it redirects to no address"),

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a well-formed block is passed on as the upstream wrote it; any other is replaced by a
 //! text that says so. Nothing is dropped without a note.
-//! Invariant: a success stays one, in whatever form its content came. An agent that reads an error
-//! repeats what the tool has done already.
+//! Invariant: a success stays a success, even if its content is malformed. An agent repeats a failed
+//! call, and the tool would run twice.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
     call::{
         Ask, CallerInput, InputRequired, Outcome, UpstreamError, UpstreamErrorKind,
-        input::NotAsked, raw,
+        input::NotAsked, raw, text_block,
     },
     id::SourceId,
 };
@@ -150,15 +150,11 @@ impl ReplyContext<'_> {
             return Ok(Outcome::text(&format!("source `{}`: {problem}", self.source), true));
         }
         let is_error = member("isError") == Some("true");
-        let blocks = [self.note(problem), text_of(result)];
-        let content = serde_json::value::to_raw_value(&blocks);
-        let content = content.unwrap_or_else(|_| raw(&json!([])));
-        Ok(Outcome { content, structured: None, is_error, retry_after: None })
+        Ok(Outcome::blocks(vec![self.note(problem), text_block(result.get())], is_error))
     }
 
-    fn note(self, problem: &str) -> Box<RawValue> {
-        let text = format!("[source `{}`: {problem}]", self.source);
-        raw(&json!({ "type": "text", "text": text }))
+    fn note(self, problem: &str) -> Value {
+        text_block(&format!("[source `{}`: {problem}]", self.source))
     }
 
     /// Replaces each malformed part of a result by a note. Content without blocks, and structured
@@ -169,13 +165,13 @@ impl ReplyContext<'_> {
         structured: Option<&RawValue>,
         is_error: bool,
     ) -> Outcome {
-        let note = |problem: &str| self.note(problem);
+        let note = |problem: &str| raw(&self.note(problem));
         let mut notes = Vec::new();
         let structured = structured.filter(|value| {
             let is_valid = serde_json::from_str::<Part<'_>>(value.get()).is_ok();
             if !is_valid {
                 notes.push(note("the structured content is not valid; this is its text"));
-                notes.push(text_of(value));
+                notes.push(raw(&text_block(value.get())));
             }
             is_valid
         });
@@ -185,7 +181,7 @@ impl ReplyContext<'_> {
         });
         let blocks = blocks.transpose().unwrap_or_else(|content| {
             notes.push(note("the content is not a list of blocks; this is its text"));
-            notes.push(text_of(content));
+            notes.push(raw(&text_block(content.get())));
             None
         });
         let blocks = blocks.unwrap_or_default();
@@ -231,11 +227,6 @@ impl ReplyContext<'_> {
             }
         }
     }
-}
-
-/// JSON that cannot be passed on as such, as a text.
-fn text_of(json: &RawValue) -> Box<RawValue> {
-    raw(&json!({ "type": "text", "text": json.get() }))
 }
 
 /// Why a block cannot be passed on.

@@ -48,7 +48,7 @@ use crate::{
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// So many lists that fail one after the other end a connection over HTTP.
+/// Consecutive failures of the list after which a connection over HTTP ends.
 const MAX_FAILED_LISTS: u32 = 2;
 /// A program that ends all the time costs a start every time.
 const LONGEST_PAUSE_STDIO: Duration = Duration::from_secs(60);
@@ -230,7 +230,7 @@ impl Supervisor {
         let outcome = async {
             loop {
                 match &*link.borrow_and_update() {
-                    // One that has ended is replaced in a moment.
+                    // An ended connection is about to be replaced.
                     Link::Up(connection) if !connection.wire.has_ended() => return,
                     Link::Down => return,
                     Link::Up(_) | Link::Connecting => {}
@@ -243,7 +243,7 @@ impl Supervisor {
                 }
             }
         };
-        // Without an outcome there is no connection, which is said below.
+        // Without an outcome there is no connection, and the next line fails.
         tokio::time::timeout(self.context.limits.connect_timeout, outcome).await.ok();
         self.connection()
     }
@@ -415,7 +415,10 @@ impl Supervisor {
         };
         renewed.await.map_err(|reason| {
             http.end.set(reason.clone()).ok();
-            unavailable(format!("the session expired and no new one could be had: {reason}"))
+            unavailable(match is_expired {
+                true => format!("the session expired and no new one could be had: {reason}"),
+                false => format!("its tools could not be listed: {reason}"),
+            })
         })?;
         Ok(true)
     }

@@ -7,9 +7,10 @@ use chrono::DateTime;
 use http::{StatusCode, header};
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
-    call::{Outcome, UpstreamError, raw},
+    call::{Outcome, UpstreamError, text_block},
     clock::Timestamp,
     json::parse_strict,
+    limit::wait_millis,
 };
 
 use super::body::is_json;
@@ -46,7 +47,7 @@ pub(super) async fn outcome(
     Ok(success(status, &media_type, body))
 }
 
-/// Returns how long the service wants callers to wait (RFC 9110, section 10.2.3: seconds, or a date).
+/// Returns the time of `Retry-After` (RFC 9110, section 10.2.3: seconds, or a date).
 fn retry_after(answer: &Answer, now: Timestamp) -> Option<Duration> {
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     let value =
@@ -71,8 +72,7 @@ fn failure(
     let reason = status.canonical_reason().unwrap_or_default();
     let mut head = format!("HTTP {} {reason}", status.as_u16());
     if let Some(wait) = retry_after {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        head.push_str(&format!("; retry after {seconds} s"));
+        head.push_str(&format!("; retry after {} s", wait_millis(wait).div_ceil(1_000)));
     }
     let text = is_text(media_type).then(|| String::from_utf8_lossy(body));
     let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
@@ -83,8 +83,8 @@ fn failure(
     Outcome { retry_after, ..outcome }
 }
 
-/// The service has done it, so this is a success in whatever form it says so. Otherwise an agent would
-/// repeat it.
+/// Every form of body is a success, because the service has done the operation: an agent would repeat a
+/// failed call.
 fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
     let body = match body.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_vec(),
@@ -104,7 +104,7 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
     }
     let strict = parse_strict(text.as_bytes()).map_err(|error| error.to_string());
     let structured = strict.and_then(|_| {
-        RawValue::from_string(text.trim().to_owned()).map_err(|error| error.to_string())
+        serde_json::from_str::<Box<RawValue>>(&text).map_err(|error| error.to_string())
     });
     match structured {
         Ok(structured) => {
@@ -115,15 +115,13 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
             let note = format!(
                 "[the service declared its answer as JSON, but it is not valid JSON: {problem}]"
             );
-            let block = |text: &str| json!({ "type": "text", "text": text });
-            let content = raw(&json!([block(&text), block(&note)]));
-            Outcome { content, ..done() }
+            Outcome::blocks(vec![text_block(&text), text_block(&note)], false)
         }
     }
 }
 
 fn binary(media_type: &str, body: &[u8]) -> Outcome {
-    Outcome { content: raw(&json!([block(media_type, body)])), ..Outcome::text("", false) }
+    Outcome::blocks(vec![block(media_type, body)], false)
 }
 
 /// Returns bytes as a content block of the matching type.

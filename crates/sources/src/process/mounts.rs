@@ -5,11 +5,7 @@
 //!
 //! Invariant: every mount that the program can reach is read-only, except at its writable places.
 
-use std::{
-    fmt::Display,
-    os::unix::ffi::OsStringExt as _,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Display, path::Path};
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::{
@@ -21,7 +17,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use super::places::Place;
+use super::{mount_table::Mount, places::Place};
 
 /// Moves this process into a new user and mount namespace with its own user and group.
 ///
@@ -59,10 +55,8 @@ pub(super) fn seal(writable: &[Place]) -> Result<(), String> {
             Ok((place, copy.map_err(|error| problem(place.path().display(), &error))?))
         })
         .collect::<Result<_, String>>()?;
-    let table = std::fs::read("/proc/self/mountinfo")
-        .map_err(|error| format!("the list of mounts cannot be read: {error}"))?;
-    for mount in table.split(|byte| *byte == b'\n').filter_map(Mount::parse) {
-        mount.make_read_only()?;
+    for mount in Mount::all()? {
+        make_read_only(&mount)?;
     }
     for (place, copy) in copies {
         let flags =
@@ -79,81 +73,20 @@ pub(super) fn seal(writable: &[Place]) -> Result<(), String> {
         .map_err(|error| problem("the working directory", &error))
 }
 
+fn make_read_only(mount: &Mount) -> Result<(), String> {
+    // The kernel forbids to remove the other flags of a mount, so they are repeated.
+    let flags = mount.flags | MountFlags::BIND | MountFlags::RDONLY;
+    let made = mount_remount(&mount.path, flags, "");
+    let Err(error) = made else { return Ok(()) };
+    let about = statx(CWD, &mount.path, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID);
+    match about {
+        // The mount is reachable and writable.
+        Ok(about) if about.stx_mnt_id == mount.id => Err(problem(mount.path.display(), &error)),
+        // It is below another mount, or in a directory that this user cannot enter.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 fn problem(place: impl Display, error: &dyn Display) -> String {
     format!("{place} cannot be mounted: {error}")
-}
-
-/// One line of `/proc/self/mountinfo`.
-struct Mount {
-    id: u64,
-    path: PathBuf,
-    flags: MountFlags,
-}
-
-impl Mount {
-    /// Parses `id parent device root path options …`.
-    fn parse(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-        let path = fields.nth(3)?;
-        let mut flags = MountFlags::empty();
-        for option in fields.next()?.split(|byte| *byte == b',') {
-            flags |= match option {
-                b"nosuid" => MountFlags::NOSUID,
-                b"nodev" => MountFlags::NODEV,
-                b"noexec" => MountFlags::NOEXEC,
-                _ => continue,
-            };
-        }
-        Some(Self { id, path: unescaped(path), flags })
-    }
-
-    fn make_read_only(&self) -> Result<(), String> {
-        // The kernel forbids to remove the other flags of a mount, so they are repeated.
-        let flags = self.flags | MountFlags::BIND | MountFlags::RDONLY;
-        let made = mount_remount(&self.path, flags, "");
-        let Err(error) = made else { return Ok(()) };
-        let about = statx(CWD, &self.path, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID);
-        match about {
-            // The mount is reachable and writable.
-            Ok(about) if about.stx_mnt_id == self.id => Err(problem(self.path.display(), &error)),
-            // It is below another mount, or in a directory that this user cannot enter.
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-}
-
-/// Returns the path of a field in which some bytes are written as three octal digits.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) if *first == b'\\' => {
-                bytes.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    std::ffi::OsString::from_vec(bytes).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_the_mount_table_are_read() {
-        let line =
-            b"31 23 0:28 / /mnt/a\\040b\\134c ro,nosuid,noexec,relatime shared:1 - tmpfs x rw";
-        let mount = Mount::parse(line).unwrap();
-        assert_eq!((mount.id, mount.path), (31, PathBuf::from("/mnt/a b\\c")));
-        assert_eq!(mount.flags, MountFlags::NOSUID | MountFlags::NOEXEC);
-        assert!(Mount::parse(b"").is_none());
-    }
 }

@@ -6,12 +6,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    os::{fd::OwnedFd, unix::ffi::OsStringExt as _},
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use toolcrib_core::source::command::{Confinement, Protected};
+
+use super::mount_table::Mount;
 
 /// Paths that every program needs to start: its libraries, and files that the C library reads.
 const SYSTEM: &[&str] = &[
@@ -74,7 +76,7 @@ impl Places {
     /// Opens the places of `confinement`.
     ///
     /// # Errors
-    /// Fails if a place includes something protected.
+    /// Fails if a place includes something protected, or the mounts in it cannot be read.
     pub(super) fn open(
         confinement: &Confinement,
         territories: &Territories,
@@ -93,10 +95,14 @@ impl Places {
 
 /// Opens those of `paths` that exist. Fails if one includes something protected.
 fn admitted(paths: &[PathBuf], territory: &ProtectedPaths) -> Result<Vec<Place>, String> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mounts = Mount::all()?;
     let mut places = Vec::new();
     for path in paths {
         if let Some(place) = open(path) {
-            territory.admit(&place, path)?;
+            territory.admit(&place, path, &mounts)?;
             places.push(place);
         }
     }
@@ -209,12 +215,15 @@ impl ProtectedPaths {
         self.covers(&place.about) || self.contains(&place.path)
     }
 
-    /// Fails when access to `place` would include something protected.
-    fn admit(&self, place: &Place, named: &Path) -> Result<(), String> {
+    /// Fails when access to `place` would include something protected. A mount in it may show any other
+    /// directory.
+    fn admit(&self, place: &Place, named: &Path, mounts: &[Mount]) -> Result<(), String> {
         let named = named.display();
-        let mounts = mounts_below(&place.path);
-        let mut mounts = mounts.iter().filter_map(|path| open(path));
-        if self.is_at(place) || mounts.any(|mount| self.is_at(&mount)) {
+        let mut inside = mounts
+            .iter()
+            .filter(|mount| mount.path != place.path && mount.path.starts_with(&place.path))
+            .filter_map(|mount| open(&mount.path));
+        if self.is_at(place) || inside.any(|mount| self.is_at(&mount)) {
             return Err(format!(
                 "{named} leads to the data directory, a key, a secret or the configuration; \
                  name a narrower path"
@@ -233,36 +242,6 @@ impl ProtectedPaths {
     }
 }
 
-/// Returns the mount points in the directory `path`, which may show any other directory.
-fn mounts_below(path: &Path) -> Vec<PathBuf> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let points = table.split(|byte| *byte == b'\n').filter_map(mount_point);
-    points.filter(|point| point != path && point.starts_with(path)).collect()
-}
-
-/// Returns the mount point of a line of `/proc/PID/mountinfo`, whose fifth field it is. Spaces and the
-/// like are octal escapes.
-fn mount_point(line: &[u8]) -> Option<PathBuf> {
-    let field = line.split(|byte| *byte == b' ').nth(4)?;
-    let mut point = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((byte, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|_| *byte == b'\\');
-        let escaped = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match escaped.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(escaped) => {
-                point.push(escaped);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                point.push(*byte);
-                rest = after;
-            }
-        }
-    }
-    Some(PathBuf::from(std::ffi::OsString::from_vec(point)))
-}
-
 #[expect(clippy::useless_conversion, reason = "the types differ between systems")]
 fn identity(about: &Stat) -> (u64, u64) {
     (about.st_dev.into(), about.st_ino.into())
@@ -276,16 +255,4 @@ fn resolved(path: &Path) -> Option<PathBuf> {
         // Component by component: joining an empty rest would add a trailing slash to a file.
         Some(there.canonicalize().ok()?.components().chain(rest.components()).collect())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_mount_point_of_a_line_is_its_fifth_field() {
-        let line = b"36 35 98:0 /mnt1 /mnt\\0402/a\\134b rw,noatime master:1 - ext3 /dev/root rw";
-        assert_eq!(mount_point(line), Some(PathBuf::from("/mnt 2/a\\b")));
-        assert_eq!(mount_point(b""), None);
-    }
 }

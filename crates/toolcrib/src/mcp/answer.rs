@@ -3,10 +3,12 @@
 //! Invariant: a message contains no line break. Upstream JSON may span many lines, but in SSE and
 //! stdio a line break ends the message.
 
+use std::borrow::Cow;
+
 use chrono::SecondsFormat;
 use serde_json::json;
 use toolcrib_core::{
-    call::{CallError, InputRequired, Outcome, Progress},
+    call::{CallError, InputRequired, Outcome, Progress, text_block},
     id::RunId,
 };
 use toolcrib_mcp::{
@@ -40,17 +42,16 @@ pub(super) fn outcome(
     let structured = outcome.structured.as_ref().map(|raw| raw.get());
     let structured = structured.filter(|raw| era == Era::Modern || raw.starts_with('{'));
     let is_read = reads_structured && structured.is_some();
-    let as_text = match &outcome.structured {
+    let content = match &outcome.structured {
         Some(unread) if !is_read && outcome.content.get() == "[]" => {
-            json!([{ "type": "text", "text": unread.get() }]).to_string()
+            Cow::Owned(one_text(unread.get()))
         }
-        _ => String::new(),
+        _ => Cow::Borrowed(outcome.content.get()),
     };
-    let content = if as_text.is_empty() { outcome.content.get() } else { &as_text };
     let mut out = Vec::with_capacity(outcome.len() + 512);
     message::open_result(id.as_json(), &mut out);
     let start = out.len();
-    tool_result(era, content, structured, outcome.is_error, &mut out);
+    tool_result(era, &content, structured, outcome.is_error, &mut out);
     one_line(out.get_mut(start..).unwrap_or_default());
     close(era, &[(key::RUN_ID, run.as_str())], &mut out);
     out
@@ -99,8 +100,13 @@ pub(super) fn text(id: &Id, era: Era, text: &str, is_error: bool) -> Vec<u8> {
     words(id, era, text, is_error, &[])
 }
 
+/// Returns the content of a result that is one text.
+fn one_text(text: &str) -> String {
+    json!([text_block(text)]).to_string()
+}
+
 fn words(id: &Id, era: Era, text: &str, is_error: bool, meta: &[(&str, &str)]) -> Vec<u8> {
-    let content = json!([{ "type": "text", "text": text }]).to_string();
+    let content = one_text(text);
     let mut out = Vec::with_capacity(content.len() + 512);
     message::open_result(id.as_json(), &mut out);
     tool_result(era, &content, None, is_error, &mut out);

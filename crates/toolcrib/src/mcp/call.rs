@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde_json::{Map, Value};
 use toolcrib_core::{
-    call::{CallError, CallInput, CallerInput, ProgressSink},
+    call::{CallError, CallInput, CallerInput, Outcome, ProgressSink},
     id::RunId,
     scope::Scope,
 };
@@ -230,13 +230,14 @@ impl RunningCall {
         }
     }
 
+    fn result(&self, outcome: &Outcome, run: &RunId) -> Vec<u8> {
+        answer::outcome(&self.id, self.era, outcome, run, self.reads_structured)
+    }
+
     fn answer(&self, called: CallReport) -> CallAnswer {
         match &called.result {
             Ok(outcome) => CallAnswer {
-                bytes: {
-                    let read = self.reads_structured;
-                    answer::outcome(&self.id, self.era, outcome, &called.run_id, read).into()
-                },
+                bytes: self.result(outcome, &called.run_id).into(),
                 run_id: Some(called.run_id),
                 status: StatusCode::OK,
                 retry_after: outcome.retry_after,

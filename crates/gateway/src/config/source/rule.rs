@@ -168,9 +168,8 @@ impl Resolver<'_> {
             self.check(&key("tenants"), check_narrowed(only, tenants));
         }
         self.known_roles(&key("approval_role"), &set.approval_role);
-        let of_server = |scope: &&Scope| {
-            RouteScope::named(&scope.to_string()).is_some_and(RouteScope::is_named)
-        };
+        let of_server =
+            |scope: &&Scope| RouteScope::named(scope.as_str()).is_some_and(RouteScope::is_named);
         if let Some(scope) = set.scopes.iter().flatten().find(of_server) {
             // With a wildcard a caller would have the tool without having the right.
             let message = format!("`{scope}` is a right on the server, which no tool can require");
