@@ -1,5 +1,5 @@
-//! Numbers for operators. Labels are closed sets or the operator's own words (source ids). What a caller
-//! or an upstream can choose does not become a label, except for a few names of clients.
+//! Numbers for operators. Labels are closed sets or the operator's own words (source ids). Text of
+//! callers and upstreams does not become a label, except for a few names of clients.
 
 mod calls;
 mod handles;

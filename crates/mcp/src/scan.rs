@@ -31,7 +31,7 @@ pub struct IdScan {
 }
 
 impl Scanned {
-    /// Returns the id as a number, which it also is as the text of one.
+    /// Returns the id as a number, also if it is a string with a number.
     pub fn number(&self) -> Option<u64> {
         self.id.as_deref()?.trim_matches('"').parse().ok()
     }

@@ -98,27 +98,27 @@ impl PostgresServer {
         server
     }
 
-    /// Starts a standby called `name` that follows this server, as `docs/guides/scale.md` says. It ends
+    /// Starts a replica called `name` that follows this server, as `docs/guides/scale.md` says. It ends
     /// with this process at the latest.
     ///
     /// # Panics
     /// When it does not start.
-    pub fn standby(&self, name: &str) -> Self {
-        let standby = Self::in_new_folder(self.programs.clone(), self.synced);
-        let data = standby.data();
+    pub fn start_replica(&self, name: &str) -> Self {
+        let replica = Self::in_new_folder(self.programs.clone(), self.synced);
+        let data = replica.data();
         let copy = ["-D", &data, "-R", "-X", "stream", "-c", "fast", "-C", "-S", name];
-        standby.run("pg_basebackup", &[&["-d", &self.connection()], &copy[..]].concat());
+        replica.run("pg_basebackup", &[&["-d", &self.connection()], &copy[..]].concat());
         let settings = Path::new(&data).join("postgresql.auto.conf");
         let mut settings = OpenOptions::new().append(true).open(settings).unwrap();
         // It looks for a primary more often than every 5 seconds, so that a test does not wait for it.
         write!(settings, "cluster_name = '{name}'\nwal_retrieve_retry_interval = '200ms'\n")
             .unwrap();
-        standby.start();
-        standby.stop_after(std::process::id());
-        standby
+        replica.start();
+        replica.stop_after(std::process::id());
+        replica
     }
 
-    /// Lets this standby, called `name`, follow another `primary`.
+    /// Makes this replica, called `name`, follow another `primary`.
     ///
     /// # Panics
     /// When one of them does not answer.
@@ -129,7 +129,7 @@ impl PostgresServer {
         self.query("SELECT pg_reload_conf()");
     }
 
-    /// Makes this standby the primary.
+    /// Makes this replica the primary.
     ///
     /// # Panics
     /// When it does not become it.
@@ -137,7 +137,7 @@ impl PostgresServer {
         self.run("pg_ctl", &["promote", "-w", "-s", "-D", &self.data()]);
     }
 
-    /// Returns what `sql` returns, run as administrator.
+    /// Runs `sql` as administrator, and returns its result.
     ///
     /// # Panics
     /// When it fails.
@@ -148,7 +148,7 @@ impl PostgresServer {
     }
 
     /// Returns the URL for the database at `url` on the one of `self` and `others` that takes writes.
-    pub fn with_standbys(&self, url: &str, others: &[Self]) -> String {
+    pub fn url_with_replicas(&self, url: &str, others: &[Self]) -> String {
         let name = url.rsplit('/').next().unwrap_or_default();
         let hosts: Vec<_> = std::iter::once(self).chain(others).map(Self::host).collect();
         format!("postgres://postgres@{}/{name}?target_session_attrs=read-write", hosts.join(","))
@@ -243,12 +243,12 @@ impl PostgresServer {
         }
     }
 
-    /// How another server of PostgreSQL reaches this one.
+    /// Returns the connection string of this server for another one of PostgreSQL.
     fn connection(&self) -> String {
         format!("host={} user=postgres", self.shown())
     }
 
-    /// The host of this server in a URL.
+    /// Returns the host of this server in a URL.
     fn host(&self) -> String {
         self.shown().replace('/', "%2F")
     }

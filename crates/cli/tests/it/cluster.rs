@@ -1,6 +1,6 @@
 //! Three servers over one PostgreSQL and one Redis under load, while parts of it die, pause, restart and
-//! are rolled, a standby takes the place of the primary, and keys are revoked. Afterwards every answered call is in the record, no call ran twice,
-//! and no call ran with a revoked key.
+//! are rolled, the database fails over to a replica, and keys are revoked. Afterwards every answered
+//! call is in the record, no call ran twice, and no call ran with a revoked key.
 //!
 //! `TOOLCRIB_CLUSTER_SECONDS` is the time under load. From [`LONG`] seconds on, events are removed
 //! meanwhile, and a server pauses for longer than its lease.
@@ -42,7 +42,8 @@ const CALLERS: usize = 24;
 const LIMITED: usize = 4;
 /// The rate of that tool, for all servers together.
 const RATE: u64 = 20;
-const STANDBYS: [&str; 2] = ["standby1", "standby2"];
+/// The names of the replicas of the database, as in `docs/guides/scale.md`.
+const DATABASE_REPLICAS: [&str; 2] = ["standby1", "standby2"];
 /// How often the balancer asks whether a server is ready.
 const PROBE: Duration = Duration::from_millis(100);
 
@@ -267,21 +268,21 @@ async fn revoke(
     (principal, revoked_at)
 }
 
-/// Ends the primary, and promotes the standby that has received most. The other one follows it.
-async fn fail_over(primary: &PostgresServer, standbys: &[PostgresServer; 2]) {
-    eventually("both standbys receive", async || {
+/// Ends the primary, and promotes the replica that has received most. The other one follows it.
+async fn fail_over(primary: &PostgresServer, replicas: &[PostgresServer; 2]) {
+    eventually("both replicas receive", async || {
         primary.query("SELECT sync_state FROM pg_stat_replication") == "quorum\nquorum"
     })
     .await;
     primary.stop();
-    let received = standbys.each_ref().map(|standby| {
-        let bytes = standby.query("SELECT pg_last_wal_receive_lsn() - '0/0'");
+    let received = replicas.each_ref().map(|replica| {
+        let bytes = replica.query("SELECT pg_last_wal_receive_lsn() - '0/0'");
         bytes.parse::<u64>().unwrap()
     });
     let most = usize::from(received[1] > received[0]);
     let other = 1 - most;
-    standbys[most].promote();
-    standbys[other].follow(&standbys[most], STANDBYS[other]);
+    replicas[most].promote();
+    replicas[other].follow(&replicas[most], DATABASE_REPLICAS[other]);
 }
 
 fn of_type<'a>(events: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -298,9 +299,9 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     };
     // As `docs/guides/scale.md` says.
     postgres.query("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (standby1, standby2)'");
-    let standbys = STANDBYS.map(|name| postgres.standby(name));
+    let database_replicas = DATABASE_REPLICAS.map(|name| postgres.start_replica(name));
     postgres.query("SELECT pg_reload_conf()");
-    let database = postgres.with_standbys(&postgres.database(), &standbys);
+    let database = postgres.url_with_replicas(&postgres.database(), &database_replicas);
     let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
     let is_long = seconds >= LONG;
     let copies = dir();
@@ -415,7 +416,7 @@ async fn three_servers_lose_nothing_while_everything_around_them_fails() {
     answers_again("calls are answered after an outage of the limits").await;
 
     at(73).await;
-    fail_over(&postgres, &standbys).await;
+    fail_over(&postgres, &database_replicas).await;
     answers_again("calls are answered after a failover").await;
 
     at(80).await;

@@ -42,9 +42,9 @@ use crate::config::{Config, Labelled, MetricsConfig};
 /// counted as `other` of their source.
 pub const MAX_SERIES: usize = 10_000;
 
-/// The label of tools without one of their own.
+/// The common label of the tools without a separate label.
 const OTHER: &str = "other";
-/// The label of tenants without one of their own. No tenant has a name with a space.
+/// The common label of the tenants without a separate label. No tenant has a name with a space.
 const OTHER_TENANTS: &str = "other tenants";
 /// The label of the tool and the source of a call that leads to no tool that its caller may use.
 const NONE: &str = "none";

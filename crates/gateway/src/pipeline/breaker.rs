@@ -166,7 +166,7 @@ impl Breaker {
         }
     }
 
-    /// `wait` is how long the source wants callers to wait.
+    /// `wait` is the `Retry-After` of the source.
     fn leave(
         &self,
         caller: &PrincipalKey,

@@ -1,7 +1,7 @@
 //! The content coding of a response (RFC 9110, section 8.4).
 //!
-//! Invariant: a piece is bounded, however well the body is compressed, so that the reader can stop at its
-//! own limit.
+//! Invariant: the size of a piece is bounded for any degree of compression, so that the reader can stop at
+//! its own limit.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use super::EgressError;
 
 /// The codings that are decoded.
 pub(super) const ACCEPTED: HeaderValue = HeaderValue::from_static("gzip");
-/// So many compressed bytes are decoded at once: at most a megabyte of content.
+/// Compressed bytes that are decoded at once, to at most a megabyte of content.
 const STEP: usize = 1_024;
 
 /// Decodes a body.

@@ -78,8 +78,8 @@ impl Connection {
         self.failed_lists.load(Ordering::Relaxed)
     }
 
-    /// Takes over the forms of a list that was read to its end, after so many `announced` changes;
-    /// `None` begins a new session.
+    /// Stores the forms of a complete list, which was requested after `announced` changes; `None` for a
+    /// new session, which has no list yet.
     pub(crate) fn set_forms(&self, forms: Option<Forms>, announced: u64) {
         *self.forms.write() = forms;
         self.listed_after.store(announced, Ordering::Release);

@@ -18,7 +18,7 @@ impl ListChanges {
         self.news.notify_one();
     }
 
-    /// The list may have changed while nobody listened.
+    /// The list may have changed while its changes were not received.
     pub(crate) fn suspect(&self) {
         self.news.notify_one();
     }

@@ -55,7 +55,7 @@ impl Body {
         let media = document.follow(media)?;
         let described = media.get("schema");
         let kind = match kind(media_type) {
-            // A range that includes JSON, with a schema of something else than bytes.
+            // A range that includes JSON, with a schema that is not binary.
             BodyKind::Binary if matches!(essence(media_type).as_str(), "*/*" | "application/*") => {
                 match described.map(|schema| document.follow(schema)).transpose()? {
                     Some(schema) if !is_binary(schema) => BodyKind::Json,
@@ -182,7 +182,7 @@ fn kind(media_type: &str) -> BodyKind {
 fn rank(media_type: &str) -> u8 {
     match kind(media_type) {
         BodyKind::Json if media_type.trim().eq_ignore_ascii_case("application/json") => 0,
-        // A patch of a whole object is what a caller can write; operations are a list.
+        // A merge patch has the form of the object; a JSON patch is a list of operations.
         BodyKind::Json if essence(media_type) == "application/merge-patch+json" => 1,
         BodyKind::Json if essence(media_type) == "application/json-patch+json" => 3,
         BodyKind::Json => 2,

@@ -31,8 +31,8 @@ pub(crate) enum DocumentError {
     #[error("the OpenAPI document is not {0}")]
     Malformed(String),
     #[error(
-        "the document is Swagger 2.0, which is not read; convert it to OpenAPI 3.0, for example with \
-             `npx swagger2openapi FILE`"
+        "Swagger 2.0 is not supported; convert the document to OpenAPI 3.0, for example with \
+         `npx swagger2openapi FILE`"
     )]
     Swagger,
     #[error("the OpenAPI document has no `openapi: 3.0.x` or `3.1.x`; other versions are not read")]

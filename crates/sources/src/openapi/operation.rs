@@ -118,7 +118,7 @@ impl Operation {
         candidate: &Candidate<'_>,
     ) -> Result<Self, Unusable> {
         let Candidate { name, method, path, item, described } = candidate;
-        // Some documents tell operations of one path apart by a fragment, which is not sent.
+        // Some documents distinguish operations of one path by a fragment, which is not sent.
         let path = path.split('#').next().unwrap_or_default();
         check_path(path)?;
         let document = reading.document;

@@ -39,7 +39,7 @@ const LIST: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
 const MAP: &[&str] =
     &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// The direction of what a schema describes.
+/// The direction of the data that a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     /// Callers send it, but need not send `readOnly` properties.
@@ -141,12 +141,16 @@ impl<'d> Bundle<'d> {
             };
             kept.insert(keyword.clone(), value);
         }
-        self.require_less(members, &mut kept);
+        self.drop_required_of_other_direction(members, &mut kept);
         Ok(kept)
     }
 
     /// Removes from `required` the properties that exist in the other direction only.
-    fn require_less(&self, schema: &Map<String, Value>, kept: &mut Map<String, Value>) {
+    fn drop_required_of_other_direction(
+        &self,
+        schema: &Map<String, Value>,
+        kept: &mut Map<String, Value>,
+    ) {
         let properties = schema.get("properties").and_then(Value::as_object);
         let required = kept.get_mut("required").and_then(Value::as_array_mut);
         let (Some(properties), Some(required)) = (properties, required) else { return };

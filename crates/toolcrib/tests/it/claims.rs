@@ -146,7 +146,7 @@ async fn a_role_is_not_given_by_its_name_alone() {
         let key = json!({ "name": scopes, "principal": "new", "scopes": [scopes] });
         assert_eq!(eve.post("/v1/keys", key).await.status, status, "{scopes}");
     }
-    // It acts as nobody else, whatever wildcard the role has.
+    // It cannot act as another principal, although the role has wildcards.
     let vic = gw.principal_of("acme", "vic", &["files:read"]).await;
     let key =
         |principal: &str| json!({ "name": "k", "principal": principal, "scopes": ["files:read"] });

@@ -90,8 +90,7 @@ async fn metrics_are_for_operators() {
     assert!(text.contains(counted), "{text}");
 }
 
-/// I-9, I-100: a tenant reads the series of its own calls. All other metrics of the server require a
-/// scope that no wildcard covers.
+/// I-100: tenants without a label share one that no tenant can have as its name.
 #[tokio::test]
 async fn the_calls_of_tenants_without_a_label_belong_to_none() {
     let gw = TestGateway::builder()
@@ -116,7 +115,8 @@ async fn the_calls_of_tenants_without_a_label_belong_to_none() {
     assert!(rest.ends_with(" 3"), "{all}");
 }
 
-/// As above, for the series of each tenant.
+/// I-9, I-100: a tenant reads the series of its own calls. All other metrics of the server require a
+/// scope that no wildcard covers.
 #[tokio::test]
 async fn a_tenant_reads_its_own_metrics() {
     let tool = |name: &str, scope| TestTool::new(name).scopes([scope]);

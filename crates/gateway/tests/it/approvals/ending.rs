@@ -114,7 +114,7 @@ async fn a_grant_under_other_terms_lets_no_call_run() {
     }
 }
 
-/// I-102: what a card leaves out is counted, because its approver answers for it as well.
+/// I-102: arguments that a card leaves out are counted, because the approver consents to them too.
 #[tokio::test]
 async fn what_is_left_out_of_a_request_is_said() {
     let settings = "[approvals]\nshow_arguments = true\n";

@@ -125,7 +125,7 @@ function Card({ first, gone, opened, who }) {
   const [busy, setBusy] = useState();
   const [comment, setComment] = useState('');
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
-    // Answers of others arrive with the list; what a caller may do after them is in the detail.
+    // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
     key: gone ? 'gone' : String(first.votes?.length),
   });
   const it = { ...first, ...detail.data };
@@ -262,7 +262,7 @@ function Arguments({ approval }) {
     html`<p class="problem-box">The values are not shown: they are ${bytes} bytes of JSON.</p>`}`;
 }
 
-/** Says what a card leaves out, because a person answers for it as well. */
+/** Says how many entries the card leaves out: the approver consents to them too. */
 function Hidden({ count, one }) {
   if (!count) return null;
   return html`<p class="problem-box">This call has ${plural(count, one)}, which this card does not show.</p>`;
