@@ -8,6 +8,7 @@
 //! - [`Storage::recover`] changes the log, the runs and the idempotent calls of a dead instance.
 
 mod catalogs;
+mod client_sessions;
 mod error;
 mod keys;
 mod runs;
@@ -19,6 +20,7 @@ use async_trait::async_trait;
 
 pub use self::{
     catalogs::CatalogStore,
+    client_sessions::{ClientSession, ClientSessionStore, SessionNotice},
     error::StoreError,
     keys::{KeyRecord, KeyRotation, KeyStore},
     runs::{KeptRun, RunQuery, RunRecord, RunState, RunStore},
@@ -47,6 +49,8 @@ pub struct Changes {
     pub approvals: u64,
     /// Requests to cancel runs.
     pub cancellations: u64,
+    /// The last number of a notice about client sessions.
+    pub sessions: u64,
     /// Saved catalogs that differ from the one before; 0 for an engine of one server.
     pub catalogs: u64,
 }
@@ -99,6 +103,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Returns the idempotent calls and their answers.
     fn idempotency(&self) -> Arc<dyn IdempotencyStore>;
+
+    /// Returns the ended sessions of clients.
+    fn client_sessions(&self) -> Arc<dyn ClientSessionStore>;
 
     /// Returns the counts of quotas.
     fn quotas(&self) -> Arc<dyn QuotaStore>;

@@ -25,6 +25,7 @@ use crate::{
     audit::Audit,
     authn::Authenticator,
     background::{Background, Services},
+    client_sessions::ClientSessions,
     clock::SystemClock,
     config::{Config, edit::ConfigFile},
     gateway::{Gateway, Inner},
@@ -294,6 +295,7 @@ impl GatewayBuilder {
             natives: own.clone(),
             gate: config.gate.clone(),
         });
+        let client_sessions = Arc::new(ClientSessions::new(services.clone()));
         let inner = Inner {
             services,
             snapshots,
@@ -302,6 +304,7 @@ impl GatewayBuilder {
             approvals,
             pipeline,
             workflows,
+            client_sessions,
             supply,
             config_file,
             editing: tokio::sync::Mutex::new(()),
@@ -323,6 +326,7 @@ impl Inner {
         self.supply.start(requests);
         self.approvals.start();
         self.pipeline.idempotency.start();
+        self.client_sessions.start();
         self.pipeline.quotas.start();
         let supply = Arc::clone(&self.supply);
         self.workflows.start(async move { supply.settle(SETTLE_LIMIT).await });

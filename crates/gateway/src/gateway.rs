@@ -17,6 +17,7 @@ use crate::{
     audit::{self, Audit},
     authn::{AuthError, Authenticator},
     background::{CLOSING_TIME, Services},
+    client_sessions::ClientSessions,
     config::{Config, edit::ConfigFile},
     ids::new_id,
     metrics::Metrics,
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) workflows: Arc<Workflows>,
+    pub(crate) client_sessions: Arc<ClientSessions>,
     pub(crate) supply: Arc<Supply>,
     /// The file of the configuration, if callers may change it.
     pub(crate) config_file: Option<ConfigFile>,
@@ -134,6 +136,11 @@ impl Gateway {
     /// The sources and their tools.
     pub fn supply(&self) -> &Arc<Supply> {
         &self.inner.supply
+    }
+
+    /// The sessions of clients that any server can continue.
+    pub fn client_sessions(&self) -> &ClientSessions {
+        &self.inner.client_sessions
     }
 
     /// The requests for approval.

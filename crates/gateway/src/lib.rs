@@ -21,6 +21,7 @@ pub mod audit;
 pub mod authn;
 mod background;
 mod builder;
+pub mod client_sessions;
 pub mod clock;
 pub mod config;
 mod editing;

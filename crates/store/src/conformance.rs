@@ -15,6 +15,7 @@
 pub mod approval_store;
 pub mod attack;
 pub mod catalog_store;
+pub mod client_session_store;
 pub mod credential_store;
 pub mod event_log;
 pub mod idempotency_store;
@@ -146,6 +147,16 @@ macro_rules! storage_suite {
                     a_count_is_never_negative,
                     what_differs_is_counted_apart,
                     earlier_days_are_forgotten,
+                ]
+            );
+            $crate::conformance_tests!(
+                client_session_store,
+                $engine,
+                [
+                    a_session_ends_alone,
+                    notices_come_in_their_order,
+                    notices_expire,
+                    a_forgotten_end_ends_what_is_older,
                 ]
             );
             $crate::conformance_tests!(

@@ -245,23 +245,37 @@ pub(crate) const TABLES: &[Table] = {
             ],
             order: "day, tenant, principal, tool",
         },
+        Table {
+            name: "session_notices",
+            columns: &[
+                ("number", Number),
+                ("session", Bytes),
+                ("request", Text),
+                ("opened", Number),
+                ("until", Number),
+            ],
+            order: "number",
+        },
     ]
 };
 
 /// The names of the epochs, in the order of [`Single::epochs`].
-pub(crate) const EPOCHS: [&str; 3] = ["keys_epoch", "pins_epoch", "cancellations"];
+pub(crate) const EPOCHS: [&str; 5] =
+    ["keys_epoch", "pins_epoch", "cancellations", "session_notices", "sessions_ended"];
 
 /// Reads the single values, in the order of the fields of [`Single`].
 pub(crate) const SINGLE: &str = "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
                                  (SELECT value FROM meta WHERE name = 'pins_epoch'), \
                                  (SELECT value FROM meta WHERE name = 'cancellations'), \
+                                 (SELECT value FROM meta WHERE name = 'session_notices'), \
+                                 (SELECT value FROM meta WHERE name = 'sessions_ended'), \
                                  key, change FROM approval_state WHERE id = 1";
 
 /// The single values of a store.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Single {
-    /// The epochs of keys, of pins and of requested cancellations.
-    pub(crate) epochs: [i64; 3],
+    /// The numbers of [`EPOCHS`].
+    pub(crate) epochs: [i64; 5],
     /// The fingerprint key of approvals, sealed where there is a seal key, and their last change.
     pub(crate) approvals: (Option<Vec<u8>>, i64),
 }

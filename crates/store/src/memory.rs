@@ -5,6 +5,7 @@
 
 mod approvals;
 mod catalogs;
+mod client_sessions;
 mod credentials;
 mod idempotency;
 mod keys;
@@ -29,12 +30,16 @@ use toolcrib_core::{
     pin::PinStore,
     quota::QuotaStore,
     record::RecordStore,
-    store::{CatalogStore, Changes, KeyStore, RunStore, SegmentStore, Storage, StoreError},
+    store::{
+        CatalogStore, Changes, ClientSessionStore, KeyStore, RunStore, SegmentStore, Storage,
+        StoreError,
+    },
 };
 
 use self::{
-    approvals::MemoryApprovals, idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins,
-    quotas::MemoryQuotas, runs::MemoryRuns, segments::MemorySegments, shared::ChangeCounter,
+    approvals::MemoryApprovals, client_sessions::MemoryClientSessions,
+    idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins, quotas::MemoryQuotas,
+    runs::MemoryRuns, segments::MemorySegments, shared::ChangeCounter,
 };
 pub use self::{catalogs::MemoryCatalogs, credentials::MemoryCredentials, log::MemoryLog};
 
@@ -55,6 +60,7 @@ pub struct MemoryStorage {
     pub approvals: Arc<dyn ApprovalStore>,
     pub runs: Arc<dyn RunStore>,
     pub idempotency: Arc<dyn IdempotencyStore>,
+    pub client_sessions: Arc<dyn ClientSessionStore>,
     pub quotas: Arc<dyn QuotaStore>,
     pub credentials: Arc<dyn CredentialStore>,
     changes: Arc<ChangeCounter>,
@@ -78,6 +84,7 @@ impl MemoryStorage {
             approvals: Arc::new(MemoryApprovals::new(Arc::clone(&events), &changes)),
             runs: Arc::new(MemoryRuns::new(&changes)),
             idempotency: Arc::new(MemoryIdempotency::default()),
+            client_sessions: Arc::new(MemoryClientSessions::new(&changes)),
             quotas: Arc::new(MemoryQuotas::default()),
             credentials: Arc::new(MemoryCredentials::default()),
             events,
@@ -130,6 +137,10 @@ impl Storage for MemoryStorage {
 
     fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
         Arc::clone(&self.idempotency)
+    }
+
+    fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
+        Arc::clone(&self.client_sessions)
     }
 
     fn quotas(&self) -> Arc<dyn QuotaStore> {

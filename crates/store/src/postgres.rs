@@ -15,6 +15,7 @@ mod append;
 mod approvals;
 mod catalogs;
 mod changes;
+mod client_sessions;
 mod connect;
 mod copy;
 mod credentials;
@@ -54,8 +55,8 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::{RecordStore, SharedWitnesses},
     store::{
-        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, SegmentStore, Storage,
-        StoreError, StoreMeasures,
+        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore,
+        SegmentStore, Storage, StoreError, StoreMeasures,
     },
 };
 
@@ -101,6 +102,10 @@ impl Storage for PostgresStore {
     }
 
     fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.clone())
+    }
+
+    fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
         Arc::new(self.clone())
     }
 

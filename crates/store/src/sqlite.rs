@@ -10,6 +10,7 @@
 mod approvals;
 mod catalogs;
 mod chain;
+mod client_sessions;
 pub(crate) mod compact;
 mod copier;
 mod copy;
@@ -53,8 +54,8 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::{RecordStore, StoredEvent, StoredQuery},
     store::{
-        CatalogStore, Changes, CommitObserver, KeyStore, RunStore, SegmentStore, Storage,
-        StoreError, StoreMeasures,
+        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore,
+        SegmentStore, Storage, StoreError, StoreMeasures,
     },
 };
 
@@ -99,6 +100,10 @@ impl Storage for SqliteStore {
     }
 
     fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
+        Arc::new(self.clone())
+    }
+
+    fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
         Arc::new(self.clone())
     }
 
@@ -191,15 +196,19 @@ fn changes(connection: &Connection) -> Result<Changes, Failure> {
         "SELECT (SELECT value FROM meta WHERE name = 'keys_epoch'), \
          (SELECT value FROM meta WHERE name = 'pins_epoch'), \
          (SELECT change FROM approval_state WHERE id = 1), \
-         (SELECT value FROM meta WHERE name = 'cancellations')",
+         (SELECT value FROM meta WHERE name = 'cancellations'), \
+         (SELECT value FROM meta WHERE name = 'session_notices')",
     )?;
-    let [keys, pins, approvals, cancellations]: [i64; 4] =
-        statement.query_row([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?;
+    let [keys, pins, approvals, cancellations, sessions]: [i64; 5] = statement
+        .query_row([], |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
+        })?;
     Ok(Changes {
         keys: whole(keys)?,
         pins: whole(pins)?,
         approvals: whole(approvals)?,
         cancellations: whole(cancellations)?,
+        sessions: whole(sessions)?,
         catalogs: 0,
     })
 }

@@ -49,6 +49,7 @@ mod replicas;
 mod retention;
 mod sandbox;
 mod secrets;
+mod sessions;
 mod sources;
 mod space;
 mod stall;

@@ -1,6 +1,7 @@
 //! Several servers over one PostgreSQL database, as real processes.
 
 mod keys;
+mod sessions;
 
 use std::{
     fs, thread,
@@ -543,43 +544,6 @@ async fn servers_whose_clocks_are_two_minutes_apart_work_as_one() {
         let report = run(dir.path(), &["--json", "audit", "verify"]).ok().json();
         assert_eq!(report["findings"], json!([]), "{report}");
     }
-}
-
-/// A session of the handshake revisions belongs to one server; requests of 2026-07-28 to none.
-#[tokio::test(flavor = "multi_thread")]
-async fn another_server_does_not_know_a_session_and_begins_a_new_one() {
-    let Some(database) = postgres::database() else { return };
-    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
-    let (one, two) = Replica::pair(&database, &upstream, "");
-    let (_, text) = key(one.dir.path(), &["--scope", "up:use"]);
-    for (here, there) in [(&one, &two), (&two, &one)] {
-        let (caller, other) = (here.caller(&text), there.caller(&text));
-        for replica in [here, there] {
-            replica.offers(&text, "echo").await;
-        }
-        let input = || json!({ "text": "x" });
-        let is_ok = |answer: &(u16, Value)| answer.0 == 200 && answer.1["result"].is_object();
-        let session = caller.open_mcp_session().await;
-        let answer = caller.call_in_session(&session, "up__echo", input()).await;
-        assert!(is_ok(&answer), "{answer:?}");
-        let before = runs(&upstream, "echo", "");
-        let unknown = other.call_in_session(&session, "up__echo", input()).await;
-        assert_eq!(unknown.0, 404, "{unknown:?}");
-        assert_eq!(runs(&upstream, "echo", ""), before, "it did not run");
-        let fresh = other.open_mcp_session().await;
-        assert_ne!(fresh, session);
-        let answer = other.call_in_session(&fresh, "up__echo", input()).await;
-        assert!(is_ok(&answer), "{answer:?}");
-        let answer = caller.call_in_session(&session, "up__echo", input()).await;
-        assert!(is_ok(&answer), "the old one still works: {answer:?}");
-        for caller in [&caller, &other] {
-            let params = json!({ "name": "up__echo", "arguments": input() });
-            let answer = caller.mcp("tools/call", params).await;
-            assert!(is_ok(&answer), "{answer:?}");
-        }
-    }
-    one.end();
-    two.end();
 }
 
 /// A server that ends sends "approval required" to the call that waits, and another one runs it once.

@@ -25,7 +25,10 @@ use toolcrib_core::{
         CheckedLink, Checkpoint, CheckpointSigner, Cursor, Head, News, RecordStore,
         SharedWitnesses, StoredEvent, StoredQuery, Witness, WitnessStore,
     },
-    store::{CatalogStore, Changes, KeyStore, RunStore, SegmentStore, Storage, StoreError},
+    store::{
+        CatalogStore, Changes, ClientSessionStore, KeyStore, RunStore, SegmentStore, Storage,
+        StoreError,
+    },
 };
 use toolcrib_gateway::{
     CheckState, Gateway,
@@ -192,6 +195,10 @@ impl Storage for Shared {
 
     fn idempotency(&self) -> Arc<dyn IdempotencyStore> {
         self.store.idempotency()
+    }
+
+    fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
+        self.store.client_sessions()
     }
 
     fn quotas(&self) -> Arc<dyn QuotaStore> {

@@ -26,10 +26,14 @@ pub struct McpConfig {
     pub page_size: NonZeroUsize,
     /// Whether a handshake over HTTP opens a session.
     pub sessions: bool,
-    /// Lifetime of an unused session.
+    /// Time without a request after which a session takes no memory and its tool sessions are closed. Its
+    /// next request continues it.
     #[serde(with = "kind::Duration")]
     pub session_idle: Duration,
-    /// Number of sessions; an idle one of the tenant with too many makes room.
+    /// Age from which a session that takes no memory is not continued: its client gets status 404.
+    #[serde(with = "kind::Age")]
+    pub session_lifetime: Duration,
+    /// Number of sessions in memory; an idle one of the tenant with too many makes room.
     pub max_sessions: NonZeroUsize,
     /// The same for one principal.
     pub max_sessions_per_principal: NonZeroUsize,
@@ -60,6 +64,7 @@ impl Default for McpConfig {
             strict_headers: false,
             sessions: true,
             session_idle: Duration::from_secs(30 * 60),
+            session_lifetime: Duration::from_secs(30 * 24 * 60 * 60),
             max_sessions: count(10_000),
             max_sessions_per_principal: count(256),
             max_listeners_per_principal: count(64),

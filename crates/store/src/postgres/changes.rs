@@ -132,6 +132,7 @@ pub(super) async fn now(client: &impl GenericClient) -> Result<Changes, Failure>
                (SELECT value FROM meta WHERE name = 'pins_epoch'), \
                (SELECT change FROM approval_state WHERE id = 1), \
                (SELECT value FROM meta WHERE name = 'cancellations'), \
+               (SELECT value FROM meta WHERE name = 'session_notices'), \
                (SELECT value FROM meta WHERE name = 'catalogs_epoch')";
     let row = one(client, sql, &[]).await?;
     Ok(Changes {
@@ -139,7 +140,8 @@ pub(super) async fn now(client: &impl GenericClient) -> Result<Changes, Failure>
         pins: whole(row.try_get(1)?)?,
         approvals: whole(row.try_get(2)?)?,
         cancellations: whole(row.try_get(3)?)?,
-        catalogs: whole(row.try_get(4)?)?,
+        sessions: whole(row.try_get(4)?)?,
+        catalogs: whole(row.try_get(5)?)?,
     })
 }
 

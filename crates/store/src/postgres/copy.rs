@@ -86,8 +86,14 @@ impl Engine for PostgresCopy {
         within(async {
             let row = one(&*self.client().await?, SINGLE, &[]).await?;
             Ok(Single {
-                epochs: [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?],
-                approvals: (row.try_get(3)?, row.try_get(4)?),
+                epochs: [
+                    row.try_get(0)?,
+                    row.try_get(1)?,
+                    row.try_get(2)?,
+                    row.try_get(3)?,
+                    row.try_get(4)?,
+                ],
+                approvals: (row.try_get(5)?, row.try_get(6)?),
             })
         })
         .await

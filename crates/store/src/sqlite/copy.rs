@@ -63,8 +63,8 @@ impl Engine for SqliteStore {
         self.on_reader(|connection| {
             Ok(connection.query_row(SINGLE, [], |row| {
                 Ok(Single {
-                    epochs: [row.get(0)?, row.get(1)?, row.get(2)?],
-                    approvals: (row.get(3)?, row.get(4)?),
+                    epochs: [row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?],
+                    approvals: (row.get(5)?, row.get(6)?),
                 })
             })?)
         })

@@ -53,6 +53,14 @@ pub(super) fn no_session() -> RpcError {
     RpcError::invalid_request("no such session; send `initialize` again")
 }
 
+/// The error while the store cannot be read.
+pub(super) fn unavailable() -> RpcError {
+    RpcError::new(
+        code::toolcrib::NOT_ACCOUNTABLE,
+        "the store is not available right now; try again",
+    )
+}
+
 /// The error for an unknown toolset. The names of toolsets are no secret; their content is.
 pub(super) fn no_toolset() -> RpcError {
     RpcError::invalid_request("no such toolset")

@@ -31,7 +31,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use self::{
     headers::AcceptedTypes,
-    reply::{fail, invalid, no_session, not_allowed},
+    reply::{fail, invalid, no_session, not_allowed, unavailable},
     sessions::NamedSession,
     stream::First,
 };
@@ -133,7 +133,7 @@ async fn dispatch(endpoint: &Endpoint, client: &Client, request: Request) -> Res
     let stop = connection::stopping();
     match *request.method() {
         Method::POST => receive(endpoint, client, request, stop).await,
-        Method::GET => sessions::open(client, request.headers(), stop),
+        Method::GET => sessions::open(client, request.headers(), stop).await,
         Method::DELETE => sessions::end(client, request.headers()).await,
         _ if client.host.config.sessions => not_allowed("GET,POST,DELETE"),
         _ => not_allowed("POST"),
@@ -176,9 +176,9 @@ async fn answer(
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
-            return accept(client, headers, version, Some(&notification));
+            return accept(client, headers, version, Some(&notification)).await;
         }
-        Message::Response => return accept(client, headers, version, None),
+        Message::Response => return accept(client, headers, version, None).await,
     };
     let strict = host.config.strict_headers;
     let detected = era::detect(&request, VersionHeader::Http { value: version, strict })?;
@@ -208,21 +208,26 @@ async fn answer(
     // The stateless revision has no sessions, and a handshake opens a new one.
     let is_handshake = era == Era::Legacy && request.method == INITIALIZE;
     let hold = match era {
-        Era::Legacy if !is_handshake => match sessions::named(client, headers).map_err(reject)? {
-            NamedSession::Own(hold) => {
-                observe::session(&hold.session().id);
-                Some(hold)
+        Era::Legacy if !is_handshake => {
+            match sessions::named(client, headers).await.map_err(reject)? {
+                NamedSession::Own(hold) => {
+                    observe::session(&hold.session().id);
+                    Some(hold)
+                }
+                NamedSession::None => None,
+                NamedSession::Unknown => return Ok(no_session(id.as_ref())),
+                NamedSession::Unavailable => return Ok(unavailable(id.as_ref())),
             }
-            NamedSession::None => None,
-            NamedSession::Unknown => return Ok(no_session(id.as_ref())),
-        },
+        }
         Era::Legacy | Era::Modern => None,
     };
-    let opened = (is_handshake && host.config.sessions).then(|| {
-        let handshake = Handshake::read(&request.params);
-        host.sessions.open(&client.principal, &client.within, handshake)
-    });
-    let opened = opened.flatten();
+    let opened = match is_handshake && host.config.sessions {
+        true => {
+            let handshake = Handshake::read(&request.params);
+            host.sessions.open(&client.principal, &client.within, handshake).await
+        }
+        false => None,
+    };
     let context = RequestContext {
         client,
         session: hold.as_ref().map(Hold::session),
@@ -242,7 +247,7 @@ async fn answer(
                 _ => respond::json_bytes(StatusCode::OK, body),
             };
             Ok(match opened {
-                Some(session) => sessions::with_session(response, &session.id),
+                Some(hold) => sessions::with_session(response, &hold.session().id),
                 None => response,
             })
         }
@@ -261,7 +266,7 @@ async fn answer(
 }
 
 /// Accepts a message without a response: a notification, or an unexpected response.
-fn accept(
+async fn accept(
     client: &Client,
     headers: &HeaderMap,
     version: Option<&str>,
@@ -270,9 +275,10 @@ fn accept(
     let reject = |error| InvalidMessage { id: None, error };
     era::check_version(version).map_err(reject)?;
     if version != Some(MODERN) {
-        match sessions::named(client, headers).map_err(reject)? {
+        match sessions::named(client, headers).await.map_err(reject)? {
             NamedSession::None => {}
             NamedSession::Unknown => return Ok(no_session(None)),
+            NamedSession::Unavailable => return Ok(unavailable(None)),
             NamedSession::Own(hold) => {
                 if let Some(id) = notification.and_then(Notification::cancels) {
                     hold.session().cancel(&id);

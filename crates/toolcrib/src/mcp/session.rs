@@ -4,8 +4,8 @@
 //! like an unknown session. Invariant: while a request runs in it or its stream is open, a session
 //! neither expires nor is closed for a new one.
 //!
-//! The state of a session is small and in memory. After a restart its client gets a 404, which in
-//! these revisions means that it must initialize again.
+//! The state of a session is small and in memory. Its id contains what any server needs to continue it,
+//! so that neither a restart nor another server nor a lack of memory ends it for its client.
 
 mod table;
 
@@ -14,13 +14,17 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{canonical::Digest, event::SessionOutcome, principal::Principal};
-use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, Gateway, Interaction};
+use toolcrib_core::{
+    canonical::Digest, event::SessionOutcome, principal::Principal, store::ClientSession,
+};
+use toolcrib_gateway::{
+    CallReport, CallRequest, CatalogScope, Gateway, Interaction, client_sessions::IssuedSession,
+};
 use toolcrib_mcp::revision::{self, LATEST_LEGACY};
 
 use super::{consent, era, protocol::Id};
 
-pub(super) use self::table::Sessions;
+pub(super) use self::table::{Found, Sessions};
 
 /// The list that a client saw last or was notified of.
 #[derive(Default)]
@@ -33,10 +37,18 @@ impl LastList {
         before.is_some_and(|before| before != digest)
     }
 
+    /// Takes the list that the client saw for another than the current one.
+    fn make_unknown(&self) {
+        *self.0.lock() = Some(Digest([0; 32]));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().is_none()
     }
 }
+
+/// Marks the content of an id: the client can open a URL for its user.
+const OPENS: &str = "+url";
 
 /// The declarations of a client in its handshake.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +62,8 @@ pub(super) struct Handshake {
 /// One client between its handshake and its end.
 pub(super) struct Session {
     pub(super) id: Box<str>,
+    /// Its identity for every server; `None` over stdio, where a session ends with its process.
+    pub(super) shared: Option<ClientSession>,
     gateway: Gateway,
     /// The part of the catalog that its client is connected to.
     pub(super) within: CatalogScope,
@@ -69,6 +83,8 @@ struct State {
     /// Numbers requests, because a client can reuse an id.
     serial: u64,
     stream: Option<CancellationToken>,
+    /// Whether the session has room in a table, so that it ends some time.
+    has_room: bool,
     /// Groups the calls in the record; `None` before the first call.
     interaction: Option<Arc<Interaction>>,
 }
@@ -102,6 +118,21 @@ impl Handshake {
         Self { revision: revision::negotiate(era::SERVED, requested), opens }
     }
 
+    /// Returns what the id of a session contains.
+    fn content(self) -> String {
+        let opens = if self.opens { OPENS } else { "" };
+        format!("{}{opens}", self.revision)
+    }
+
+    /// Reads the content of an id; `None` if this server does not speak the revision.
+    fn of_content(content: &str) -> Option<Self> {
+        let revision = content.strip_suffix(OPENS);
+        let opens = revision.is_some();
+        let revision = revision.unwrap_or(content);
+        let revision = era::SERVED.iter().find(|served| **served == revision)?;
+        Some(Self { revision, opens })
+    }
+
     /// Returns whether the client reads structured content.
     pub(super) fn reads_structured(&self) -> bool {
         era::reads_structured(Some(self.revision))
@@ -111,9 +142,22 @@ impl Handshake {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is not in any table.
-    pub(super) fn new(
-        id: Box<str>,
+    /// Creates a session that is not in any table, and that only this process can continue.
+    pub(super) fn local(gateway: Gateway, within: CatalogScope, handshake: Handshake) -> Arc<Self> {
+        Self::new(("".into(), None), gateway, within, handshake)
+    }
+
+    fn issued(
+        issued: IssuedSession,
+        gateway: Gateway,
+        within: CatalogScope,
+        handshake: Handshake,
+    ) -> Arc<Self> {
+        Self::new((issued.id, Some(issued.session)), gateway, within, handshake)
+    }
+
+    fn new(
+        (id, shared): (Box<str>, Option<ClientSession>),
         gateway: Gateway,
         within: CatalogScope,
         handshake: Handshake,
@@ -124,16 +168,29 @@ impl Session {
             running: HashMap::new(),
             serial: 0,
             stream: None,
+            has_room: true,
             interaction: None,
         };
         let ended = CancellationToken::new();
         let known = Arc::default();
-        Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), handshake, ended })
+        let state = Mutex::new(state);
+        Arc::new(Self { id, shared, gateway, within, known, state, handshake, ended })
     }
 
     /// Returns a token that is cancelled when the session ends.
     pub(super) fn over(&self) -> CancellationToken {
         self.ended.child_token()
+    }
+
+    /// Keeps the session for one request, because there is no room for it.
+    fn hold_without_room(self: &Arc<Self>) -> Hold {
+        self.state.lock().has_room = false;
+        self.hold()
+    }
+
+    /// Returns whether it lasts longer than one request.
+    pub(super) fn has_room(&self) -> bool {
+        self.state.lock().has_room
     }
 
     /// Keeps the session alive until the hold is dropped.
@@ -155,11 +212,20 @@ impl Session {
         Turn { hold, id, serial, cancelled }
     }
 
-    /// Cancels the request `id`, if it is running.
+    /// Cancels the request `id`, whichever server it runs at.
     pub(super) fn cancel(&self, id: &Id) {
-        if let Some((_, running)) = self.state.lock().running.get(id) {
-            running.cancel();
+        if !self.cancel_here(id)
+            && let Some(shared) = self.shared
+        {
+            self.gateway.client_sessions().cancel(shared, id.as_json());
         }
+    }
+
+    /// Cancels the request `id` if it runs here, and returns whether it does.
+    fn cancel_here(&self, id: &Id) -> bool {
+        let state = self.state.lock();
+        let running = state.running.get(id).map(|(_, running)| running);
+        running.inspect(|running| running.cancel()).is_some()
     }
 
     /// Opens the standalone stream. Closes the previous one, because its connection may be long
@@ -193,8 +259,8 @@ impl Session {
     async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         let interaction = {
             let mut state = self.state.lock();
-            // A call after the end must not open an interaction that is never closed.
-            if state.interaction.is_none() && !self.ended.is_cancelled() {
+            // An interaction must not be opened that is never closed, as by a call after the end.
+            if state.interaction.is_none() && state.has_room && !self.ended.is_cancelled() {
                 state.interaction = self.gateway.interaction(principal).ok().map(Arc::new);
             }
             state.interaction.clone()

@@ -45,7 +45,8 @@ async fn a_session_lives_from_its_handshake_to_its_end() {
         id(&legacy(&caller, "initialize", json!({})).await),
         id(&legacy(&one, "initialize", json!({})).await),
     ];
-    assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 43), "256 bits: {ids:?}");
+    let is_legal = |id: &String| id.bytes().all(|byte| byte.is_ascii_graphic()) && id.len() < 200;
+    assert!(ids[0] != ids[1] && ids.iter().all(is_legal), "{ids:?}");
     assert_eq!(statuses(&one).await, [200, 200, 202, 200]);
     assert_eq!(delete(&one).await, 204);
     assert_eq!(statuses(&one).await, [404; 4]);
@@ -166,28 +167,83 @@ async fn without_sessions_everybody_is_served_statelessly() {
     }
 }
 
+/// Opens a session of `actor` and makes a call in it. Returns its run too.
+async fn used(actor: &Actor) -> (Actor, String) {
+    let inside = session(actor).await;
+    let run = run_of(&inside).await;
+    (inside, run)
+}
+
+/// Makes a call in the session of `inside`, and returns its run.
+async fn run_of(inside: &Actor) -> String {
+    let reply = legacy(inside, "tools/call", json!({ "name": "crib__bare" })).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.header("toolcrib-run-id").to_owned()
+}
+
+/// Returns the runs of the sessions that were closed without their client.
+async fn closed(gw: &TestGateway) -> Vec<String> {
+    let events = of_sessions(gw).await.into_iter();
+    events
+        .filter(|(_, event)| event["payload"]["outcome"] == "failed")
+        .map(|(run, _)| run)
+        .collect()
+}
+
+/// Waits until the sessions of exactly these runs were closed without their client.
+async fn are_closed(gw: &TestGateway, mut runs: Vec<&str>) {
+    runs.sort_unstable();
+    let start = std::time::Instant::now();
+    loop {
+        let mut closed = closed(gw).await;
+        closed.sort_unstable();
+        if closed == runs {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{closed:?} and not {runs:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test]
-async fn an_idle_session_expires_and_one_with_a_stream_does_not() {
+async fn an_idle_session_takes_no_room_and_goes_on() {
     let gw = gateway().manual_clock().start().await;
     let caller = gw.principal("a", []).await;
-    let (idle, busy) = (session(&caller).await, session(&caller).await);
+    let ((idle, run), (busy, other)) = (used(&caller).await, used(&caller).await);
     let open = stream(&busy).await;
     gw.advance(HOUR / 3).await;
     assert_eq!(legacy(&idle, "ping", json!({})).await.status, 200, "a request is a use");
     gw.advance(HOUR / 3).await;
-    assert_eq!(legacy(&idle, "ping", json!({})).await.status, 200);
+    assert_eq!(run_of(&idle).await, run);
     gw.advance(HOUR).await;
-    assert_eq!(statuses(&idle).await, [404; 4]);
-    assert_eq!(legacy(&busy, "ping", json!({})).await.status, 200);
+    let next = run_of(&idle).await;
+    assert_ne!(next, run, "the tool sessions of the first part are closed");
+    are_closed(&gw, vec![&run]).await;
+    assert_eq!(run_of(&busy).await, other);
     drop(open);
     // The server notices at its next write to that stream, or when the connection breaks.
-    gw.advance(HOUR).await;
     let start = std::time::Instant::now();
-    while legacy(&busy, "ping", json!({})).await.status == 200 {
-        assert!(start.elapsed() < Duration::from_secs(10), "it never expires");
+    while run_of(&busy).await == other {
+        assert!(start.elapsed() < Duration::from_secs(10), "it is never closed");
         gw.advance(HOUR).await;
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
+    assert_eq!(statuses(&busy).await, [200, 200, 202, 200]);
+}
+
+#[tokio::test]
+async fn a_session_in_no_memory_ends_by_its_age() {
+    let text = "[mcp]\nsession_lifetime = \"3h\"";
+    let gw = gateway().config(text).manual_clock().start().await;
+    let caller = gw.principal("a", []).await;
+    let (idle, busy) = (session(&caller).await, session(&caller).await);
+    let open = stream(&busy).await;
+    gw.advance(2 * HOUR).await;
+    assert_eq!(legacy(&idle, "ping", json!({})).await.status, 200);
+    gw.advance(2 * HOUR).await;
+    assert_eq!(statuses(&idle).await, [404; 4]);
+    assert_eq!(legacy(&busy, "ping", json!({})).await.status, 200, "it is in use");
+    drop(open);
 }
 
 /// A call that takes longer than the idle limit of a session, without any output.
@@ -204,7 +260,7 @@ async fn a_long_call_keeps_its_session() {
         }
     });
     let gw = gateway().tool(slow).manual_clock().start().await;
-    let inside = session(&gw.principal("a", []).await).await;
+    let (inside, run) = used(&gw.principal("a", []).await).await;
     let caller = inside.clone();
     let call = tokio::spawn(async move {
         legacy(&caller, "tools/call", json!({ "name": "crib__slow" })).await
@@ -218,9 +274,7 @@ async fn a_long_call_keeps_its_session() {
     finish.notify_one();
     let reply = call.await.unwrap();
     assert_eq!(message(&reply)["result"]["content"][0]["text"], "at last");
-    assert_eq!(legacy(&inside, "ping", json!({})).await.status, 200);
-    gw.advance(HOUR).await;
-    assert_eq!(legacy(&inside, "ping", json!({})).await.status, 404);
+    assert_eq!(run_of(&inside).await, run, "it is the same session");
 }
 
 /// I-27
@@ -232,51 +286,52 @@ async fn the_oldest_idle_session_makes_room() {
         .start()
         .await;
     let (a, b) = (gw.principal("a", []).await, gw.principal("b", []).await);
-    let alive = async |actor: &Actor| legacy(actor, "ping", json!({})).await.status == 200;
-    let other = session(&b).await;
+    let (_other, of_b) = used(&b).await;
     let mut own = Vec::new();
     for _ in 0..3 {
         gw.advance(Duration::from_secs(1)).await;
-        own.push(session(&a).await);
+        own.push(used(&a).await);
     }
-    assert!(!alive(&own[0]).await, "the third of one principal ends its first");
-    let open = stream(&own[1]).await;
-    gw.advance(Duration::from_secs(1)).await;
-    assert!(alive(&own[2]).await && alive(&other).await);
+    let [(first, run_0), (second, _), (_, run_2)] = &own[..] else { panic!() };
+    are_closed(&gw, vec![run_0]).await;
+    let open = stream(second).await;
     gw.advance(Duration::from_secs(1)).await;
     let fourth = session(&a).await;
-    assert!(!alive(&own[2]).await, "the one with a stream is not idle");
+    // The one with a stream is not idle.
+    are_closed(&gw, vec![run_0, run_2]).await;
     let more = stream(&fourth).await;
     let reply = legacy(&a, "initialize", json!({})).await;
     assert_eq!((reply.status, reply.header("mcp-session-id")), (200, ""), "no room for another");
     assert_eq!(reply.json()["result"]["capabilities"], json!({ "tools": {} }));
-    assert!(alive(&own[1]).await && alive(&fourth).await);
-    let another = session(&b).await;
-    assert!(!alive(&other).await && alive(&another).await, "three in all");
+    assert_eq!(statuses(first).await, [200, 200, 202, 405], "it goes on without room");
+    gw.advance(Duration::from_secs(1)).await;
+    session(&b).await;
+    // Three in all.
+    are_closed(&gw, vec![run_0, run_2, &of_b]).await;
     drop((open, more));
 }
 
-/// I-105: many principals of one tenant end sessions of their own tenant only.
+/// I-105: many principals of one tenant close sessions of their own tenant only.
 #[tokio::test]
-async fn a_tenant_that_opens_many_sessions_ends_none_of_another() {
+async fn a_tenant_that_opens_many_sessions_closes_none_of_another() {
     let gw = gateway()
         .config("[mcp]\nmax_sessions = 16\nmax_sessions_per_principal = 4")
         .manual_clock()
         .start()
         .await;
-    let alive = async |actor: &Actor| legacy(actor, "ping", json!({})).await.status == 200;
     let ann = gw.principal_of("a", "ann", &["*"]).await;
-    let own = session(&ann).await;
+    let (own, run) = used(&ann).await;
     for number in 0..8 {
         gw.advance(Duration::from_secs(1)).await;
         let crowd = gw.principal_of("b", &format!("p{number}"), &["*"]).await;
         for _ in 0..4 {
-            assert!(alive(&session(&crowd).await).await, "it ends an older one of its tenant");
+            assert_eq!(legacy(&session(&crowd).await, "ping", json!({})).await.status, 200);
         }
     }
-    assert!(alive(&own).await);
-    let more = [session(&ann).await, session(&ann).await];
-    assert!(alive(&own).await && alive(&more[0]).await && alive(&more[1]).await);
+    assert_eq!(run_of(&own).await, run);
+    session(&ann).await;
+    session(&ann).await;
+    assert_eq!(run_of(&own).await, run);
 }
 
 /// I-22: a notification cancels only a request of its own session.

@@ -130,6 +130,25 @@ impl Caller {
         self.send(self.mcp_post(&body).header("mcp-session-id", session)).await.ok()
     }
 
+    /// Sends a request or a notification in an MCP session.
+    pub(crate) async fn send_in_session(&self, session: &str, body: &Value) -> Answer {
+        self.send(self.mcp_post(body).header("mcp-session-id", session)).await.unwrap()
+    }
+
+    /// Ends an MCP session, and returns the status.
+    pub(crate) async fn end_mcp_session(&self, session: &str) -> u16 {
+        let request = self.http.delete(format!("{}/mcp", self.url));
+        self.send(request.header("mcp-session-id", session)).await.unwrap().0
+    }
+
+    /// Opens the stream of an MCP session.
+    pub(crate) async fn mcp_stream(&self, session: &str) -> reqwest::Response {
+        let request = self.http.get(format!("{}/mcp", self.url));
+        let request =
+            request.header("accept", "text/event-stream").header("mcp-session-id", session);
+        self.with_key(request).send().await.unwrap()
+    }
+
     fn mcp_post(&self, body: &Value) -> reqwest::RequestBuilder {
         let request = self.http.post(format!("{}/mcp", self.url)).json(body);
         request.header("accept", "application/json, text/event-stream")

@@ -1,14 +1,15 @@
 -- Texts compare by their bytes (COLLATE "C"), as in Rust, whatever the locale of the database.
 
--- An epoch rises by one with every change, in the same transaction. The row `recovery` is locked by
--- the one process that recovers.
+-- An epoch rises by one with every change, in the same transaction. `session_notices` is the last number
+-- of one. Client sessions opened up to `sessions_ended` (milliseconds since the Unix epoch) have ended.
+-- The row `recovery` is locked by the one process that recovers.
 CREATE TABLE meta (
   name  TEXT PRIMARY KEY,
   value BIGINT NOT NULL
 );
 INSERT INTO meta (name, value)
   VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('catalogs_epoch', 0), ('cancellations', 0),
-         ('recovery', 0);
+         ('session_notices', 0), ('sessions_ended', 0), ('recovery', 0);
 
 -- The last position of the whole log. Taken last in a transaction, so that events become visible in
 -- the order of their positions.
@@ -296,7 +297,21 @@ CREATE UNLOGGED TABLE rates (
   PRIMARY KEY (tenant, principal, tool)
 );
 
--- Announces changes of keys, pins, approvals and cancellations to every process.
+-- Client sessions that have ended, and requests to cancel (`request`, JSON text of an id) that every
+-- server must see. `session` is a hash of the session's id. Times are milliseconds since the Unix
+-- epoch.
+CREATE TABLE session_notices (
+  number  BIGINT PRIMARY KEY,
+  session BYTEA NOT NULL CHECK (length(session) = 32),
+  request TEXT,
+  opened  BIGINT NOT NULL,
+  until   BIGINT NOT NULL
+);
+
+CREATE UNIQUE INDEX session_ends ON session_notices (session) WHERE request IS NULL;
+CREATE INDEX session_notices_by_until ON session_notices (until);
+
+-- Announces changes of keys, pins, approvals, cancellations and sessions to every process.
 CREATE FUNCTION announce_change() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN PERFORM pg_notify('toolcrib_changes', ''); RETURN NULL; END $$;
 CREATE TRIGGER announce AFTER UPDATE ON meta

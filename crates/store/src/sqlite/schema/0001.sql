@@ -5,10 +5,12 @@ CREATE TABLE meta (
 ) STRICT, WITHOUT ROWID;
 
 -- An epoch rises by one with every change of the keys or of the pins, in the same transaction, and
--- `cancellations` with every request to cancel runs. The other numbers are the idempotent calls and
--- their bytes.
+-- `cancellations` with every request to cancel runs. `session_notices` is the last number of one. Client
+-- sessions opened up to `sessions_ended` (milliseconds since the Unix epoch) have ended. The other
+-- numbers are the idempotent calls and their bytes.
 INSERT INTO meta (name, value)
   VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('cancellations', 0),
+         ('session_notices', 0), ('sessions_ended', 0),
          ('once_calls', 0), ('once_bytes', 0);
 
 -- The event log. A position is a cursor for readers. It is never assigned twice, because the last
@@ -320,6 +322,20 @@ CREATE TABLE quotas (
   calls     INTEGER NOT NULL CHECK (calls >= 0),
   PRIMARY KEY (day, tenant, principal, tool)
 ) STRICT, WITHOUT ROWID;
+
+-- Client sessions that have ended, and requests to cancel (`request`, JSON text of an id) that every
+-- server must see. `session` is a hash of the session's id. Times are milliseconds since the Unix
+-- epoch.
+CREATE TABLE session_notices (
+  number  INTEGER PRIMARY KEY,
+  session BLOB NOT NULL CHECK (length(session) = 32),
+  request TEXT,
+  opened  INTEGER NOT NULL,
+  until   INTEGER NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX session_ends ON session_notices (session) WHERE request IS NULL;
+CREATE INDEX session_notices_by_until ON session_notices (until);
 
 -- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
 -- deleted at any time.

@@ -25,6 +25,11 @@ pub(super) fn no_session(id: Option<&Id>) -> Response {
     fail(StatusCode::NOT_FOUND, id, &error::no_session())
 }
 
+/// Returns the response while the store cannot tell whose a session is.
+pub(super) fn unavailable(id: Option<&Id>) -> Response {
+    fail(StatusCode::SERVICE_UNAVAILABLE, id, &error::unavailable())
+}
+
 /// Returns a 405 with the header `Allow`.
 pub(super) fn not_allowed(allow: &'static str) -> Response {
     let mut response = Refusal::Method.into_response();

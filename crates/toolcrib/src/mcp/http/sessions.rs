@@ -6,7 +6,6 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::event::SessionOutcome;
 use toolcrib_mcp::{
     header::SESSION_ID,
     message::RpcError,
@@ -15,11 +14,16 @@ use toolcrib_mcp::{
 
 use super::{
     headers,
-    reply::{fail, invalid, no_session, not_allowed},
+    reply::{fail, invalid, no_session, not_allowed, unavailable},
     stream::{self, First},
 };
 use crate::{
-    mcp::{changes::ListWatch, era, host::Client, session::Hold},
+    mcp::{
+        changes::ListWatch,
+        era,
+        host::Client,
+        session::{Found, Hold},
+    },
     middleware::Refusal,
 };
 
@@ -31,31 +35,34 @@ pub(super) enum NamedSession {
     Own(Hold),
     /// A session that the caller does not have.
     Unknown,
+    /// The store cannot tell.
+    Unavailable,
 }
 
 /// Finds the session of a request of a handshake client.
-pub(super) fn named(client: &Client, headers: &HeaderMap) -> Result<NamedSession, RpcError> {
+pub(super) async fn named(client: &Client, headers: &HeaderMap) -> Result<NamedSession, RpcError> {
     let Client { host, principal, within } = client;
     if !host.config.sessions {
         return Ok(NamedSession::None);
     }
-    Ok(match headers::single(headers, &SESSION_ID)? {
-        None => NamedSession::None,
-        // A session that was opened on another URL is unknown here.
-        Some(id) => host
-            .sessions
-            .find(principal, id)
-            .filter(|hold| hold.session().within == *within)
-            .map_or(NamedSession::Unknown, NamedSession::Own),
+    let Some(id) = headers::single(headers, &SESSION_ID)? else { return Ok(NamedSession::None) };
+    Ok(match host.sessions.find(principal, within, id).await {
+        Found::Session(hold) => NamedSession::Own(hold),
+        Found::Unknown => NamedSession::Unknown,
+        Found::Unavailable => NamedSession::Unavailable,
     })
 }
 
 /// `GET`: opens the standalone stream of a session.
-pub(super) fn open(client: &Client, headers: &HeaderMap, stop: CancellationToken) -> Response {
-    let hold = match of_request(client, headers) {
-        Ok(Some(hold)) => hold,
+pub(super) async fn open(
+    client: &Client,
+    headers: &HeaderMap,
+    stop: CancellationToken,
+) -> Response {
+    let hold = match of_request(client, headers).await {
+        Ok(Some(hold)) if hold.session().has_room() => hold,
         // Without a session there is no such stream; the revisions require a 405.
-        Ok(None) => return not_allowed("POST"),
+        Ok(_) => return not_allowed("POST"),
         Err(refused) => return *refused,
     };
     if !headers::reads_events(headers) {
@@ -76,7 +83,7 @@ pub(super) fn open(client: &Client, headers: &HeaderMap, stop: CancellationToken
 /// `DELETE`: ends a session.
 pub(super) async fn end(client: &Client, headers: &HeaderMap) -> Response {
     let Client { host, principal, .. } = client;
-    let hold = match of_request(client, headers) {
+    let hold = match of_request(client, headers).await {
         Ok(Some(hold)) => hold,
         Ok(None) if !host.config.sessions => return not_allowed("POST"),
         Ok(None) => {
@@ -85,13 +92,15 @@ pub(super) async fn end(client: &Client, headers: &HeaderMap) -> Response {
         }
         Err(refused) => return *refused,
     };
-    let Some(session) = host.sessions.take(principal, &hold.session().id) else {
-        return no_session(None);
-    };
+    let (host, principal) = (Arc::clone(host), Arc::clone(principal));
     // In a separate task: a client that disconnects must not leave an incomplete record.
-    let ended = tokio::spawn(async move { session.end(SessionOutcome::Completed).await });
+    let ended = tokio::spawn(async move { host.sessions.end(&principal, hold.session()).await });
     match ended.await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the session of a client could not be ended");
+            unavailable(None)
+        }
         Err(_panicked) => Refusal::Internal.into_response(),
     }
 }
@@ -105,16 +114,17 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
 }
 
 /// Finds the session of a request without a body. The stateless revision has no such requests.
-fn of_request(client: &Client, headers: &HeaderMap) -> Result<Option<Hold>, Box<Response>> {
+async fn of_request(client: &Client, headers: &HeaderMap) -> Result<Option<Hold>, Box<Response>> {
     let refused = |error: RpcError| Box::new(fail(StatusCode::BAD_REQUEST, None, &error));
     let version = headers::version(headers).map_err(refused)?;
     if version == Some(MODERN) {
         return Err(Box::new(not_allowed("POST")));
     }
     era::check_version(version).map_err(refused)?;
-    match named(client, headers).map_err(refused)? {
+    match named(client, headers).await.map_err(refused)? {
         NamedSession::None => Ok(None),
         NamedSession::Own(hold) => Ok(Some(hold)),
         NamedSession::Unknown => Err(Box::new(no_session(None))),
+        NamedSession::Unavailable => Err(Box::new(unavailable(None))),
     }
 }

@@ -1,8 +1,9 @@
 //! The table of open sessions.
 //!
-//! Invariant (I-27): their number is limited, in total and per principal. Unused sessions expire. When
-//! there is no room, the longest idle session of one principal is closed for the new one. When all of
-//! those are in use, no new session is opened, and its client is served without one.
+//! Invariant (I-27): their number is limited, in total and per principal. Unused sessions leave the
+//! table. When there is no room, the longest idle session of one principal leaves it for another one;
+//! its next request brings it back. When all of those are in use, no new session is opened, and its
+//! client is served without one.
 //!
 //! Invariant (I-105): a tenant beyond its share closes only its own sessions, so a tenant within its
 //! share loses none to another.
@@ -13,17 +14,21 @@ use std::{
     time::Duration,
 };
 
-use base64::Engine as _;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
+    canonical::Digest,
     event::SessionOutcome,
     principal::{AuthMethod, Principal, PrincipalKey},
     share::Shares,
+    store::StoreError,
 };
-use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig, tasks::Policy};
+use toolcrib_gateway::{
+    CatalogScope, Gateway, client_sessions::SessionListener, config::McpConfig, tasks::Policy,
+};
 
 use super::{Handshake, Hold, Session};
+use crate::mcp::protocol::Id;
 
 /// The sessions of one server.
 pub(crate) struct Sessions {
@@ -31,8 +36,20 @@ pub(crate) struct Sessions {
     idle: Duration,
     max: usize,
     max_of_principal: usize,
-    table: Arc<Mutex<Table>>,
+    table: Arc<OpenSessions>,
 }
+
+/// What a search for a session finds.
+pub(crate) enum Found {
+    /// The session, which is kept alive.
+    Session(Hold),
+    /// The caller has no such session.
+    Unknown,
+    /// The store cannot tell.
+    Unavailable,
+}
+
+struct OpenSessions(Mutex<Table>);
 
 struct Table {
     /// By principal, then by session id, so that an id alone finds nothing.
@@ -47,36 +64,106 @@ const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 impl Sessions {
     pub(crate) fn new(gateway: Gateway, config: &McpConfig) -> Self {
+        let table = Arc::new(OpenSessions(Mutex::new(Table::new(config.max_sessions.get()))));
+        let listener = Arc::downgrade(&table);
+        gateway.client_sessions().listen(listener);
         Self {
             gateway,
             idle: config.session_idle,
             max: config.max_sessions.get(),
             max_of_principal: config.max_sessions_per_principal.get(),
-            table: Arc::new(Mutex::new(Table::new(config.max_sessions.get()))),
+            table,
         }
     }
 
-    /// Opens a session for `principal` in a part of the catalog, if there is room. `opens` is whether
-    /// the client can open a URL.
-    pub(crate) fn open(
+    /// Opens a session for `principal` in a part of the catalog, if there is room and the store can be
+    /// read.
+    pub(crate) async fn open(
         &self,
         principal: &Principal,
         within: &CatalogScope,
         handshake: Handshake,
-    ) -> Option<Arc<Session>> {
-        let mut bits = [0_u8; 32];
-        getrandom::fill(&mut bits)
-            .inspect_err(|error| tracing::error!(%error, "no session without randomness"))
+    ) -> Option<Hold> {
+        let sessions = self.gateway.client_sessions();
+        let issued = sessions.issue(principal, within, &handshake.content()).await;
+        let issued = issued
+            .inspect_err(|error| tracing::warn!(%error, "a client is served without a session"))
             .ok()?;
-        let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
-        let session = Session::new(id.clone(), self.gateway.clone(), within.clone(), handshake);
+        let session = Session::issued(issued, self.gateway.clone(), within.clone(), handshake);
+        self.insert(principal, &session)
+    }
+
+    /// Finds the session `id` that `principal` has in a part of the catalog.
+    pub(crate) async fn find(
+        &self,
+        principal: &Principal,
+        within: &CatalogScope,
+        id: &str,
+    ) -> Found {
+        if let Some(hold) = self.find_here(principal, id) {
+            // A session that was opened on another URL is unknown here.
+            return match hold.session().within == *within {
+                true => Found::Session(hold),
+                false => Found::Unknown,
+            };
+        }
+        let issued = match self.gateway.client_sessions().open(principal, within, id).await {
+            Ok(Some(issued)) => issued,
+            Ok(None) => return Found::Unknown,
+            Err(error) => {
+                tracing::warn!(%error, "the session of a client cannot be continued");
+                return Found::Unavailable;
+            }
+        };
+        let Some(handshake) = Handshake::of_content(&issued.content) else {
+            return Found::Unknown;
+        };
+        let session = Session::issued(issued, self.gateway.clone(), within.clone(), handshake);
+        // The client may have missed changes.
+        session.known.make_unknown();
+        let hold = self.insert(principal, &session);
+        Found::Session(hold.unwrap_or_else(|| session.hold_without_room()))
+    }
+
+    /// Ends `session` of `principal` for every server.
+    pub(crate) async fn end(
+        &self,
+        principal: &Principal,
+        session: &Session,
+    ) -> Result<(), StoreError> {
+        if let Some(shared) = session.shared {
+            self.gateway.client_sessions().end(shared).await?;
+        }
+        self.table.0.lock().remove(&PrincipalKey::of(principal), &session.id);
+        session.end(SessionOutcome::Completed).await;
+        Ok(())
+    }
+
+    fn find_here(&self, principal: &Principal, id: &str) -> Option<Hold> {
+        let owner = PrincipalKey::of(principal);
+        let mut table = self.table.0.lock();
+        let session = table.sessions.get(&owner)?.get(id)?;
+        if !expired(session, self.now(), self.idle) {
+            return Some(session.hold());
+        }
+        let session = table.remove(&owner, id)?;
+        drop(table);
+        end_all(vec![session]);
+        None
+    }
+
+    /// Adds `session` to the table, or finds it there, and keeps it alive; `None` without room.
+    fn insert(&self, principal: &Principal, session: &Arc<Session>) -> Option<Hold> {
         let owner = PrincipalKey::of(principal);
         // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {
             true => self.max,
             false => self.max_of_principal,
         };
-        let mut table = self.table.lock();
+        let mut table = self.table.0.lock();
+        if let Some(open) = table.sessions.get(&owner).and_then(|own| own.get(&session.id)) {
+            return Some(open.hold());
+        }
         let mut ended = Vec::new();
         let mut room = table.take(&owner, max_own);
         if !room {
@@ -94,8 +181,10 @@ impl Sessions {
                 false => table.take(&owner, max_own),
             };
         }
+        let hold = room.then(|| session.hold());
         if room {
-            table.sessions.entry(owner).or_default().insert(id, Arc::clone(&session));
+            let own = table.sessions.entry(owner).or_default();
+            own.insert(session.id.clone(), Arc::clone(session));
         }
         let sweep = room && !std::mem::replace(&mut table.swept, true);
         drop(table);
@@ -103,27 +192,7 @@ impl Sessions {
         if sweep {
             self.sweep();
         }
-        room.then_some(session)
-    }
-
-    /// Returns the session `id` of `principal`, and keeps it alive.
-    pub(crate) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
-        let owner = PrincipalKey::of(principal);
-        let mut table = self.table.lock();
-        let session = table.sessions.get(&owner)?.get(id)?;
-        if !expired(session, self.now(), self.idle) {
-            return Some(session.hold());
-        }
-        let session = table.remove(&owner, id)?;
-        drop(table);
-        end_all(vec![session]);
-        None
-    }
-
-    /// Removes and returns the session `id` of `principal`.
-    pub(crate) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
-        let _hold = self.find(principal, id)?;
-        self.table.lock().remove(&PrincipalKey::of(principal), id)
+        hold
     }
 
     fn now(&self) -> u64 {
@@ -142,7 +211,7 @@ impl Sessions {
     }
 }
 
-async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Duration) {
+async fn sweep_expired(gateway: Gateway, table: Weak<OpenSessions>, idle: Duration) {
     let pause = (idle / 4).clamp(SWEEP.0, SWEEP.1);
     loop {
         tokio::select! {
@@ -151,7 +220,7 @@ async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Durati
         }
         let Some(table) = Weak::upgrade(&table) else { return };
         let (ended, over) = {
-            let mut table = table.lock();
+            let mut table = table.0.lock();
             let now = gateway.clock().monotonic_nanos();
             let ended = table.take_expired(now, idle);
             table.swept = !table.sessions.is_empty();
@@ -164,9 +233,42 @@ async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Durati
     }
 }
 
+impl SessionListener for OpenSessions {
+    fn ended(&self, session: &Digest) {
+        let mut table = self.0.lock();
+        let ended = table.find(session).and_then(|(owner, id)| table.remove(&owner, &id));
+        drop(table);
+        if let Some(session) = ended {
+            tokio::spawn(async move { session.end(SessionOutcome::Completed).await });
+        }
+    }
+
+    fn cancelled(&self, session: &Digest, request: &str) {
+        let table = self.0.lock();
+        let found = table.find(session);
+        let found = found.and_then(|(owner, id)| table.sessions.get(&owner)?.get(&id).cloned());
+        drop(table);
+        let request = serde_json::from_str(request).ok().as_ref().and_then(Id::of);
+        if let (Some(session), Some(request)) = (found, request) {
+            session.cancel_here(&request);
+        }
+    }
+}
+
 impl Table {
     fn new(max: usize) -> Self {
         Self { sessions: HashMap::new(), shares: Shares::new(max), swept: false }
+    }
+
+    /// Returns the owner and the id of the session whose id has the hash `session`. Looks at every
+    /// session, which is rarely done.
+    fn find(&self, session: &Digest) -> Option<(PrincipalKey, Box<str>)> {
+        let mut all = self
+            .sessions
+            .iter()
+            .flat_map(|(owner, own)| own.values().map(move |session| (owner, session)));
+        let found = all.find(|(_, it)| it.shared.is_some_and(|shared| shared.id == *session));
+        found.map(|(owner, session)| (owner.clone(), session.id.clone()))
     }
 
     /// Returns whether `owner` may have one more session, and counts it.
