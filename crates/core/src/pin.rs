@@ -1,9 +1,9 @@
 //! Pins: the approved form of an upstream's tool, and the form that the upstream offers now.
 //!
-//! Invariant (I-51): a [`PinForm`] consists of everything that callers see of a tool and that its
-//! upstream wrote. That is name, title, description, both schemas and annotations, as discovered,
-//! before hidden characters are removed. Nothing else is in it, so invisible changes cannot raise
-//! an alarm.
+//! Invariant (I-51): a [`PinForm`] consists of everything that its upstream wrote of a tool and that
+//! callers see or that decides what a call sends. That is name, title, description, both schemas and
+//! annotations, as discovered, before hidden characters are removed, and the operation of a connector.
+//! Nothing else is in it, so meaningless changes cannot raise an alarm.
 
 use std::collections::HashMap;
 
@@ -159,6 +159,7 @@ impl PinForm {
             ("inputSchema", &tool.input_schema),
             ("outputSchema", &tool.output_schema),
             ("annotations", &tool.annotations),
+            ("operation", &tool.operation),
         ];
         let members = members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
         // Without copying the schemas, which may be large and many.
@@ -223,6 +224,7 @@ mod tests {
             ),
             output_schema: None,
             annotations: Some(json!({ "readOnlyHint": true })),
+            operation: None,
             raw: json!({ "name": "read", "_meta": { "now": 1 } }),
         };
         change(&mut tool);
@@ -231,10 +233,10 @@ mod tests {
 
     // I-51
     #[test]
-    fn whatever_callers_are_shown_changes_the_digest_and_nothing_else_does() {
+    fn whatever_callers_are_shown_or_send_changes_the_digest_and_nothing_else_does() {
         let as_it_was = tool(|_| {});
         type Change = fn(&mut DiscoveredTool);
-        let changes: [Change; 7] = [
+        let changes: [Change; 8] = [
             |it| it.name.push('\u{200b}'),
             |it| it.title = None,
             |it| it.description = Some("Reads.\u{e0041}".to_owned()),
@@ -242,6 +244,7 @@ mod tests {
             |it| it.output_schema = Some(json!({})),
             |it| it.annotations = Some(json!({ "readOnlyHint": false })),
             |it| it.annotations = None,
+            |it| it.operation = Some(json!({ "method": "DELETE" })),
         ];
         let mut seen = vec![as_it_was];
         for change in changes {

@@ -175,6 +175,10 @@ pub struct DiscoveredTool {
     pub output_schema: Option<Value>,
     /// The four MCP hints (and `title`), as declared; shown, never acted upon.
     pub annotations: Option<Value>,
+    /// What a call of it sends, as far as its description decides it: for a connector the method, path,
+    /// server and parameters. Not shown to callers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Value>,
     /// The tool as the upstream sent it, for hashing.
     pub raw: Value,
 }

@@ -56,7 +56,8 @@ fn reaches(scopes: &ScopeSet, entry: &Entry) -> bool {
 
 impl Gateway {
     /// Replaces the tools of each change by the scopes that they require, and returns the reach of the
-    /// roles. With `tenant`, only its tools count.
+    /// roles. With `tenant`, only its tools can be named. The other tools are those of every tenant, and
+    /// those in quarantine, which the role reaches once they are approved.
     ///
     /// # Errors
     /// Fails when a change names no existing tool, or is not about a role.
@@ -67,13 +68,13 @@ impl Gateway {
         changes: Vec<Change>,
     ) -> Result<(Vec<Change>, Vec<RoleReach>), EditError> {
         let snapshot = self.snapshot();
-        let entries: Vec<&Entry> = snapshot
-            .catalog
-            .entries()
-            .iter()
-            .map(|entry| &**entry)
-            .filter(|entry| tenant.is_none_or(|tenant| entry.tenants.admits(tenant)))
-            .collect();
+        let offered = snapshot.catalog.entries().iter().map(|entry| &**entry);
+        let named = offered
+            .clone()
+            .filter(|entry| tenant.is_none_or(|tenant| entry.tenants.admits(tenant)));
+        let named: Vec<&Entry> = named.collect();
+        let quarantined = snapshot.quarantined.entries().iter().map(|entry| &**entry);
+        let all: Vec<&Entry> = offered.chain(quarantined).collect();
         let mut reached = Vec::new();
         let mut resolved = Vec::new();
         for (at, change) in changes.into_iter().enumerate() {
@@ -81,7 +82,7 @@ impl Gateway {
                 resolved.push(change);
                 continue;
             }
-            let role = RoleOfTools::new(config, &entries, change);
+            let role = RoleOfTools::new(config, &named, &all, change);
             let (change, reach) =
                 role.map_err(|error| EditError { change: at, ..error })?.resolve();
             resolved.push(change);
@@ -107,6 +108,7 @@ impl<'a> RoleOfTools<'a> {
     fn new(
         config: &'a Config,
         entries: &[&'a Entry],
+        all: &[&'a Entry],
         mut change: Change,
     ) -> Result<Self, EditError> {
         if change.kind != ChangeKind::Role || change.action == EditAction::Remove {
@@ -137,7 +139,7 @@ impl<'a> RoleOfTools<'a> {
                 && !reaches(&before, entry)
                 && !role.named.iter().any(|it| it.id == entry.id)
         };
-        role.others = entries.iter().filter(is_other).copied().collect();
+        role.others = all.iter().filter(is_other).copied().collect();
         Ok(role)
     }
 

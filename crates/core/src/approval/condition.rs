@@ -76,14 +76,26 @@ impl ArgumentRule {
     fn holds(&self, arguments: &Value) -> Option<bool> {
         let argument = arguments.pointer(&self.pointer)?;
         match &self.test {
-            Test::Equals(Value::Number(expected)) => {
-                // 1 and 1.0 are the same number.
-                Some(argument.as_f64()? == expected.as_f64()?)
-            }
-            Test::Equals(expected) => Some(argument == expected),
+            Test::Equals(Value::Number(expected)) => Some(argument.as_f64()? == expected.as_f64()?),
+            Test::Equals(expected) => Some(is_same(argument, expected)),
             Test::Matches(pattern) => Some(pattern.is_match(argument.as_str()?)),
             Test::Above(bound) => Some(argument.as_f64()? > *bound),
         }
+    }
+}
+
+/// Returns whether both are the same value. 1 and 1.0 are the same number.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_same(a, b)))
+        }
+        (a, b) => a == b,
     }
 }
 
@@ -103,6 +115,9 @@ mod tests {
             ("/env", Test::Equals(json!("test")), Some(false)),
             ("/n", Test::Equals(json!(7.0)), Some(true)),
             ("/env", Test::Equals(json!(7)), None),
+            ("/deep", Test::Equals(json!([{ "x": 1.0 }])), Some(true)),
+            ("/deep", Test::Equals(json!([{ "x": 2 }])), Some(false)),
+            ("/deep", Test::Equals(json!([{ "x": 1, "y": 1 }])), Some(false)),
             ("/none", Test::Equals(json!(null)), None),
             ("/path", pattern("^/etc/"), Some(true)),
             ("/path", pattern("^/tmp/"), Some(false)),

@@ -293,13 +293,15 @@ impl Approval {
         known.any(|known| who.hands().any(|hand| hand == known))
     }
 
-    /// Returns whether `who` may see it: the caller and every possible approver may.
+    /// Returns whether `who` may see it: the caller, everyone who has voted, and every possible approver
+    /// may.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
-        let holds = |scope: &Scope| who.scopes.covers(scope);
-        let overrides = holds(&Scope::declared(OVERRIDE_SCOPE));
+        let may = |verdict| self.may_answer(who, verdict).is_ok();
+        let has_part =
+            self.principal == who.id || self.votes.iter().any(|vote| vote.principal == who.id);
         self.tenant == who.tenant
             && who.auth != AuthMethod::Anonymous
-            && (self.principal == who.id || holds(&self.scope) || overrides)
+            && (has_part || may(Verdict::Grant) || may(Verdict::Override))
     }
 
     /// Records the vote of `who` and returns its event. A grant that completes the quorum is valid

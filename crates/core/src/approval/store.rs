@@ -49,8 +49,8 @@ pub struct ApprovalQuery {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait ApprovalStore: Send + Sync + 'static {
-    /// Returns the fingerprint of `parts`; different parts have different fingerprints. The key is
-    /// created on first use and never leaves the store.
+    /// Returns the fingerprint of `parts`; different parts have different fingerprints, and the first one
+    /// names their purpose. The key is created on first use and never leaves the store.
     async fn fingerprint(&self, parts: Vec<Vec<u8>>) -> Result<Fingerprint, StoreError>;
 
     /// Returns the approval with that fingerprint that is still in force.

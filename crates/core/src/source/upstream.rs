@@ -66,7 +66,8 @@ impl UpstreamSpec {
             }
             Self::McpHttp(http) => format!("http {:?}", http.url),
             Self::Connector(connector) => {
-                format!("openapi {:?} at {:?}", connector.document, connector.base_url)
+                let ConnectorSpec { document, base_url, variables, .. } = connector;
+                format!("openapi {document:?} at {base_url:?} with {variables:?}")
             }
             Self::Commands(_) => "commands".to_owned(),
             Self::Workflow(workflow) => format!("workflows {:?}", workflow.files),

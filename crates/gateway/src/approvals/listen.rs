@@ -3,7 +3,7 @@
 //! Invariant (I-34): a listener receives only approvals that are visible to its principal at that
 //! time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -11,6 +11,9 @@ use toolcrib_core::{approval::ApprovalQuery, principal::Principal};
 
 use super::{Approvals, render::to_json};
 use crate::listeners::{ListenerPermit, TooManyListeners};
+
+/// How often the credentials are checked, because their expiry sends no notification.
+const RECHECK: Duration = Duration::from_secs(10);
 
 /// Receives approvals that are new or have changed.
 pub struct ApprovalListener {
@@ -65,6 +68,7 @@ impl ApprovalListener {
             }
             tokio::select! {
                 changed = self.changes.changed() => changed.ok()?,
+                () = tokio::time::sleep(RECHECK) => {}
                 () = self.approvals.services.background.ended().cancelled() => return None,
             }
         }

@@ -103,7 +103,12 @@ impl WaitingCall<'_> {
                 }
                 ApprovalState::Granted | ApprovalState::Overridden => {
                     if waited {
-                        reloaded = Some(self.reauthorize(call).await?);
+                        let snapshot = self.reauthorize(call).await?;
+                        if !self.is_under(&snapshot, call).await? {
+                            let tool = call.entry.id.clone();
+                            return Err(CallError::ApprovalRequired { tool, pending: None });
+                        }
+                        reloaded = Some(snapshot);
                     }
                     if self.approvals.is_upheld(&approval)? {
                         if self.spend(*approval, call, now).await? {
@@ -157,6 +162,18 @@ impl WaitingCall<'_> {
         let SurfaceInput { surface, input } = self.input;
         let context = CallContext { surface, input: input.sent() };
         reauthorize(authenticator, snapshots, self.principal, &call.entry, context).await
+    }
+
+    /// Returns whether the rules in `snapshot` still ask for this very approval, or for none: not for
+    /// another scope, role or number of consents.
+    async fn is_under(&self, snapshot: &Snapshot, call: &CallIdentity) -> Result<bool, CallError> {
+        let current = snapshot.catalog.by_id(&call.tenant, call.entry.id.as_str());
+        let Some(current) = current else { return Err(CallError::NoSuchTool) };
+        let gate = self.approvals.gate(self.principal, current, self.input.input).await?;
+        Ok(match gate {
+            ApprovalGate::Open => true,
+            ApprovalGate::Closed(fingerprint, _) => fingerprint.as_ref() == Some(&self.fingerprint),
+        })
     }
 
     /// Opens a request for this call, or returns the open one.

@@ -385,6 +385,7 @@ mod tests {
             input_schema: Some(json!({"type": "object"})),
             output_schema: None,
             annotations: Some(annotations),
+            operation: None,
             raw: json!({"name": name}),
         }
     }

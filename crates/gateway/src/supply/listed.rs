@@ -175,6 +175,7 @@ mod tests {
             input_schema: Some(input),
             output_schema: Some(json!({ "type": "object", "required": ["b", "a"] })),
             annotations: Some(json!({ "readOnlyHint": true })),
+            operation: None,
             raw,
         }
     }

@@ -240,6 +240,7 @@ fn discovered(tool: &dyn Tool) -> DiscoveredTool {
         name: tool.name().to_owned(),
         title: None,
         description: (!description.is_empty()).then(|| description.to_owned()),
+        operation: None,
         raw: json!({
             "name": tool.name(),
             "description": description,

@@ -248,6 +248,7 @@ mod tests {
             input_schema: None,
             output_schema: None,
             annotations: Some(annotations),
+            operation: None,
             raw: json!({}),
         }
     }

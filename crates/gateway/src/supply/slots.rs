@@ -82,7 +82,7 @@ pub(super) struct Slot {
     /// Of a source of workflows: those that make sense in themselves.
     flows: Vec<Arc<Flow>>,
     /// The number of workflows in the last snapshot, and the problems of the others.
-    offered: usize,
+    offered: Vec<Arc<Entry>>,
     left_out: Vec<String>,
 }
 
@@ -196,7 +196,8 @@ impl Slots {
                 tracing::warn!(source = %id, problem, "a source has a problem");
             }
             slot.left_out = problems;
-            slot.offered = offered.entries.iter().filter(|entry| entry.source == *id).count();
+            let own = offered.entries.iter().filter(|entry| entry.source == *id);
+            slot.offered = own.cloned().collect();
         }
         (offered.entries, SnapshotWorkflows(offered.runnable))
     }
@@ -329,7 +330,11 @@ impl Slots {
     ) -> Vec<SourceReport> {
         let known = |slot: &&Slot| tenant.is_none_or(|it| slot.config.tenants.admits(it));
         let slots = self.slots.iter().filter(known);
-        slots.map(|slot| slot.report(tenant, &self.collisions, metrics)).collect()
+        let is_open = |slot: &Slot| {
+            tenant.is_none_or(|it| slot.config.tenants.admits(it) && slot.is_open_to(it))
+        };
+        let all_open = self.slots.iter().all(is_open);
+        slots.map(|slot| slot.report(tenant, all_open, &self.collisions, metrics)).collect()
     }
 }
 
@@ -392,7 +397,7 @@ impl Slot {
             quarantined: Vec::new(),
             made: Arc::default(),
             flows: Vec::new(),
-            offered: 0,
+            offered: Vec::new(),
             left_out: Vec::new(),
         }
     }
@@ -496,12 +501,14 @@ impl Slot {
     fn report(
         &self,
         tenant: Option<&TenantId>,
+        all_open: bool,
         collisions: &[Collision],
         metrics: &Metrics,
     ) -> SourceReport {
         let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
-        // They name tools.
-        let open = tenant.is_none_or(|tenant| self.is_open_to(tenant));
+        // They name tools; those of a workflow name the tools of its steps, from any source.
+        let all_open = all_open || self.config.kind != SourceKind::Workflow;
+        let open = tenant.is_none_or(|tenant| all_open && self.is_open_to(tenant));
         let rate = |entry: &Arc<Entry>| match entry.rate {
             Some(rate) => rate.to_string(),
             None => "off".to_owned(),
@@ -533,7 +540,7 @@ impl Slot {
             kind: self.config.kind,
             tenants: self.config.tenants.clone(),
             status: self.status(),
-            tools: self.entries.iter().filter(known).count() + self.offered,
+            tools: self.entries.iter().chain(&self.offered).filter(known).count(),
             quarantined: self.quarantined.iter().filter(known).count(),
             load: SourceLoad {
                 calls,

@@ -50,6 +50,7 @@ pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
                     ),
                     output_schema: None,
                     annotations: None,
+                    operation: None,
                     raw: json!({ "file": name, "definition": raw }),
                 });
             }

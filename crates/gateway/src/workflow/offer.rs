@@ -163,6 +163,16 @@ pub(crate) fn offer(
     offered
 }
 
+/// Returns the digest of what the steps of a workflow run, those of workflows inside it included.
+fn program(tools: &[Arc<Entry>]) -> Digest {
+    let mut text = String::new();
+    for tool in tools {
+        let digests = [tool.digest, tool.program].map(|it| it.map(|it| it.to_string()));
+        text.push_str(&format!("{} {digests:?}\n", tool.id));
+    }
+    Digest::of(text.as_bytes())
+}
+
 /// A workflow that is offered if its steps are.
 struct Candidate<'a> {
     source: &'a Arc<SourceConfig>,
@@ -267,6 +277,7 @@ impl<'a> Offering<'a> {
         notes.extend(more);
         entry.tenants = tenants;
         entry.digest = canonical::digest(&flow.tool.raw).ok();
+        entry.program = Some(program(&tools));
         Ok(Made { entry: Arc::new(entry), notes, nesting: nesting + 1 })
     }
 

@@ -226,7 +226,14 @@ async fn a_rule_names_role_scope_and_number() {
     assert!(matches!(usual, Err(ApprovalError::NotFound)), "{usual:?}");
     let clerk = who("carol", &["money:spend"]);
     let answer = rig.gateway.approvals().respond(&clerk, &id, Verdict::Grant, None).await;
-    assert_eq!(refused(answer), VoteRefused::Role);
+    assert!(
+        matches!(answer, Err(ApprovalError::NotFound)),
+        "the scope without the role: {answer:?}"
+    );
+    assert!(matches!(
+        rig.gateway.approvals().find(&clerk, &id).await,
+        Err(ApprovalError::NotFound)
+    ));
     let boss = Principal { roles: vec!["boss".to_owned()], ..clerk };
     assert_eq!(rig.answer(&boss, &id, Verdict::Grant).await.state, ApprovalState::Granted);
 }
@@ -468,6 +475,33 @@ async fn what_was_taken_away_during_the_wait_stays_away() {
     };
     let (called, ()) = tokio::join!(waiting, meanwhile);
     assert!(matches!(called.result, Err(CallError::NoSuchTool)), "{:?}", called.result);
+    assert_eq!(
+        rig.factory.built.lock().iter().map(|it| it.invoked.load(Ordering::SeqCst)).sum::<usize>(),
+        0
+    );
+}
+
+// I-103
+/// A request under earlier terms lets no call run under the present ones, also one that has waited.
+#[tokio::test]
+async fn a_call_that_waits_does_not_run_under_the_terms_of_before() {
+    let settings = "[approvals]\nwait = \"20s\"";
+    let rig = asking(settings, ASKS).await;
+    let caller = caller();
+    let waiting = rig.call(&caller, "s__echo", json!({}));
+    let meanwhile = async {
+        let id = rig.pending().await;
+        let stricter = one_source(&format!("{ASKS}approval_quorum = 2\n"));
+        let stricter = format!("{settings}\n{stricter}");
+        rig.gateway.apply(crate::support::parse(&stricter)).await.unwrap();
+        rig.answer(&approver("bob"), &id, Verdict::Grant).await;
+    };
+    let (called, ()) = tokio::join!(waiting, meanwhile);
+    assert!(
+        matches!(called.result, Err(CallError::ApprovalRequired { .. })),
+        "{:?}",
+        called.result
+    );
     assert_eq!(
         rig.factory.built.lock().iter().map(|it| it.invoked.load(Ordering::SeqCst)).sum::<usize>(),
         0

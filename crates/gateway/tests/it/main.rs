@@ -10,6 +10,7 @@ mod config;
 mod idempotency;
 mod late_calls;
 mod metrics;
+mod named_tools;
 mod pins;
 mod pipeline;
 mod probe;

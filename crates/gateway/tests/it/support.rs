@@ -226,6 +226,7 @@ pub(crate) fn offer(names: &[&str]) -> Discovered {
         })),
         output_schema: None,
         annotations: None,
+        operation: None,
         raw: json!({ "name": name }),
     });
     Discovered { tools: tools.collect(), ..Discovered::default() }

@@ -13,7 +13,7 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
     store::{RunQuery, RunRecord, RunState},
 };
-use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
+use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, ToolRef, metrics::Surface};
 use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Rig, eventually, offer, principal, rig_with};
@@ -93,6 +93,38 @@ steps:
   - { id: two, tool: 'mcp:s.echo', arguments: { text: { $ref: /steps/one/result/text } } }
 outputs: { said: { $ref: /steps/two/result/text }, n: { $ref: /steps/one/result/n } }
 ";
+
+// I-64, I-102
+/// A grant for a workflow is bound to its definition (the digest) and to what its steps run (the
+/// program), those of a workflow inside it included.
+#[tokio::test]
+async fn what_a_workflow_inside_runs_is_part_of_what_a_workflow_runs() {
+    let outer = "
+id: outer
+inputs: { type: object }
+steps: [ { id: only, tool: 'openwop:workflow.inner', arguments: {} } ]
+outputs: {}
+";
+    let inner = |step: &str| {
+        format!("id: inner\ninputs: {{ type: object }}\nsteps: [ {step} ]\noutputs: {{}}\n")
+    };
+    let mut forms = Vec::new();
+    for step in [
+        "{ id: a, tool: 'mcp:s.echo', arguments: { n: 1 } }",
+        "{ id: a, tool: 'mcp:s.echo', arguments: { n: 2 } }",
+        "{ id: a, tool: 'mcp:s.slow', arguments: { n: 1 } }",
+    ] {
+        let bench = bench("", "", &[outer, &inner(step)]).await;
+        let snapshot = bench.rig.gateway.snapshot();
+        let caller = principal("t", ALL);
+        let tool = ToolRef::Id("openwop:workflow.outer");
+        let entry = snapshot.find(&caller, tool, &CatalogScope::default());
+        let entry = entry.unwrap_or_else(|_| panic!("{:?}", bench.problems()));
+        forms.push((entry.digest.unwrap(), entry.program.unwrap()));
+    }
+    assert!(forms.iter().all(|(digest, _)| *digest == forms[0].0), "outer is the same");
+    assert!(forms[0].1 != forms[1].1 && forms[1].1 != forms[2].1 && forms[0].1 != forms[2].1);
+}
 
 /// I-7, I-32, I-49: each step is a call by the caller with its own pair of events, in one run,
 /// inside a session.

@@ -1,5 +1,6 @@
 //! The request body of an operation.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -22,7 +23,8 @@ pub(super) struct Body {
 }
 
 /// How the argument becomes bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum BodyKind {
     Json,
     /// `application/x-www-form-urlencoded`.
@@ -35,7 +37,8 @@ pub(super) enum BodyKind {
 }
 
 /// A form field for which the document specifies more than a schema.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Field {
     pub(super) name: String,
     /// Serialization in a form; `None` when the document specifies none.

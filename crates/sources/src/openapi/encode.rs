@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Escapes all characters except the unreserved ones of RFC 3986.
@@ -26,7 +27,8 @@ const RESERVED: &AsciiSet = &STRICT
     .remove(b';');
 
 /// The serialization style of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Style {
     Simple,
     Label,

@@ -9,6 +9,7 @@
 
 use std::collections::HashSet;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -62,7 +63,8 @@ pub(super) struct Candidate<'d> {
 }
 
 /// A parameter and its serialization.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Parameter {
     /// The name of the argument.
     pub(super) argument: String,
@@ -76,7 +78,8 @@ pub(super) struct Parameter {
 }
 
 /// The location of a parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Place {
     Path,
     Query,

@@ -13,6 +13,7 @@ use toolcrib_core::{
 use url::Url;
 
 use super::{
+    body::Body,
     document::{Document, DocumentError, Unusable, list, text},
     operation::{Candidate, METHODS, Operation, ReadingContext, derived_name},
     resolve::plain_name,
@@ -41,6 +42,8 @@ pub(super) type Operations = HashMap<String, Callable>;
 pub(super) struct Callable {
     pub(super) operation: Operation,
     pub(super) base: Url,
+    /// The server as the document has it; `None` where the configuration has the address.
+    pub(super) server: Option<Value>,
 }
 
 /// The settings for reading a document.
@@ -49,6 +52,23 @@ pub(super) struct ReadSettings<'a> {
     pub(super) servers: Servers<'a>,
     pub(super) configured: &'a HashSet<String>,
     pub(super) limits: &'a SourceLimits,
+}
+
+impl Callable {
+    /// Returns what the document decides about the request of a call.
+    fn sent(&self) -> Value {
+        let Operation { method, path, parameters, body, .. } = &self.operation;
+        let body = body.as_ref().map(|Body { kind, media_type, fields, .. }| {
+            json!({ "kind": kind, "mediaType": media_type, "fields": fields })
+        });
+        json!({
+            "method": method,
+            "path": path,
+            "server": self.server,
+            "parameters": parameters,
+            "body": body,
+        })
+    }
 }
 
 impl Service {
@@ -74,8 +94,11 @@ impl Service {
             |share| ReadingContext { document: &document, share, configured: settings.configured };
         for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
             let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
-                let base = settings.servers.find(operation.servers.as_ref().or(everywhere))?;
-                Ok(Callable { operation, base })
+                let servers = operation.servers.as_ref().or(everywhere);
+                let base = settings.servers.find(servers)?;
+                let server = servers.and_then(|servers| servers.get(0)).cloned();
+                let server = server.filter(|_| settings.servers.base.is_none());
+                Ok(Callable { operation, base, server })
             });
             match placed {
                 Ok(callable) => service.add(callable),
@@ -99,6 +122,8 @@ impl Service {
             // The schema is already part of `input`.
             body.schema.take();
         }
+        let sent = callable.sent();
+        let operation = &mut callable.operation;
         let raw = json!({
             "name": operation.name,
             "method": operation.method,
@@ -116,6 +141,7 @@ impl Service {
             input_schema: Some(input),
             output_schema: output,
             annotations: None,
+            operation: Some(sent),
             raw,
         });
         self.operations.insert(operation.name.clone(), callable);

@@ -253,6 +253,13 @@ fn pack_node(
         input_schema: input,
         output_schema: output,
         annotations: None,
+        operation: (node.request.is_some() || artifact.is_empty()).then(|| {
+            json!({
+                "entry": manifest.runtime.entry,
+                "request": node.request,
+                "remoteName": remote_name,
+            })
+        }),
         raw,
     };
     Ok(PackNode {

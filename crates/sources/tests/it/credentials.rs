@@ -147,6 +147,9 @@ async fn a_rotated_credential_is_used_at_once() {
     let id = "cred-1".parse().unwrap();
     store.rotate(&id, 1, material, None, Timestamp::UNIX_EPOCH).await.unwrap();
     rig.call("echo", json!({})).await;
+    // I-36: what was sent before is replaced, too.
+    let log = text(&rig.invoke("log", None, invocation(json!({}))).await.unwrap());
+    assert!(log.contains("[REDACTED:cred-1]") && !log.contains("canary"), "{log}");
     assert!(store.remove(&id).await.unwrap());
     let failed = rig.fails("echo", json!({})).await;
     assert_eq!(failed, UpstreamErrorKind::Credential(CredentialProblem::NotFound));

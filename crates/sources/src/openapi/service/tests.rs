@@ -122,3 +122,44 @@ fn schemas_over_the_limit_are_cut_fairly() {
     assert_eq!(service.discovered.tools.len(), 2);
     assert!(service.discovered.problems[0].contains("choose with `operations`"));
 }
+
+// I-51
+#[test]
+fn what_the_document_says_about_a_request_is_part_of_the_form() {
+    let document = |paths: Value, server: &str| json!({ "openapi": "3.1.0", "servers": [{ "url": server }], "paths": paths });
+    let item = |method: &str, place: &str, style: &str| {
+        json!({ method: { "operationId": "item", "parameters": [
+            { "name": "id", "in": place, "style": style, "schema": { "type": "array" } },
+        ] } })
+    };
+    let form = |document: &Value, base: Option<&Url>| {
+        let (selection, configured) = (Selection::default(), HashSet::new());
+        let (variables, limits) = (BTreeMap::new(), &SourceLimits::default());
+        let servers = Servers { base, document: None, variables: &variables };
+        let settings =
+            ReadSettings { selection: &selection, servers, configured: &configured, limits };
+        let service = Service::read(document.to_string().as_bytes(), &settings).unwrap();
+        toolcrib_core::pin::PinForm::of(&service.discovered.tools[0]).digest
+    };
+    let (here, there) = ("https://a.example", "https://b.example");
+    let first = document(json!({ "/items": item("get", "query", "form") }), here);
+    let mut seen = vec![form(&first, None)];
+    for changed in [
+        document(json!({ "/items": item("delete", "query", "form") }), here),
+        document(json!({ "/admin/wipe": item("get", "query", "form") }), here),
+        document(json!({ "/items": item("get", "header", "simple") }), here),
+        document(json!({ "/items": item("get", "query", "pipeDelimited") }), here),
+        document(json!({ "/items": item("get", "query", "form") }), there),
+    ] {
+        let digest = form(&changed, None);
+        assert!(!seen.contains(&digest), "{changed}");
+        seen.push(digest);
+    }
+    let mut other = first.clone();
+    other["info"] = json!({ "title": "other" });
+    assert_eq!(form(&other, None), seen[0]);
+    // Where the configuration has the address, that of the document means nothing.
+    let base = Url::parse("http://own.example").unwrap();
+    let moved = document(json!({ "/items": item("get", "query", "form") }), there);
+    assert_eq!(form(&first, Some(&base)), form(&moved, Some(&base)));
+}
