@@ -155,6 +155,11 @@ impl ArgumentCheck {
             let message = "the arguments are nested too deeply for this schema";
             return one(message, "maxDepth");
         }
+        if !weight.affords(&size) {
+            let message = "there are too many arguments for this schema, which looks for unevaluated \
+                           members among many alternatives";
+            return one(message, "unevaluatedProperties");
+        }
         if validator.is_valid(arguments) {
             return Ok(());
         }

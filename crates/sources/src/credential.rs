@@ -47,7 +47,7 @@ use crate::{
 };
 
 /// Number of recently sent credentials whose values are still removed from upstream output.
-const RECENT: usize = 4;
+const RECENT: usize = 16;
 
 /// Finds credentials, and obtains access tokens for those of an OAuth kind.
 pub(crate) struct Credentials {
@@ -62,7 +62,14 @@ pub(crate) struct SourceCredential {
     reference: CredentialRef,
     /// For requests to token endpoints.
     network: Arc<Network>,
-    recent: Mutex<VecDeque<Arc<SendableCredential>>>,
+    recent: Mutex<Recent>,
+}
+
+/// The credentials that a source has sent recently, the last one first.
+#[derive(Default)]
+struct Recent {
+    sent: VecDeque<Arc<SendableCredential>>,
+    echoes: Echoes,
 }
 
 /// The purpose of a request with a credential.
@@ -139,10 +146,8 @@ impl SourceCredential {
         request: &mut Outgoing,
         trail: &EgressTrail,
     ) -> Result<Echoes, UpstreamError> {
-        let credential = self.find(origin, &request.url, trail).await?;
-        let echoes = credential.echoes();
-        request.credential = Some(credential);
-        Ok(echoes)
+        request.credential = Some(self.find(origin, &request.url, trail).await?);
+        Ok(self.echoes())
     }
 
     /// Attaches `credential`, if there is one, to the request of a call, and returns the filter for
@@ -165,7 +170,8 @@ impl SourceCredential {
         url: &Url,
         trail: &EgressTrail,
     ) -> Result<Echoes, UpstreamError> {
-        Ok(self.find(RequestOrigin::Caller(permit), url, trail).await?.echoes())
+        self.find(RequestOrigin::Caller(permit), url, trail).await?;
+        Ok(self.echoes())
     }
 
     /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
@@ -174,10 +180,10 @@ impl SourceCredential {
         self.credentials.tokens.wait_for_requests().await;
     }
 
-    /// Returns the echo filter for the credentials sent recently.
+    /// Returns the echo filter for the credentials sent recently, for any caller: an upstream can repeat
+    /// what others sent, and the tokens before the current one.
     pub(crate) fn echoes(&self) -> Echoes {
-        let recent = self.recent.lock();
-        Echoes::new(recent.iter().flat_map(|sent| sent.values()))
+        self.recent.lock().echoes.clone()
     }
 
     async fn find(
@@ -217,9 +223,14 @@ impl SourceCredential {
 
     fn remember(&self, sent: &Arc<SendableCredential>) {
         let mut recent = self.recent.lock();
-        recent.retain(|known| !known.is_same(sent));
-        recent.push_front(Arc::clone(sent));
-        recent.truncate(RECENT);
+        let known = recent.sent.iter().position(|known| known.is_same(sent));
+        let known = known.and_then(|at| recent.sent.remove(at));
+        let is_new = known.is_none();
+        recent.sent.push_front(known.unwrap_or_else(|| Arc::clone(sent)));
+        if is_new {
+            recent.sent.truncate(RECENT);
+            recent.echoes = Echoes::new(recent.sent.iter().flat_map(|sent| sent.values()));
+        }
     }
 }
 

@@ -130,7 +130,8 @@ impl Egress {
         let mut left = request.hops.min(MAX_HOPS);
         let mut sent = false;
         loop {
-            let answer = self.hop(&mut request, trail, sent).await?;
+            let answer = self.hop(&mut request, trail, sent).await;
+            let answer = if sent { answer.map_err(EgressError::after_redirect)? } else { answer? };
             if request.hops == 0 {
                 return Ok(answer);
             }

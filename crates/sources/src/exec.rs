@@ -210,6 +210,7 @@ fn describe(command: &CommandSpec) -> DiscoveredTool {
         input_schema: Some(input_schema),
         output_schema: None,
         annotations: None,
+        operation: None,
         raw,
     }
 }

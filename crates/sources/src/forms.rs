@@ -49,6 +49,7 @@ mod tests {
             input_schema: Some(json!({ "type": "object" })),
             output_schema: None,
             annotations: None,
+            operation: None,
             raw: json!({}),
         }
     }

@@ -126,6 +126,7 @@ for name, process in [("the victim", VICTIM), ("the reaper", os.getppid())]:
     attempt(f"sched_setscheduler {name}", lambda: os.sched_setscheduler(process, os.SCHED_BATCH, os.sched_param(0)))
     attempt(f"sched_setattr {name}", lambda: call((314, 274), process, ctypes.create_string_buffer(48), 0))
     attempt(f"setpriority {name}", lambda: os.setpriority(os.PRIO_PROCESS, process, 19))
+    attempt(f"setpgid {name}", lambda: os.setpgid(0, os.getpgid(process)))
     attempt(f"ioprio_set {name}", lambda: call((251, 30), 1, process, 0x6000))
     attempt(f"ptrace {name}", lambda: call((101, 117), 16, process, 0, 0))
     attempt(f"process_vm_readv {name}", lambda: call((310, 270), process, 0, 0, 0, 0, 0))

@@ -30,6 +30,8 @@ const MAX_FRAMES: u32 = 640;
 const MAX_EXPLAINED: u64 = 4_000_000;
 /// The most evaluations for explaining a refused call at all.
 const MAX_REPEATED: u64 = 1 << 16;
+/// The most evaluations to find the unevaluated members of a value: about a third of a second.
+const MAX_UNEVALUATED: u64 = 1_000_000;
 
 /// What a compiled schema takes in memory, as measured: by itself, for each subschema, and for each
 /// pattern such as `^[A-Za-z0-9_-]{1,256}$`. Enumerations and their like add to it by their text.
@@ -54,6 +56,8 @@ pub(super) struct Weight {
     /// How many times a recursive schema reaches one and the same nested value. 0 when the schema
     /// is not recursive, 1 for an ordinary tree.
     repeats: u32,
+    /// Those that `unevaluatedProperties` and `unevaluatedItems` can evaluate again for each member.
+    unevaluated: u32,
     /// Different patterns.
     patterns: u32,
 }
@@ -94,6 +98,11 @@ impl Weight {
         self.repeats == 0 || (value.depth + 1).saturating_mul(self.in_place + 1) <= MAX_FRAMES
     }
 
+    /// Returns whether the unevaluated members of a value can be found within the budget.
+    pub(super) fn affords(&self, value: &Size) -> bool {
+        u64::from(self.unevaluated).saturating_mul(value.nodes) <= MAX_UNEVALUATED
+    }
+
     /// Returns whether all violations of a value can be listed within the budget.
     pub(super) fn explains_fully(&self, value: &Size) -> bool {
         u64::from(self.evaluations).saturating_mul(value.nodes) <= MAX_EXPLAINED
@@ -127,7 +136,8 @@ pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
         tally.returns.values().copied().max().unwrap_or(0)
     };
     let patterns = u32::try_from(patterns).unwrap_or(u32::MAX);
-    Ok(Weight { evaluations: tally.evaluations, in_place: tally.in_place, repeats, patterns })
+    let Tally { evaluations, in_place, unevaluated, .. } = tally;
+    Ok(Weight { evaluations, in_place, repeats, unevaluated, patterns })
 }
 
 fn refuse(problem: &str) -> SchemaError {
@@ -200,6 +210,7 @@ impl<'s> Index<'s> {
 struct Tally<'s> {
     evaluations: u32,
     in_place: u32,
+    unevaluated: u32,
     /// For each path down into the value: the number of recursive references reached by it.
     returns: HashMap<Vec<Step<'s>>, u32>,
     /// Whether one of those paths contains a step to any member.
@@ -258,10 +269,12 @@ impl<'s> Walk<'s> {
         let base = if is_document { schema } else { at.base };
         let inner = At { base, depth: at.depth + 1, in_place: at.in_place + 1 };
         // To find the unevaluated members, the validator evaluates the other subschemas once more.
-        let rounds = if members.keys().any(|key| key.starts_with("unevaluated")) { 2 } else { 1 };
-        for _ in 0..rounds {
+        if members.keys().any(|key| key.starts_with("unevaluated")) {
+            let before = self.weight.evaluations;
             self.visit_in_place(members, inner)?;
+            self.weight.unevaluated += self.weight.evaluations - before;
         }
+        self.visit_in_place(members, inner)?;
         self.visit_members(members, inner)?;
         self.visit_items(members, inner)
     }

@@ -300,6 +300,21 @@ fn doubling(keyword: &str, length: usize) -> Value {
 
 // I-27
 #[test]
+fn unevaluated_members_among_many_alternatives_cost_no_seconds() {
+    let branches: Vec<_> =
+        (0..10_000).map(|i| json!({ "properties": { format!("p{i}"): {} } })).collect();
+    let schema = json!({ "anyOf": branches, "unevaluatedProperties": false });
+    let members =
+        |count: usize| Value::Object((0..count).map(|i| (format!("q{i}"), json!(1))).collect());
+    let refused = pointers(&schema, &members(1_000));
+    assert_eq!(refused, [""], "as a whole, before anything is evaluated");
+    let few = json!({ "anyOf": [{ "properties": { "q0": {} } }], "unevaluatedProperties": false });
+    assert!(pointers(&few, &members(1)).is_empty());
+    assert!(!pointers(&few, &members(1_000)).is_empty());
+}
+
+// I-27
+#[test]
 fn hostile_schemas_are_refused_before_they_cost_anything() {
     for keyword in ["allOf", "anyOf", "oneOf"] {
         refusal(&doubling(keyword, 20));

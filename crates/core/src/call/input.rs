@@ -200,6 +200,9 @@ enum Method {
     Roots,
 }
 
+/// Begins the names of this program's own requests and states.
+pub const RESERVED: &str = "toolcrib.";
+
 impl InputRequired {
     /// Checks `inputRequests` and `requestState` of an upstream for `caller`.
     ///
@@ -249,6 +252,16 @@ impl InputRequired {
             return Err(Undeclared);
         }
         Ok(Self { requests: requests.map(ToOwned::to_owned), state: state.map(ToOwned::to_owned) })
+    }
+
+    /// Returns whether the key of a request, or the state, begins like those of this program
+    /// ([`RESERVED`]). A caller would take the request for one of the gate.
+    pub fn is_reserved(&self) -> bool {
+        let requests = self.requests().map(RawValue::get).map(serde_json::from_str);
+        let requests: Map<String, Value> = requests.and_then(Result::ok).unwrap_or_default();
+        let state = self.state().map(RawValue::get).map(serde_json::from_str::<String>);
+        let state = state.and_then(Result::ok);
+        requests.keys().chain(&state).any(|name| name.starts_with(RESERVED))
     }
 
     /// Returns the JSON object of requests, by key.

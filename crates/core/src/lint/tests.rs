@@ -241,6 +241,7 @@ fn hidden_upstream_text_is_reported_everywhere() {
         })),
         output_schema: None,
         annotations: Some(json!({ "title": "\u{e0049}" })),
+        operation: None,
         raw: Value::Null,
     };
     let found = upstream("mcp:a.read", &tool);

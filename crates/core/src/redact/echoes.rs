@@ -5,6 +5,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, STANDARD_NO_PAD},
+};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{escaped, longest_first};
@@ -16,6 +20,9 @@ use crate::{
     text,
 };
 
+/// Bytes from which on the start of a value at the end of a text is replaced.
+const CUT: usize = 8;
+
 /// Replaces each credential value by `[REDACTED:<its id>]`. Clones share the values.
 #[derive(Debug, Clone, Default)]
 pub struct Echoes {
@@ -23,6 +30,8 @@ pub struct Echoes {
     values: Arc<[(Secret, String)]>,
     /// Whether JSON always escapes one of the values.
     escaped: bool,
+    /// What base64 of any bytes with one of the values contains, with the label of the value.
+    encoded: Arc<[(Secret, String)]>,
 }
 
 /// JSON that is nested too deeply to be searched.
@@ -43,12 +52,41 @@ impl Echoes {
         let values = longest_first(labelled);
         let plain = |c: char| c != '"' && c != '\\' && !c.is_control();
         let escaped = values.iter().any(|(value, _)| !value.expose().chars().all(plain));
-        Self { values: values.into(), escaped }
+        let encoded = values
+            .iter()
+            .flat_map(|(value, label)| encodings(value).map(|encoded| (encoded, label.clone())));
+        let encoded = encoded.collect();
+        Self { values: values.into(), escaped, encoded }
     }
 
-    /// Returns `text` without the values.
+    /// Returns `text` without the values, also where the text was cut within one.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        escaped::without(text, &self.values)
+        match escaped::without(text, &self.values) {
+            Cow::Borrowed(text) => self.without_start(text),
+            Cow::Owned(text) => match self.without_start(&text) {
+                Cow::Borrowed(_) => Cow::Owned(text),
+                Cow::Owned(clean) => Cow::Owned(clean),
+            },
+        }
+    }
+
+    /// Returns `text` without the start of a value at its end.
+    fn without_start<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        for (value, label) in &*self.values {
+            let starts = value.expose().char_indices().map(|(at, _)| at);
+            let mut starts =
+                starts.filter(|at| *at >= CUT).filter_map(|at| value.expose().get(..at));
+            if let Some(rest) = starts.find_map(|start| text.strip_suffix(start)) {
+                return Cow::Owned(format!("{rest}{label}"));
+            }
+        }
+        Cow::Borrowed(text)
+    }
+
+    /// Returns base64 of the label if `text` is base64 of bytes with a value.
+    fn encoded(&self, text: &str) -> Option<String> {
+        let found = self.encoded.iter().find(|(encoded, _)| text.contains(encoded.expose()));
+        found.map(|(_, label)| STANDARD.encode(label))
     }
 
     /// Returns `text` without the values, also where invisible characters are between their letters.
@@ -133,6 +171,7 @@ impl Echoes {
             input_schema: tool.input_schema.map(value),
             output_schema: tool.output_schema.map(value),
             annotations: tool.annotations.map(value),
+            operation: tool.operation.map(value),
             raw: value(tool.raw),
         });
         let tools: Vec<_> = tools.collect();
@@ -168,7 +207,9 @@ impl Echoes {
         // Parses only text that could hide a value: in escapes of JSON, or in those of a URL.
         let hidden = self.escaped || text.contains('\\') || text.contains('%');
         let open = || self.values.iter().any(|(value, _)| text.contains(value.expose()));
-        if !hidden && !open() {
+        // The text of a failure may be cut within a value, and other content is base64.
+        let starts = || self.values.iter().any(|(value, _)| text.contains(start(value.expose())));
+        if !hidden && !starts() && self.encoded(text).is_none() {
             return Ok(json);
         }
         let value: Value = serde_json::from_str(text).map_err(|_| Unreadable)?;
@@ -186,9 +227,9 @@ impl Echoes {
                     Cow::Owned(clean) => Value::String(clean),
                 }
             }
-            Value::String(text) => match self.text(&text) {
-                Cow::Borrowed(_) => Value::String(text),
-                Cow::Owned(clean) => Value::String(clean),
+            Value::String(text) => match (self.text(&text), self.encoded(&text)) {
+                (Cow::Owned(clean), _) | (Cow::Borrowed(_), Some(clean)) => Value::String(clean),
+                (Cow::Borrowed(_), None) => Value::String(text),
             },
             Value::Array(items) => {
                 Value::Array(items.into_iter().map(|item| self.value(item)).collect())
@@ -210,6 +251,25 @@ impl Echoes {
             }
         }
     }
+}
+
+/// Returns the shortest start of a value that is looked for at the end of a text.
+fn start(value: &str) -> &str {
+    let end = value.char_indices().map(|(at, _)| at).find(|at| *at >= CUT);
+    value.get(..end.unwrap_or(value.len())).unwrap_or(value)
+}
+
+/// Returns the characters that base64 of any bytes with `value` contains, for each place of the value
+/// among three bytes. Those that depend on the bytes beside it are left out.
+fn encodings(value: &Secret) -> impl Iterator<Item = Secret> {
+    let value = value.expose().as_bytes();
+    (0..3).map(move |before| {
+        let bytes = [vec![0; before], value.to_vec()].concat();
+        let text = STANDARD_NO_PAD.encode(&bytes);
+        // A character stands for six bits.
+        let (first, last) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+        Secret::new(text.get(first..last).unwrap_or_default().to_owned())
+    })
 }
 
 impl ProgressSink for CleanProgress {
@@ -240,6 +300,36 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_was_cut_is_replaced_too() {
+        let echoes = echoes(&["hunter22-and-more"]);
+        let cut = |text: &str| echoes.text(text).into_owned();
+        assert_eq!(cut("HTTP 500 hunter22-and-mor"), "HTTP 500 [REDACTED:c0]");
+        assert_eq!(cut("HTTP 500 hunter22"), "HTTP 500 [REDACTED:c0]");
+        assert_eq!(cut("HTTP 500 hunter2"), "HTTP 500 hunter2");
+        assert_eq!(cut("hunter22-and said"), "hunter22-and said");
+        let failed = echoes.outcome(outcome(r#"[{"type":"text","text":"no: hunter22-and"}]"#));
+        assert_eq!(failed.content.get(), r#"[{"type":"text","text":"no: [REDACTED:c0]"}]"#);
+    }
+
+    #[test]
+    fn base64_of_bytes_with_a_value_is_replaced() {
+        let echoes = echoes(&["hunter22-and-more"]);
+        for before in ["", "x", "xy", "xyz", "\u{e9}clair "] {
+            for after in ["", "z", "zz", "zzz"] {
+                let data = STANDARD.encode(format!("{before}hunter22-and-more{after}"));
+                let text = json!([{ "type": "image", "data": data, "mimeType": "image/png" }]);
+                let clean = echoes.outcome(outcome(&text.to_string()));
+                let clean: Value = serde_json::from_str(clean.content.get()).unwrap();
+                let data = STANDARD.decode(clean[0]["data"].as_str().unwrap()).unwrap();
+                assert_eq!(data, b"[REDACTED:c0]", "{before} {after}");
+            }
+        }
+        let other = json!([{ "data": STANDARD.encode("hunter2 and more of anything else") }]);
+        let same = echoes.outcome(outcome(&other.to_string()));
+        assert_eq!(same.content.get(), other.to_string());
+    }
+
+    #[test]
     fn values_are_replaced_by_the_id_longest_first() {
         let echoes = echoes(&["hunter22", "hunter22-and-more", "short"]);
         assert_eq!(
@@ -266,6 +356,7 @@ mod tests {
                 input_schema: Some(json!({ "properties": { &text: { "default": text } } })),
                 output_schema: None,
                 annotations: None,
+                operation: None,
                 raw: json!({ "title": text }),
             };
             let tools = vec![DiscoveredTool { name: text, ..tool.clone() }, tool];
@@ -345,6 +436,7 @@ mod tests {
             input_schema: Some(json!({"description": "canary-42"})),
             output_schema: Some(json!({"canary-42": 1})),
             annotations: Some(json!({"title": "canary-42"})),
+            operation: None,
             raw: json!({"name": name, "x": "canary-42"}),
         };
         let found = Discovered {

@@ -9,7 +9,6 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use toolcrib_core::{
     credential::{Credential, CredentialKind, CredentialProblem, Material, Secret},
     id::CredentialId,
-    redact::Echoes,
 };
 use url::{Host, Url, form_urlencoded};
 
@@ -145,11 +144,6 @@ impl SendableCredential {
         self.values.iter().map(|value| (value.clone(), self.credential.id.clone()))
     }
 
-    /// Returns the filter that replaces the credential's values in the upstream's output.
-    pub(crate) fn echoes(&self) -> Echoes {
-        Echoes::new(self.values())
-    }
-
     /// Returns whether both have the same values.
     pub(super) fn is_same<'a>(&'a self, other: &'a Self) -> bool {
         let token = |it: &'a Self| it.token.as_ref().map(|token| token.value.expose());
@@ -210,6 +204,8 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 #[cfg(test)]
 pub(super) mod tests {
     use toolcrib_core::{credential::Owner, id::TenantId};
+
+    use toolcrib_core::redact::Echoes;
 
     use super::*;
 
@@ -339,7 +335,7 @@ pub(super) mod tests {
     fn echoes_are_found_in_every_encoding_that_was_sent() {
         let basic = CredentialKind::Basic { username: "ann".to_owned() };
         let credential = sendable(basic, &["a.example"], "p/assword canary");
-        let echoes = credential.echoes();
+        let echoes = Echoes::new(credential.values());
         for text in [
             "p/assword canary",
             "p%2Fassword+canary",

@@ -40,6 +40,20 @@ fn refusal(sent: bool) -> String {
 
 // === impl EgressError ===
 
+impl EgressError {
+    /// Returns the error of a request that a redirect led to. The first request was sent, and may have
+    /// had its effect.
+    pub(super) fn after_redirect(self) -> Self {
+        match self {
+            Self::Connect(reason) => {
+                Self::Broken(format!("a redirect was not followed: cannot connect: {reason}"))
+            }
+            Self::Credential(_) => Self::Refused { sent: true },
+            other => other,
+        }
+    }
+}
+
 impl From<client::Error> for EgressError {
     fn from(error: client::Error) -> Self {
         let text = causes(&error);

@@ -189,6 +189,7 @@ impl List {
             input_schema,
             output_schema,
             annotations,
+            operation: None,
             raw,
         });
     }

@@ -217,6 +217,9 @@ impl ReplyContext<'_> {
             return protocol("an upstream of the handshake era asked for input in its result");
         }
         match InputRequired::read(requests, state, self.input) {
+            Ok(input) if input.is_reserved() => protocol(
+                "asked for input under a name that begins with `toolcrib.`, which is reserved",
+            ),
             Ok(input) => UpstreamError::asking(Ask::Input(input)),
             Err(NotAsked::Malformed(problem)) => {
                 protocol(format!("asked for input in a form that is not the protocol's: {problem}"))

@@ -196,7 +196,10 @@ fn start(
     if let Some(scratch) = scratch {
         command.current_dir(&scratch.0);
     }
-    command.args(arguments).process_group(0).stderr(Stdio::piped());
+    command.args(arguments).stderr(Stdio::piped());
+    if rules.confinement.is_none() {
+        command.process_group(0);
+    }
     let mut process = command.spawn().map_err(|error| cannot_start(&error))?;
     let Some(stderr) = process.stderr.take() else {
         return Err(NO_PIPES.to_owned());
@@ -229,7 +232,7 @@ async fn forward(frames: &mut OwnedWriteHalf, buffer: &[u8], read: io::Result<us
     }
 }
 
-/// The child, which leads its own process group.
+/// The child, which leads its own process group, and in a sandbox its own session.
 struct Child {
     pid: Pid,
     status: Option<i32>,

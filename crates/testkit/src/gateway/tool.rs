@@ -39,6 +39,7 @@ impl TestTool {
             input_schema: None,
             output_schema: None,
             annotations: None,
+            operation: None,
             raw: Value::Null,
         };
         let tool = Self {

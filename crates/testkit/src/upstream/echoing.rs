@@ -190,6 +190,11 @@ async fn serve(
         }
         "tools/call" => match request["params"]["name"].as_str().unwrap_or_default() {
             "fail" => result(json!({ "content": text, "isError": true })),
+            // Like a server that shows its recent requests.
+            "log" => {
+                let all: Vec<_> = shared.arrived.lock().iter().map(presented).collect();
+                result(json!({ "content": [{ "type": "text", "text": all.join(" | ") }] }))
+            }
             "refuse" => error(-32602),
             "break" => return plain(StatusCode::INTERNAL_SERVER_ERROR, credentials),
             "ask" => json!({ "jsonrpc": "2.0", "id": id, "result": {
@@ -251,7 +256,7 @@ fn tools(credentials: &str) -> Vec<Value> {
                 "a": { "type": "string", "description": credentials, "default": credentials } } },
             "outputSchema": { "type": "object", "description": credentials } })
     };
-    ["echo", "fail", "refuse", "progress", "ask", "break"].iter().map(tool).collect()
+    ["echo", "fail", "log", "refuse", "progress", "ask", "break"].iter().map(tool).collect()
 }
 
 async fn token(

@@ -209,6 +209,21 @@ async fn a_redirect_is_a_destination_like_any_other() {
     assert_eq!(noted[1], EgressDecided::denied("127.0.0.1", EgressReason::PolicyDenied));
 }
 
+// I-31
+/// The first request had its effect, so the call must not look like one that was not sent.
+#[tokio::test]
+async fn a_redirect_to_nowhere_is_not_a_request_that_was_not_sent() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for to in [format!("http://{closed}/"), "http://no.such.name.example/".to_owned()] {
+        let server = Server::start(move |_| redirect(307, &to)).await;
+        let url = format!("http://127.0.0.1:{}/", server.port);
+        let (answer, _) = send(&egress(&[&["127.0.0.1"]], &["127.0.0.1"], Some(&url)), &url).await;
+        let error = answer.err().unwrap();
+        let kind = toolcrib_core::call::UpstreamError::from(error.clone()).kind;
+        assert_ne!(kind, toolcrib_core::call::UpstreamErrorKind::Unavailable, "{error}");
+    }
+}
+
 #[tokio::test]
 async fn secrets_stay_with_the_origin_they_are_for() {
     let other = Server::start(|_| ok()).await;
