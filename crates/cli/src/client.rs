@@ -3,6 +3,8 @@
 //!
 //! Invariant: the key is sent only to the address in `--url`; redirects are not followed.
 
+pub(crate) mod bridge;
+mod endpoint;
 mod mcp;
 mod tls;
 

@@ -7,6 +7,7 @@ mod approvals;
 mod backup;
 mod bodies;
 mod breaker;
+mod bridge;
 mod chain;
 mod clients;
 mod cluster;
