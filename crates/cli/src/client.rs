@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
-pub(crate) use mcp::{CallEnd, Listed};
+pub(crate) use mcp::{CallEnd, Listed, McpList};
 pub(crate) use tls::{ClientTls, is_other_certificate};
 
 use crate::{

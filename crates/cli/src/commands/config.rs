@@ -16,6 +16,7 @@ use crate::{
     context::Context,
     failure::{Exit, advised},
     local::{self, Local},
+    long_lists,
     printer::Printer,
     settings::{self, Pipe},
     text::counted,
@@ -62,6 +63,7 @@ struct SourceFindings {
     problems: Vec<String>,
     /// Remarks that need no action.
     notes: Vec<String>,
+    warnings: Vec<String>,
 }
 
 fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
@@ -105,7 +107,7 @@ fn timeout(config: &Config) -> Duration {
 }
 
 fn findings(gateway: &Gateway) -> SourceFindings {
-    let SourceFindings { mut problems, mut notes } = SourceFindings::default();
+    let SourceFindings { mut problems, mut notes, .. } = SourceFindings::default();
     for source in gateway.supply().reports() {
         let id = &source.id;
         if source.status.state != SourceState::Ready || source.discovered_at.is_none() {
@@ -119,19 +121,20 @@ fn findings(gateway: &Gateway) -> SourceFindings {
     problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
     let unresolved = gateway.supply().unresolved_references();
     problems.extend(unresolved.iter().map(|it| format!("{it} {}", local::REACHES_NOTHING)));
-    SourceFindings { problems, notes }
+    SourceFindings { problems, notes, warnings: long_lists::warnings(gateway) }
 }
 
 fn print(
     file: &Path,
     config: &Config,
-    SourceFindings { problems, notes }: &SourceFindings,
+    SourceFindings { problems, notes, warnings: found }: &SourceFindings,
     remarks: &Remarks,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let ok = problems.is_empty();
     let Remarks { warnings, sandbox } = remarks;
-    for warning in warnings {
+    let warnings: Vec<_> = warnings.iter().chain(found).collect();
+    for warning in &warnings {
         printer.warning(warning);
     }
     if printer.wants_json() {

@@ -33,6 +33,7 @@ mod keys;
 mod kills;
 mod lifecycle;
 mod listener;
+mod lists;
 mod local;
 mod lock;
 mod outage;
