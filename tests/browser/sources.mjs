@@ -40,6 +40,36 @@ scopes = ["tools:none"]
 [toolset.work]
 allow = ["demo__*"]
 `;
+/** Answers for a server that has more than tools. */
+const MORE = {
+  initialize: {
+    protocolVersion: '2025-11-25',
+    serverInfo: { name: 'more', version: '1' },
+    capabilities: { tools: {}, resources: {}, prompts: {} },
+    instructions: 'Look first.',
+  },
+  'tools/list': {
+    tools: [
+      { name: 'look', inputSchema: { type: 'object' }, _meta: { ui: { resourceUri: 'ui://look' } } },
+      { name: 'refresh', inputSchema: { type: 'object' }, _meta: { ui: { visibility: ['app'] } } },
+    ],
+  },
+  'resources/list': { resources: [{ uri: 'ui://look', name: 'look' }] },
+  'prompts/list': { prompts: [] },
+};
+writeFileSync(
+  path.join(folder, 'more.mjs'),
+  `import { createInterface } from 'node:readline';
+const answers = ${JSON.stringify(MORE)};
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = answers[method];
+  const error = { code: -32601, message: 'unknown method' };
+  console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error }) }));
+});
+`,
+);
 writeFileSync(file, SERVED);
 const env = { PATH: process.env.PATH, HOME: folder };
 const key = (name, ...scopes) =>
@@ -125,6 +155,36 @@ const picture = async (page, name) => {
 await until('the tools of the first source', async () => {
   const { data } = await api('operator', '/v1/tools');
   return Array.isArray(data) && data.length === 6;
+});
+
+await check('the page of a source says what it has that is not offered', async () => {
+  const more = `
+[[source]]
+id = "more"
+kind = "mcp"
+command = [${JSON.stringify(process.execPath)}, "more.mjs"]
+`;
+  writeFileSync(file, SERVED + more);
+  await until('the counts of the source', async () => {
+    const { data } = await api('operator', '/v1/sources');
+    return data.sources?.find((it) => it.id === 'more')?.notOffered;
+  });
+  const { page, close } = await as('operator', '#/sources/more');
+  await page.waitForSelector('[data-not-offered]');
+  equal(
+    await page.textContent('[data-not-offered]'),
+    '1 resource, instructions (11 characters), _meta of 1 tool',
+  );
+  equal(
+    await page.textContent('[data-notes] li'),
+    'tool `refresh` is left out: it is for MCP Apps only, which are not offered',
+  );
+  await close();
+  writeFileSync(file, SERVED);
+  await until('the first source alone', async () => {
+    const { data } = await api('operator', '/v1/sources');
+    return data.sources?.length === 1;
+  });
 });
 
 await check('a person adds an MCP server and gives a team read access in 12 clicks', async () => {

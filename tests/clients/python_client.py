@@ -1,7 +1,8 @@
 """Lists and calls through the Python SDK, whichever major version is installed (1.x or 2.x).
 
-    python python_client.py URL [TOOL [ARGUMENTS_JSON [MODE]]]
+    python python_client.py URL|PROGRAM [TOOL [ARGUMENTS_JSON [MODE]]]
 
+PROGRAM is started as `PROGRAM mcp`, a server over stdio, with TOOLCRIB_URL and TOOLCRIB_KEY.
 MODE is for 2.x: `auto` (the default), `legacy`, or a protocol version such as `2026-07-28`.
 The environment variable TOOLCRIB_KEY holds the bearer key; none is sent when it is unset.
 Prints one JSON line: protocolVersion, tools, result, progress. Exit code 1 on failure.
@@ -30,14 +31,23 @@ def http_client():
     return create_mcp_http_client(headers={"Authorization": f"Bearer {key}"} if key else None)
 
 
+def stdio(program):
+    """The streams of a server over stdio."""
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    env = {name: os.environ[name] for name in ("TOOLCRIB_URL", "TOOLCRIB_KEY")}
+    return stdio_client(StdioServerParameters(command=program, args=["mcp"], env=env))
+
+
 @contextlib.asynccontextmanager
 async def connect(url, mode):
     """Yields (lists one page, calls a tool, negotiated version)."""
     async with http_client() as http:
+        over_http = "://" in url
+        transport = streamable_http_client(url, http_client=http) if over_http else stdio(url)
         if int(version("mcp").split(".")[0]) >= 2:
             from mcp import Client
 
-            transport = streamable_http_client(url, http_client=http)
             async with Client(transport, mode=mode) as client:
 
                 async def page(cursor):
@@ -49,7 +59,7 @@ async def connect(url, mode):
         from mcp import ClientSession
         from mcp.types import PaginatedRequestParams
 
-        async with streamable_http_client(url, http_client=http) as (read, write, _session_id):
+        async with transport as (read, write, *_session_id):
             async with ClientSession(read, write) as session:
                 started = await session.initialize()
 
@@ -96,7 +106,7 @@ def reason(error):
 
 def main():
     if len(sys.argv) < 2:
-        print("usage: python_client.py URL [TOOL [ARGUMENTS_JSON [MODE]]]", file=sys.stderr)
+        print("usage: python_client.py URL|PROGRAM [TOOL [ARGUMENTS_JSON [MODE]]]", file=sys.stderr)
         return 2
     url, tool, arguments, mode = (sys.argv[1:] + [None] * 3)[:4]
     try:

@@ -159,9 +159,11 @@ Examples:
   toolcrib mcp --config /srv/toolcrib.toml
   toolcrib mcp --scope 'files:read'
   TOOLCRIB_KEY=tc_... toolcrib mcp
+  TOOLCRIB_URL=https://crib.example.com TOOLCRIB_KEY=tc_... toolcrib mcp
 
 Without a key the caller is the principal `operator` with scope `*` in tenant `default`. Calls are
-checked and recorded as on a server.")]
+checked and recorded as on a server. With --url the command starts no sources: it forwards messages
+to the running server, and the key decides what the caller may do.")]
     Mcp(McpArgs),
 
     /// Print the keys of the demo

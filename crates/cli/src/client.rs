@@ -3,6 +3,8 @@
 //!
 //! Invariant: the key is sent only to the address in `--url`; redirects are not followed.
 
+pub(crate) mod bridge;
+mod endpoint;
 mod mcp;
 mod tls;
 
@@ -19,7 +21,7 @@ use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
-pub(crate) use mcp::{CallEnd, Listed};
+pub(crate) use mcp::{CallEnd, Listed, McpList};
 pub(crate) use tls::{ClientTls, is_other_certificate};
 
 use crate::{

@@ -38,6 +38,8 @@ use crate::{
 
 /// How long a command waits until the sources have connected and listed their tools.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a command waits for the counts of resources and prompts, after the tools were listed.
+pub(crate) const COUNT_PATIENCE: Duration = Duration::from_secs(5);
 /// Message for a role's grant that no tool and no route requires.
 pub(crate) const MATCHES_NOTHING: &str = "matches no tool and no route";
 /// Message for an entry of a toolset's allow-list that matches no tool.

@@ -19,6 +19,7 @@ mod failure;
 mod local;
 mod lock;
 mod logging;
+mod long_lists;
 mod meter;
 mod parse_error;
 mod preflight;

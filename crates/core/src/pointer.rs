@@ -1,5 +1,7 @@
 //! RFC 6901 JSON pointers, as text.
 
+use serde_json::Value;
+
 /// Returns `token` as one pointer step: `/` and the token with `~` and `/` written as `~0` and
 /// `~1`.
 pub(crate) fn step(token: &str) -> String {
@@ -9,6 +11,11 @@ pub(crate) fn step(token: &str) -> String {
 /// Extends `pointer` by the `token` of the enclosing document.
 pub(crate) fn push_front(token: &str, pointer: &str) -> String {
     step(token) + pointer
+}
+
+/// Returns the value that `fragment`, of a reference in `document`, names by a pointer.
+pub(crate) fn find<'v>(document: &'v Value, fragment: &str) -> Option<&'v Value> {
+    document.pointer(&percent_decoded(fragment)?)
 }
 
 /// Decodes `%XX` in `text`, the fragment of a reference; returns `None` when the result is invalid.

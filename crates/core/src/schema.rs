@@ -3,10 +3,14 @@
 //! A catalog holds thousands of schemas and reads few of them. A tree of values takes seven times
 //! the memory of its text, so schemas are parsed when they are needed, and clones share the text.
 
+mod inline;
+
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, value::RawValue};
+
+pub use self::inline::inline;
 
 /// The members of a JSON Schema (2020-12) in object form. Boolean schemas are not descriptors'
 /// schemas.

@@ -3,6 +3,7 @@
 pub mod command;
 pub mod connector;
 pub mod mcp;
+mod not_offered;
 pub mod pack;
 pub mod upstream;
 pub mod workflow;
@@ -26,6 +27,7 @@ use crate::{
 pub use self::{
     command::StderrMode,
     mcp::{HttpSpec, StdioSpec},
+    not_offered::{Amount, NotOffered},
     upstream::{Unusable, UpstreamSpec},
     workflow::WorkflowSpec,
 };
@@ -50,6 +52,11 @@ pub trait Source: Send + Sync + 'static {
 
     /// Returns the source's status.
     fn status(&self) -> SourceStatus;
+
+    /// Returns which parts of the upstream reach no caller; `None` until they were counted.
+    fn not_offered(&self) -> Option<NotOffered> {
+        Some(NotOffered::default())
+    }
 
     /// Returns the last lines that its children wrote to stderr, oldest first. They may contain
     /// call arguments: they are for the operator, and are neither stored nor sent anywhere.
@@ -155,6 +162,9 @@ pub struct Discovered {
     /// The problems: omitted tools and the reasons.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// Remarks for the operator that need no action.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Rate limits that tools declare, by name. The operator's rule takes precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, Rate>,

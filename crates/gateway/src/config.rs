@@ -326,7 +326,7 @@ impl Resolver<'_> {
         let roles = self.roles(typed.role, &mut gate.role_quotas);
         self.roles = roles.keys().cloned().collect();
         let otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));
-        let toolsets = typed.toolset.0.into_iter();
+        let (toolsets, inline_refs) = (typed.toolset.0.into_iter(), typed.mcp.inline_refs);
         let store = self.store(typed.store);
         let server = self.server(typed.server);
         let resource = typed.auth.resource.and_then(|it| self.resource(it, server.tls.is_some()));
@@ -352,7 +352,9 @@ impl Resolver<'_> {
             explorer: typed.explorer,
             mcp: typed.mcp,
             resource,
-            toolsets: toolsets.filter_map(|(name, set)| self.toolset(name, set)).collect(),
+            toolsets: toolsets
+                .filter_map(|(name, set)| self.toolset(name, set, inline_refs))
+                .collect(),
             protection: Protection::default(),
             test_routes: false,
         }

@@ -172,13 +172,23 @@ impl Supply {
     /// Waits until every source has listed its tools or has failed to, at most for `limit`. For
     /// commands that end; a server never waits.
     pub async fn settle(&self, limit: Duration) {
-        let settled = async {
+        self.wait_until(limit, Slots::are_settled).await;
+    }
+
+    /// Waits until the parts of every connected upstream that are not offered were counted, at most
+    /// for `limit`.
+    pub async fn settle_counts(&self, limit: Duration) {
+        self.wait_until(limit, Slots::are_counted).await;
+    }
+
+    async fn wait_until(&self, limit: Duration, is_reached: fn(&Slots) -> bool) {
+        let reached = async {
             // The state of a source has no signal of its own, so it is polled.
-            while !self.slots.lock().are_settled() {
+            while !is_reached(&self.slots.lock()) {
                 tokio::time::sleep(SETTLE_INTERVAL).await;
             }
         };
-        if tokio::time::timeout(limit, settled).await.is_err() {
+        if tokio::time::timeout(limit, reached).await.is_err() {
             tracing::debug!("some sources did not answer in time");
         }
     }

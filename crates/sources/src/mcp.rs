@@ -4,8 +4,8 @@
 //! reorder progress and give up a whole list for one bad tool. The wire format is in
 //! `toolcrib_mcp`. From there upwards: `peer` routes messages; `stdio` and `http` are the two
 //! transports of a `wire`; `negotiation` finds the `era`; `connection` is the interface for the rest;
-//! `discover` and `result` read the answers; `watch` follows changed lists; `supervise` keeps it all
-//! running.
+//! `discover` and `result` read the answers; `watch` follows changed lists; `remainder` counts the
+//! parts that are not offered; `supervise` keeps it all running.
 
 mod call;
 mod connection;
@@ -17,6 +17,7 @@ mod message;
 mod negotiation;
 mod part;
 mod peer;
+mod remainder;
 mod result;
 mod source;
 mod stdio;

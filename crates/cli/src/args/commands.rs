@@ -62,9 +62,9 @@ name of a key it prints only the text of that key.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// Set the tenant of the caller, if there is no key
-    #[arg(long, default_value = "default")]
-    pub(crate) tenant: TenantId,
+    /// Set the tenant of the caller, if there is no key [default: default]
+    #[arg(long, value_name = "TENANT")]
+    pub(crate) tenant: Option<TenantId>,
 
     /// Give the caller this scope, if there is no key; may be repeated [default: *]
     #[arg(long = "scope", value_name = "SCOPE")]

@@ -1,7 +1,7 @@
 //! Tool calls over the stateless revision of MCP, the one protocol that reports progress during a
 //! call.
 
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
 use anyhow::Context as _;
 use reqwest::{
@@ -55,6 +55,14 @@ pub(crate) struct Listed {
     input_schema: Value,
     #[serde(default, rename = "_meta")]
     meta: Map<String, Value>,
+}
+
+/// The list of a server.
+#[derive(Debug, Default)]
+pub(crate) struct McpList {
+    pub(crate) tools: Vec<Listed>,
+    /// The number of tools on the first page; `None` if there are none.
+    pub(crate) first_page: Option<NonZeroUsize>,
 }
 
 /// A page of a list.
@@ -126,7 +134,12 @@ impl Client {
     ///
     /// Fails when the server lists more than [`MAX_LISTED`] tools.
     pub(crate) async fn mcp_tools(&self) -> anyhow::Result<Vec<Listed>> {
-        let (mut tools, mut params) = (Vec::new(), json!({}));
+        Ok(self.mcp_list().await?.tools)
+    }
+
+    /// As [`mcp_tools`](Self::mcp_tools), with the number of tools on the first page.
+    pub(crate) async fn mcp_list(&self) -> anyhow::Result<McpList> {
+        let (mut tools, mut params, mut first_page) = (Vec::new(), json!({}), None);
         loop {
             let request = self.mcp(method::LIST_TOOLS, None, params)?.timeout(READ_LIMIT);
             let response = self.sent(request).await?;
@@ -136,6 +149,7 @@ impl Client {
                 Reply::Error(error) => return Err(rejected(status, error)),
             };
             let page: Page = serde_json::from_str(result.get())?;
+            first_page = first_page.or_else(|| NonZeroUsize::new(page.tools.len()));
             tools.extend(page.tools);
             match page.next_cursor {
                 Some(cursor) if tools.len() <= MAX_LISTED => params = json!({ "cursor": cursor }),
@@ -145,7 +159,7 @@ impl Client {
                         "use a toolset, or a key that may use fewer",
                     ));
                 }
-                None => return Ok(tools),
+                None => return Ok(McpList { tools, first_page }),
             }
         }
     }

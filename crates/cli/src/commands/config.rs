@@ -9,12 +9,14 @@ use toolcrib_gateway::{
     config::{Config, ConfigError},
 };
 
+use super::sources;
 use crate::{
     args::ConfigCommand,
     check::{self, Examined},
     context::Context,
     failure::{Exit, advised},
     local::{self, Local},
+    long_lists,
     printer::Printer,
     settings::{self, Pipe},
     text::counted,
@@ -38,10 +40,12 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
     match config {
         Some(config) if problems.is_empty() && connect => {
             let checked = config.clone();
-            let problems = connected(config, &data_dir, printer).await?;
-            print(&file, &checked, &problems, &remarks, printer)
+            let found = connected(config, &data_dir, printer).await?;
+            print(&file, &checked, &found, &remarks, printer)
         }
-        Some(config) if problems.is_empty() => print(&file, &config, &[], &remarks, printer),
+        Some(config) if problems.is_empty() => {
+            print(&file, &config, &SourceFindings::default(), &remarks, printer)
+        }
         _ => refused(&ConfigError::new(file.display().to_string(), problems), printer),
     }
 }
@@ -51,6 +55,15 @@ struct Remarks {
     warnings: Vec<String>,
     /// The layers of sandboxes that work here; `None` without sandboxes.
     sandbox: Option<Vec<&'static str>>,
+}
+
+/// The findings about connected sources.
+#[derive(Default)]
+struct SourceFindings {
+    problems: Vec<String>,
+    /// Remarks that need no action.
+    notes: Vec<String>,
+    warnings: Vec<String>,
 }
 
 fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
@@ -69,18 +82,19 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Failed)
 }
 
-/// Starts the sources of `config`, and returns their problems.
+/// Starts the sources of `config`, and returns their problems and notes.
 async fn connected(
     config: Config,
     data_dir: &Path,
     printer: Printer,
-) -> anyhow::Result<Vec<String>> {
+) -> anyhow::Result<SourceFindings> {
     let timeout = timeout(&config);
     let local = Local::start_forgetful(config, data_dir, printer).await?;
     local
         .run(async |gateway: &Gateway| {
             local::settle_for(gateway, timeout, printer).await;
-            Ok(problems(gateway))
+            gateway.supply().settle_counts(local::COUNT_PATIENCE).await;
+            Ok(findings(gateway))
         })
         .await
 }
@@ -92,8 +106,8 @@ fn timeout(config: &Config) -> Duration {
     local::PATIENCE + slowest.unwrap_or_default() * 2
 }
 
-fn problems(gateway: &Gateway) -> Vec<String> {
-    let mut problems = Vec::new();
+fn findings(gateway: &Gateway) -> SourceFindings {
+    let SourceFindings { mut problems, mut notes, .. } = SourceFindings::default();
     for source in gateway.supply().reports() {
         let id = &source.id;
         if source.status.state != SourceState::Ready || source.discovered_at.is_none() {
@@ -101,24 +115,26 @@ fn problems(gateway: &Gateway) -> Vec<String> {
             problems.push(format!("source `{id}` is not ready: {detail}"));
         }
         problems.extend(source.problems.iter().map(|problem| format!("source `{id}`: {problem}")));
+        notes.extend(sources::remarks(&source).map(|remark| format!("source `{id}`: {remark}")));
     }
     let unmatched = gateway.unmatched_grants();
     problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
     let unresolved = gateway.supply().unresolved_references();
     problems.extend(unresolved.iter().map(|it| format!("{it} {}", local::REACHES_NOTHING)));
-    problems
+    SourceFindings { problems, notes, warnings: long_lists::warnings(gateway) }
 }
 
 fn print(
     file: &Path,
     config: &Config,
-    problems: &[String],
+    SourceFindings { problems, notes, warnings: found }: &SourceFindings,
     remarks: &Remarks,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let ok = problems.is_empty();
     let Remarks { warnings, sandbox } = remarks;
-    for warning in warnings {
+    let warnings: Vec<_> = warnings.iter().chain(found).collect();
+    for warning in &warnings {
         printer.warning(warning);
     }
     if printer.wants_json() {
@@ -126,9 +142,11 @@ fn print(
         let (sources, roles) = (config.sources.len(), config.roles.len());
         printer.json(&json!({
             "file": file, "ok": ok, "sources": sources, "roles": roles, "problems": problems,
-            "warnings": warnings, "sandbox": sandbox,
+            "notes": notes, "warnings": warnings, "sandbox": sandbox,
         }))?;
-    } else if ok {
+        return Ok(if ok { Exit::Done } else { Exit::Failed });
+    }
+    if ok {
         let sources = counted(config.sources.len() as u64, "source");
         let roles = counted(config.roles.len() as u64, "role");
         printer.line(format_args!("{}: ok ({sources}, {roles})", file.display()))?;
@@ -140,6 +158,9 @@ fn print(
         for problem in problems {
             printer.foreign(&format!("{}: {problem}", file.display()))?;
         }
+    }
+    for note in notes {
+        printer.foreign(&format!("{}: {note}", file.display()))?;
     }
     Ok(if ok { Exit::Done } else { Exit::Failed })
 }

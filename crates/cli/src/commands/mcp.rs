@@ -1,14 +1,15 @@
-//! `mcp`: serves MCP over stdin and stdout, with the sources in this process.
+//! `mcp`: serves MCP over stdin and stdout, with the sources in this process or for a running server.
 
 use std::{pin::pin, sync::Arc};
 
-use toolcrib_core::{credential::Secret, principal::Principal};
+use toolcrib_core::{credential::Secret, id::TenantId, principal::Principal};
 use toolcrib_gateway::{CatalogScope, Gateway, authn::AcceptedCredentials, config::McpConfig};
 
 use crate::{
     args::McpArgs,
+    client::{Client, bridge},
     context::Context,
-    failure::{Advise as _, Exit},
+    failure::{Advise as _, Exit, usage},
     local::{self, Local},
     printer::Printer,
     settings::{self, Settings},
@@ -16,9 +17,11 @@ use crate::{
 
 pub(crate) async fn run(
     args: McpArgs,
-    Context { global, printer }: &Context,
+    cx @ Context { global, printer }: &Context,
 ) -> anyhow::Result<Exit> {
-    settings::no_url(global, "`toolcrib mcp` works")?;
+    if let Some(client) = Client::connect(cx)? {
+        return forward(client, &args).await;
+    }
     let printer = *printer;
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
@@ -27,6 +30,19 @@ pub(crate) async fn run(
     let served = serve(&local.gateway, &config, args, key, printer).await;
     local.end().await;
     served.map(|()| Exit::Done)
+}
+
+/// Forwards messages to a running server.
+async fn forward(client: Client, args: &McpArgs) -> anyhow::Result<Exit> {
+    if args.tenant.is_some() || !args.scopes.is_empty() {
+        return Err(usage(
+            "--tenant and --scope have no effect on a running server; use a key with fewer scopes",
+        ));
+    }
+    let endpoint = client.endpoint(args.toolset.as_deref())?;
+    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    bridge::run(endpoint, streams, local::interrupted()).await?;
+    Ok(Exit::Done)
 }
 
 /// Serves until the end of the input or a termination signal; both are a success.
@@ -51,7 +67,10 @@ async fn serve(
                 "the key is not accepted",
                 "`toolcrib keys list` shows the keys of this store",
             )?,
-        None => Arc::new(local::operator(args.tenant, args.scopes)?),
+        None => {
+            let tenant = args.tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
+            Arc::new(local::operator(tenant, args.scopes)?)
+        }
     };
     let mut interrupted = pin!(local::interrupted());
     // Clients list the tools once, at their start, so the sources must be ready.

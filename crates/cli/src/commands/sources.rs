@@ -164,6 +164,7 @@ fn last_lines(gateway: &Gateway, sources: &[SourceReport]) -> BTreeMap<String, V
 async fn here(cx: &Context) -> anyhow::Result<Status> {
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     local::with_sources(config, &data_dir, cx.printer, async |gateway| {
+        gateway.supply().settle_counts(local::COUNT_PATIENCE).await;
         let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
         let snapshot = gateway.snapshot();
         let mut toolsets = snapshot.toolsets(&operator);
@@ -187,6 +188,9 @@ fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
         for source in sources {
             for problem in &source.problems {
                 printer.foreign(&format!("{}: {problem}", source.id))?;
+            }
+            for remark in remarks(source) {
+                printer.foreign(&format!("{}: {remark}", source.id))?;
             }
         }
     }
@@ -228,6 +232,12 @@ fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Returns the remarks on a source that are no problems.
+pub(super) fn remarks(source: &SourceReport) -> impl Iterator<Item = String> {
+    let notes = source.notes.iter().map(|note| format!("note: {note}"));
+    notes.chain(source.not_offered.iter().map(|it| format!("not offered: {it}")))
 }
 
 /// Prints the toolsets and warnings about them; with `--json` only the warnings, on stderr.

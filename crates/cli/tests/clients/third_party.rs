@@ -29,12 +29,25 @@ pub(crate) fn program(path: &Path) -> Command {
 
 /// Lists and reads the file with a driver script; checks what it says.
 async fn drive(server: &Server, tools: &Tools, with: &Path, script: &str, mode: &str) -> Value {
+    drive_at(&format!("{}/mcp", server.url), server, tools, with, script, mode).await
+}
+
+/// As [`drive`], with the `address` of the server for the script.
+async fn drive_at(
+    address: &str,
+    server: &Server,
+    tools: &Tools,
+    with: &Path,
+    script: &str,
+    mode: &str,
+) -> Value {
     let mut command = program(with);
     command
         .arg(tools.drivers.join(script))
-        .args([format!("{}/mcp", server.url), "files__read_text_file".to_owned()])
+        .args([address, "files__read_text_file"])
         .args([json!({ "path": server.file() }).to_string(), mode.to_owned()])
         .env("TOOLCRIB_KEY", &server.admin)
+        .env("TOOLCRIB_URL", &server.url)
         .env("TOOLCRIB_CLIENTS_DIR", &tools.clients);
     let told = run(command).await;
     let listed = told["tools"].as_array().unwrap();
@@ -117,6 +130,26 @@ async fn the_python_clients_list_and_call_in_both_eras() {
     assert_eq!(told["protocolVersion"], json!("2025-11-25"));
     let told = drive(&server, &tools, &legacy, "python_client.py", "auto").await;
     assert_eq!(told["protocolVersion"], json!("2025-11-25"));
+}
+
+/// As a client that only starts programs: `toolcrib mcp` forwards to the server.
+#[tokio::test]
+async fn the_python_clients_list_and_call_over_the_bridge() {
+    let (Some(tools), Some(current), Some(legacy)) =
+        (Tools::find(), tool("TOOLCRIB_PYTHON"), tool("TOOLCRIB_PYTHON_LEGACY"))
+    else {
+        return;
+    };
+    let server = Server::start(&tools).await;
+    for (python, mode, revision) in [
+        (&current, "auto", "2026-07-28"),
+        (&current, "legacy", "2025-11-25"),
+        (&legacy, "auto", "2025-11-25"),
+    ] {
+        let bridge = env!("CARGO_BIN_EXE_toolcrib");
+        let told = drive_at(bridge, &server, &tools, python, "python_client.py", mode).await;
+        assert_eq!(told["protocolVersion"], json!(revision));
+    }
 }
 
 #[tokio::test]

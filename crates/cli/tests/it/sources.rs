@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolcrib_testkit::upstream::faulty_program;
 
-use crate::support::{Server, dir, eventually, key, run, write_config};
+use crate::support::{Server, dir, eventually, eventually_async, key, run, write_config};
 
 fn config(more: &str) -> String {
     let program = faulty_program();
@@ -108,4 +108,58 @@ fn every_child_has_the_shared_environment_and_its_own_wins() {
     for said in ["sources.env.API_TOKEN", "sources.env.\"A=B\""] {
         assert!(checked.stdout.contains(said), "{checked:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_offered_is_said_and_tools_for_apps_are_unknown() {
+    let dir = dir();
+    let text =
+        config("").replace("\"]\n[source.tools", "\", \"list=apps\", \"more=yes\"]\n[source.tools");
+    write_config(dir.path(), &text);
+    let not_offered = "not offered: 3 resources, 1 prompt, instructions (13 characters), \
+                       icons of 1 tool, _meta of 2 tools";
+    let app = "note: tool `late` is left out: it is for MCP Apps only, which are not offered";
+    let task = "note: tool `fail` is left out: it only runs as a task, which is not supported";
+    let listed = run(dir.path(), &["sources", "list"]).ok();
+    for line in [not_offered, app, task] {
+        assert!(listed.stdout.contains(&format!("\ncrib: {line}\n")), "{}", listed.stdout);
+    }
+    // Notes are no problems.
+    run(dir.path(), &["sources", "check"]).ok();
+    let checked = run(dir.path(), &["config", "check", "--connect"]).ok();
+    for line in [not_offered, app, task] {
+        assert!(checked.stdout.contains(&format!(": source `crib`: {line}\n")), "{checked:?}");
+    }
+    assert!(checked.stdout.contains(": ok (1 source, "), "{checked:?}");
+    let checked = run(dir.path(), &["config", "check", "--connect", "--json"]).ok().json();
+    assert_eq!(checked["ok"], true);
+    assert_eq!(checked["notes"][2], format!("source `crib`: {not_offered}"), "{checked}");
+
+    let (_, ada) =
+        key(dir.path(), &["--principal", "ada", "--scope", "demo:read", "--scope", "sources:read"]);
+    let server = Server::start(dir.path());
+    let ada = server.caller(Some(&ada));
+    eventually_async("the parts were counted", async || {
+        let (_, told) = ada.get("/v1/sources").await;
+        told["sources"][0]["notOffered"]
+            == json!({
+                "resources": { "count": 3, "complete": true },
+                "resourceTemplates": { "count": 0, "complete": true },
+                "prompts": { "count": 1, "complete": true },
+                "instructions": 13, "toolIcons": 1, "toolMeta": 2,
+            })
+    })
+    .await;
+    let unknown = ada.otc("crib__nothing", json!({})).await;
+    assert_eq!(ada.otc("crib__late", json!({})).await.0, unknown.0);
+    let (_, called) = ada.mcp("tools/call", json!({ "name": "crib__late", "arguments": {} })).await;
+    assert_eq!(called["error"]["message"], "Unknown tool", "{called}");
+    let (_, list) = ada.mcp("tools/list", json!({})).await;
+    let names: Vec<_> = list["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names, ["crib__add", "crib__echo", "crib__region"]);
 }

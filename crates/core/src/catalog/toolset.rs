@@ -16,6 +16,8 @@ pub struct Toolset {
     pub title: Option<String>,
     /// The content of its list, where a surface has a choice.
     pub listing: Listing,
+    /// Whether MCP lists have no references in schemas.
+    pub inline_refs: bool,
     /// Entries of its allow-list that match no tool, as the operator wrote them.
     pub unresolved: Vec<String>,
     /// Identified by source and id, because tools of different tenants can have the same id.
@@ -39,6 +41,7 @@ impl Toolset {
             name: name.into(),
             title: None,
             listing: Listing::default(),
+            inline_refs: false,
             unresolved: Vec::new(),
             members: HashSet::new(),
         }

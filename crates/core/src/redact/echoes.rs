@@ -160,8 +160,9 @@ impl Echoes {
         }
         let text = |text: String| self.seen(&text).into_owned();
         let value = |value: Value| self.seen_value(value);
-        let Discovered { version, tools, problems, mut rates } = discovered;
+        let Discovered { version, tools, problems, notes, mut rates } = discovered;
         let mut problems: Vec<String> = problems.into_iter().map(text).collect();
+        let notes = notes.into_iter().map(text).collect();
         let offered = tools.len();
         let tools = tools.into_iter().filter(|tool| *self.seen(&tool.name) == *tool.name);
         let tools = tools.map(|tool| DiscoveredTool {
@@ -179,7 +180,7 @@ impl Echoes {
         if tools.len() < offered {
             problems.push("tools with a credential in their names are left out".to_owned());
         }
-        Discovered { version: version.map(text), tools, problems, rates }
+        Discovered { version: version.map(text), tools, problems, notes, rates }
     }
 
     fn is_in(&self, ask: &Ask) -> bool {
@@ -443,6 +444,7 @@ mod tests {
             version: Some("canary-42".to_owned()),
             tools: vec![tool("a"), tool("get-canary-42")],
             problems: vec!["canary-42".to_owned()],
+            notes: vec!["canary-42".to_owned()],
             ..Discovered::default()
         };
         let clean = echoes.discovered(found);

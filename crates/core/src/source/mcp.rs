@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use serde_json::Value;
+
 use super::command::{Confinement, StderrMode};
 use crate::{credential::SecretValue, egress::AllowList};
 
@@ -31,4 +33,37 @@ pub struct HttpSpec {
     pub headers: BTreeMap<String, SecretValue>,
     /// The additions to the public addresses and the host of `url` that may be contacted.
     pub allow: AllowList,
+}
+
+/// Returns whether the upstream offers `tool`, as it lists it, to Apps only. A tool of MCP Apps
+/// lists its audiences in `_meta.ui.visibility`; without that list, they are the model and Apps.
+pub fn is_for_apps_only(tool: &Value) -> bool {
+    let audiences = tool.pointer("/_meta/ui/visibility").and_then(Value::as_array);
+    audiences.is_some_and(|audiences| audiences.iter().all(|it| it != "model"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_whose_audiences_lack_the_model_is_for_apps_only() {
+        for (ui, hidden) in [
+            (json!({ "visibility": ["app"] }), true),
+            (json!({ "visibility": ["app", "app"] }), true),
+            (json!({ "visibility": [] }), true),
+            (json!({ "visibility": ["Model"] }), true),
+            (json!({ "visibility": ["model"] }), false),
+            (json!({ "visibility": ["app", "model"] }), false),
+            (json!({ "resourceUri": "ui://clock" }), false),
+            (json!({ "visibility": null }), false),
+            (json!("app"), false),
+        ] {
+            let tool = json!({ "name": "tick", "_meta": { "ui": ui } });
+            assert_eq!(is_for_apps_only(&tool), hidden, "{tool}");
+        }
+        assert!(!is_for_apps_only(&json!({ "name": "tick" })));
+    }
 }

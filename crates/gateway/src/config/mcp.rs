@@ -24,6 +24,9 @@ pub struct McpConfig {
     pub strict_headers: bool,
     /// Tools on one page of a list.
     pub page_size: NonZeroUsize,
+    /// Whether lists have the schemas that `$ref` names in their place, for clients that drop `$defs`
+    /// ([guide](../guides/toolsets.md#clients-that-drop-definitions)).
+    pub inline_refs: bool,
     /// Whether a handshake over HTTP opens a session.
     pub sessions: bool,
     /// Time without a request after which a session takes no memory and its tool sessions are closed. Its
@@ -62,6 +65,7 @@ impl Default for McpConfig {
             auth: MountAuth::Required,
             page_size: count(1_000),
             strict_headers: false,
+            inline_refs: false,
             sessions: true,
             session_idle: Duration::from_secs(30 * 60),
             session_lifetime: Duration::from_secs(30 * 24 * 60 * 60),

@@ -21,6 +21,8 @@ pub(super) struct Toolset {
     /// `search` lists `search_tools`, `describe_tool` and `call_tool` in place of the tools.
     #[serde(default)]
     meta: Meta,
+    /// Overrides `[mcp] inline_refs` for the URL of this toolset.
+    inline_refs: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +42,8 @@ pub struct ToolsetConfig {
     pub title: Option<String>,
     /// Whether its list shows the tools or the meta tools.
     pub listing: Listing,
+    /// Whether MCP lists have no references in schemas.
+    pub inline_refs: bool,
     /// Globs over tool ids and wire names of its tools.
     pub allow: Vec<ToolPattern>,
     /// Globs of excluded tools.
@@ -61,6 +65,7 @@ impl ToolsetConfig {
         let mut toolset = Members::new(&self.name);
         toolset.title.clone_from(&self.title);
         toolset.listing = self.listing;
+        toolset.inline_refs = self.inline_refs;
         let mut idle: Vec<&ToolPattern> = self.allow.iter().collect();
         for entry in entries {
             if self.deny.iter().any(|pattern| pattern.matches(entry)) {
@@ -92,7 +97,13 @@ impl ToolPattern {
 }
 
 impl Resolver<'_> {
-    pub(super) fn toolset(&mut self, name: String, typed: Toolset) -> Option<ToolsetConfig> {
+    /// Resolves a toolset; `inline_refs` is the setting of the whole catalog.
+    pub(super) fn toolset(
+        &mut self,
+        name: String,
+        typed: Toolset,
+        inline_refs: bool,
+    ) -> Option<ToolsetConfig> {
         let table = member("toolset", &name);
         let key = |name: &str| format!("{table}.{name}");
         self.check(&table, check_name(&name))?;
@@ -105,7 +116,14 @@ impl Resolver<'_> {
             Meta::Off => Listing::Tools,
             Meta::Search => Listing::Search,
         };
-        Some(ToolsetConfig { allow: allow?, deny: deny?, title: typed.title, listing, name })
+        Some(ToolsetConfig {
+            allow: allow?,
+            deny: deny?,
+            title: typed.title,
+            listing,
+            inline_refs: typed.inline_refs.unwrap_or(inline_refs),
+            name,
+        })
     }
 }
 

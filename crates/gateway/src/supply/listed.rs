@@ -13,7 +13,7 @@ use toolcrib_core::{
     limit::Rate,
     pin::PinForm,
     schema::{Schema, TooDeep, is_deeper},
-    source::{Discovered, DiscoveredTool},
+    source::{Discovered, DiscoveredTool, mcp::is_for_apps_only},
 };
 
 /// A [`Discovered`] as text. Has the same JSON.
@@ -23,6 +23,8 @@ pub(crate) struct Listed {
     pub(crate) tools: Vec<Arc<ListedTool>>,
     #[serde(default)]
     pub(crate) problems: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) rates: BTreeMap<String, Rate>,
 }
@@ -51,7 +53,7 @@ const MAX_NESTING: usize = 124;
 impl Listed {
     /// Keeps `discovered`; takes over the tools of `before` that are equal.
     pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> Self {
-        let Discovered { version, tools, mut problems, rates } = discovered;
+        let Discovered { version, tools, mut problems, notes, rates } = discovered;
         let known = before.iter().flat_map(|before| &before.tools);
         let known: HashMap<&str, &Arc<ListedTool>> =
             known.map(|tool| (tool.name.as_str(), tool)).collect();
@@ -68,16 +70,23 @@ impl Listed {
                 }
             }
         }
-        Self { version, tools: kept, problems, rates }
+        Self { version, tools: kept, problems, notes, rates }
     }
 
     /// Returns whether `other`, which took over tools of this one, has the same content.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.version == other.version
             && self.problems == other.problems
+            && self.notes == other.notes
             && self.rates == other.rates
             && self.tools.len() == other.tools.len()
             && self.tools.iter().zip(&other.tools).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    /// Returns the list without tools for Apps only. A list that an older version stored has them.
+    pub(crate) fn without_tools_for_apps(mut self) -> Self {
+        self.tools.retain(|tool| !tool.is_for_apps_only());
+        self
     }
 
     /// Returns each tool as it was listed.
@@ -137,6 +146,12 @@ impl ListedTool {
         tool.input_schema = input.or(tool.input_schema);
         tool.output_schema = output.or(tool.output_schema);
         Some(tool)
+    }
+
+    fn is_for_apps_only(&self) -> bool {
+        // Few tools have the key, so few are parsed.
+        self.rest.contains("visibility")
+            && self.discovered().is_some_and(|tool| is_for_apps_only(&tool.raw))
     }
 
     /// Returns whether both are equal, in any order of members.

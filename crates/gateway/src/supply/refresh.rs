@@ -388,7 +388,8 @@ impl Supply {
             }
         };
         match serde_json::from_str::<LastGood<Listed>>(&json) {
-            Ok(last) => (last.upstream == spec.upstream.identity()).then_some(last.discovered),
+            Ok(last) => (last.upstream == spec.upstream.identity())
+                .then(|| last.discovered.without_tools_for_apps()),
             Err(error) => {
                 tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
                 None

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
-    catalog::Tenants, clock::Timestamp, descriptor::SourceKind, id::SourceId, source::SourceStatus,
+    catalog::Tenants,
+    clock::Timestamp,
+    descriptor::SourceKind,
+    id::SourceId,
+    source::{NotOffered, SourceStatus},
 };
 
 use crate::pipeline::breaker::BreakerReport;
@@ -44,6 +48,13 @@ pub struct SourceReport {
     pub latency: Option<SourceLatency>,
     /// The problems of its tools and rules.
     pub problems: Vec<String>,
+    /// Remarks about its tools that need no action.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// The parts of its upstream that reach no caller; absent if there are none, and until they were
+    /// counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_offered: Option<NotOffered>,
 }
 
 /// A failed discovery.

@@ -240,6 +240,12 @@ impl Slots {
         })
     }
 
+    /// Whether the parts of every connected upstream that are not offered were counted.
+    pub(super) fn are_counted(&self) -> bool {
+        let mut ready = self.slots.iter().filter(|slot| slot.source.status().state.is_ready());
+        ready.all(|slot| slot.source.not_offered().is_some())
+    }
+
     /// Finds a tool that no snapshot offers. Reads every tool of every source.
     pub(super) fn locate(&self, name: &str) -> Located {
         for slot in &self.slots {
@@ -553,6 +559,8 @@ impl Slot {
             last_error: self.last_error.clone(),
             latency: counted.then(|| metrics.latency(id)).flatten(),
             problems: failure.chain(named.filter(|_| open)).collect(),
+            notes: self.listed.iter().filter(|_| open).flat_map(|it| it.notes.clone()).collect(),
+            not_offered: self.source.not_offered().filter(|it| open && !it.is_empty()),
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Call<'a> {
     pub(crate) interest: Interest,
     /// Whether a dropped request is cancelled at the upstream.
     pub(crate) cancellable: bool,
+    /// Whether refused credentials fail this request alone, and not the connection.
+    pub(crate) optional: bool,
     /// Records which host was reached.
     pub(crate) egress: EgressTrail,
     pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
@@ -33,7 +35,17 @@ impl<'a> Call<'a> {
     ) -> Self {
         let (headers, interest) = (HeaderMap::new(), Interest::default());
         let egress = EgressTrail::default();
-        Self { method, era, name: None, headers, interest, cancellable: false, egress, encode }
+        Self {
+            method,
+            era,
+            name: None,
+            headers,
+            interest,
+            cancellable: false,
+            optional: false,
+            egress,
+            encode,
+        }
     }
 }
 

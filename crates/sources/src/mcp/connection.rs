@@ -124,13 +124,31 @@ impl Connection {
 
     /// Requests one page of the tool list.
     pub(crate) async fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, Failure> {
+        self.list(method::LIST_TOOLS, cursor, false).await
+    }
+
+    /// Requests one page of a list that the connection can do without.
+    pub(crate) async fn list_optional(
+        &self,
+        method: &'static str,
+        cursor: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        self.list(method, cursor, true).await
+    }
+
+    async fn list(
+        &self,
+        method: &'static str,
+        cursor: Option<&str>,
+        optional: bool,
+    ) -> Result<Reply, Failure> {
         let era = &self.session.era;
         let encode = |id| {
             let nothing = Map::new();
             let meta = era.meta(&nothing, None);
-            message::request(id, method::LIST_TOOLS, &ListParams { cursor, meta })
+            message::request(id, method, &ListParams { cursor, meta })
         };
-        let call = Call { cancellable: true, ..Call::plain(method::LIST_TOOLS, era, &encode) };
+        let call = Call { cancellable: true, optional, ..Call::plain(method, era, &encode) };
         self.wire.request(&call).await
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, value::RawValue};
 use toolcrib_core::{
     call::UpstreamError,
     json::parse_strict,
-    source::{Discovered, DiscoveredTool, SourceLimits},
+    source::{Discovered, DiscoveredTool, SourceLimits, mcp::is_for_apps_only},
 };
 use toolcrib_mcp::{
     code,
@@ -71,6 +71,7 @@ struct List {
     seen: usize,
     bytes: usize,
     problems: Problems<MAX_PROBLEMS>,
+    notes: Problems<MAX_PROBLEMS>,
 }
 
 #[derive(Deserialize)]
@@ -153,6 +154,9 @@ impl List {
             }
         };
         let shown = tidy(&name, 80);
+        if let Some(reason) = unsupported(&raw) {
+            return self.notes.add(format!("tool `{shown}` is left out: {reason}"));
+        }
         if let Some(reason) = self.reason_to_hide(members) {
             return self.problems.add(format!("tool `{shown}` is left out: {reason}"));
         }
@@ -195,19 +199,23 @@ impl List {
     }
 
     fn reason_to_hide(&self, members: &Map<String, Value>) -> Option<&'static str> {
-        let execution = members.get("execution");
-        let task_support = execution.and_then(|execution| execution.get("taskSupport"));
-        if task_support.and_then(Value::as_str) == Some("required") {
-            return Some("it only runs as a task, which is not supported");
-        }
         let schema = members.get("inputSchema").and_then(Value::as_object);
         schema.filter(|_| self.check_headers).and_then(header_problem)
     }
 
     fn finish(self, version: Option<String>) -> Discovered {
         let problems = self.problems.finish(|more| format!("and {more} more"));
-        Discovered { version, tools: self.tools, problems, ..Discovered::default() }
+        let notes = self.notes.finish(|more| format!("and {more} more"));
+        Discovered { version, tools: self.tools, problems, notes, ..Discovered::default() }
     }
+}
+
+/// Returns why callers cannot use `tool`, although its definition is valid.
+fn unsupported(tool: &Value) -> Option<&'static str> {
+    if tool.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required") {
+        return Some("it only runs as a task, which is not supported");
+    }
+    is_for_apps_only(tool).then_some("it is for MCP Apps only, which are not offered")
 }
 
 fn header_problem(schema: &Map<String, Value>) -> Option<&'static str> {

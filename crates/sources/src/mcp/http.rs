@@ -163,9 +163,15 @@ impl Http {
         let body = (call.encode)(waiter.id());
         self.peer.mark_sent(waiter.id());
         let answer = self.send(Method::POST, headers, Some(body), &call.egress).await?;
-        if answer.status() == StatusCode::FORBIDDEN && call.method == method::CALL_TOOL {
+        match answer.status() {
             // Only this tool is forbidden; calls of others continue.
-            return Err(Failure::Credentials(StatusCode::FORBIDDEN));
+            status @ StatusCode::FORBIDDEN if call.method == method::CALL_TOOL => {
+                return Err(Failure::Credentials(status));
+            }
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) if call.optional => {
+                return Err(Failure::Credentials(status));
+            }
+            _ => {}
         }
         self.check_status(answer.status(), &session)?;
         if answer.status().is_redirection() {

@@ -27,7 +27,7 @@ pub(crate) fn encode_answer(id: &RawValue, method: &str) -> Vec<u8> {
     message::error(Some(id.get()), &error)
 }
 
-/// Parameters of `tools/list`.
+/// Parameters of a list.
 #[derive(Serialize)]
 pub(crate) struct ListParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

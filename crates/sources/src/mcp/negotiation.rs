@@ -34,6 +34,12 @@ pub(crate) struct Session {
     pub(crate) list_changed: bool,
     /// Whether it declares tools.
     pub(crate) has_tools: bool,
+    /// Whether it declares resources.
+    pub(crate) has_resources: bool,
+    /// Whether it declares prompts.
+    pub(crate) has_prompts: bool,
+    /// The characters of its instructions.
+    pub(crate) instructions: u64,
     /// Its own version, as it declares it.
     pub(crate) version: Option<String>,
 }
@@ -131,8 +137,7 @@ fn judge_discovered(result: &Value) -> Result<Option<Session>, String> {
     }
     let server = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
     let server = server.or_else(|| result.get("serverInfo"));
-    let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
-    Ok(Some(session(Era::Modern, capabilities, server)))
+    Ok(Some(session(Era::Modern, result, server)))
 }
 
 /// Returns whether the modern version is among them; fails when none is known here.
@@ -171,18 +176,25 @@ pub(crate) async fn initialize(wire: &Wire) -> Result<Session, String> {
     }
     let initialized = message::notification(method::INITIALIZED, &json!({}));
     wire.notify(&era, initialized).await.map_err(Failure::reason)?;
-    let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
-    Ok(session(era, capabilities, result.get("serverInfo")))
+    Ok(session(era, &result, result.get("serverInfo")))
 }
 
-fn session(era: Era, capabilities: &Value, server: Option<&Value>) -> Session {
-    let tools = capabilities.get("tools");
+/// Returns the session that `result` of the first request describes.
+fn session(era: Era, result: &Value, server: Option<&Value>) -> Session {
+    let declared = |name| result.get("capabilities").and_then(|it| it.get(name));
+    let tools = declared("tools");
     let list_changed = tools.and_then(|tools| tools.get("listChanged"));
     let version = server.and_then(|server| server.get("version")).and_then(Value::as_str);
     Session {
         era,
         list_changed: list_changed == Some(&Value::Bool(true)),
         has_tools: tools.is_some(),
+        has_resources: declared("resources").is_some(),
+        has_prompts: declared("prompts").is_some(),
+        instructions: result
+            .get("instructions")
+            .and_then(Value::as_str)
+            .map_or(0, |text| text.chars().count() as u64),
         version: version.map(|version| crate::text::tidy(version, 100)),
     }
 }

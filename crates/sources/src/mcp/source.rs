@@ -13,7 +13,7 @@ use toolcrib_core::{
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
-    source::{Discovered, Source, SourceState, SourceStatus, StderrLine},
+    source::{Discovered, NotOffered, Source, SourceState, SourceStatus, StderrLine},
 };
 use toolcrib_tasks::{Policy, Task};
 
@@ -123,6 +123,10 @@ impl Source for McpSource {
 
     fn status(&self) -> SourceStatus {
         self.supervisor.status.get()
+    }
+
+    fn not_offered(&self) -> Option<NotOffered> {
+        self.supervisor.remainder.get()
     }
 
     fn stderr(&self) -> Vec<StderrLine> {

@@ -32,6 +32,7 @@ use super::{
     list_changes::ListChanges,
     negotiation::{Approach, Session, initialize, negotiate},
     peer::Peer,
+    remainder::Remainder,
     stdio::{self, StdioDriver},
     watch,
     wire::Wire,
@@ -81,6 +82,8 @@ pub(crate) struct Supervisor {
     pub(crate) target: Target,
     listing: Listing,
     pub(crate) status: StatusBoard,
+    /// The parts of the upstream that are not offered.
+    pub(crate) remainder: Remainder,
     /// What its children say.
     pub(crate) stderr: Arc<Lines>,
     link: watch_channel::Sender<Link>,
@@ -136,6 +139,7 @@ impl Supervisor {
             target,
             listing,
             status: StatusBoard::new(Arc::clone(&context.clock)),
+            remainder: Remainder::default(),
             stderr: Arc::new(Lines::new(context.id.clone(), mode, Arc::clone(&context.clock))),
             link: watch_channel::Sender::new(Link::Connecting),
             calls: Calls::new(&context.limits),
@@ -441,6 +445,7 @@ impl Supervisor {
         let hashed = tokio::task::spawn_blocking(move || (Forms::of(&list.tools), list)).await;
         let (forms, list) = hashed.map_err(|_| unavailable("reading the list was interrupted"))?;
         connection.set_forms(Some(forms), announced);
+        self.remainder.set_tools(&list.tools);
         Ok(list)
     }
 
@@ -472,8 +477,13 @@ impl Supervisor {
         self.status.set(SourceState::Ready, &detail);
         tracing::info!(source = %self.context.id, protocol = era.version(), "source is ready");
         self.context.changed();
-        let watching = async {
-            watch::watch(Arc::clone(&connection)).await;
+        let aside = async {
+            let counting = async {
+                if self.listing == Listing::Upstream {
+                    self.remainder.count(&connection).await;
+                }
+            };
+            tokio::join!(watch::watch(Arc::clone(&connection)), counting);
             // The upstream has no stream of changes; the connection works without one.
             std::future::pending::<()>().await;
         };
@@ -481,7 +491,7 @@ impl Supervisor {
             biased;
             () = self.calls.closed.cancelled() => None,
             reason = driver.ended() => Some(reason),
-            () = watching => None,
+            () = aside => None,
         };
         let is_lost = reason.is_some();
         self.link.send_replace(if is_lost { Link::Connecting } else { Link::Down });

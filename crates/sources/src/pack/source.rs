@@ -103,6 +103,7 @@ impl Source for PackSource {
             tools: nodes.iter().map(|node| node.tool.clone()).collect(),
             problems: problems.clone(),
             rates: rates.clone(),
+            ..Discovered::default()
         })
     }
 

@@ -57,7 +57,6 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     assert_eq!(tools["null-description"].description, None);
     assert_eq!(tools["number-description"].description, None);
     for (what, why) in [
-        ("task-only", "it only runs as a task"),
         ("bad-header", "so callers see none"),
         ("first", "is listed twice"),
         ("string-hint", "annotation readOnlyHint has the wrong type"),
@@ -65,6 +64,10 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     ] {
         assert!(problems.lines().any(|p| p.contains(what) && p.contains(why)), "{problems}");
     }
+    assert_eq!(
+        discovered.notes,
+        ["tool `task-only` is left out: it only runs as a task, which is not supported"]
+    );
     let nameless = problems.lines().filter(|p| p.contains("no usable name")).count();
     let no_objects =
         problems.lines().filter(|p| p.contains("not an object") && p.starts_with("entry"));
@@ -212,4 +215,79 @@ async fn a_list_that_takes_too_long_is_a_timeout() {
     let rig = Rig::http_with(&server.url(), &[], limits);
     let detail = rig.degraded().await.detail.unwrap();
     assert!(detail.contains("was not complete in time"), "{detail}");
+}
+
+#[tokio::test]
+async fn tools_for_apps_and_for_tasks_are_left_out_with_a_note() {
+    for era in ["era=modern", "era=legacy"] {
+        let discovered = Rig::faulty(&[era, "list=apps"]).discover().await;
+        let names: Vec<_> = discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["echo", "add", "region"], "{era}");
+        assert_eq!(discovered.problems, <[String; 0]>::default(), "{era}");
+        assert_eq!(
+            discovered.notes,
+            [
+                "tool `late` is left out: it is for MCP Apps only, which are not offered",
+                "tool `fail` is left out: it only runs as a task, which is not supported",
+            ],
+            "{era}"
+        );
+    }
+}
+
+/// Waits until the parts that are not offered were counted, and returns the line about them.
+async fn not_offered(rig: &Rig) -> String {
+    let counted = async {
+        loop {
+            if let Some(parts) = rig.source.not_offered() {
+                return parts.to_string();
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::rig::PATIENCE, counted).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_server_has_in_addition_to_tools_is_counted() {
+    let line =
+        "3 resources, 1 prompt, instructions (13 characters), icons of 1 tool, _meta of 2 tools";
+    for era in ["era=modern", "era=legacy"] {
+        let words = [era, "list=apps", "more=yes"];
+        let rig = Rig::faulty(&words);
+        rig.discover().await;
+        assert_eq!(not_offered(&rig).await, line, "{era}");
+        let server = FaultyHttp::start(Answers::Json, &words);
+        let rig = Rig::http(&server.url());
+        rig.discover().await;
+        assert_eq!(not_offered(&rig).await, line, "{era}");
+    }
+    let plain = Rig::faulty(&[]);
+    plain.discover().await;
+    assert_eq!(not_offered(&plain).await, "");
+}
+
+#[tokio::test]
+async fn resources_that_cannot_be_counted_cost_nothing_else() {
+    for (more, said) in [
+        ("refused", "resources (not counted), 1 prompt, "),
+        ("endless", "at least 20 resources, 1 prompt, "),
+        // The server ended once, and no list is requested again.
+        (
+            "crash",
+            "resources (not counted), resource templates (not counted), prompts (not counted), ",
+        ),
+    ] {
+        let rig = Rig::faulty(&["list=apps", &format!("more={more}")]);
+        let line = not_offered(&rig).await;
+        assert!(line.starts_with(said), "{more}: {line}");
+        assert_eq!(rig.discover().await.tools.len(), 3, "{more}");
+        assert_eq!(rig.source.status().state, SourceState::Ready, "{more}");
+    }
+    let server = FaultyHttp::start(Answers::Json, &["list=apps", "more=forbidden"]);
+    let rig = Rig::http(&server.url());
+    let line = not_offered(&rig).await;
+    assert!(line.starts_with("resources (not counted), 1 prompt, "), "{line}");
+    assert_eq!(rig.source.status().state, SourceState::Ready);
+    assert_eq!(server.received_method("tools/list").len(), 1, "the connection held");
 }

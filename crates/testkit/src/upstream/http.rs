@@ -173,6 +173,9 @@ async fn serve(
     if refuse != 0 {
         return status(StatusCode::from_u16(refuse).unwrap(), "refused: Bearer hunter22");
     }
+    if shared.script.behaviour.more == "forbidden" && message["method"] == "resources/list" {
+        return status(StatusCode::FORBIDDEN, "no resources for you");
+    }
     if method == Method::POST
         && !headers.get("accept").is_some_and(|accept| {
             accept.contains("application/json") && accept.contains("text/event-stream")

@@ -9,6 +9,10 @@
 //!   `list=conformance` is the list of the MCP conformance suites, with the calls that they require.
 //!   `list=turning` is `echo`, whose description each call of `turn {form}` changes. `list=lost` is,
 //!   over HTTP with sessions, the end of the session at each list.
+//!   `list=apps` is `echo` with icons and `_meta`, and tools for MCP Apps and for tasks.
+//! - `more=no|yes|refused|forbidden|endless|crash`: resources, prompts and instructions in addition
+//!   to tools. The lists of resources fail with an error, over HTTP with status 403, never end, or
+//!   end the server.
 //! - `form=FILE`: the file with the number of the form that `list=turning` begins with.
 //! - `start=now|late|exit|orphan|noise|hang|complain`: the start. `complain` writes to stderr about
 //!   unknown methods. `orphan` ends at once and leaves a descendant that holds stdout open.
@@ -34,6 +38,7 @@ pub struct Behaviour {
     pub list: String,
     pub start: String,
     pub listen: String,
+    pub more: String,
     pub record: Option<String>,
     pub form: Option<String>,
 }
@@ -82,6 +87,7 @@ impl Behaviour {
             list: word("list").unwrap_or_else(|| "good".to_owned()),
             start: word("start").unwrap_or_else(|| "now".to_owned()),
             listen: word("listen").unwrap_or_else(|| "yes".to_owned()),
+            more: word("more").unwrap_or_else(|| "no".to_owned()),
             record: word("record"),
             form: word("form"),
         }
@@ -132,6 +138,10 @@ impl Script {
             }
             "ping" => vec![result(request, modern, json!({}))],
             "tools/list" => self.list(request, modern),
+            "resources/list" if self.has_more() => self.resources(request, modern),
+            "prompts/list" if self.has_more() => {
+                vec![result(request, modern, json!({ "prompts": [{ "name": "greet" }] }))]
+            }
             "tools/call" if self.behaviour.list == "conformance" => {
                 if request["params"]["name"] == "test_trigger_tool_change" {
                     self.grown.fetch_xor(true, Ordering::SeqCst);
@@ -162,24 +172,62 @@ impl Script {
         }
     }
 
+    fn has_more(&self) -> bool {
+        self.behaviour.more != "no"
+    }
+
     fn capabilities(&self) -> Value {
-        json!({ "tools": { "listChanged": self.behaviour.listen != "no" } })
+        let mut declared = json!({ "tools": { "listChanged": self.behaviour.listen != "no" } });
+        if self.has_more() {
+            declared["resources"] = json!({});
+            declared["prompts"] = json!({});
+        }
+        declared
+    }
+
+    /// Returns two pages with three resources.
+    fn resources(&self, request: &Value, modern: bool) -> Vec<Step> {
+        let cursor = request["params"]["cursor"].as_str();
+        let resource = |name: &str| json!({ "uri": format!("file:///{name}"), "name": name });
+        let next = cursor.unwrap_or_default().len() + 1;
+        match (self.behaviour.more.as_str(), cursor) {
+            ("refused", _) => vec![error(request, -32603, "no resources today")],
+            ("crash", _) => vec![Step::Die],
+            ("endless", _) => {
+                let page = json!({ "resources": [resource("a")], "nextCursor": "x".repeat(next) });
+                vec![result(request, modern, page)]
+            }
+            (_, None) => {
+                let page =
+                    json!({ "resources": [resource("a"), resource("b")], "nextCursor": "2" });
+                vec![result(request, modern, page)]
+            }
+            (_, Some(_)) => vec![result(request, modern, json!({ "resources": [resource("c")] }))],
+        }
+    }
+
+    /// Adds the instructions to the result of a first request.
+    fn instructed(&self, mut result: Value) -> Value {
+        if self.has_more() {
+            result["instructions"] = "Grüße\u{202e} first.".into();
+        }
+        result
     }
 
     fn discovered(&self) -> Value {
         let versions =
             if self.behaviour.speaks_legacy() { json!([LEGACY, MODERN]) } else { json!([MODERN]) };
-        json!({
+        self.instructed(json!({
             "supportedVersions": versions, "capabilities": self.capabilities(),
             "ttlMs": 0, "cacheScope": "private",
-        })
+        }))
     }
 
     fn initialized(&self) -> Value {
-        json!({
+        self.instructed(json!({
             "protocolVersion": LEGACY, "capabilities": self.capabilities(),
             "serverInfo": { "name": "faulty", "version": "1.2.3" },
-        })
+        }))
     }
 
     fn listen(&self, request: &Value) -> Vec<Step> {
@@ -227,6 +275,7 @@ impl Script {
                 page(vec![heavy], Some(&(number + 1).to_string()))
             }
             "turning" => page(vec![self.turned(), tool("turn")], None),
+            "apps" => page(tools_for_apps(), None),
             "error" => vec![error(request, -32603, "no list today")],
             "nonsense" => vec![result(request, modern, json!({ "tools": "none" }))],
             "slow" => {
@@ -451,6 +500,28 @@ fn block(kind: &str) -> Value {
 pub fn tool(name: &str) -> Value {
     json!({ "name": name, "description": format!("does {name}"),
         "inputSchema": { "type": "object", "properties": {} } })
+}
+
+/// Returns tools with members that are not offered, and tools that no model may see.
+fn tools_for_apps() -> Vec<Value> {
+    let with = |name: &str, members: Value| {
+        let mut tool = tool(name);
+        for (key, value) in members.as_object().expect("members are an object") {
+            tool[key] = value.clone();
+        }
+        tool
+    };
+    let audiences = |audiences: Value| json!({ "_meta": { "ui": { "visibility": audiences } } });
+    vec![
+        with(
+            "echo",
+            json!({ "icons": [{ "src": "data:," }], "_meta": { "ui": { "resourceUri": "ui://e" } } }),
+        ),
+        with("add", audiences(json!(["app", "model"]))),
+        with("region", json!({ "icons": [], "_meta": {} })),
+        with("late", audiences(json!(["app"]))),
+        with("fail", json!({ "execution": { "taskSupport": "required" } })),
+    ]
 }
 
 /// Returns every kind of malformed tool, among good ones.

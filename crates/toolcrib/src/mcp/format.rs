@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
     descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
-    schema::Schema,
+    schema::{self, Schema},
     text::has_hidden,
 };
 use toolcrib_mcp::{meta::toolcrib as key, param_header, revision::Era};
 
-use super::param_headers;
+use super::{host::Client, param_headers};
 
 /// The member of `_meta` that names this server.
 macro_rules! server_info {
@@ -45,12 +45,52 @@ pub(super) static MODERN: ListFormat = ListFormat {
     item: write_modern,
 };
 
-/// Returns the format of lists in `era`.
-pub(super) fn format(era: Era) -> &'static ListFormat {
-    match era {
-        Era::Legacy => &LEGACY,
-        Era::Modern => &MODERN,
+/// [`LEGACY`] without references in schemas.
+static LEGACY_INLINE: ListFormat = ListFormat {
+    key: "mcp-legacy-inline",
+    open: LEGACY.open,
+    close: LEGACY.close,
+    item: |entry, out| write_legacy(&inlined(entry), out),
+};
+
+/// [`MODERN`] without references in schemas.
+static MODERN_INLINE: ListFormat = ListFormat {
+    key: "mcp-modern-inline",
+    open: MODERN.open,
+    close: MODERN.close,
+    item: |entry, out| write_modern(&inlined(entry), out),
+};
+
+/// Returns the format of lists for `client` in `era`.
+pub(super) fn format(client: &Client, era: Era) -> &'static ListFormat {
+    let toolset = client.host.gateway.snapshot().toolset(&client.within);
+    let inline = toolset.map_or(client.host.config.inline_refs, |toolset| toolset.inline_refs);
+    match (era, inline) {
+        (Era::Legacy, false) => &LEGACY,
+        (Era::Legacy, true) => &LEGACY_INLINE,
+        (Era::Modern, false) => &MODERN,
+        (Era::Modern, true) => &MODERN_INLINE,
     }
+}
+
+/// Returns `entry` with schemas in which `$ref` is replaced. A schema that would then mark other
+/// arguments for headers stays as it is.
+fn inlined(entry: &Entry) -> Entry {
+    let mut entry = entry.clone();
+    let marks = |schema: &SchemaObject| param_headers::read(schema).ok();
+    for schema in [&mut entry.tool.input_schema, &mut entry.tool.output_schema] {
+        let Some(declared) = schema.as_ref().filter(|it| it.as_str().contains("$ref")) else {
+            continue;
+        };
+        let declared = declared.to_object();
+        let inlined = schema::inline(&declared);
+        if marks(&inlined) == marks(&declared)
+            && let Ok(inlined) = Schema::new(&inlined)
+        {
+            *schema = Some(inlined);
+        }
+    }
+    entry
 }
 
 /// Longest title that is passed on, in characters.
@@ -293,8 +333,32 @@ mod tests {
     }
 
     #[test]
+    fn inlined_schemas_have_no_references() {
+        let place = json!({ "type": "object", "properties": { "zip": { "type": "string" } } });
+        let input = json!({ "type": "object", "properties": { "to": { "$ref": "#/$defs/Place" } },
+            "$defs": { "Place": place } });
+        let change = |entry: &mut Entry| {
+            entry.tool.input_schema = object(input.clone());
+            entry.tool.output_schema = object(input.clone());
+        };
+        for (format, plain) in [(&LEGACY_INLINE, &LEGACY), (&MODERN_INLINE, &MODERN)] {
+            let tool = written(format, change);
+            let expected = json!({ "type": "object", "properties": { "to": place } });
+            assert_eq!(tool["inputSchema"], expected);
+            assert_eq!(tool["outputSchema"], expected);
+            assert_eq!(written(plain, change)["inputSchema"], input);
+        }
+        // The gate expects the header of one argument.
+        let marked = json!({ "type": "object", "properties": {
+            "a": { "type": "string", "x-mcp-header": "A" }, "b": { "$ref": "#/properties/a" } } });
+        let tool =
+            written(&MODERN_INLINE, |entry| entry.tool.input_schema = object(marked.clone()));
+        assert_eq!(tool["inputSchema"], marked);
+    }
+
+    #[test]
     fn the_frames_are_json() {
-        for format in [&LEGACY, &MODERN] {
+        for format in [&LEGACY, &MODERN, &LEGACY_INLINE, &MODERN_INLINE] {
             let text = format!("{}{}", format.open, format.close);
             let frame: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(frame["tools"], json!([]));

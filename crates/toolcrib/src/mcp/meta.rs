@@ -164,7 +164,7 @@ fn describe(client: &Client, era: Era, arguments: &Value) -> Result<String, &'st
     let snapshot = host.gateway.snapshot();
     match host.gateway.find(&snapshot, principal, ToolRef::Wire(name), within) {
         Some(entry) => {
-            let json = entry.wire.get(&entry, format(era));
+            let json = entry.wire.get(&entry, format(client, era));
             Ok(String::from_utf8_lossy(&json).into_owned())
         }
         // The same for a tool that is hidden, outside the toolset or unknown (I-9).
@@ -228,11 +228,12 @@ fn tools() -> [Value; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::format::{LEGACY, MODERN};
 
     #[test]
     fn the_list_is_the_three_in_both_eras() {
-        for era in [Era::Legacy, Era::Modern] {
-            let pages = list(era, format(era));
+        for (era, format) in [(Era::Legacy, &LEGACY), (Era::Modern, &MODERN)] {
+            let pages = list(era, format);
             assert_eq!(pages.count(), 1);
             let page: Value = serde_json::from_slice(pages.at(0).unwrap()).unwrap();
             let names: Vec<_> =

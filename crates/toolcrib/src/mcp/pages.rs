@@ -48,8 +48,9 @@ pub(super) fn digest(client: &Client, era: Era) -> Digest {
     pages(client, era).digest
 }
 
-fn pages(Client { host, principal, within }: &Client, era: Era) -> Arc<Pages> {
-    let (format, size) = (format(era), host.config.page_size);
+fn pages(client: &Client, era: Era) -> Arc<Pages> {
+    let Client { host, principal, within } = client;
+    let (format, size) = (format(client, era), host.config.page_size);
     let toolset = host.gateway.snapshot().toolset(within);
     if toolset.is_some_and(|toolset| toolset.listing == Listing::Search) {
         return meta::list(era, format);

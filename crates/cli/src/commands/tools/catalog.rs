@@ -12,10 +12,10 @@ use toolcrib_gateway::Gateway;
 
 use crate::{
     args::ToolListArgs,
-    client::{Client, Listed},
+    client::{Client, Listed, McpList},
     context::Context,
     failure::advised,
-    local,
+    local, long_lists,
     printer::Printer,
     tool_row::ToolRow,
 };
@@ -46,6 +46,11 @@ async fn here(
         local::settle(gateway, cx.printer).await;
         let mut entries = wanted(gateway, args)?;
         warn_of_silent(gateway, cx.printer);
+        if search.is_none() {
+            for warning in long_lists::warnings(gateway) {
+                cx.printer.warning(warning);
+            }
+        }
         if let Some((words, limit)) = search {
             entries =
                 View::new(entries, &ByteBudget::new(0)).search(words, None, usize::from(limit));
@@ -112,10 +117,16 @@ async fn remote(
         advised("the server has no catalog", "is this the address of a toolcrib server?")
     })?;
     // The catalog format has no wire names. A host other than toolcrib may serve only the catalog.
-    let names = client.mcp_tools().await.unwrap_or_else(|error| {
+    let McpList { tools: names, first_page } = client.mcp_list().await.unwrap_or_else(|error| {
         printer.detail(format_args!("the names of the tools could not be read: {error:#}"));
-        Vec::new()
+        McpList::default()
     });
+    let long = first_page
+        .filter(|_| search.is_none())
+        .and_then(|first_page| long_lists::warning("this key", names.len(), first_page));
+    if let Some(warning) = long {
+        printer.warning(warning);
+    }
     let by_id: HashMap<&str, &Listed> =
         names.iter().filter_map(|it| Some((it.tool_id()?, it))).collect();
     let row = |tool: ToolDescriptor| {

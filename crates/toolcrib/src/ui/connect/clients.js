@@ -5,6 +5,13 @@ const json = (value) => JSON.stringify(value, null, 2);
 /** The name that clients show for this server. */
 const NAME = 'toolcrib';
 
+/** The server as a program, for clients that know only MCP over standard input and output. */
+const bridge = (at, key) => ({
+  command: 'toolcrib',
+  args: ['mcp'],
+  env: { TOOLCRIB_URL: at, TOOLCRIB_KEY: key },
+});
+
 export const CLIENTS = [
   {
     id: 'claude-code',
@@ -16,17 +23,9 @@ export const CLIENTS = [
   {
     id: 'claude-desktop',
     name: 'Claude Desktop',
-    where: 'Add this to claude_desktop_config.json (Settings, Developer, Edit Config) and start it again:',
-    snippet: ({ at, key }) =>
-      json({
-        mcpServers: {
-          [NAME]: {
-            command: 'npx',
-            args: ['-y', 'mcp-remote', `${at}/mcp`, '--header', 'Authorization:${TOOLCRIB_AUTH}'],
-            env: { TOOLCRIB_AUTH: `Bearer ${key}` },
-          },
-        },
-      }),
+    where:
+      'Install toolcrib on the machine of the client, add this to claude_desktop_config.json (Settings, Developer, Edit Config) and start it again:',
+    snippet: ({ at, key }) => json({ mcpServers: { [NAME]: bridge(at, key) } }),
   },
   {
     id: 'cursor',
@@ -86,6 +85,12 @@ server = MCPServerStreamableHttp(
 )
 async with server:
     agent = Agent(name="Assistant", mcp_servers=[server])`,
+  },
+  {
+    id: 'stdio',
+    name: 'Other, over stdio',
+    where: 'Install toolcrib on the machine of the client, and add this to its list of MCP servers:',
+    snippet: ({ at, key }) => json({ mcpServers: { [NAME]: bridge(at, key) } }),
   },
   {
     id: 'openwop',

@@ -22,6 +22,7 @@ import { may } from '../shell/session.js';
 import { AddSource } from './add.js';
 import { ChangeSource, Rules, ToolsetDialog } from './change.js';
 import { Changes } from './changes.js';
+import { notOffered } from './not-offered.js';
 import { ProposalDialog, useConfig } from './proposal.js';
 
 /** What the breaker of a source lets through. */
@@ -235,6 +236,8 @@ function One({ source, reload, config, onWritten }) {
             : source.load.running === undefined
               ? figure()
               : html`<span class="muted">no call yet</span>`}</dd>
+          ${source.notOffered &&
+          html`<dt>Not offered</dt><dd data-not-offered>${notOffered(source.notOffered)}</dd>`}
           <dt>Last error</dt>
           <dd>${source.lastError
             ? html`<${Time} at=${source.lastError.at} />: ${source.lastError.message}`
@@ -256,6 +259,11 @@ function One({ source, reload, config, onWritten }) {
     html`<section class="panel padded">
       <h3>Problems</h3>
       <ul>${source.problems.map((text) => html`<li key=${text}>${text}</li>`)}</ul>
+    </section>`}
+    ${source.notes?.length > 0 &&
+    html`<section class="panel padded" data-notes>
+      <h3>Notes</h3>
+      <ul>${source.notes.map((text) => html`<li key=${text}>${text}</li>`)}</ul>
     </section>`}
     ${settings &&
     html`<${Rules} source=${source.id} settings=${settings} proposals=${rules.data?.proposals ?? []}

@@ -1,0 +1,138 @@
+//! Counts the parts of an upstream that are not offered: resources, prompts, and members of tools.
+//!
+//! Invariant: a list that fails or never ends costs only its own count. After the connection ended
+//! during a count, the upstream is not counted again: the lists may have ended it.
+
+use std::{collections::HashSet, time::Duration};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, value::RawValue};
+use toolcrib_core::source::{Amount, DiscoveredTool, NotOffered};
+use toolcrib_mcp::{code, method};
+
+use super::{connection::Connection, message::Reply};
+
+/// The most pages of one list.
+const MAX_PAGES: usize = 20;
+/// How long one list may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The counts of one source.
+#[derive(Default)]
+pub(crate) struct Remainder(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The counts of the last connection; `None` until they are known.
+    counts: Option<NotOffered>,
+    tool_icons: u64,
+    tool_meta: u64,
+    is_counting: bool,
+    /// Whether a connection ended during its count.
+    is_cut_short: bool,
+}
+
+/// One page of any of the lists.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    #[serde(alias = "resources", alias = "resourceTemplates", alias = "prompts")]
+    entries: Vec<IgnoredAny>,
+    #[serde(borrow, default)]
+    next_cursor: Option<&'a RawValue>,
+}
+
+// === impl Remainder ===
+
+impl Remainder {
+    /// Counts members of tools that the upstream's last list has.
+    pub(crate) fn set_tools(&self, tools: &[DiscoveredTool]) {
+        let with = |name: &str| {
+            let has = |tool: &&DiscoveredTool| tool.raw.get(name).is_some_and(has_content);
+            tools.iter().filter(has).count() as u64
+        };
+        let (icons, meta) = (with("icons"), with("_meta"));
+        let mut state = self.0.lock();
+        (state.tool_icons, state.tool_meta) = (icons, meta);
+    }
+
+    /// Counts the lists of `connection` that its upstream declares.
+    pub(crate) async fn count(&self, connection: &Connection) {
+        let may_request = self.begin();
+        let count = async |declared: bool, method: &'static str| match (declared, may_request) {
+            (false, _) => Amount::default(),
+            (true, false) => Amount::UNKNOWN,
+            (true, true) => entries(connection, method).await,
+        };
+        let session = &connection.session;
+        let counts = NotOffered {
+            resources: count(session.has_resources, method::LIST_RESOURCES).await,
+            resource_templates: count(session.has_resources, method::LIST_RESOURCE_TEMPLATES).await,
+            prompts: count(session.has_prompts, method::LIST_PROMPTS).await,
+            instructions: session.instructions,
+            ..NotOffered::default()
+        };
+        let mut state = self.0.lock();
+        state.is_counting = false;
+        state.counts = Some(counts);
+    }
+
+    /// Begins a count. Returns whether lists may be requested.
+    fn begin(&self) -> bool {
+        let mut state = self.0.lock();
+        state.is_cut_short |= std::mem::replace(&mut state.is_counting, true);
+        !state.is_cut_short
+    }
+
+    /// Returns the counts, once they are known.
+    pub(crate) fn get(&self) -> Option<NotOffered> {
+        let state = self.0.lock();
+        let State { tool_icons, tool_meta, .. } = *state;
+        Some(NotOffered { tool_icons, tool_meta, ..state.counts? })
+    }
+}
+
+fn has_content(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
+    }
+}
+
+/// Counts the entries of one list.
+async fn entries(connection: &Connection, method: &'static str) -> Amount {
+    let mut amount = Amount::UNKNOWN;
+    // What was counted before the time ended remains, as a lower bound.
+    let complete = tokio::time::timeout(TIMEOUT, pages(connection, method, &mut amount.count));
+    amount.complete = complete.await.is_ok_and(|read| read.is_some());
+    amount
+}
+
+/// Adds the entries of each page to `count`; returns `None` if there may be more.
+async fn pages(connection: &Connection, method: &'static str, count: &mut u64) -> Option<()> {
+    let mut cursors = HashSet::new();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MAX_PAGES {
+        let reply = connection.list_optional(method, cursor.as_deref()).await;
+        let page = match reply {
+            Ok(Reply::Result(page)) => page,
+            // Servers with resources often have no list of templates.
+            Ok(Reply::Error(error)) if error.code == code::METHOD_NOT_FOUND => return Some(()),
+            Ok(Reply::Error(_)) | Err(_) => return None,
+        };
+        let page: Page<'_> = serde_json::from_str(page.get()).ok()?;
+        *count += page.entries.len() as u64;
+        let Some(next) = page.next_cursor.filter(|next| next.get() != "null") else {
+            return Some(());
+        };
+        let next: String = serde_json::from_str(next.get()).ok()?;
+        if !cursors.insert(next.clone()) {
+            return None;
+        }
+        cursor = Some(next);
+    }
+    None
+}
