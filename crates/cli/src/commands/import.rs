@@ -10,9 +10,12 @@ mod arguments;
 mod cel;
 mod codex;
 mod contextforge;
+mod described;
+mod desktop;
 mod jsonc;
 mod litellm;
 mod reference;
+mod restrictions;
 mod secrets;
 mod servers;
 mod write;
@@ -32,7 +35,8 @@ use crate::{
 
 use servers::Imported;
 pub(super) use {
-    servers::{Described, read_files},
+    described::ClientFile,
+    servers::read_files,
     write::{RULES, below},
 };
 
@@ -53,7 +57,7 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
             let document = parse(&text, &name)?;
             // `mcpServers` is a name of several products, so the formats with names of their own come
             // first.
-            let formats = [agentgateway::read, contextforge::read, litellm::read, servers::read];
+            let formats = [agentgateway::read, contextforge::read, litellm::read, desktop::read];
             formats.iter().find_map(|read| read(&document))
         }
     };
@@ -101,11 +105,11 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
 }
 
 /// Returns the servers in the file of a desktop client, as they are; `None` if it has no table for them.
-pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<Vec<Described>>> {
+pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<ClientFile>> {
     let name = file.display().to_string();
     match is_toml(file) {
         true => Ok(codex::described(&toml(text, &name)?)),
-        false => Ok(servers::described(&parse(text, &name)?)),
+        false => Ok(desktop::described(&parse(text, &name)?)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `import`: three clients' files.
 
 mod gateways;
+mod restrictions;
 mod secrets;
 
 use std::fs;
@@ -61,6 +62,7 @@ fn claude_desktop() {
     # safety_tier = "read"
     #
     # Not translated:
+    # - globalShortcut: not a setting of MCP servers that is translated
     # - postgres.args[2]: it may be a secret; arguments cannot be read from the environment
 
     [[source]]
@@ -89,6 +91,7 @@ fn claude_desktop() {
     # command = ["node", "off.js"]
     "#);
     insta::assert_snapshot!(ran.stderr, @r"
+    not translated: globalShortcut: not a setting of MCP servers that is translated
     not translated: postgres.args[2]: it may be a secret; arguments cannot be read from the environment
     `postgres` stays a comment: an argument may be a secret; write its value, or give it to the server by `env`
     `off` stays a comment: it is disabled in the client
@@ -176,6 +179,9 @@ fn vs_code_with_comments() {
     # [source.tools."read_*"]
     # scopes = ["files:read"]
     # safety_tier = "read"
+    #
+    # Not translated:
+    # - envfile.envFile: name its variables in `env`
 
     [[source]]
     id = "perplexity-ai"
@@ -195,19 +201,20 @@ fn vs_code_with_comments() {
     kind = "mcp"
     url = "http://127.0.0.1:9000/mcp"
 
-    # Not in force: its `envFile` is not read; name its variables in `env`.
+    # Not in force: its `envFile` is not translated; name its variables in `env`.
     # [[source]]
     # id = "envfile"
     # kind = "mcp"
     # command = ["x"]
     "#);
-    insta::assert_snapshot!(ran.stderr, @r#"
+    insta::assert_snapshot!(ran.stderr, @r"
+    not translated: envfile.envFile: name its variables in `env`
     `old-events` stays a comment: it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address
-    `envfile` stays a comment: its `envFile` is not read; name its variables in `env`
+    `envfile` stays a comment: its `envFile` is not translated; name its variables in `env`
     set these variables where `toolcrib serve` runs:
       PERPLEXITY_API_KEY  for `PERPLEXITY_API_KEY` of source `perplexity-ai` (the client requests `perplexity-key` from the user)
     2 sources imported
-    "#);
+    ");
 }
 
 #[test]

@@ -236,7 +236,8 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         || segments(name).iter().any(ends)
 }
 
-fn has_segment(name: &str, wanted: &[&str]) -> bool {
+/// Returns whether one of the words of a name is `wanted`.
+pub(super) fn has_segment(name: &str, wanted: &[&str]) -> bool {
     segments(name).iter().any(|segment| wanted.contains(&segment.as_str()))
 }
 

@@ -9,7 +9,9 @@ use toolcrib_core::redact::PLACEHOLDER;
 
 use super::{
     arguments,
+    described::{ClientFile, Described, Obstacle, Part, Rule},
     reference::{self, Reference},
+    restrictions::{Meaning, Restrictions, folded, meaning},
     secrets::{
         has_only_references, hidden_address, is_name, is_path, is_public_address, is_public_header,
         is_public_variable, without_secret,
@@ -38,13 +40,6 @@ pub(crate) struct Imported {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A part of the document that was not translated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) place: String,
-    pub(crate) reason: String,
-}
-
 /// An issuer of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
@@ -53,18 +48,6 @@ pub(super) struct Issuer {
     pub(super) keys: String,
     /// The reason why its tokens are not accepted.
     pub(super) obstacle: Option<String>,
-}
-
-/// A rule for tools of a server.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Rule {
-    /// The tools.
-    pub(super) glob: String,
-    pub(super) hide: Option<bool>,
-    pub(super) scope: Option<String>,
-    pub(super) timeout: Option<String>,
-    /// An explanation for the operator.
-    pub(super) comment: Option<String>,
 }
 
 /// One server.
@@ -108,56 +91,19 @@ pub(crate) struct Variable {
     value: String,
 }
 
-/// A server as the file of a desktop client describes it, before its secrets are taken out.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Described {
-    /// Its name in the client.
-    pub(crate) name: String,
-    pub(super) settings: Value,
-    pub(super) rules: Vec<Rule>,
-    /// Its settings that are not translated, with the reason.
-    pub(super) parts: Vec<(String, String)>,
-}
-
-/// Returns the servers of `document`; `None` if it has no member for servers.
-pub(super) fn read(document: &Value) -> Option<Imported> {
-    described(document).map(|servers| of(&servers))
-}
-
 /// Returns described servers without their secrets.
-pub(super) fn of(servers: &[Described]) -> Imported {
+pub(super) fn of(file: &ClientFile) -> Imported {
     let mut reader = Reader::default();
-    reader.described(servers, None);
+    reader.described(file, None);
     reader.imported
-}
-
-/// Returns the servers of `document` as they are; `None` if it has no member for servers.
-pub(super) fn described(document: &Value) -> Option<Vec<Described>> {
-    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
-    let first = places.iter().find_map(|place| document.pointer(place)?.as_object());
-    // Claude Code keeps servers for each project too.
-    let projects = document.get("projects").and_then(Value::as_object);
-    let projects = projects.into_iter().flat_map(Map::values);
-    let projects = projects.filter_map(|project| project.get("mcpServers")?.as_object());
-    let tables: Vec<_> = first.into_iter().chain(projects).collect();
-    if tables.is_empty() {
-        return None;
-    }
-    let servers = tables.into_iter().flatten().map(|(name, settings)| Described {
-        name: name.clone(),
-        settings: settings.clone(),
-        rules: Vec::new(),
-        parts: Vec::new(),
-    });
-    Some(servers.collect())
 }
 
 /// Returns the servers of several files with their origins. A server that several files describe in the
 /// same way is read once.
-pub(crate) fn read_files(files: &[(String, Vec<Described>)]) -> Imported {
+pub(crate) fn read_files(files: &[(String, ClientFile)]) -> Imported {
     let mut reader = Reader::default();
-    for (origin, servers) in files {
-        reader.described(servers, Some(origin));
+    for (origin, file) in files {
+        reader.described(file, Some(origin));
     }
     reader.imported
 }
@@ -174,73 +120,128 @@ pub(super) struct Reader {
     pub(super) imported: Imported,
 }
 
-/// The first reason why a server is not usable.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Obstacle(Option<String>);
-
-impl Obstacle {
-    pub(super) fn add(&mut self, why: impl Into<String>) {
-        self.0.get_or_insert_with(|| why.into());
-    }
-
-    pub(super) fn into_reason(self) -> Option<String> {
-        self.0
-    }
-}
-
 impl Reader {
     /// Reads servers, except those that were read before.
-    fn described(&mut self, servers: &[Described], origin: Option<&str>) {
+    fn described(&mut self, file: &ClientFile, origin: Option<&str>) {
         self.origin = origin.map(str::to_owned);
-        for server in servers {
-            let settings = &server.settings;
-            if self.known.insert(format!("{} {settings} {:?}", server.name, server.rules)) {
+        for Part { place, reason } in &file.parts {
+            let place = origin.map_or_else(|| place.clone(), |origin| format!("{origin}: {place}"));
+            self.part(place, reason);
+        }
+        for server in &file.servers {
+            let Described { name, settings, rules, obstacle, .. } = server;
+            if self.known.insert(format!("{name} {settings} {rules:?} {obstacle:?}")) {
                 self.server(server);
             }
         }
     }
 
-    fn server(&mut self, Described { name, settings: server, rules, parts }: &Described) {
+    fn server(&mut self, described: &Described) {
+        let name = &described.name;
         let id = self.id(name);
-        let mut obstacle = Obstacle::default();
+        let mut obstacle = described.obstacle.clone();
         let none = Map::new();
-        let server = server.as_object().unwrap_or(&none);
+        let server = described.settings.as_object().unwrap_or(&none);
         let text = |key: &str| server.get(key).and_then(Value::as_str);
-        let table = |key: &str| server.get(key).and_then(Value::as_object).unwrap_or(&none);
-        let flag = |key: &str| server.get(key).and_then(Value::as_bool);
 
-        if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
-            obstacle.add("it is disabled in the client");
-        }
-        for (key, why) in parts {
+        let restrictions = Restrictions::of(name, server);
+        for (key, why) in described.parts.iter().chain(&restrictions.parts) {
             self.part(format!("{id}.{key}"), why);
         }
-        if server.contains_key("envFile") {
-            obstacle.add("its `envFile` is not read; name its variables in `env`");
+        if let Some(reason) = restrictions.obstacle.into_reason() {
+            obstacle.add(reason);
         }
-        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
-        let upstream = match (text("command"), url) {
-            (Some(program), _) => {
-                let args = server.get("args").and_then(Value::as_array);
-                let words = words(program, args);
+        let url =
+            ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| Some((key, text(key)?)));
+        let mut words = match server.get("command") {
+            Some(Value::String(program)) => vec![program.clone()],
+            // Some clients have the arguments in the same list.
+            Some(Value::Array(words)) => words.iter().map(word).collect(),
+            _ => Vec::new(),
+        };
+        let (upstream, used) = match (words.is_empty(), url) {
+            (false, _) => {
+                words.extend(self.arguments(&id, server, &mut obstacle));
                 if is_toolcrib(&words) {
                     obstacle.add("it is toolcrib itself");
                 }
+                let env = self.table(&id, server, "env", &mut obstacle);
                 let cwd = text("cwd").map(str::to_owned);
-                self.command(&id, words, table("env"), cwd, &mut obstacle)
+                let upstream = self.command(&id, words, &env, cwd, &mut obstacle);
+                (upstream, &["command", "args", "env", "cwd"][..])
             }
-            (None, Some(url)) => {
-                if text("type") == Some("sse") {
-                    obstacle.add(SSE);
-                }
-                self.url(&id, url, table("headers"), &mut obstacle)
+            (true, Some((key, url))) => {
+                let headers = self.table(&id, server, "headers", &mut obstacle);
+                (self.url(&id, url, &headers, &mut obstacle), &[key, "headers"][..])
             }
-            (None, None) => {
+            (true, None) => {
                 obstacle.add("it has neither `command` nor `url`");
-                Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }
+                (Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }, &[][..])
             }
         };
-        self.add(name, id, upstream, rules.clone(), obstacle);
+        for key in ["type", "transport", "transportType"] {
+            if let Some(kind) = server.get(key) {
+                check_transport(kind, &upstream, &mut obstacle);
+            }
+        }
+        // A setting that the other transport would use, or of another type than usual.
+        let is_unused = |key: &&String| {
+            meaning(key) == Meaning::Translated
+                && !used.contains(&key.as_str())
+                && !matches!(key.as_str(), "type" | "transport" | "transportType")
+        };
+        for key in server.keys().filter(is_unused) {
+            self.part(format!("{id}.{key}"), "it is not used");
+        }
+        if server.get("cwd").is_some_and(|cwd| !cwd.is_string() && !cwd.is_null()) {
+            obstacle.add("its `cwd` is no text");
+        }
+        let rules = [described.rules.clone(), restrictions.rules].concat();
+        self.add(name, id, upstream, rules, obstacle);
+    }
+
+    /// Returns the words in `args`.
+    fn arguments(
+        &mut self,
+        id: &str,
+        server: &Map<String, Value>,
+        obstacle: &mut Obstacle,
+    ) -> Vec<String> {
+        match server.get("args") {
+            Some(Value::Array(args)) => args.iter().map(word).collect(),
+            Some(Value::Null) | None => Vec::new(),
+            Some(_) => {
+                self.part(format!("{id}.args"), "it is not a list");
+                obstacle.add("its `args` is not a list");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns the table `key` of texts.
+    fn table(
+        &mut self,
+        id: &str,
+        server: &Map<String, Value>,
+        key: &str,
+        obstacle: &mut Obstacle,
+    ) -> Map<String, Value> {
+        let mut table = match server.get(key) {
+            Some(Value::Object(table)) => table.clone(),
+            Some(Value::Null) | None => Map::new(),
+            Some(_) => {
+                self.part(format!("{id}.{key}"), "it is not a table");
+                obstacle.add(format!("its `{key}` is not a table"));
+                Map::new()
+            }
+        };
+        table.retain(|name, value| {
+            if value.is_null() {
+                self.part(format!("{id}.{key}.{name}"), "it has no value");
+            }
+            !value.is_null()
+        });
+        table
     }
 
     pub(super) fn add(
@@ -440,6 +441,19 @@ impl Reader {
     }
 }
 
+/// Adds an obstacle if `kind` is no transport of `upstream`.
+fn check_transport(kind: &Value, upstream: &Upstream, obstacle: &mut Obstacle) {
+    let kind = kind.as_str().map(folded).unwrap_or_default();
+    let is_command = matches!(upstream, Upstream::Command { .. });
+    match kind.as_str() {
+        "stdio" | "local" if is_command => {}
+        "http" | "streamablehttp" | "remote" if !is_command => {}
+        "sse" | "httpsse" if !is_command => obstacle.add(SSE),
+        "" => {}
+        _ => obstacle.add("its type is not that of its `command` or `url`"),
+    }
+}
+
 /// Returns a program and its arguments.
 pub(super) fn words(program: &str, args: Option<&Vec<Value>>) -> Vec<String> {
     let args = args.into_iter().flatten().map(word);
@@ -506,7 +520,10 @@ fn word(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{
+        super::desktop::{described, read},
+        *,
+    };
 
     #[test]
     fn ids_are_legal_and_unique() {
