@@ -1,5 +1,6 @@
 //! `import`: three clients' files.
 
+mod commands;
 mod gateways;
 mod restrictions;
 mod secrets;
@@ -63,7 +64,7 @@ fn claude_desktop() {
     #
     # Not translated:
     # - globalShortcut: not a setting of MCP servers that is translated
-    # - postgres.args[2]: it may be a secret; arguments cannot be read from the environment
+    # - postgres.args[2]: it may be a secret; `sh` takes it from the variable POSTGRES_ARG_3
 
     [[source]]
     id = "filesystem"
@@ -78,11 +79,12 @@ fn claude_desktop() {
     GITHUB_PERSONAL_ACCESS_TOKEN = { env = "GITHUB_PERSONAL_ACCESS_TOKEN" }
     LOG_LEVEL = "debug"
 
-    # Not in force: an argument may be a secret; write its value, or give it to the server by `env`.
-    # [[source]]
-    # id = "postgres"
-    # kind = "mcp"
-    # command = ["npx", "-y", "@modelcontextprotocol/server-postgres", "postgresql://[redacted]"]
+    [[source]]
+    id = "postgres"
+    kind = "mcp"
+    command = ["sh", "-c", 'exec npx -y @modelcontextprotocol/server-postgres "$POSTGRES_ARG_3"']
+    [source.env]
+    POSTGRES_ARG_3 = { env = "POSTGRES_ARG_3" }
 
     # Not in force: it is disabled in the client.
     # [[source]]
@@ -92,12 +94,12 @@ fn claude_desktop() {
     "#);
     insta::assert_snapshot!(ran.stderr, @r"
     not translated: globalShortcut: not a setting of MCP servers that is translated
-    not translated: postgres.args[2]: it may be a secret; arguments cannot be read from the environment
-    `postgres` stays a comment: an argument may be a secret; write its value, or give it to the server by `env`
+    not translated: postgres.args[2]: it may be a secret; `sh` takes it from the variable POSTGRES_ARG_3
     `off` stays a comment: it is disabled in the client
     set these variables where `toolcrib serve` runs:
       GITHUB_PERSONAL_ACCESS_TOKEN  for `GITHUB_PERSONAL_ACCESS_TOKEN` of source `github`: the value it has in the client
-    2 sources imported
+      POSTGRES_ARG_3  for an argument of source `postgres`: the value it has in the client
+    3 sources imported
     ");
 }
 

@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 use toolcrib_core::redact::PLACEHOLDER;
 
 use super::{
-    arguments,
+    arguments::{self, CONTAINER_RUNNERS},
+    command_line::{CommandLine, is_windows_path, with_references},
     described::{ClientFile, Described, Obstacle, Part, Rule},
+    launcher::{self, Piece},
     reference::{self, Reference},
     restrictions::{Meaning, Restrictions, folded, meaning},
     secrets::{
@@ -274,23 +276,131 @@ impl Reader {
         cwd: Option<String>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let (command, hidden) = arguments::without_secrets(&words);
-        for at in hidden {
-            let place = match at {
-                0 => format!("{id}.command"),
-                at => format!("{id}.args[{}]", at - 1),
-            };
-            self.part(place, "it may be a secret; arguments cannot be read from the environment");
-            obstacle.add(
-                "an argument may be a secret; write its value, or give it to the server by `env`",
-            );
+        let line = CommandLine::read(words, obstacle);
+        for change in line.changes {
+            self.part(format!("{id}.command"), change);
         }
-        let cwd = cwd.map(|cwd| self.file(&format!("{id}.cwd"), &cwd, obstacle));
-        if command.iter().chain(&cwd).any(|it| Reference::of(it) != Reference::None) {
+        let words = line.words;
+        // A default is never written, so it hides nothing else.
+        let examined: Vec<_> = words.iter().map(|word| reference::without_defaults(word)).collect();
+        let (clean, hidden) = arguments::without_secrets(&examined);
+        let mut env = self.settings(id, env, "", is_public_variable);
+        let mut pieces = Vec::new();
+        for (at, (word, clean)) in words.iter().zip(&clean).enumerate() {
+            pieces.push(match (at, hidden.contains(&at)) {
+                (0, true) => {
+                    self.part(format!("{id}.command"), "it may be a secret");
+                    obstacle.add("its program may be a secret; write it");
+                    vec![Piece::Text(clean.clone())]
+                }
+                (_, true) => {
+                    let before = at.checked_sub(1).filter(|before| !hidden.contains(before));
+                    let before = before.and_then(|before| words.get(before));
+                    let before = before.map(String::as_str).unwrap_or_default();
+                    let program = words.first().map(String::as_str).unwrap_or_default();
+                    self.secret_argument(id, at, [program, before, word, clean], &mut env)
+                }
+                (_, false) => self.argument(id, at, word, &mut env, obstacle),
+            });
+        }
+        let cwd = cwd.map(|cwd| self.file(&format!("{id}.cwd"), &with_references(&cwd), obstacle));
+        if cwd.as_ref().is_some_and(|it| Reference::of(it) != Reference::None) {
+            obstacle.add("its `cwd` uses a variable of the client; write its value");
+        }
+        if cwd.as_ref().is_some_and(|it| is_windows_path(it)) {
+            obstacle.add("its `cwd` is a path of Windows; write the one of this machine");
+        }
+        Upstream::Command { command: launcher::command(&pieces), env, cwd }
+    }
+
+    /// Returns an argument that may be a secret: `sh` takes it from a variable.
+    fn secret_argument(
+        &mut self,
+        id: &str,
+        at: usize,
+        [program, before, word, clean]: [&str; 4],
+        env: &mut Vec<(String, Setting)>,
+    ) -> Vec<Piece> {
+        let place = format!("{id}.args[{}]", at.saturating_sub(1));
+        let prefix = clean.strip_suffix(PLACEHOLDER).unwrap_or_default();
+        let is_prefix = |prefix: &&str| word.starts_with(prefix) && !prefix.contains("://");
+        let prefix = Some(prefix).filter(is_prefix).unwrap_or_default();
+        let value = word.strip_prefix(prefix).unwrap_or(word);
+        let name = match prefix.trim_matches(['-', '=']) {
+            "" => before.strip_prefix('-').unwrap_or_default().trim_matches('-'),
+            name => name,
+        };
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name = match name.len() > 1 && name.chars().all(is_legal) {
+            true => name.to_owned(),
+            false => format!("ARG_{at}"),
+        };
+        let about = format!("for an argument of source `{id}`: the value it has in the client");
+        let variable = self.variable(variable_name(id, &name), id, about, value.to_owned());
+        // A container gets the value of a variable that is only named.
+        let program = program.rsplit('/').next().unwrap_or_default();
+        let is_variable = CONTAINER_RUNNERS.contains(&program)
+            && matches!(before, "-e" | "--env")
+            && prefix.ends_with('=');
+        if is_variable && !env.iter().any(|(known, _)| *known == name) {
+            let reason =
+                format!("it may be a secret; the program gets it from the variable {name}");
+            self.part(place, reason);
+            env.push((name.clone(), Setting::Env(variable)));
+            return vec![Piece::Text(name)];
+        }
+        let reason = format!("it may be a secret; `sh` takes it from the variable {variable}");
+        self.part(place, reason);
+        let variable = variable_of(env, variable);
+        vec![Piece::Text(prefix.to_owned()), Piece::Variable(variable)]
+    }
+
+    /// Returns an argument that is no secret, with its references as variables.
+    fn argument(
+        &mut self,
+        id: &str,
+        at: usize,
+        word: &str,
+        env: &mut Vec<(String, Setting)>,
+        obstacle: &mut Obstacle,
+    ) -> Vec<Piece> {
+        let Some(parts) = reference::parts(word) else {
             obstacle.add("an argument uses a variable of the client; write its value");
-        }
-        let env = self.settings(id, env, "", is_public_variable);
-        Upstream::Command { command, env, cwd }
+            return vec![Piece::Text(word.to_owned())];
+        };
+        let place = format!("{id}.args[{}]", at.saturating_sub(1));
+        let piece = |part| {
+            let (wanted, about, value) = match part {
+                reference::Part::Reference(Reference::Env(name)) => {
+                    (name.to_owned(), String::new(), format!("${name}"))
+                }
+                reference::Part::Reference(Reference::Default(name, default)) => {
+                    let default = self.default_of(&place, name, name, default);
+                    (name.to_owned(), default, format!("${name}"))
+                }
+                reference::Part::Reference(Reference::Input(input)) => {
+                    let about = format!(" (the client requests `{input}` from the user)");
+                    (variable_name("", input), about, format!("?{input}"))
+                }
+                reference::Part::Text(text) => return Piece::Text(text.to_owned()),
+                reference::Part::Reference(_) => return Piece::Text(word.to_owned()),
+            };
+            let about = format!("for an argument of source `{id}`{about}");
+            let variable = self.variable(wanted, id, about, value);
+            Piece::Variable(variable_of(env, variable))
+        };
+        parts.into_iter().map(piece).collect()
+    }
+
+    /// Names the default of a variable, and returns an explanation.
+    fn default_of(&mut self, place: &str, name: &str, variable: &str, default: &str) -> String {
+        let shown = match is_public_variable(name, default) {
+            true => format!("the default `{default}`"),
+            false => "a default".to_owned(),
+        };
+        let reason = format!("{shown} of `{variable}` is not translated; set the variable");
+        self.part(place, reason);
+        format!(" ({shown} is used in the client if it is unset)")
     }
 
     /// Returns a server at an address.
@@ -301,7 +411,7 @@ impl Reader {
         headers: &Map<String, Value>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let url = self.address(&format!("{id}.url"), url, obstacle);
+        let url = self.address(&format!("{id}.url"), &with_references(url), obstacle);
         let headers = self.settings(id, headers, id, is_public_header);
         Upstream::Url { url, headers }
     }
@@ -333,6 +443,9 @@ impl Reader {
         if has_secret {
             self.part(place, "it may contain a secret");
             obstacle.add("its address may contain a secret; write it, or send it in `headers`");
+        }
+        if reference::has_default(url) {
+            self.part(place, "the default of its variable is not translated");
         }
         if Reference::of(url) != Reference::None {
             obstacle.add("its address uses a variable of the client; write its value");
@@ -397,13 +510,19 @@ impl Reader {
         is_public: fn(&str, &str) -> bool,
     ) -> Vec<(String, Setting)> {
         let settings = table.iter().map(|(name, value)| {
-            let text = word(value);
+            let text = with_references(&word(value));
+            let place =
+                format!("{id}.{}.{name}", if prefix.is_empty() { "env" } else { "headers" });
             // The value of the server's own variable would be another one.
             let prefix = if is_own_variable(name) { id } else { prefix };
             let own_name = || variable_name(prefix, name);
             let (wanted, about, value) = match Reference::of(&text) {
                 Reference::Env(variable) => {
                     (variable.to_owned(), String::new(), format!("${variable}"))
+                }
+                Reference::Default(variable, default) => {
+                    let about = self.default_of(&place, name, variable, default);
+                    (variable.to_owned(), about, format!("${variable}"))
                 }
                 Reference::Input(input) => {
                     let about = format!(" (the client requests `{input}` from the user)");
@@ -413,9 +532,15 @@ impl Reader {
                     (own_name(), format!(": the whole value, in the client `{text}`"), text)
                 }
                 Reference::None if is_public(name, &text) => {
+                    if is_windows_path(&text) {
+                        self.part(place, "its value is a path of Windows");
+                    }
                     return (name.clone(), Setting::Plain(text));
                 }
                 Reference::Other | Reference::None => {
+                    if reference::has_default(&text) {
+                        self.part(place, "the default of its variable is not translated");
+                    }
                     (own_name(), ": the value it has in the client".to_owned(), text)
                 }
             };
@@ -429,16 +554,34 @@ impl Reader {
     /// Adds a variable and returns its name: `wanted`, unless another value uses that name.
     fn variable(&mut self, wanted: String, id: &str, about: String, value: String) -> String {
         let variables = &mut self.imported.variables;
-        let name = match variables.iter().find(|known| known.name == wanted) {
-            Some(known) if known.value == value => return wanted,
-            Some(_) => variable_name(id, &wanted),
-            None => wanted,
-        };
-        if !variables.iter().any(|known| known.name == name) {
-            variables.push(Variable { name: name.clone(), about, value });
+        let own = variable_name(id, &wanted);
+        let numbered = (2..).map(|n| format!("{own}_{n}"));
+        for name in [wanted, own.clone()].into_iter().chain(numbered) {
+            match variables.iter().find(|known| known.name == name) {
+                Some(known) if known.value == value => return name,
+                Some(_) => {}
+                None => {
+                    variables.push(Variable { name: name.clone(), about, value });
+                    return name;
+                }
+            }
         }
-        name
+        own
     }
+}
+
+/// Adds `variable` to those of a program, and returns its name there.
+fn variable_of(env: &mut Vec<(String, Setting)>, variable: String) -> String {
+    let setting = Setting::Env(variable.clone());
+    let mut name = variable;
+    while let Some((_, known)) = env.iter().find(|(known, _)| *known == name) {
+        if *known == setting {
+            return name;
+        }
+        name.push_str("_ARG");
+    }
+    env.push((name.clone(), setting));
+    name
 }
 
 /// Adds an obstacle if `kind` is no transport of `upstream`.

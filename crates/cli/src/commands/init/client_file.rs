@@ -18,10 +18,11 @@ use toolcrib_core::text::io_reason;
 use super::places;
 use crate::{
     commands::{
-        import::{ClientFile as Content, described, no_servers},
+        decoded::decoded,
+        import::{ClientFile as Content, described, encoding_error, no_servers},
         input::bounded,
     },
-    failure::{advised, hints},
+    failure::hints,
 };
 
 /// Size limit, in bytes. The file of Claude Code keeps the history of its prompts too.
@@ -138,8 +139,7 @@ fn read(path: &Path) -> anyhow::Result<Option<Content>> {
     anyhow::ensure!(about.is_file(), "{shown} is not a file");
     anyhow::ensure!(about.len() <= MAX_BYTES, "{shown} is larger than 64 MiB");
     let bytes = bounded(file).with_context(|| format!("{shown} cannot be read"))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| advised(format!("{shown} is not UTF-8"), "save the file in that encoding"))?;
+    let text = decoded(bytes).ok_or_else(|| encoding_error(&shown.to_string()))?;
     // A new installation can leave an empty file.
     if text.trim().is_empty() {
         return Ok(None);

@@ -514,7 +514,7 @@ mcp_servers:
     command = ["npx", "-y", "server"]
     [source.env]
     SERVICE_TOKEN = { env = "SERVICE_TOKEN" }
-    MODE = { env = "MODE" }
+    MODE = "fast"
 
     [[source]]
     id = "service"
@@ -559,7 +559,6 @@ mcp_servers:
       KEYED_X_API_KEY  for `X-Api-Key` of source `keyed`: the value it has in the client
       KEYED  for `Authorization` of source `keyed`
       SERVICE_TOKEN  for `SERVICE_TOKEN` of source `local`
-      MODE  for `MODE` of source `local`: the value it has in the client
       SERVICE_X_API_KEY  for `X-API-Key` of source `service`: the value it has in the client
     4 sources imported
     ");

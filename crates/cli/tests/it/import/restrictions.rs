@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{dir, run};
 
 /// Returns the written file as TOML and as text, and the report.
-fn import(file: &str, content: &[u8]) -> (toml::Table, String, Value) {
+pub(super) fn import(file: &str, content: &[u8]) -> (toml::Table, String, Value) {
     let dir = dir();
     fs::write(dir.path().join(file), content).unwrap();
     let report = run(dir.path(), &["--json", "import", file]).ok().json();
@@ -15,12 +15,12 @@ fn import(file: &str, content: &[u8]) -> (toml::Table, String, Value) {
     (toml::from_str(&text).unwrap(), text, report)
 }
 
-fn import_json(content: &Value) -> (toml::Table, String, Value) {
+pub(super) fn import_json(content: &Value) -> (toml::Table, String, Value) {
     import("client.json", content.to_string().as_bytes())
 }
 
 /// Returns the source `id` of a written file, if it is in force.
-fn source<'a>(toml: &'a toml::Table, id: &str) -> Option<&'a toml::Value> {
+pub(super) fn source<'a>(toml: &'a toml::Table, id: &str) -> Option<&'a toml::Value> {
     let sources = toml.get("source")?.as_array()?;
     sources.iter().find(|source| source["id"].as_str() == Some(id))
 }
@@ -33,7 +33,7 @@ fn hidden(toml: &toml::Table, id: &str) -> Vec<String> {
     hidden.map(|(glob, _)| glob.clone()).collect()
 }
 
-fn is_named(report: &Value, part: &str) -> bool {
+pub(super) fn is_named(report: &Value, part: &str) -> bool {
     let parts = report["notTranslated"].as_array().unwrap().iter();
     let place = |it: &Value| it["part"].as_str().unwrap().to_owned();
     parts.map(place).any(|it| it == part)
