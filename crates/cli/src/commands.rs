@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod conformance;
 mod credentials;
+mod decoded;
 mod edit;
 mod explain;
 mod generate;

@@ -9,10 +9,15 @@ mod agentgateway;
 mod arguments;
 mod cel;
 mod codex;
+mod command_line;
 mod contextforge;
+mod described;
+mod desktop;
 mod jsonc;
+mod launcher;
 mod litellm;
 mod reference;
+mod restrictions;
 mod secrets;
 mod servers;
 mod write;
@@ -23,7 +28,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use toolcrib_core::json;
 
-use super::input;
+use super::{decoded::decoded, input};
 use crate::{
     args::ImportArgs,
     failure::{Advise as _, Exit, advised},
@@ -32,7 +37,8 @@ use crate::{
 
 use servers::Imported;
 pub(super) use {
-    servers::{Described, read_files},
+    described::ClientFile,
+    servers::read_files,
     write::{RULES, below},
 };
 
@@ -44,16 +50,15 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
             (args.file.display().to_string(), file.and_then(input::bounded))
         }
     };
-    let text = text
-        .and_then(|text| Ok(String::from_utf8(text)?))
-        .with_context(|| format!("{name} cannot be read"))?;
+    let text = text.with_context(|| format!("{name} cannot be read"))?;
+    let text = decoded(text).ok_or_else(|| encoding_error(&name))?;
     let imported = match is_toml(&args.file) {
         true => codex::read(&toml(&text, &name)?),
         false => {
             let document = parse(&text, &name)?;
             // `mcpServers` is a name of several products, so the formats with names of their own come
             // first.
-            let formats = [agentgateway::read, contextforge::read, litellm::read, servers::read];
+            let formats = [agentgateway::read, contextforge::read, litellm::read, desktop::read];
             formats.iter().find_map(|read| read(&document))
         }
     };
@@ -101,11 +106,11 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
 }
 
 /// Returns the servers in the file of a desktop client, as they are; `None` if it has no table for them.
-pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<Vec<Described>>> {
+pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<ClientFile>> {
     let name = file.display().to_string();
     match is_toml(file) {
         true => Ok(codex::described(&toml(text, &name)?)),
-        false => Ok(servers::described(&parse(text, &name)?)),
+        false => Ok(desktop::described(&parse(text, &name)?)),
     }
 }
 
@@ -116,6 +121,14 @@ pub(super) fn no_servers(name: &str) -> anyhow::Error {
         "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code), `binds` or \
          `mcp.targets` (agentgateway), `entities` (an export of ContextForge), or `mcp_servers` \
          (LiteLLM, and Codex in a .toml file)",
+    )
+}
+
+/// The error for a file in another encoding.
+pub(super) fn encoding_error(name: &str) -> anyhow::Error {
+    advised(
+        format!("{name} is neither UTF-8 nor UTF-16"),
+        "save the file in one of these encodings",
     )
 }
 

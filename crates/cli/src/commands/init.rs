@@ -68,7 +68,7 @@ pub(crate) fn run(args: &InitArgs, cx: &Context) -> anyhow::Result<Exit> {
         choose(&mut files, args, printer)?;
     }
     let chosen = files.iter().filter(|file| file.chosen);
-    let chosen: Vec<_> = chosen.map(|file| (file.label(), file.servers.clone())).collect();
+    let chosen: Vec<_> = chosen.map(|file| (file.label(), file.content.clone())).collect();
     let imported = read_files(&chosen);
     let written = below(format!("{HEAD}{}{APPROVAL}", import::RULES), &imported);
     // The parts are checked one by one; this is about the whole.
@@ -130,7 +130,7 @@ fn introduce(files: &[ClientFile], printer: Printer) {
 /// Chooses the files to import, by the options or by questions.
 fn choose(files: &mut [ClientFile], args: &InitArgs, printer: Printer) -> anyhow::Result<()> {
     let can_ask = printer.can_ask() && !args.no_input;
-    let usable = files.iter_mut().filter(|file| !file.servers.is_empty());
+    let usable = files.iter_mut().filter(|file| !file.content.servers.is_empty());
     let mut skipped = false;
     for file in usable {
         file.chosen = match (args.yes, can_ask) {

@@ -1,6 +1,8 @@
 //! `import`: three clients' files.
 
+mod commands;
 mod gateways;
+mod restrictions;
 mod secrets;
 
 use std::fs;
@@ -61,7 +63,8 @@ fn claude_desktop() {
     # safety_tier = "read"
     #
     # Not translated:
-    # - postgres.args[2]: it may be a secret; arguments cannot be read from the environment
+    # - globalShortcut: not a setting of MCP servers that is translated
+    # - postgres.args[2]: it may be a secret; `sh` takes it from the variable POSTGRES_ARG_3
 
     [[source]]
     id = "filesystem"
@@ -76,11 +79,12 @@ fn claude_desktop() {
     GITHUB_PERSONAL_ACCESS_TOKEN = { env = "GITHUB_PERSONAL_ACCESS_TOKEN" }
     LOG_LEVEL = "debug"
 
-    # Not in force: an argument may be a secret; write its value, or give it to the server by `env`.
-    # [[source]]
-    # id = "postgres"
-    # kind = "mcp"
-    # command = ["npx", "-y", "@modelcontextprotocol/server-postgres", "postgresql://[redacted]"]
+    [[source]]
+    id = "postgres"
+    kind = "mcp"
+    command = ["sh", "-c", 'exec npx -y @modelcontextprotocol/server-postgres "$POSTGRES_ARG_3"']
+    [source.env]
+    POSTGRES_ARG_3 = { env = "POSTGRES_ARG_3" }
 
     # Not in force: it is disabled in the client.
     # [[source]]
@@ -89,12 +93,13 @@ fn claude_desktop() {
     # command = ["node", "off.js"]
     "#);
     insta::assert_snapshot!(ran.stderr, @r"
-    not translated: postgres.args[2]: it may be a secret; arguments cannot be read from the environment
-    `postgres` stays a comment: an argument may be a secret; write its value, or give it to the server by `env`
+    not translated: globalShortcut: not a setting of MCP servers that is translated
+    not translated: postgres.args[2]: it may be a secret; `sh` takes it from the variable POSTGRES_ARG_3
     `off` stays a comment: it is disabled in the client
     set these variables where `toolcrib serve` runs:
       GITHUB_PERSONAL_ACCESS_TOKEN  for `GITHUB_PERSONAL_ACCESS_TOKEN` of source `github`: the value it has in the client
-    2 sources imported
+      POSTGRES_ARG_3  for an argument of source `postgres`: the value it has in the client
+    3 sources imported
     ");
 }
 
@@ -176,6 +181,9 @@ fn vs_code_with_comments() {
     # [source.tools."read_*"]
     # scopes = ["files:read"]
     # safety_tier = "read"
+    #
+    # Not translated:
+    # - envfile.envFile: name its variables in `env`
 
     [[source]]
     id = "perplexity-ai"
@@ -195,19 +203,20 @@ fn vs_code_with_comments() {
     kind = "mcp"
     url = "http://127.0.0.1:9000/mcp"
 
-    # Not in force: its `envFile` is not read; name its variables in `env`.
+    # Not in force: its `envFile` is not translated; name its variables in `env`.
     # [[source]]
     # id = "envfile"
     # kind = "mcp"
     # command = ["x"]
     "#);
-    insta::assert_snapshot!(ran.stderr, @r#"
+    insta::assert_snapshot!(ran.stderr, @r"
+    not translated: envfile.envFile: name its variables in `env`
     `old-events` stays a comment: it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address
-    `envfile` stays a comment: its `envFile` is not read; name its variables in `env`
+    `envfile` stays a comment: its `envFile` is not translated; name its variables in `env`
     set these variables where `toolcrib serve` runs:
       PERPLEXITY_API_KEY  for `PERPLEXITY_API_KEY` of source `perplexity-ai` (the client requests `perplexity-key` from the user)
     2 sources imported
-    "#);
+    ");
 }
 
 #[test]

@@ -173,6 +173,11 @@ fn every_client_is_found_and_imported_by_consent() {
     # A rule with `approval = "always"` lets calls wait for the consent of another person.
     #
     # Not translated:
+    # - ~/.claude.json (Claude Code): numStartups, history: not a setting of MCP servers that is translated
+    # - ~/.codex/config.toml (Codex): model: only `mcp_servers` is about tools
+    # - search.enabled_tools: it became rules with `hide`
+    # - search.disabled_tools: it became rules with `hide`
+    # - search.startup_timeout_sec: `timeout` in a rule limits a call
     # - search.supports_parallel: it is not translated
 
     # From ~/.config/Claude/claude_desktop_config.json (Claude Desktop).

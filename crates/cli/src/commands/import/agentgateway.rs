@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     cel,
+    described::{Obstacle, Rule},
     secrets::{is_issuer_address, is_public_address, may_be_key},
-    servers::{Imported, Issuer, Obstacle, Reader, Rule, SSE, Upstream, words},
+    servers::{Imported, Issuer, Reader, SSE, Upstream, words},
 };
 
 const ONLY_TOOLS: &str = "toolcrib serves tools of MCP servers, HTTP services and commands only";

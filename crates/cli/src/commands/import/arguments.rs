@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Programs whose arguments name the program to run.
-const RUNNERS: &[&str] = &[
+pub(super) const RUNNERS: &[&str] = &[
     "bash",
     "bun",
     "bunx",
@@ -54,7 +54,7 @@ const RUNNER_WORDS: &[&str] =
     &["/C", "/c", "create", "dlx", "exec", "install", "run", "start", "tool", "x"];
 
 /// Programs that run containers.
-const CONTAINER_RUNNERS: &[&str] = &["docker", "nerdctl", "podman"];
+pub(super) const CONTAINER_RUNNERS: &[&str] = &["docker", "nerdctl", "podman"];
 
 /// Flags that take no value.
 const SWITCHES: &[&str] = &[
@@ -491,10 +491,23 @@ fn is_thing(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// Returns whether `text` is a Python package with a version, such as `mcp-server-git==2025.1.14`.
+/// Returns whether `text` is a Python package with versions, such as `mcp[cli]>=1.2,<2`.
 fn is_requirement(text: &str) -> bool {
-    let parts = ["==", ">=", "~="].into_iter().find_map(|sign| text.split_once(sign));
-    parts.is_some_and(|(name, version)| is_name(name) && is_version(version))
+    let is_sign = |c: char| matches!(c, '=' | '>' | '<' | '~' | '!');
+    let is_version = |version: &str| {
+        let version = version.trim_start_matches(is_sign);
+        let version = version.strip_suffix(".*").unwrap_or(version);
+        let number = ["rc", "a", "b", ".post", ".dev"]
+            .iter()
+            .find_map(|mark| version.split_once(mark))
+            .filter(|(_, number)| number.len() <= 3 && number.bytes().all(|b| b.is_ascii_digit()));
+        is_version(number.map_or(version, |(version, _)| version))
+    };
+    let Some(at) = text.find(is_sign) else { return false };
+    let (name, versions) = text.split_at(at);
+    let begins =
+        |text: &str| ["==", ">=", "<=", "~=", "!=", "<", ">"].iter().any(|it| text.starts_with(it));
+    is_name(name) && versions.split(',').all(|it| begins(it) && is_version(it))
 }
 
 /// Returns whether one of the settings `name=value`, with commas between, has the name of a secret.
@@ -562,6 +575,11 @@ mod tests {
             &["server", "--directory", "${workspaceFolder}/src", "--token", "${env:TOKEN}"],
             &["server", "--header", "Authorization: Bearer ${env:TOKEN}"],
             &["uvx", "mcp-server-git==2025.1.14"],
+            &["uvx", "--with", "mcp<2", "server"],
+            &["uv", "run", "--with", "mcp[cli]>=1.2,<2", "server.py"],
+            &["uvx", "notes~=1.4rc1"],
+            &["npx", "-y", "@contoso/c365helperservice-mcp@latest"],
+            &["docker", "run", "-e", "LOG_MODE=lenient", "notes"],
             &["uvx", "--from", "mcp-server-git>=2025.1", "mcp-server-git"],
             &["npx", "@playwright/mcp@latest", "--viewport-size=1280,720"],
             &["npx", "@playwright/mcp", "--viewport-size", "1280x720"],
@@ -684,6 +702,11 @@ mod tests {
             (&["docker", "run", "pw@registry/img"], &["docker", "run", "[redacted]"]),
             (&["s", "--user-agent=ada:pw@example.com"], &["s", "--user-agent=[redacted]"]),
             (&["s", "--context", "s3cr3tw0rd"], &["s", "--context", "[redacted]"]),
+            (&["uvx", "notes==s3cr3tw0rd"], &["uvx", "notes=[redacted]"]),
+            (
+                &["docker", "run", "-e", "LOG_KEY=lenient", "n"],
+                &["docker", "run", "-e", "LOG_KEY=[redacted]", "n"],
+            ),
             (&["uvx", "aB3dE5fG==1.2"], &["uvx", "[redacted]"]),
         ] {
             assert_eq!(clean(words), expected);

@@ -12,8 +12,9 @@ use serde_json::Value;
 use toolcrib_core::redact::{self, PLACEHOLDER};
 
 use super::{
+    described::{Rule, literal},
     secrets::{is_public_address, may_be_key},
-    servers::{Reader, Rule},
+    servers::Reader,
 };
 
 /// The alternatives of an expression: one is enough.
@@ -256,18 +257,6 @@ fn quoted(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
     (!inner.contains([quote, '\\'])).then(|| inner.to_owned())
-}
-
-/// Returns the glob that matches only `name`.
-pub(super) fn literal(name: &str) -> String {
-    let mut glob = String::new();
-    for c in name.chars() {
-        match c {
-            '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\' => glob.extend(['[', c, ']']),
-            c => glob.push(c),
-        }
-    }
-    glob
 }
 
 /// Splits `text` at `separator`, where it is in no text, parenthesis or bracket.

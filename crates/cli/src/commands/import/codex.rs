@@ -5,12 +5,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    cel::literal,
-    servers::{self, Described, Imported, Rule},
+    described::{ClientFile, Described, Part, Rule, literal},
+    servers::{self, Imported},
 };
 
-/// Settings with the same meaning in other clients.
-const SHARED: &[&str] = &["command", "args", "env", "cwd", "url", "enabled"];
 /// Settings that this module translates.
 const TRANSLATED: &[&str] = &[
     "bearer_token_env_var",
@@ -23,13 +21,18 @@ const TRANSLATED: &[&str] = &[
 
 /// Returns the content of `document`; `None` if it has no `mcp_servers`.
 pub(super) fn read(document: &Value) -> Option<Imported> {
-    described(document).map(|servers| servers::of(&servers))
+    described(document).map(|file| servers::of(&file))
 }
 
 /// Returns the servers of `document` as they are; `None` if it has no `mcp_servers`.
-pub(super) fn described(document: &Value) -> Option<Vec<Described>> {
+pub(super) fn described(document: &Value) -> Option<ClientFile> {
     let servers = document.get("mcp_servers")?.as_object()?;
-    Some(servers.iter().map(|(name, server)| one(name, server)).collect())
+    let servers = servers.iter().map(|(name, server)| one(name, server)).collect();
+    let others = document.as_object().into_iter().flat_map(Map::keys);
+    let others = others.filter(|key| *key != "mcp_servers").cloned().collect::<Vec<_>>().join(", ");
+    let part = Part::new(others, "only `mcp_servers` is about tools");
+    let parts = [part].into_iter().filter(|part| !part.place.is_empty()).collect();
+    Some(ClientFile { servers, parts })
 }
 
 fn one(name: &str, server: &Value) -> Described {
@@ -49,30 +52,25 @@ fn one(name: &str, server: &Value) -> Described {
     if let Some(variable) = server.get("bearer_token_env_var").and_then(Value::as_str) {
         headers.insert("Authorization".to_owned(), json!(format!("Bearer ${{env:{variable}}}")));
     }
-    let mut settings: Map<String, Value> = server
-        .iter()
-        .filter(|(key, _)| SHARED.contains(&key.as_str()))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
+    let mut settings = server.clone();
+    settings.retain(|key, _| !TRANSLATED.contains(&key.as_str()));
     for (key, table) in [("env", env), ("headers", headers)] {
         if !table.is_empty() {
             settings.insert(key.to_owned(), Value::Object(table));
         }
     }
-    let other = |key: &&String| {
-        !SHARED.contains(&key.as_str())
-            && !TRANSLATED.contains(&key.as_str())
-            && !key.ends_with("_timeout_sec")
-            && !key.ends_with("_timeout_ms")
-    };
-    let parts = server.keys().filter(other);
-    let parts = parts.map(|key| (key.clone(), "it is not translated".to_owned())).collect();
-    Described {
-        name: name.to_owned(),
-        settings: Value::Object(settings),
-        rules: rules(server),
-        parts,
+    let mut described = Described::new(name, Value::Object(settings));
+    for key in ["enabled_tools", "disabled_tools"] {
+        match server.get(key) {
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
+                described.parts.push((key.to_owned(), "it became rules with `hide`".to_owned()));
+            }
+            Some(_) => described.obstacle.add(format!("its `{key}` is no list of names")),
+            None => {}
+        }
     }
+    described.rules = rules(server);
+    described
 }
 
 /// Returns rules that hide the tools which the client does not use.

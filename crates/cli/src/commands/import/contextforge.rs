@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
+    described::Obstacle,
     secrets::shown,
-    servers::{Imported, Obstacle, Reader, SSE, Upstream},
+    servers::{Imported, Reader, SSE, Upstream},
 };
 
 /// The value of an unknown credential, which distinguishes it from others. It is never written.
@@ -53,6 +54,11 @@ pub(super) fn read(document: &Value) -> Option<Imported> {
             _ => reader.part(format!("entities.{kind}"), "it is not translated"),
         }
     }
+    let about = document.as_object().into_iter().flat_map(Map::keys);
+    let about: Vec<_> = about.filter(|key| *key != "entities").map(String::as_str).collect();
+    if !about.is_empty() {
+        reader.part(about.join(", "), "it only describes the export");
+    }
     Some(reader.imported)
 }
 
@@ -76,6 +82,13 @@ fn add(gateway: &Value, reader: &mut Reader) {
         "owner_email",
         "team",
     ];
+    let is_descriptive = |key: &&String| DESCRIPTIVE.contains(&key.as_str());
+    let descriptive: Vec<_> = gateway.as_object().into_iter().flat_map(Map::keys).collect();
+    let descriptive: Vec<_> = descriptive.into_iter().filter(is_descriptive).cloned().collect();
+    if !descriptive.is_empty() {
+        let reason = "it only describes the gateway";
+        reader.part(format!("{place}.{}", descriptive.join(", ")), reason);
+    }
     for (key, value) in gateway.as_object().into_iter().flatten() {
         let key = key.as_str();
         let is_empty = value.is_null() || *value == Value::Array(Vec::new());

@@ -5,9 +5,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    cel::literal,
+    described::{Obstacle, Rule, literal},
     secrets::shown,
-    servers::{Imported, Obstacle, Reader, Rule, SSE, Upstream, words},
+    servers::{Imported, Reader, SSE, Upstream, words},
 };
 
 /// The beginning of values that are in the environment.
@@ -65,7 +65,11 @@ fn add(name: &str, server: &Value, reader: &mut Reader) {
     ];
     for key in server.as_object().into_iter().flat_map(Map::keys) {
         let key = key.as_str();
-        if known.contains(&key) || DESCRIPTIVE.contains(&key) {
+        if known.contains(&key) {
+            continue;
+        }
+        if DESCRIPTIVE.contains(&key) {
+            reader.part(format!("{place}.{key}"), "it only describes the server");
             continue;
         }
         let other = OTHERS.iter().find(|(other, _)| *other == key);
@@ -113,6 +117,11 @@ fn add(name: &str, server: &Value, reader: &mut Reader) {
         }
     };
     let rules = rules(name, server, &mut obstacle);
+    for key in ["allowed_tools", "disallowed_tools"] {
+        if server.get(key).is_some_and(|value| !value.is_null()) {
+            reader.part(format!("{place}.{key}"), "it became rules with `hide`");
+        }
+    }
     reader.add(name, id, upstream, rules, obstacle);
 }
 
@@ -145,7 +154,7 @@ fn authenticate(server: &Value, headers: &mut Map<String, Value>, obstacle: &mut
 fn rules(server: &str, settings: &Value, obstacle: &mut Obstacle) -> Vec<Rule> {
     let mut listed = |key: &str| match settings.get(key) {
         None | Some(Value::Null) => None,
-        Some(Value::Array(names)) => {
+        Some(Value::Array(names)) if names.iter().all(Value::is_string) => {
             let names = names.iter().filter_map(Value::as_str);
             let own = |name: &str| name.strip_prefix(server)?.strip_prefix('-').map(str::to_owned);
             let both =
@@ -153,7 +162,7 @@ fn rules(server: &str, settings: &Value, obstacle: &mut Obstacle) -> Vec<Rule> {
             Some(names.flat_map(both).collect::<Vec<String>>())
         }
         Some(_) => {
-            obstacle.add(format!("its `{key}` is not a list"));
+            obstacle.add(format!("its `{key}` is not a list of names"));
             None
         }
     };

@@ -7,6 +7,8 @@ pub(super) enum Reference<'a> {
     None,
     /// The whole text is an environment variable.
     Env(&'a str),
+    /// The whole text is an environment variable, with the value to use if it is unset.
+    Default(&'a str, &'a str),
     /// The whole text is an input that the client requests from the user.
     Input(&'a str),
     /// The text contains another reference.
@@ -21,6 +23,8 @@ impl<'a> Reference<'a> {
             .and_then(|rest| rest.strip_suffix('}'))
             .filter(|inner| start == 0 && !inner.contains(['$', '}']));
         match whole {
+            Some(inner) if with_default(inner).is_some() => with_default(inner)
+                .map_or(Self::Other, |(name, default)| Self::Default(name, default)),
             Some(inner) => match inner.split_once(':') {
                 Some(("env", name)) if is_variable(name) => Self::Env(name),
                 Some(("input", id)) if is_name(id) => Self::Input(id),
@@ -33,6 +37,68 @@ impl<'a> Reference<'a> {
             None => Self::Other,
         }
     }
+}
+
+/// A part of a text with references.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part<'a> {
+    Text(&'a str),
+    Reference(Reference<'a>),
+}
+
+/// Returns the parts of `text`; `None` if it has a reference to something else than a variable or input.
+pub(super) fn parts(text: &str) -> Option<Vec<Part<'_>>> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while let Some(start) = rest.find("${") {
+        let (before, after) = rest.split_at(start);
+        let (whole, after) = after.split_at(after.find('}')? + 1);
+        if !before.is_empty() {
+            parts.push(Part::Text(before));
+        }
+        match Reference::of(whole) {
+            Reference::None | Reference::Other => return None,
+            reference => parts.push(Part::Reference(reference)),
+        }
+        rest = after;
+    }
+    if !rest.is_empty() || parts.is_empty() {
+        parts.push(Part::Text(rest));
+    }
+    Some(parts)
+}
+
+/// Returns `text` without the defaults of its references, if all of them are to variables or inputs.
+pub(super) fn without_defaults(text: &str) -> String {
+    let plain = |part| match part {
+        Part::Text(text) => text.to_owned(),
+        Part::Reference(Reference::Env(name) | Reference::Default(name, _)) => {
+            format!("${{env:{name}}}")
+        }
+        Part::Reference(Reference::Input(id)) => format!("${{input:{id}}}"),
+        Part::Reference(_) => String::new(),
+    };
+    match parts(text) {
+        Some(parts) => parts.into_iter().map(plain).collect(),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns whether a reference in `text` has a default.
+pub(super) fn has_default(text: &str) -> bool {
+    text.split("${").skip(1).any(|inner| {
+        let inner = inner.split('}').next().unwrap_or_default();
+        with_default(inner).is_some()
+    })
+}
+
+/// Returns the variable and the default of `NAME:-default` or `NAME-default`.
+fn with_default(inner: &str) -> Option<(&str, &str)> {
+    let inner = inner.strip_prefix("env:").unwrap_or(inner);
+    let end = inner.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+    let (name, rest) = inner.split_at(end);
+    let default = [":-", ":=", "-"].iter().find_map(|sign| rest.strip_prefix(sign))?;
+    let has_lower = name.chars().any(|c| c.is_ascii_lowercase());
+    (is_variable(name) && !has_lower).then_some((name, default))
 }
 
 /// Returns `text` with every reference to a variable or input replaced by `with`. References with other
@@ -109,7 +175,11 @@ mod tests {
             ("${env:A}${env:B}", Reference::Other),
             ("${workspaceFolder}", Reference::Other),
             ("${userHome}/x", Reference::Other),
-            ("${TOKEN:-none}", Reference::Other),
+            ("${TOKEN:-none}", Reference::Default("TOKEN", "none")),
+            ("${env:TOKEN:-}", Reference::Default("TOKEN", "")),
+            ("${TOKEN-a:b}", Reference::Default("TOKEN", "a:b")),
+            ("${A:-${B}}", Reference::Other),
+            ("${workspace-folder}", Reference::Other),
             ("${env:}", Reference::Other),
             ("${", Reference::Other),
         ] {

@@ -211,6 +211,30 @@ const HOST_SEGMENTS: &[&str] = &[
     "origin", "server", "uri", "url",
 ];
 
+/// Segments of names of variables whose values are words from a small set.
+const CHOICE_SEGMENTS: &[&str] = &[
+    "backend",
+    "dialect",
+    "driver",
+    "encoding",
+    "engine",
+    "env",
+    "environment",
+    "format",
+    "kind",
+    "level",
+    "log",
+    "logging",
+    "mode",
+    "provider",
+    "stage",
+    "strategy",
+    "style",
+    "theme",
+    "transport",
+    "type",
+];
+
 /// Returns whether `value` of the header `name` is copied.
 pub(super) fn is_public_header(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -225,7 +249,16 @@ pub(super) fn is_public_header(name: &str, value: &str) -> bool {
 pub(super) fn is_public_variable(name: &str, value: &str) -> bool {
     let is_host = |value| is_host_name(value) && has_segment(name, HOST_SEGMENTS);
     let is_web = |value: &str| !value.contains('?') && is_address(value, WEB);
-    !is_secret_name(name) && (is_known(value) || is_path(value) || is_host(value) || is_web(value))
+    let is_choice = |value: &str| {
+        let legal = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'_');
+        value.len() <= 24 && value.bytes().all(legal) && has_segment(name, CHOICE_SEGMENTS)
+    };
+    !is_secret_name(name)
+        && (is_known(value)
+            || is_path(value)
+            || is_host(value)
+            || is_web(value)
+            || is_choice(value))
 }
 
 /// Returns whether a value with this name may be a secret, whatever its form.
@@ -236,7 +269,8 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         || segments(name).iter().any(ends)
 }
 
-fn has_segment(name: &str, wanted: &[&str]) -> bool {
+/// Returns whether one of the words of a name is `wanted`.
+pub(super) fn has_segment(name: &str, wanted: &[&str]) -> bool {
     segments(name).iter().any(|segment| wanted.contains(&segment.as_str()))
 }
 
@@ -465,7 +499,7 @@ fn is_key(word: &str) -> bool {
         let rest = word.strip_prefix(char::is_uppercase).unwrap_or(word);
         let is_mixed = lower > 0 && rest.contains(char::is_uppercase);
         return changes(|c| c.is_ascii_digit()) >= 3
-            || length >= 12
+            || (length >= 12 && (digits > 4 || upper > 0))
             || (is_hex && length >= 8)
             || (is_mixed && length >= 6)
             || (upper > 0 && lower == 0 && length >= 10);
@@ -607,6 +641,8 @@ mod tests {
             ("A", ""),
             ("DEBUG", "true"),
             ("LOG_LEVEL", "INFO"),
+            ("LOG_MODE", "lenient"),
+            ("STORAGE_BACKEND", "on-disk"),
             ("NODE_ENV", "production"),
             ("PORT", "8080"),
             ("RATIO", "0.5"),
@@ -646,6 +682,8 @@ mod tests {
             ("A", "https://hooks.example.com/services/T0/aB3dE5fG7hI9jK1l"),
             ("A", "postgresql://localhost/db"),
             ("A", "Server=db;Password=x"),
+            ("AUTH_MODE", "lenient"),
+            ("MODE", "hunter2"),
             ("API_TOKEN", "true"),
             ("apiKey", "1"),
             ("MYPASSWORD", "/x"),
@@ -689,6 +727,7 @@ mod tests {
             "e2b",
             "x86_64",
             "GitHubEnterprise",
+            "c365helperservice",
         ] {
             assert!(is_name(name), "{name}");
         }

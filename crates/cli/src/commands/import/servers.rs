@@ -8,8 +8,12 @@ use serde_json::{Map, Value};
 use toolcrib_core::redact::PLACEHOLDER;
 
 use super::{
-    arguments,
+    arguments::{self, CONTAINER_RUNNERS},
+    command_line::{CommandLine, is_windows_path, with_references},
+    described::{ClientFile, Described, Obstacle, Part, Rule},
+    launcher::{self, Piece},
     reference::{self, Reference},
+    restrictions::{Meaning, Restrictions, folded, meaning},
     secrets::{
         has_only_references, hidden_address, is_name, is_path, is_public_address, is_public_header,
         is_public_variable, without_secret,
@@ -38,13 +42,6 @@ pub(crate) struct Imported {
     pub(crate) parts: Vec<Part>,
 }
 
-/// A part of the document that was not translated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) place: String,
-    pub(crate) reason: String,
-}
-
 /// An issuer of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
@@ -53,18 +50,6 @@ pub(super) struct Issuer {
     pub(super) keys: String,
     /// The reason why its tokens are not accepted.
     pub(super) obstacle: Option<String>,
-}
-
-/// A rule for tools of a server.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Rule {
-    /// The tools.
-    pub(super) glob: String,
-    pub(super) hide: Option<bool>,
-    pub(super) scope: Option<String>,
-    pub(super) timeout: Option<String>,
-    /// An explanation for the operator.
-    pub(super) comment: Option<String>,
 }
 
 /// One server.
@@ -108,56 +93,19 @@ pub(crate) struct Variable {
     value: String,
 }
 
-/// A server as the file of a desktop client describes it, before its secrets are taken out.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Described {
-    /// Its name in the client.
-    pub(crate) name: String,
-    pub(super) settings: Value,
-    pub(super) rules: Vec<Rule>,
-    /// Its settings that are not translated, with the reason.
-    pub(super) parts: Vec<(String, String)>,
-}
-
-/// Returns the servers of `document`; `None` if it has no member for servers.
-pub(super) fn read(document: &Value) -> Option<Imported> {
-    described(document).map(|servers| of(&servers))
-}
-
 /// Returns described servers without their secrets.
-pub(super) fn of(servers: &[Described]) -> Imported {
+pub(super) fn of(file: &ClientFile) -> Imported {
     let mut reader = Reader::default();
-    reader.described(servers, None);
+    reader.described(file, None);
     reader.imported
-}
-
-/// Returns the servers of `document` as they are; `None` if it has no member for servers.
-pub(super) fn described(document: &Value) -> Option<Vec<Described>> {
-    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
-    let first = places.iter().find_map(|place| document.pointer(place)?.as_object());
-    // Claude Code keeps servers for each project too.
-    let projects = document.get("projects").and_then(Value::as_object);
-    let projects = projects.into_iter().flat_map(Map::values);
-    let projects = projects.filter_map(|project| project.get("mcpServers")?.as_object());
-    let tables: Vec<_> = first.into_iter().chain(projects).collect();
-    if tables.is_empty() {
-        return None;
-    }
-    let servers = tables.into_iter().flatten().map(|(name, settings)| Described {
-        name: name.clone(),
-        settings: settings.clone(),
-        rules: Vec::new(),
-        parts: Vec::new(),
-    });
-    Some(servers.collect())
 }
 
 /// Returns the servers of several files with their origins. A server that several files describe in the
 /// same way is read once.
-pub(crate) fn read_files(files: &[(String, Vec<Described>)]) -> Imported {
+pub(crate) fn read_files(files: &[(String, ClientFile)]) -> Imported {
     let mut reader = Reader::default();
-    for (origin, servers) in files {
-        reader.described(servers, Some(origin));
+    for (origin, file) in files {
+        reader.described(file, Some(origin));
     }
     reader.imported
 }
@@ -174,73 +122,128 @@ pub(super) struct Reader {
     pub(super) imported: Imported,
 }
 
-/// The first reason why a server is not usable.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Obstacle(Option<String>);
-
-impl Obstacle {
-    pub(super) fn add(&mut self, why: impl Into<String>) {
-        self.0.get_or_insert_with(|| why.into());
-    }
-
-    pub(super) fn into_reason(self) -> Option<String> {
-        self.0
-    }
-}
-
 impl Reader {
     /// Reads servers, except those that were read before.
-    fn described(&mut self, servers: &[Described], origin: Option<&str>) {
+    fn described(&mut self, file: &ClientFile, origin: Option<&str>) {
         self.origin = origin.map(str::to_owned);
-        for server in servers {
-            let settings = &server.settings;
-            if self.known.insert(format!("{} {settings} {:?}", server.name, server.rules)) {
+        for Part { place, reason } in &file.parts {
+            let place = origin.map_or_else(|| place.clone(), |origin| format!("{origin}: {place}"));
+            self.part(place, reason);
+        }
+        for server in &file.servers {
+            let Described { name, settings, rules, obstacle, .. } = server;
+            if self.known.insert(format!("{name} {settings} {rules:?} {obstacle:?}")) {
                 self.server(server);
             }
         }
     }
 
-    fn server(&mut self, Described { name, settings: server, rules, parts }: &Described) {
+    fn server(&mut self, described: &Described) {
+        let name = &described.name;
         let id = self.id(name);
-        let mut obstacle = Obstacle::default();
+        let mut obstacle = described.obstacle.clone();
         let none = Map::new();
-        let server = server.as_object().unwrap_or(&none);
+        let server = described.settings.as_object().unwrap_or(&none);
         let text = |key: &str| server.get(key).and_then(Value::as_str);
-        let table = |key: &str| server.get(key).and_then(Value::as_object).unwrap_or(&none);
-        let flag = |key: &str| server.get(key).and_then(Value::as_bool);
 
-        if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
-            obstacle.add("it is disabled in the client");
-        }
-        for (key, why) in parts {
+        let restrictions = Restrictions::of(name, server);
+        for (key, why) in described.parts.iter().chain(&restrictions.parts) {
             self.part(format!("{id}.{key}"), why);
         }
-        if server.contains_key("envFile") {
-            obstacle.add("its `envFile` is not read; name its variables in `env`");
+        if let Some(reason) = restrictions.obstacle.into_reason() {
+            obstacle.add(reason);
         }
-        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
-        let upstream = match (text("command"), url) {
-            (Some(program), _) => {
-                let args = server.get("args").and_then(Value::as_array);
-                let words = words(program, args);
+        let url =
+            ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| Some((key, text(key)?)));
+        let mut words = match server.get("command") {
+            Some(Value::String(program)) => vec![program.clone()],
+            // Some clients have the arguments in the same list.
+            Some(Value::Array(words)) => words.iter().map(word).collect(),
+            _ => Vec::new(),
+        };
+        let (upstream, used) = match (words.is_empty(), url) {
+            (false, _) => {
+                words.extend(self.arguments(&id, server, &mut obstacle));
                 if is_toolcrib(&words) {
                     obstacle.add("it is toolcrib itself");
                 }
+                let env = self.table(&id, server, "env", &mut obstacle);
                 let cwd = text("cwd").map(str::to_owned);
-                self.command(&id, words, table("env"), cwd, &mut obstacle)
+                let upstream = self.command(&id, words, &env, cwd, &mut obstacle);
+                (upstream, &["command", "args", "env", "cwd"][..])
             }
-            (None, Some(url)) => {
-                if text("type") == Some("sse") {
-                    obstacle.add(SSE);
-                }
-                self.url(&id, url, table("headers"), &mut obstacle)
+            (true, Some((key, url))) => {
+                let headers = self.table(&id, server, "headers", &mut obstacle);
+                (self.url(&id, url, &headers, &mut obstacle), &[key, "headers"][..])
             }
-            (None, None) => {
+            (true, None) => {
                 obstacle.add("it has neither `command` nor `url`");
-                Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }
+                (Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }, &[][..])
             }
         };
-        self.add(name, id, upstream, rules.clone(), obstacle);
+        for key in ["type", "transport", "transportType"] {
+            if let Some(kind) = server.get(key) {
+                check_transport(kind, &upstream, &mut obstacle);
+            }
+        }
+        // A setting that the other transport would use, or of another type than usual.
+        let is_unused = |key: &&String| {
+            meaning(key) == Meaning::Translated
+                && !used.contains(&key.as_str())
+                && !matches!(key.as_str(), "type" | "transport" | "transportType")
+        };
+        for key in server.keys().filter(is_unused) {
+            self.part(format!("{id}.{key}"), "it is not used");
+        }
+        if server.get("cwd").is_some_and(|cwd| !cwd.is_string() && !cwd.is_null()) {
+            obstacle.add("its `cwd` is no text");
+        }
+        let rules = [described.rules.clone(), restrictions.rules].concat();
+        self.add(name, id, upstream, rules, obstacle);
+    }
+
+    /// Returns the words in `args`.
+    fn arguments(
+        &mut self,
+        id: &str,
+        server: &Map<String, Value>,
+        obstacle: &mut Obstacle,
+    ) -> Vec<String> {
+        match server.get("args") {
+            Some(Value::Array(args)) => args.iter().map(word).collect(),
+            Some(Value::Null) | None => Vec::new(),
+            Some(_) => {
+                self.part(format!("{id}.args"), "it is not a list");
+                obstacle.add("its `args` is not a list");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Returns the table `key` of texts.
+    fn table(
+        &mut self,
+        id: &str,
+        server: &Map<String, Value>,
+        key: &str,
+        obstacle: &mut Obstacle,
+    ) -> Map<String, Value> {
+        let mut table = match server.get(key) {
+            Some(Value::Object(table)) => table.clone(),
+            Some(Value::Null) | None => Map::new(),
+            Some(_) => {
+                self.part(format!("{id}.{key}"), "it is not a table");
+                obstacle.add(format!("its `{key}` is not a table"));
+                Map::new()
+            }
+        };
+        table.retain(|name, value| {
+            if value.is_null() {
+                self.part(format!("{id}.{key}.{name}"), "it has no value");
+            }
+            !value.is_null()
+        });
+        table
     }
 
     pub(super) fn add(
@@ -273,23 +276,131 @@ impl Reader {
         cwd: Option<String>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let (command, hidden) = arguments::without_secrets(&words);
-        for at in hidden {
-            let place = match at {
-                0 => format!("{id}.command"),
-                at => format!("{id}.args[{}]", at - 1),
-            };
-            self.part(place, "it may be a secret; arguments cannot be read from the environment");
-            obstacle.add(
-                "an argument may be a secret; write its value, or give it to the server by `env`",
-            );
+        let line = CommandLine::read(words, obstacle);
+        for change in line.changes {
+            self.part(format!("{id}.command"), change);
         }
-        let cwd = cwd.map(|cwd| self.file(&format!("{id}.cwd"), &cwd, obstacle));
-        if command.iter().chain(&cwd).any(|it| Reference::of(it) != Reference::None) {
+        let words = line.words;
+        // A default is never written, so it hides nothing else.
+        let examined: Vec<_> = words.iter().map(|word| reference::without_defaults(word)).collect();
+        let (clean, hidden) = arguments::without_secrets(&examined);
+        let mut env = self.settings(id, env, "", is_public_variable);
+        let mut pieces = Vec::new();
+        for (at, (word, clean)) in words.iter().zip(&clean).enumerate() {
+            pieces.push(match (at, hidden.contains(&at)) {
+                (0, true) => {
+                    self.part(format!("{id}.command"), "it may be a secret");
+                    obstacle.add("its program may be a secret; write it");
+                    vec![Piece::Text(clean.clone())]
+                }
+                (_, true) => {
+                    let before = at.checked_sub(1).filter(|before| !hidden.contains(before));
+                    let before = before.and_then(|before| words.get(before));
+                    let before = before.map(String::as_str).unwrap_or_default();
+                    let program = words.first().map(String::as_str).unwrap_or_default();
+                    self.secret_argument(id, at, [program, before, word, clean], &mut env)
+                }
+                (_, false) => self.argument(id, at, word, &mut env, obstacle),
+            });
+        }
+        let cwd = cwd.map(|cwd| self.file(&format!("{id}.cwd"), &with_references(&cwd), obstacle));
+        if cwd.as_ref().is_some_and(|it| Reference::of(it) != Reference::None) {
+            obstacle.add("its `cwd` uses a variable of the client; write its value");
+        }
+        if cwd.as_ref().is_some_and(|it| is_windows_path(it)) {
+            obstacle.add("its `cwd` is a path of Windows; write the one of this machine");
+        }
+        Upstream::Command { command: launcher::command(&pieces), env, cwd }
+    }
+
+    /// Returns an argument that may be a secret: `sh` takes it from a variable.
+    fn secret_argument(
+        &mut self,
+        id: &str,
+        at: usize,
+        [program, before, word, clean]: [&str; 4],
+        env: &mut Vec<(String, Setting)>,
+    ) -> Vec<Piece> {
+        let place = format!("{id}.args[{}]", at.saturating_sub(1));
+        let prefix = clean.strip_suffix(PLACEHOLDER).unwrap_or_default();
+        let is_prefix = |prefix: &&str| word.starts_with(prefix) && !prefix.contains("://");
+        let prefix = Some(prefix).filter(is_prefix).unwrap_or_default();
+        let value = word.strip_prefix(prefix).unwrap_or(word);
+        let name = match prefix.trim_matches(['-', '=']) {
+            "" => before.strip_prefix('-').unwrap_or_default().trim_matches('-'),
+            name => name,
+        };
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name = match name.len() > 1 && name.chars().all(is_legal) {
+            true => name.to_owned(),
+            false => format!("ARG_{at}"),
+        };
+        let about = format!("for an argument of source `{id}`: the value it has in the client");
+        let variable = self.variable(variable_name(id, &name), id, about, value.to_owned());
+        // A container gets the value of a variable that is only named.
+        let program = program.rsplit('/').next().unwrap_or_default();
+        let is_variable = CONTAINER_RUNNERS.contains(&program)
+            && matches!(before, "-e" | "--env")
+            && prefix.ends_with('=');
+        if is_variable && !env.iter().any(|(known, _)| *known == name) {
+            let reason =
+                format!("it may be a secret; the program gets it from the variable {name}");
+            self.part(place, reason);
+            env.push((name.clone(), Setting::Env(variable)));
+            return vec![Piece::Text(name)];
+        }
+        let reason = format!("it may be a secret; `sh` takes it from the variable {variable}");
+        self.part(place, reason);
+        let variable = variable_of(env, variable);
+        vec![Piece::Text(prefix.to_owned()), Piece::Variable(variable)]
+    }
+
+    /// Returns an argument that is no secret, with its references as variables.
+    fn argument(
+        &mut self,
+        id: &str,
+        at: usize,
+        word: &str,
+        env: &mut Vec<(String, Setting)>,
+        obstacle: &mut Obstacle,
+    ) -> Vec<Piece> {
+        let Some(parts) = reference::parts(word) else {
             obstacle.add("an argument uses a variable of the client; write its value");
-        }
-        let env = self.settings(id, env, "", is_public_variable);
-        Upstream::Command { command, env, cwd }
+            return vec![Piece::Text(word.to_owned())];
+        };
+        let place = format!("{id}.args[{}]", at.saturating_sub(1));
+        let piece = |part| {
+            let (wanted, about, value) = match part {
+                reference::Part::Reference(Reference::Env(name)) => {
+                    (name.to_owned(), String::new(), format!("${name}"))
+                }
+                reference::Part::Reference(Reference::Default(name, default)) => {
+                    let default = self.default_of(&place, name, name, default);
+                    (name.to_owned(), default, format!("${name}"))
+                }
+                reference::Part::Reference(Reference::Input(input)) => {
+                    let about = format!(" (the client requests `{input}` from the user)");
+                    (variable_name("", input), about, format!("?{input}"))
+                }
+                reference::Part::Text(text) => return Piece::Text(text.to_owned()),
+                reference::Part::Reference(_) => return Piece::Text(word.to_owned()),
+            };
+            let about = format!("for an argument of source `{id}`{about}");
+            let variable = self.variable(wanted, id, about, value);
+            Piece::Variable(variable_of(env, variable))
+        };
+        parts.into_iter().map(piece).collect()
+    }
+
+    /// Names the default of a variable, and returns an explanation.
+    fn default_of(&mut self, place: &str, name: &str, variable: &str, default: &str) -> String {
+        let shown = match is_public_variable(name, default) {
+            true => format!("the default `{default}`"),
+            false => "a default".to_owned(),
+        };
+        let reason = format!("{shown} of `{variable}` is not translated; set the variable");
+        self.part(place, reason);
+        format!(" ({shown} is used in the client if it is unset)")
     }
 
     /// Returns a server at an address.
@@ -300,7 +411,7 @@ impl Reader {
         headers: &Map<String, Value>,
         obstacle: &mut Obstacle,
     ) -> Upstream {
-        let url = self.address(&format!("{id}.url"), url, obstacle);
+        let url = self.address(&format!("{id}.url"), &with_references(url), obstacle);
         let headers = self.settings(id, headers, id, is_public_header);
         Upstream::Url { url, headers }
     }
@@ -332,6 +443,9 @@ impl Reader {
         if has_secret {
             self.part(place, "it may contain a secret");
             obstacle.add("its address may contain a secret; write it, or send it in `headers`");
+        }
+        if reference::has_default(url) {
+            self.part(place, "the default of its variable is not translated");
         }
         if Reference::of(url) != Reference::None {
             obstacle.add("its address uses a variable of the client; write its value");
@@ -396,13 +510,19 @@ impl Reader {
         is_public: fn(&str, &str) -> bool,
     ) -> Vec<(String, Setting)> {
         let settings = table.iter().map(|(name, value)| {
-            let text = word(value);
+            let text = with_references(&word(value));
+            let place =
+                format!("{id}.{}.{name}", if prefix.is_empty() { "env" } else { "headers" });
             // The value of the server's own variable would be another one.
             let prefix = if is_own_variable(name) { id } else { prefix };
             let own_name = || variable_name(prefix, name);
             let (wanted, about, value) = match Reference::of(&text) {
                 Reference::Env(variable) => {
                     (variable.to_owned(), String::new(), format!("${variable}"))
+                }
+                Reference::Default(variable, default) => {
+                    let about = self.default_of(&place, name, variable, default);
+                    (variable.to_owned(), about, format!("${variable}"))
                 }
                 Reference::Input(input) => {
                     let about = format!(" (the client requests `{input}` from the user)");
@@ -412,9 +532,15 @@ impl Reader {
                     (own_name(), format!(": the whole value, in the client `{text}`"), text)
                 }
                 Reference::None if is_public(name, &text) => {
+                    if is_windows_path(&text) {
+                        self.part(place, "its value is a path of Windows");
+                    }
                     return (name.clone(), Setting::Plain(text));
                 }
                 Reference::Other | Reference::None => {
+                    if reference::has_default(&text) {
+                        self.part(place, "the default of its variable is not translated");
+                    }
                     (own_name(), ": the value it has in the client".to_owned(), text)
                 }
             };
@@ -428,15 +554,46 @@ impl Reader {
     /// Adds a variable and returns its name: `wanted`, unless another value uses that name.
     fn variable(&mut self, wanted: String, id: &str, about: String, value: String) -> String {
         let variables = &mut self.imported.variables;
-        let name = match variables.iter().find(|known| known.name == wanted) {
-            Some(known) if known.value == value => return wanted,
-            Some(_) => variable_name(id, &wanted),
-            None => wanted,
-        };
-        if !variables.iter().any(|known| known.name == name) {
-            variables.push(Variable { name: name.clone(), about, value });
+        let own = variable_name(id, &wanted);
+        let numbered = (2..).map(|n| format!("{own}_{n}"));
+        for name in [wanted, own.clone()].into_iter().chain(numbered) {
+            match variables.iter().find(|known| known.name == name) {
+                Some(known) if known.value == value => return name,
+                Some(_) => {}
+                None => {
+                    variables.push(Variable { name: name.clone(), about, value });
+                    return name;
+                }
+            }
         }
-        name
+        own
+    }
+}
+
+/// Adds `variable` to those of a program, and returns its name there.
+fn variable_of(env: &mut Vec<(String, Setting)>, variable: String) -> String {
+    let setting = Setting::Env(variable.clone());
+    let mut name = variable;
+    while let Some((_, known)) = env.iter().find(|(known, _)| *known == name) {
+        if *known == setting {
+            return name;
+        }
+        name.push_str("_ARG");
+    }
+    env.push((name.clone(), setting));
+    name
+}
+
+/// Adds an obstacle if `kind` is no transport of `upstream`.
+fn check_transport(kind: &Value, upstream: &Upstream, obstacle: &mut Obstacle) {
+    let kind = kind.as_str().map(folded).unwrap_or_default();
+    let is_command = matches!(upstream, Upstream::Command { .. });
+    match kind.as_str() {
+        "stdio" | "local" if is_command => {}
+        "http" | "streamablehttp" | "remote" if !is_command => {}
+        "sse" | "httpsse" if !is_command => obstacle.add(SSE),
+        "" => {}
+        _ => obstacle.add("its type is not that of its `command` or `url`"),
     }
 }
 
@@ -506,7 +663,10 @@ fn word(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{
+        super::desktop::{described, read},
+        *,
+    };
 
     #[test]
     fn ids_are_legal_and_unique() {

@@ -6,7 +6,10 @@ use toml::Value;
 use toolcrib_core::text::is_hidden;
 use toolcrib_gateway::config;
 
-use super::servers::{Imported, Issuer, Rule, Server, Setting, Upstream};
+use super::{
+    described::Rule,
+    servers::{Imported, Issuer, Server, Setting, Upstream},
+};
 use crate::env::AnySecret;
 
 /// The configuration file and a summary of its servers.

@@ -18,10 +18,11 @@ use toolcrib_core::text::io_reason;
 use super::places;
 use crate::{
     commands::{
-        import::{Described, described, no_servers},
+        decoded::decoded,
+        import::{ClientFile as Content, described, encoding_error, no_servers},
         input::bounded,
     },
-    failure::{advised, hints},
+    failure::hints,
 };
 
 /// Size limit, in bytes. The file of Claude Code keeps the history of its prompts too.
@@ -36,7 +37,7 @@ const MAX_NAMES: usize = 12;
 pub(super) struct ClientFile {
     client: &'static str,
     path: PathBuf,
-    pub(super) servers: Vec<Described>,
+    pub(super) content: Content,
     /// Why it could not be read.
     problem: Option<String>,
     /// Whether its servers are imported.
@@ -48,15 +49,15 @@ pub(super) fn find() -> Vec<ClientFile> {
     let mut known = BTreeSet::new();
     let mut found = Vec::new();
     for (client, path) in places::all() {
-        let servers = match read(&path) {
-            Ok(servers) => servers,
+        let content = match read(&path) {
+            Ok(content) => content,
             Err(error) if is_missing(&error) => continue,
             Err(error) => {
                 let problem = Some(describe(&error));
                 found.push(ClientFile {
                     client,
                     path,
-                    servers: Vec::new(),
+                    content: Content::default(),
                     problem,
                     chosen: false,
                 });
@@ -65,10 +66,11 @@ pub(super) fn find() -> Vec<ClientFile> {
         };
         // The home can be this directory, and a file a link to another one.
         let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        let Some(servers) = servers.filter(|it| !it.is_empty() && known.insert(real)) else {
+        let Some(content) = content.filter(|it| !it.servers.is_empty() && known.insert(real))
+        else {
             continue;
         };
-        found.push(ClientFile { client, path, servers, problem: None, chosen: false });
+        found.push(ClientFile { client, path, content, problem: None, chosen: false });
     }
     found
 }
@@ -78,9 +80,9 @@ pub(super) fn find() -> Vec<ClientFile> {
 impl ClientFile {
     /// Reads a file that the command line names; its servers are imported.
     pub(super) fn named(path: &Path) -> anyhow::Result<Self> {
-        let servers = read(path)?.ok_or_else(|| no_servers(&path.display().to_string()))?;
+        let content = read(path)?.ok_or_else(|| no_servers(&path.display().to_string()))?;
         let path = path.to_owned();
-        Ok(Self { client: "named by --from", path, servers, problem: None, chosen: true })
+        Ok(Self { client: "named by --from", path, content, problem: None, chosen: true })
     }
 
     /// Returns its path and client.
@@ -98,27 +100,27 @@ impl ClientFile {
 
     /// Returns the question whether its servers are imported.
     pub(super) fn question(&self) -> String {
-        format!("import {} from {}?", plural(self.servers.len()), self.label())
+        format!("import {} from {}?", plural(self.content.servers.len()), self.label())
     }
 
     pub(super) fn to_json(&self) -> Value {
         json!({
             "client": self.client,
             "file": self.path,
-            "servers": self.servers.iter().map(|it| &it.name).collect::<Vec<_>>(),
+            "servers": self.content.servers.iter().map(|it| &it.name).collect::<Vec<_>>(),
             "problem": self.problem,
             "imported": self.chosen,
         })
     }
 
     fn names(&self) -> String {
-        let names = self.servers.iter().take(MAX_NAMES).map(|it| it.name.as_str());
-        let more = match self.servers.len().saturating_sub(MAX_NAMES) {
+        let names = self.content.servers.iter().take(MAX_NAMES).map(|it| it.name.as_str());
+        let more = match self.content.servers.len().saturating_sub(MAX_NAMES) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         let names = names.collect::<Vec<_>>().join(", ");
-        format!("{}: {names}{more}", plural(self.servers.len()))
+        format!("{}: {names}{more}", plural(self.content.servers.len()))
     }
 }
 
@@ -127,7 +129,7 @@ fn plural(servers: usize) -> String {
 }
 
 /// Returns the servers in the file; `None` if it has no table for them.
-fn read(path: &Path) -> anyhow::Result<Option<Vec<Described>>> {
+fn read(path: &Path) -> anyhow::Result<Option<Content>> {
     let shown = path.display();
     // Opening a pipe would wait for its writer.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -137,21 +139,20 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<Described>>> {
     anyhow::ensure!(about.is_file(), "{shown} is not a file");
     anyhow::ensure!(about.len() <= MAX_BYTES, "{shown} is larger than 64 MiB");
     let bytes = bounded(file).with_context(|| format!("{shown} cannot be read"))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| advised(format!("{shown} is not UTF-8"), "save the file in that encoding"))?;
+    let text = decoded(bytes).ok_or_else(|| encoding_error(&shown.to_string()))?;
     // A new installation can leave an empty file.
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let servers = described(path, &text)?;
-    if let Some(servers) = &servers {
-        let count = servers.len();
+    let content = described(path, &text)?;
+    if let Some(content) = &content {
+        let count = content.servers.len();
         anyhow::ensure!(
             count <= MAX_SERVERS,
             "{shown} has {count} servers; at most {MAX_SERVERS} are read"
         );
     }
-    Ok(servers)
+    Ok(content)
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {

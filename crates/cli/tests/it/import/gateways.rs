@@ -365,10 +365,12 @@ fn contextforge() {
     # Not translated:
     # - entities.tools.weather: a REST tool; describe its service in an OpenAPI document, and add a source of kind `connector`
     # - entities.tools.agent: tools of type `A2A` have no equivalent
+    # - entities.gateways.Time Server.description, capabilities, tags, health_check: it only describes the gateway
     # - entities.gateways.crm.passthrough_headers: headers of callers are not forwarded
     # - entities.gateways.crm.visibility: only callers with the scope `tools:SOURCE` see the tools; use `tenants` for teams that must not know of each other
     # - entities.servers.desk: a virtual server; write `[toolset.NAME]` with `allow` for its tools, which is served at /mcp/NAME. The export calls them crm-find, weather
     # - entities.prompts: 1 are not translated; toolcrib serves tools only
+    # - version, exported_at, exported_by, source_gateway, encryption_method, metadata: it only describes the export
 
     [[source]]
     id = "time-server"
@@ -400,20 +402,22 @@ fn contextforge() {
     # kind = "mcp"
     # url = "http://127.0.0.1:8004/mcp"
     "#);
-    insta::assert_snapshot!(ran.stderr, @r#"
+    insta::assert_snapshot!(ran.stderr, @r"
     not translated: entities.tools.weather: a REST tool; describe its service in an OpenAPI document, and add a source of kind `connector`
     not translated: entities.tools.agent: tools of type `A2A` have no equivalent
+    not translated: entities.gateways.Time Server.description, capabilities, tags, health_check: it only describes the gateway
     not translated: entities.gateways.crm.passthrough_headers: headers of callers are not forwarded
     not translated: entities.gateways.crm.visibility: only callers with the scope `tools:SOURCE` see the tools; use `tenants` for teams that must not know of each other
     not translated: entities.servers.desk: a virtual server; write `[toolset.NAME]` with `allow` for its tools, which is served at /mcp/NAME. The export calls them crm-find, weather
     not translated: entities.prompts: 1 are not translated; toolcrib serves tools only
+    not translated: version, exported_at, exported_by, source_gateway, encryption_method, metadata: it only describes the export
     `old` stays a comment: it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address
     `off` stays a comment: it is switched off in ContextForge
     `custom` stays a comment: its `auth_type` is `authheaders`, and the values are encrypted; write `headers`, or store a credential with `toolcrib credentials set`
     set these variables where `toolcrib serve` runs:
       CRM_AUTHORIZATION  for `Authorization` of source `crm`: `Bearer ` and the token that ContextForge uses
     2 sources imported
-    "#);
+    ");
 }
 
 #[test]
@@ -472,7 +476,10 @@ mcp_servers:
     # Not translated:
     # - model_list: only `mcp_servers` is about tools
     # - general_settings: only `mcp_servers` is about tools
+    # - mcp_servers.zapier.description: it only describes the server
     # - mcp_servers.zapier.access_groups: grant the scope `tools:SOURCE` to the callers of the group
+    # - mcp_servers.zapier.allowed_tools: it became rules with `hide`
+    # - mcp_servers.keyed.disallowed_tools: it became rules with `hide`
     # - mcp_servers.narrow.allowed_params: it is not translated
 
     [[source]]
@@ -507,7 +514,7 @@ mcp_servers:
     command = ["npx", "-y", "server"]
     [source.env]
     SERVICE_TOKEN = { env = "SERVICE_TOKEN" }
-    MODE = { env = "MODE" }
+    MODE = "fast"
 
     [[source]]
     id = "service"
@@ -538,7 +545,10 @@ mcp_servers:
     insta::assert_snapshot!(ran.stderr, @r"
     not translated: model_list: only `mcp_servers` is about tools
     not translated: general_settings: only `mcp_servers` is about tools
+    not translated: mcp_servers.zapier.description: it only describes the server
     not translated: mcp_servers.zapier.access_groups: grant the scope `tools:SOURCE` to the callers of the group
+    not translated: mcp_servers.zapier.allowed_tools: it became rules with `hide`
+    not translated: mcp_servers.keyed.disallowed_tools: it became rules with `hide`
     not translated: mcp_servers.narrow.allowed_params: it is not translated
     `legacy` stays a comment: it has no `transport`, which means HTTP+SSE; use its streamable HTTP address
     `oauth` stays a comment: its `auth_type` is `oauth2`; store a credential with `toolcrib credentials set`, and name it in `credential`
@@ -549,7 +559,6 @@ mcp_servers:
       KEYED_X_API_KEY  for `X-Api-Key` of source `keyed`: the value it has in the client
       KEYED  for `Authorization` of source `keyed`
       SERVICE_TOKEN  for `SERVICE_TOKEN` of source `local`
-      MODE  for `MODE` of source `local`: the value it has in the client
       SERVICE_X_API_KEY  for `X-API-Key` of source `service`: the value it has in the client
     4 sources imported
     ");

@@ -227,7 +227,7 @@ fn no_secret_is_in_any_output_of_any_format() {
 }
 
 #[test]
-fn a_secret_argument_makes_its_source_a_comment_with_the_reason() {
+fn a_secret_argument_becomes_a_variable_and_a_secret_address_a_comment() {
     let dir = dir();
     let file = json!({ "mcpServers": {
         "jira": { "command": "npx", "args": [
@@ -243,14 +243,15 @@ fn a_secret_argument_makes_its_source_a_comment_with_the_reason() {
     let toml = listed["toml"].as_str().unwrap();
     insta::assert_snapshot!(toml.split_once("# Not translated").unwrap().1, @r#"
     :
-    # - jira.args[4]: it may be a secret; arguments cannot be read from the environment
+    # - jira.args[4]: it may be a secret; `sh` takes it from the variable JIRA_HEADER
     # - logs.url: it may contain a secret
 
-    # Not in force: an argument may be a secret; write its value, or give it to the server by `env`.
-    # [[source]]
-    # id = "jira"
-    # kind = "mcp"
-    # command = ["npx", "-y", "mcp-remote", "https://jira.example.com/mcp", "--header", "[redacted]"]
+    [[source]]
+    id = "jira"
+    kind = "mcp"
+    command = ["sh", "-c", 'exec npx -y mcp-remote https://jira.example.com/mcp --header "$JIRA_HEADER"']
+    [source.env]
+    JIRA_HEADER = { env = "JIRA_HEADER" }
 
     # Not in force: its address may contain a secret; write it, or send it in `headers`.
     # [[source]]
@@ -267,21 +268,21 @@ fn a_secret_argument_makes_its_source_a_comment_with_the_reason() {
     DEBUG = "true"
     "#);
     insta::assert_snapshot!(stderr, @r"
-    not translated: jira.args[4]: it may be a secret; arguments cannot be read from the environment
+    not translated: jira.args[4]: it may be a secret; `sh` takes it from the variable JIRA_HEADER
     not translated: logs.url: it may contain a secret
-    `jira` stays a comment: an argument may be a secret; write its value, or give it to the server by `env`
     `logs` stays a comment: its address may contain a secret; write it, or send it in `headers`
     set these variables where `toolcrib serve` runs:
+      JIRA_HEADER  for an argument of source `jira`: the value it has in the client
       FOO  for `FOO` of source `kept`: the value it has in the client
-    1 sources imported
+    2 sources imported
     ");
-    assert_eq!(listed["sources"], 1);
+    assert_eq!(listed["sources"], 2);
     assert_eq!(
         listed["notTranslated"],
         json!([
             {
                 "part": "jira.args[4]",
-                "reason": "it may be a secret; arguments cannot be read from the environment",
+                "reason": "it may be a secret; `sh` takes it from the variable JIRA_HEADER",
             },
             { "part": "logs.url", "reason": "it may contain a secret" },
         ])
