@@ -327,13 +327,15 @@ Examples:
   ssh laptop cat .cursor/mcp.json | toolcrib import -
   toolcrib import agentgateway.yaml -o toolcrib.toml
 
-The format is detected: `mcpServers` of Claude Desktop, Cursor and other clients, `servers` of VS Code,
-the configuration of agentgateway, an export of ContextForge, and `mcp_servers` of LiteLLM; as JSON or
-YAML. A file that ends in `.toml` is that of Codex.
+The format is detected: `mcpServers` of Claude Desktop, Cursor, Continue and other clients, `servers` of
+VS Code, `context_servers` of Zed, `mcp` of opencode, `extensions` of Goose, a catalog of Docker's MCP
+gateway, the configuration of agentgateway, an export of ContextForge, and `mcp_servers` of LiteLLM; as
+JSON or YAML. A file that ends in `.toml` is that of Codex.
 
 Only headers and variables that cannot be secrets are copied. The others become `{ env = \"NAME\" }`,
-and stderr lists the variables to set. A server with an argument or address that may contain a secret
-becomes a comment without it. So does one that cannot be converted, or whose restrictions have no
+and stderr lists the variables to set. An argument that may be a secret comes from a variable too; the
+server then starts through `sh`. A server with an address that may contain a secret becomes a comment
+without it. So does one that cannot be converted, or whose restrictions have no
 equivalent, with the reason. stderr and the comments name every part that was not translated.")]
     Import(ImportArgs),
 

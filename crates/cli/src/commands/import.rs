@@ -8,6 +8,7 @@
 mod agentgateway;
 mod arguments;
 mod cel;
+mod clients;
 mod codex;
 mod command_line;
 mod contextforge;
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
             let document = parse(&text, &name)?;
             // `mcpServers` is a name of several products, so the formats with names of their own come
             // first.
-            let formats = [agentgateway::read, contextforge::read, litellm::read, desktop::read];
+            let formats = [agentgateway::read, contextforge::read, litellm::read, clients::read];
             formats.iter().find_map(|read| read(&document))
         }
     };
@@ -110,7 +111,7 @@ pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<Client
     let name = file.display().to_string();
     match is_toml(file) {
         true => Ok(codex::described(&toml(text, &name)?)),
-        false => Ok(desktop::described(&parse(text, &name)?)),
+        false => Ok(clients::described(&parse(text, &name)?)),
     }
 }
 
@@ -118,7 +119,8 @@ pub(super) fn described(file: &Path, text: &str) -> anyhow::Result<Option<Client
 pub(super) fn no_servers(name: &str) -> anyhow::Error {
     advised(
         format!("{name} has no MCP servers"),
-        "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code), `binds` or \
+        "expected `mcpServers` (Claude Desktop, Cursor, Continue), `servers` (VS Code), `context_servers` \
+         (Zed), `mcp` (opencode), `extensions` (Goose), `registry` (a catalog of Docker), `binds` or \
          `mcp.targets` (agentgateway), `entities` (an export of ContextForge), or `mcp_servers` \
          (LiteLLM, and Codex in a .toml file)",
     )

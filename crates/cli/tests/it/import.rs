@@ -1,5 +1,6 @@
 //! `import`: three clients' files.
 
+mod clients;
 mod commands;
 mod gateways;
 mod restrictions;

@@ -36,6 +36,11 @@ pub(crate) struct ClientFile {
 }
 
 impl ClientFile {
+    /// Names a setting that is not translated.
+    pub(super) fn part(&mut self, place: impl Into<String>, reason: impl Into<String>) {
+        self.parts.push(Part::new(place, reason));
+    }
+
     pub(super) fn each(&mut self, change: impl FnMut(&mut Described)) {
         self.servers.iter_mut().for_each(change);
     }

@@ -10,16 +10,10 @@ use serde_json::{Map, Value};
 use super::{
     described::{ClientFile, Described, Part},
     restrictions::{Meaning, denied_globs, folded, hiding, is_off, meaning, names, own_tool},
-    servers::{Imported, of},
 };
 
 /// The most other settings that a note names.
 const MOST_NAMED: usize = 40;
-
-/// Returns the content of `document`; `None` if it has no member for servers.
-pub(super) fn read(document: &Value) -> Option<Imported> {
-    described(document).map(|file| of(&file))
-}
 
 /// Returns the servers of `document` as they are; `None` if it has no member for servers.
 pub(super) fn described(document: &Value) -> Option<ClientFile> {
@@ -45,13 +39,13 @@ pub(super) fn described(document: &Value) -> Option<ClientFile> {
     let servers = tables.into_iter().flatten();
     let servers = servers.map(|(name, settings)| Described::new(name, settings.clone())).collect();
     let mut file = ClientFile { servers, parts: Vec::new() };
-    other_settings(root, "", &mut file);
+    other_settings(root, &[], "", &mut file);
     if let Some(inner) = root.get("mcp").and_then(Value::as_object) {
-        other_settings(inner, "mcp.", &mut file);
+        other_settings(inner, &[], "mcp.", &mut file);
     }
     for (name, project) in projects {
         let Some(project) = project.as_object() else { continue };
-        other_settings(project, &format!("projects.{name}."), &mut file);
+        other_settings(project, &[], &format!("projects.{name}."), &mut file);
     }
     Some(file)
 }
@@ -60,13 +54,23 @@ fn is_table_name(key: &str) -> bool {
     matches!(key, "mcpServers" | "servers" | "mcp.servers") || key.ends_with(".mcpServers")
 }
 
-/// Reads the other settings of the owner of a table of servers.
-fn other_settings(owner: &Map<String, Value>, place: &str, file: &mut ClientFile) {
+/// Reads the settings of `owner` other than the servers and those that were `read` of servers.
+pub(super) fn other_settings(
+    owner: &Map<String, Value>,
+    read: &[&str],
+    place: &str,
+    file: &mut ClientFile,
+) {
     let mut others = Vec::new();
     for (key, value) in owner {
         let is_inner =
             matches!(value, Value::Object(_)) && matches!(key.as_str(), "mcp" | "projects");
-        if is_table_name(key) || is_inner || key == "inputs" || key == "$schema" {
+        if read.contains(&key.as_str())
+            || is_table_name(key)
+            || is_inner
+            || key == "inputs"
+            || key == "$schema"
+        {
             continue;
         }
         if !restrict(key, value, place, file) {

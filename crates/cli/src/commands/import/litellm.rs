@@ -1,4 +1,4 @@
-//! Reads the section `mcp_servers` of LiteLLM's `config.yaml`.
+//! Reads the sections `mcp_servers` and `mcp_builtin_servers` of LiteLLM's `config.yaml`.
 //!
 //! Invariant: a source whose restriction was not translated is not in force.
 
@@ -9,6 +9,9 @@ use super::{
     secrets::shown,
     servers::{Imported, Reader, SSE, Upstream, words},
 };
+
+/// The tables of servers.
+const TABLES: [&str; 2] = ["mcp_servers", "mcp_builtin_servers"];
 
 /// The beginning of values that are in the environment.
 const ENVIRONMENT: &str = "os.environ/";
@@ -28,24 +31,31 @@ const OTHERS: &[(&str, &str)] = &[
     ("tool_name_to_display_name", "tools are called SOURCE__TOOL"),
 ];
 
-/// Returns the content of `document`; `None` if it has no `mcp_servers`.
+/// Returns the content of `document`; `None` if it has neither section.
 pub(super) fn read(document: &Value) -> Option<Imported> {
-    let servers = document.get("mcp_servers")?.as_object()?;
+    let tables = TABLES.iter().filter_map(|table| {
+        let servers = document.get(*table)?.as_object()?;
+        Some((*table, servers))
+    });
+    let tables: Vec<_> = tables.collect();
+    tables.first()?;
     let mut reader = Reader::default();
     for key in document.as_object().into_iter().flat_map(Map::keys) {
-        if key != "mcp_servers" {
-            reader.part(key, "only `mcp_servers` is about tools");
+        if !TABLES.contains(&key.as_str()) {
+            reader.part(key, "only `mcp_servers` and `mcp_builtin_servers` are about tools");
         }
     }
-    for (name, server) in servers {
-        add(name, server, &mut reader);
+    for (table, servers) in tables {
+        for (name, server) in servers {
+            add(table, name, server, &mut reader);
+        }
     }
     Some(reader.imported)
 }
 
-fn add(name: &str, server: &Value, reader: &mut Reader) {
+fn add(table: &str, name: &str, server: &Value, reader: &mut Reader) {
     let id = reader.id(name);
-    let place = format!("mcp_servers.{name}");
+    let place = format!("{table}.{name}");
     let mut obstacle = Obstacle::default();
     let text = |key: &str| server.get(key).and_then(Value::as_str);
     let known = [
@@ -53,7 +63,9 @@ fn add(name: &str, server: &Value, reader: &mut Reader) {
         "transport",
         "command",
         "args",
+        "enabled",
         "env",
+        "env_key",
         "auth_type",
         "auth_value",
         "authentication_token",
@@ -79,6 +91,11 @@ fn add(name: &str, server: &Value, reader: &mut Reader) {
             obstacle.add(format!("its setting `{key}` is not translated"));
         }
     }
+    match server.get("enabled") {
+        None | Some(Value::Null | Value::Bool(true)) => {}
+        Some(Value::Bool(false)) => obstacle.add("it is switched off in LiteLLM"),
+        Some(_) => obstacle.add("its `enabled` is neither true nor false"),
+    }
     let mut headers = Map::new();
     for key in ["headers", "static_headers"] {
         let more = server.get(key).and_then(Value::as_object);
@@ -89,7 +106,7 @@ fn add(name: &str, server: &Value, reader: &mut Reader) {
         (_, url, Some(document)) => reader.document(&id, document, url, &headers, &mut obstacle),
         (Some(program), _, _) => {
             let words = words(program, server.get("args").and_then(Value::as_array));
-            let env = match server.get("env") {
+            let mut env = match server.get("env") {
                 Some(Value::Object(env)) => references(env),
                 Some(Value::Null) | None => Map::new(),
                 Some(_) => {
@@ -97,6 +114,9 @@ fn add(name: &str, server: &Value, reader: &mut Reader) {
                     Map::new()
                 }
             };
+            if let Some(key) = text("env_key") {
+                env.entry(key).or_insert_with(|| json!(format!("${{env:{key}}}")));
+            }
             reader.command(&id, words, &env, None, &mut obstacle)
         }
         (None, Some(url), None) => {
@@ -130,6 +150,11 @@ fn authenticate(server: &Value, headers: &mut Map<String, Value>, obstacle: &mut
     let kind = server.get("auth_type").and_then(Value::as_str).unwrap_or("none");
     let value = ["auth_value", "authentication_token"].iter().find_map(|key| server.get(key));
     let value = reference(value.and_then(Value::as_str).unwrap_or_default());
+    let variable = server.get("env_key").and_then(Value::as_str);
+    let value = match variable.filter(|_| value.is_empty()) {
+        Some(variable) => format!("${{env:{variable}}}"),
+        None => value,
+    };
     let (name, value) = match kind {
         "none" => return,
         "api_key" => ("X-API-Key", value),

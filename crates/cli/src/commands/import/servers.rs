@@ -664,7 +664,7 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::desktop::{described, read},
+        super::clients::{described, read},
         *,
     };
 

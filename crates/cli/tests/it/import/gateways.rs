@@ -474,8 +474,8 @@ mcp_servers:
     # safety_tier = "read"
     #
     # Not translated:
-    # - model_list: only `mcp_servers` is about tools
-    # - general_settings: only `mcp_servers` is about tools
+    # - model_list: only `mcp_servers` and `mcp_builtin_servers` are about tools
+    # - general_settings: only `mcp_servers` and `mcp_builtin_servers` are about tools
     # - mcp_servers.zapier.description: it only describes the server
     # - mcp_servers.zapier.access_groups: grant the scope `tools:SOURCE` to the callers of the group
     # - mcp_servers.zapier.allowed_tools: it became rules with `hide`
@@ -543,8 +543,8 @@ mcp_servers:
     # url = "https://narrow.example.com/mcp"
     "#);
     insta::assert_snapshot!(ran.stderr, @r"
-    not translated: model_list: only `mcp_servers` is about tools
-    not translated: general_settings: only `mcp_servers` is about tools
+    not translated: model_list: only `mcp_servers` and `mcp_builtin_servers` are about tools
+    not translated: general_settings: only `mcp_servers` and `mcp_builtin_servers` are about tools
     not translated: mcp_servers.zapier.description: it only describes the server
     not translated: mcp_servers.zapier.access_groups: grant the scope `tools:SOURCE` to the callers of the group
     not translated: mcp_servers.zapier.allowed_tools: it became rules with `hide`

@@ -26,7 +26,7 @@ pub(super) fn source<'a>(toml: &'a toml::Table, id: &str) -> Option<&'a toml::Va
 }
 
 /// Returns the globs of hidden tools of the source `id`.
-fn hidden(toml: &toml::Table, id: &str) -> Vec<String> {
+pub(super) fn hidden(toml: &toml::Table, id: &str) -> Vec<String> {
     let tools = source(toml, id).and_then(|source| source.get("tools")?.as_table());
     let tools = tools.into_iter().flatten();
     let hidden = tools.filter(|(_, rule)| rule["hide"].as_bool() == Some(true));
