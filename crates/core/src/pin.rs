@@ -1,7 +1,7 @@
 //! Pins: the approved form of an upstream's tool, and the form that the upstream offers now.
 //!
 //! Invariant (I-51): a [`PinForm`] consists of everything that its upstream wrote of a tool and that
-//! callers see or that decides what a call sends. That is name, title, description, both schemas and
+//! callers see or that decides the request of a call. That is name, title, description, both schemas and
 //! annotations, as discovered, before hidden characters are removed, and the operation of a connector.
 //! Nothing else is in it, so meaningless changes cannot raise an alarm.
 

@@ -1,4 +1,4 @@
-//! Findings: what is wrong with a tool, where, and how to fix it.
+//! Findings: faults of a tool, their places, and how to fix them.
 
 use serde::Serialize;
 

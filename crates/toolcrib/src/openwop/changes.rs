@@ -109,7 +109,7 @@ impl Watch {
         }
     }
 
-    /// Compares what the caller sees with what it saw.
+    /// Compares the caller's list with the one that it saw.
     async fn look(&mut self) -> Option<()> {
         self.caller = self.gateway.authenticator().renew(&self.caller).await.ok()?;
         if std::mem::take(&mut self.is_stale) {
