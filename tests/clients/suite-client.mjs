@@ -105,6 +105,8 @@ const { tools } = listed.result;
 console.log("tools", tools.map(({ name }) => name).join(" "));
 for (const params of calls(tools)) await call(params);
 
+// Beside the calls, lists of resources and prompts are counted. The suite checks these requests, too.
+await new Promise((resolve) => setTimeout(resolve, 1_000));
 host.stdin.end();
 await new Promise((resolve) => host.on("exit", resolve));
 rmSync(folder, { recursive: true });

@@ -88,7 +88,7 @@ fn wrong_toolsets_are_found_with_their_place() {
     insta::assert_snapshot!(refused("[toolset.A]\nallow = [\"*\"]\n"), @"toolcrib.toml:1: `toolset.A`: a toolset's name has lower-case letters, digits, `-` and `_`, at most 64, and starts and ends with a letter or a digit");
     insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\nmeta = \"all\"\n"), @"toolcrib.toml:3: `toolset.a.meta`: unknown variant `all`, expected `off` or `search`");
     insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\ndeny = [\"a[\"]\n"), @"toolcrib.toml:3: `toolset.a.deny`: is not a glob: unclosed character class; missing ']'");
-    insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\nscopes = []\n"), @"toolcrib.toml:3: `toolset.a.scopes`: unknown field `scopes`, expected one of `title`, `allow`, `deny`, `meta`");
+    insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\nscopes = []\n"), @"toolcrib.toml:3: `toolset.a.scopes`: unknown field `scopes`, expected one of `title`, `allow`, `deny`, `meta`, `inline_refs`");
 }
 
 #[test]
