@@ -9,8 +9,8 @@
 //!
 //! Invariants:
 //! - an id counts only for the principal and the part of the catalog that it was issued for. It
-//!   authenticates nobody: every request is authenticated for itself;
-//! - a session that has ended is not continued by any server.
+//!   authenticates no caller: every request has its own credentials;
+//! - no server continues an ended session.
 
 use std::{
     str,
@@ -33,16 +33,15 @@ use toolcrib_core::{
 
 use crate::{background::Services, tool_ref::CatalogScope};
 
-/// Ended sessions that are stored, each in about a hundred bytes.
+/// Maximum number of stored ended sessions, of about a hundred bytes each.
 const MAX_ENDED: usize = 100_000;
 /// How long other servers can read a cancellation.
 const CANCELLATION: Duration = Duration::from_secs(60);
-/// Cancellations that are stored at once; those beyond are dropped, because a client cannot rely on
-/// them.
+/// The most cancellations in flight to the store. More are dropped: clients cannot rely on them.
 const MAX_CANCELLATIONS: usize = 64;
 const SWEEP: Duration = Duration::from_secs(60);
 const RANDOM: usize = 16;
-/// The longest id that is examined; ours are shorter.
+/// Maximum length of an id that is parsed.
 const MAX_ID: usize = 256;
 const BASE64: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -176,7 +175,7 @@ impl ClientSessions {
             }
         });
         let sessions = Arc::clone(self);
-        // The last notice that was reported; `u64::MAX` before the first look.
+        // The number of the last reported notice; `u64::MAX` before the first read.
         let seen = Arc::new(AtomicU64::new(u64::MAX));
         self.services.follow("client sessions", move |_, changes| {
             let (sessions, seen) = (Arc::clone(&sessions), Arc::clone(&seen));

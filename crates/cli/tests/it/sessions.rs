@@ -55,7 +55,11 @@ async fn a_session_goes_on_after_a_restart_until_its_client_ends_it() {
     let caller = server.caller(Some(&text));
     assert_eq!(use_of(&caller, &session).await, gone, "it has ended for ever");
     assert_eq!(caller.end_mcp_session(&session).await, 404);
-    assert_eq!(caller.end_mcp_session(&left).await, 204, "also one that was not used since");
+    assert_eq!(
+        caller.end_mcp_session(&left).await,
+        204,
+        "a session without a request since the restart"
+    );
     assert_eq!(use_of(&caller, &left).await, gone);
     server.stop();
 }

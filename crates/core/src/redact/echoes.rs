@@ -73,9 +73,9 @@ impl Echoes {
     /// Returns `text` without the start of a value at its end.
     fn without_start<'a>(&self, text: &'a str) -> Cow<'a, str> {
         for (value, label) in &*self.values {
-            let starts = value.expose().char_indices().map(|(at, _)| at);
-            let mut starts =
-                starts.filter(|at| *at >= CUT).filter_map(|at| value.expose().get(..at));
+            let starts = value.expose().char_indices().rev().map(|(at, _)| at);
+            let starts = starts.take_while(|at| *at >= CUT);
+            let mut starts = starts.filter_map(|at| value.expose().get(..at));
             if let Some(rest) = starts.find_map(|start| text.strip_suffix(start)) {
                 return Cow::Owned(format!("{rest}{label}"));
             }
@@ -307,6 +307,8 @@ mod tests {
         assert_eq!(cut("HTTP 500 hunter22-and-mor"), "HTTP 500 [REDACTED:c0]");
         assert_eq!(cut("HTTP 500 hunter22"), "HTTP 500 [REDACTED:c0]");
         assert_eq!(cut("HTTP 500 hunter2"), "HTTP 500 hunter2");
+        let repeating = self::echoes(&["abababababab"]);
+        assert_eq!(repeating.text("x ababababab"), "x [REDACTED:c0]", "the longest start");
         assert_eq!(cut("hunter22-and said"), "hunter22-and said");
         let failed = echoes.outcome(outcome(r#"[{"type":"text","text":"no: hunter22-and"}]"#));
         assert_eq!(failed.content.get(), r#"[{"type":"text","text":"no: [REDACTED:c0]"}]"#);

@@ -99,7 +99,9 @@ impl Inliner<'_> {
             return own;
         };
         let name = place.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("the whole");
-        self.inserted += target.to_string().len();
+        if self.inserted <= MAX_INSERTED {
+            self.inserted += target.to_string().len();
+        }
         let schema = if place.is_empty() || self.path.iter().any(|it| it == place) {
             open(&format!("as `{name}`, which contains it"), Some(target))
         } else if self.inserted > MAX_INSERTED {

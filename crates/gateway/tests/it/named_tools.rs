@@ -1,4 +1,4 @@
-//! Roles that are made from named tools.
+//! Roles from named tools.
 
 use serde_json::{Map, json};
 use toolcrib_core::id::TenantId;

@@ -67,7 +67,7 @@ fn report(inherited: i32) -> std::io::Result<File> {
 
 fn prepare(rules: &ConfinementRules) -> Result<(), String> {
     // A process can join every group of its session, and change the priority of its group.
-    rustix::process::setsid().map_err(|error| format!("no session of its own: {error}"))?;
+    rustix::process::setsid().map_err(|error| format!("cannot create a session: {error}"))?;
     if let Some(resources) = &rules.resources {
         limit(resources)
             .map_err(|problem| format!("its resources cannot be limited: {problem}"))?;

@@ -24,7 +24,7 @@ use toolcrib_mcp::revision::{self, LATEST_LEGACY};
 
 use super::{consent, era, protocol::Id};
 
-pub(super) use self::table::{Found, Sessions};
+pub(super) use self::table::Sessions;
 
 /// The list that a client saw last or was notified of.
 #[derive(Default)]
@@ -142,22 +142,9 @@ impl Handshake {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is not in any table, and that only this process can continue.
-    pub(super) fn local(gateway: Gateway, within: CatalogScope, handshake: Handshake) -> Arc<Self> {
-        Self::new(("".into(), None), gateway, within, handshake)
-    }
-
-    fn issued(
-        issued: IssuedSession,
-        gateway: Gateway,
-        within: CatalogScope,
-        handshake: Handshake,
-    ) -> Arc<Self> {
-        Self::new((issued.id, Some(issued.session)), gateway, within, handshake)
-    }
-
-    fn new(
-        (id, shared): (Box<str>, Option<ClientSession>),
+    /// Creates a session that is in no table. Without `issued`, only this process can continue it.
+    pub(super) fn new(
+        issued: Option<IssuedSession>,
         gateway: Gateway,
         within: CatalogScope,
         handshake: Handshake,
@@ -171,6 +158,8 @@ impl Session {
             has_room: true,
             interaction: None,
         };
+        let shared = issued.as_ref().map(|issued| issued.session);
+        let id = issued.map_or_else(|| "".into(), |issued| issued.id);
         let ended = CancellationToken::new();
         let known = Arc::default();
         let state = Mutex::new(state);

@@ -298,7 +298,7 @@ impl Peer {
     /// Opens a session, replacing the previous one.
     async fn open(&mut self, handshake: Handshake) {
         let Client { host, within, .. } = &self.client;
-        let session = Session::local(host.gateway.clone(), within.clone(), handshake);
+        let session = Session::new(None, host.gateway.clone(), within.clone(), handshake);
         if let Some(StdioSession { session, .. }) =
             self.session.replace(StdioSession { session, ready: false })
         {

@@ -158,7 +158,7 @@ fn what_the_document_says_about_a_request_is_part_of_the_form() {
     let mut other = first.clone();
     other["info"] = json!({ "title": "other" });
     assert_eq!(form(&other, None), seen[0]);
-    // Where the configuration has the address, that of the document means nothing.
+    // A configured address replaces the server of the document.
     let base = Url::parse("http://own.example").unwrap();
     let moved = document(json!({ "/items": item("get", "query", "form") }), there);
     assert_eq!(form(&first, Some(&base)), form(&moved, Some(&base)));

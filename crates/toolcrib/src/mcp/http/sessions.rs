@@ -18,12 +18,7 @@ use super::{
     stream::{self, First},
 };
 use crate::{
-    mcp::{
-        changes::ListWatch,
-        era,
-        host::Client,
-        session::{Found, Hold},
-    },
+    mcp::{changes::ListWatch, era, host::Client, session::Hold},
     middleware::Refusal,
 };
 
@@ -47,9 +42,12 @@ pub(super) async fn named(client: &Client, headers: &HeaderMap) -> Result<NamedS
     }
     let Some(id) = headers::single(headers, &SESSION_ID)? else { return Ok(NamedSession::None) };
     Ok(match host.sessions.find(principal, within, id).await {
-        Found::Session(hold) => NamedSession::Own(hold),
-        Found::Unknown => NamedSession::Unknown,
-        Found::Unavailable => NamedSession::Unavailable,
+        Ok(Some(hold)) => NamedSession::Own(hold),
+        Ok(None) => NamedSession::Unknown,
+        Err(error) => {
+            tracing::warn!(%error, "the session of a client cannot be continued");
+            NamedSession::Unavailable
+        }
     })
 }
 

@@ -39,16 +39,6 @@ pub(crate) struct Sessions {
     table: Arc<OpenSessions>,
 }
 
-/// What a search for a session finds.
-pub(crate) enum Found {
-    /// The session, which is kept alive.
-    Session(Hold),
-    /// The caller has no such session.
-    Unknown,
-    /// The store cannot tell.
-    Unavailable,
-}
-
 struct OpenSessions(Mutex<Table>);
 
 struct Table {
@@ -89,40 +79,33 @@ impl Sessions {
         let issued = issued
             .inspect_err(|error| tracing::warn!(%error, "a client is served without a session"))
             .ok()?;
-        let session = Session::issued(issued, self.gateway.clone(), within.clone(), handshake);
+        let gateway = self.gateway.clone();
+        let session = Session::new(Some(issued), gateway, within.clone(), handshake);
         self.insert(principal, &session)
     }
 
-    /// Finds the session `id` that `principal` has in a part of the catalog.
+    /// Finds the session `id` that `principal` has in a part of the catalog, and keeps it alive.
+    ///
+    /// # Errors
+    /// Fails when the store cannot be read.
     pub(crate) async fn find(
         &self,
         principal: &Principal,
         within: &CatalogScope,
         id: &str,
-    ) -> Found {
+    ) -> Result<Option<Hold>, StoreError> {
         if let Some(hold) = self.find_here(principal, id) {
             // A session that was opened on another URL is unknown here.
-            return match hold.session().within == *within {
-                true => Found::Session(hold),
-                false => Found::Unknown,
-            };
+            return Ok((hold.session().within == *within).then_some(hold));
         }
-        let issued = match self.gateway.client_sessions().open(principal, within, id).await {
-            Ok(Some(issued)) => issued,
-            Ok(None) => return Found::Unknown,
-            Err(error) => {
-                tracing::warn!(%error, "the session of a client cannot be continued");
-                return Found::Unavailable;
-            }
-        };
-        let Some(handshake) = Handshake::of_content(&issued.content) else {
-            return Found::Unknown;
-        };
-        let session = Session::issued(issued, self.gateway.clone(), within.clone(), handshake);
+        let issued = self.gateway.client_sessions().open(principal, within, id).await?;
+        let handshake = issued.as_ref().and_then(|it| Handshake::of_content(&it.content));
+        let Some(handshake) = handshake else { return Ok(None) };
+        let session = Session::new(issued, self.gateway.clone(), within.clone(), handshake);
         // The client may have missed changes.
         session.known.make_unknown();
         let hold = self.insert(principal, &session);
-        Found::Session(hold.unwrap_or_else(|| session.hold_without_room()))
+        Ok(Some(hold.unwrap_or_else(|| session.hold_without_room())))
     }
 
     /// Ends `session` of `principal` for every server.
@@ -260,14 +243,17 @@ impl Table {
         Self { sessions: HashMap::new(), shares: Shares::new(max), swept: false }
     }
 
+    fn all(&self) -> impl Iterator<Item = (&PrincipalKey, &Arc<Session>)> {
+        self.sessions
+            .iter()
+            .flat_map(|(owner, own)| own.values().map(move |session| (owner, session)))
+    }
+
     /// Returns the owner and the id of the session whose id has the hash `session`. Looks at every
     /// session, which is rarely done.
     fn find(&self, session: &Digest) -> Option<(PrincipalKey, Box<str>)> {
-        let mut all = self
-            .sessions
-            .iter()
-            .flat_map(|(owner, own)| own.values().map(move |session| (owner, session)));
-        let found = all.find(|(_, it)| it.shared.is_some_and(|shared| shared.id == *session));
+        let found =
+            self.all().find(|(_, it)| it.shared.is_some_and(|shared| shared.id == *session));
         found.map(|(owner, session)| (owner.clone(), session.id.clone()))
     }
 
@@ -287,11 +273,7 @@ impl Table {
     }
 
     fn take_expired(&mut self, now: u64, idle: Duration) -> Vec<Arc<Session>> {
-        let all = self
-            .sessions
-            .iter()
-            .flat_map(|(owner, own)| own.values().map(move |session| (owner, session)));
-        let expired = all.filter(|(_, session)| expired(session, now, idle));
+        let expired = self.all().filter(|(_, session)| expired(session, now, idle));
         let expired: Vec<_> =
             expired.map(|(owner, session)| (owner.clone(), session.id.clone())).collect();
         expired.iter().filter_map(|(owner, id)| self.remove(owner, id)).collect()
