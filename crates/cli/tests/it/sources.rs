@@ -150,6 +150,11 @@ async fn what_is_not_offered_is_said_and_tools_for_apps_are_unknown() {
             })
     })
     .await;
+    // The parts can be counted before the tools are offered.
+    eventually_async("the tools are offered", async || {
+        ada.get("/v1/tools").await.1.as_array().is_some_and(|it| it.len() == 3)
+    })
+    .await;
     let unknown = ada.otc("crib__nothing", json!({})).await;
     assert_eq!(ada.otc("crib__late", json!({})).await.0, unknown.0);
     let (_, called) = ada.mcp("tools/call", json!({ "name": "crib__late", "arguments": {} })).await;
