@@ -38,6 +38,7 @@ mod row;
 mod runs;
 mod schema_check;
 mod segments;
+mod unknown_starts;
 mod witnesses;
 mod writer;
 

@@ -7,7 +7,7 @@ use std::{collections::HashSet, time::Duration};
 use toolcrib_core::{
     canonical::Digest,
     credential::Secret,
-    event::{EventLog, EventQuery},
+    event::{EventBody, EventLog, EventQuery},
     id::SourceId,
     pin::PinForm,
     record::RecordStore,
@@ -16,7 +16,7 @@ use toolcrib_core::{
 use toolcrib_store::{
     Options, PostgresStore, SealKey, SealKeys,
     conformance::{
-        event_log::{called, decided},
+        event_log::{called, decided, opened, returned},
         moment,
         record_store::{self, mark, sign},
     },
@@ -151,6 +151,48 @@ async fn a_restarted_database_is_used_again() {
     let events = store.read(EventQuery::default()).await.unwrap();
     let ids: Vec<_> = events.iter().map(|it| it.event.event_id.as_str()).collect();
     assert_eq!(ids, ["e1", "e3"]);
+}
+
+#[tokio::test]
+async fn a_refused_call_whose_start_was_stored_does_not_stay_open() {
+    let Some(server) = PostgresServer::own() else { return };
+    let store = open(&server.database()).await;
+    let running = called("t", "r", "e1", "c1");
+    store.append(&[running.clone()]).await.unwrap();
+    // A commit waits for a replica that does not exist, is stored, and loses its connection.
+    server.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    server.query("SELECT pg_reload_conf()");
+    let (opens, session) = (called("t", "r", "e2", "c2"), opened("t", "r", "e3", "s"));
+    let refused = tokio::spawn({
+        let store = store.clone();
+        async move { store.append(&[opens, session]).await }
+    });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    eventually("the commit waits for the replica", async || server.query(waits) == "1").await;
+    server.query("ALTER SYSTEM RESET synchronous_standby_names");
+    server.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'",
+    );
+    let error = refused.await.unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    server.query("SELECT pg_reload_conf()");
+    // Without an append by this process, and without the end of a process.
+    eventually("its call is closed", async || {
+        store.read(EventQuery::default()).await.is_ok_and(|it| it.len() == 5)
+    })
+    .await;
+    let events = store.read(EventQuery::default()).await.unwrap();
+    let body = |at: usize| &events.get(at).unwrap().event.body;
+    let EventBody::ToolReturned(end) = body(3) else { panic!("{:?}", body(3)) };
+    assert_eq!(end.call_id.as_str(), "c2");
+    assert_eq!(end.error.as_ref().unwrap().code, "interrupted");
+    let EventBody::ToolSessionClosed(end) = body(4) else { panic!("{:?}", body(4)) };
+    assert_eq!(end.session_id.as_str(), "s");
+    // The call that runs stays open.
+    store.append(&[returned(&running, "e4")]).await.unwrap();
+    let whole = verify::Scope::default();
+    let report = verify::record(&store, &whole, Vec::new(), &[], &[], |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (6, Vec::new()));
 }
 
 #[tokio::test]

@@ -104,7 +104,15 @@ struct SessionsState {
 /// The start of one tool's session.
 struct Opening {
     event: NewEvent,
-    stored: OnceCell<()>,
+    /// Tried once: whether a failed attempt was stored after all may be unknown, so the next attempt
+    /// is another event.
+    stored: OnceCell<Result<(), CallError>>,
+}
+
+impl Opening {
+    fn is_stored(&self) -> bool {
+        matches!(self.stored.get(), Some(Ok(())))
+    }
 }
 
 /// Every interaction that is not over.
@@ -338,7 +346,7 @@ impl InteractionState {
         let mut closing: Vec<NewEvent> = Vec::new();
         for (tool_id, opening) in opened {
             // One that could not be stored has had no calls.
-            if !opening.stored.initialized() {
+            if !opening.is_stored() {
                 continue;
             }
             if let EventBody::ToolSessionOpened(opened) = &opening.event.body {
@@ -374,6 +382,14 @@ impl ToolSessions {
         let (id, state) = (new_id(), Mutex::default());
         Arc::new(Self { id, state, in_flight: TaskTracker::new() })
     }
+
+    /// Forgets the start of a tool's session, if it is still `opening`.
+    fn forget(&self, tool: &ToolId, opening: &Arc<Opening>) {
+        let tools = &mut self.state.lock().tools;
+        if tools.get(tool).is_some_and(|it| Arc::ptr_eq(it, opening)) {
+            tools.remove(tool);
+        }
+    }
 }
 
 /// Waits until no call of `calls` is in flight.
@@ -392,18 +408,20 @@ impl InteractionGuard {
             tracing::debug!(run = %self.interaction.run, "more tools than one interaction brackets");
             return Ok(());
         };
-        if opening.stored.initialized() {
+        if opening.is_stored() {
             return Ok(());
         }
         let part = self.interaction.enter(|_| Arc::clone(&self.sessions));
         let part = part.ok_or(CallError::Cancelled)?;
+        let tool = tool.clone();
         let stored = self.interaction.interactions.services.background.spawn(async move {
             let audit = &part.interaction.interactions.audit;
-            opening
-                .stored
-                .get_or_try_init(|| audit.append_or_refuse(opening.event.clone()))
-                .await
-                .map(drop)
+            let store = || audit.append_or_refuse(opening.event.clone());
+            let stored = opening.stored.get_or_init(store).await.clone();
+            if stored.is_err() {
+                part.sessions.forget(&tool, &opening);
+            }
+            stored
         });
         stored.await.unwrap_or(Err(CallError::Internal))
     }

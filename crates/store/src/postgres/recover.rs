@@ -1,6 +1,7 @@
-//! Closing the calls and then the tool sessions that a dead process left open.
+//! Closing the calls and then the tool sessions that a dead process left open, and those whose opening
+//! event was stored although its caller was told that it was not.
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{Client, Transaction};
 use tokio_postgres::Row;
 use toolcrib_core::{
     clock::Timestamp,
@@ -17,12 +18,22 @@ use super::{
     failure::{Failure, within},
     handle::PostgresStore,
     idempotency, instance,
-    row::{first, parse, rows},
+    row::{Param, first, parse, rows},
     runs,
 };
 
 /// Calls or sessions closed in one transaction, so that other writers do not wait long.
-const CHUNK: usize = 256;
+pub(super) const CHUNK: usize = 256;
+
+/// What is open of the instance `$1`.
+const OF_INSTANCE: &str = "instance = $1";
+/// What the events with the ids `$1` opened.
+const OF_EVENTS: &str = "event_id = ANY($1)";
+
+/// Why the call of a dead process ended.
+const ENDED: &str = "the process that ran this call ended before the call did";
+/// Why a call ended that never ran.
+const NEVER_RAN: &str = "the call was refused, because it was unknown whether its start was stored";
 
 /// Closes what dead instances left open. An instance is dead that has released its lease, or whose
 /// lease has expired while this process could renew its own. One process recovers at a time; the others wait and find
@@ -63,10 +74,10 @@ async fn step(store: &PostgresStore, now: Timestamp) -> Result<(usize, bool), Fa
         return Ok((0, false));
     }
     runs::adopt(&transaction, &dead, own, now).await?;
-    let calls = close_calls(&transaction, &dead, now).await?;
+    let calls = close_calls(&transaction, OF_INSTANCE, &dead, ENDED, now).await?;
     let mut closed = append_all(&transaction, &calls, own).await?;
     if closed < CHUNK {
-        let sessions = close_sessions(&transaction, &dead, now).await?;
+        let sessions = close_sessions(&transaction, OF_INSTANCE, &dead, now).await?;
         let count = append_all(&transaction, &sessions, own).await?;
         closed += count;
         if count < CHUNK {
@@ -77,6 +88,26 @@ async fn step(store: &PostgresStore, now: Timestamp) -> Result<(usize, bool), Fa
     }
     transaction.commit().await?;
     Ok((closed, false))
+}
+
+/// Closes what `opening` events of this process opened, whose outcome was unknown: their callers were
+/// refused, so nothing of it runs. At most [`CHUNK`] events.
+pub(super) async fn close_unknown(
+    client: &mut Client,
+    own: &str,
+    opening: &[&str],
+) -> Result<usize, Failure> {
+    let transaction = client.transaction().await?;
+    // Every transaction of the log holds a weaker lock on this row: afterwards those that this process
+    // lost have ended.
+    let sql = "SELECT clock_timestamp() FROM instances WHERE id = $1 FOR UPDATE";
+    let Some(row) = first(&transaction, sql, &[&own]).await? else { return Ok(0) };
+    let now: Timestamp = row.try_get(0)?;
+    let mut ends = close_calls(&transaction, OF_EVENTS, &opening, NEVER_RAN, now).await?;
+    ends.extend(close_sessions(&transaction, OF_EVENTS, &opening, now).await?);
+    let closed = append_all(&transaction, &ends, own).await?;
+    transaction.commit().await?;
+    Ok(closed)
 }
 
 async fn append_all(
@@ -91,16 +122,20 @@ async fn append_all(
     Ok(records.len())
 }
 
-/// Returns the ends of up to [`CHUNK`] calls of `dead`. Their rows are removed by the append.
+/// Returns the ends of up to [`CHUNK`] calls that meet `condition` on `value`. Their rows are removed by
+/// the append.
 async fn close_calls(
     transaction: &Transaction<'_>,
-    dead: &str,
+    condition: &str,
+    value: Param<'_>,
+    message: &str,
     now: Timestamp,
 ) -> Result<Vec<Record>, Failure> {
-    let sql = "SELECT tenant, run_id, event_id, call_id, agent_id, tool_name, principal \
-               FROM open_calls WHERE instance = $1 ORDER BY tenant, tenant_position LIMIT 256";
+    let sql = format!(
+        "SELECT tenant, run_id, event_id, call_id, agent_id, tool_name, principal \
+         FROM open_calls WHERE {condition} ORDER BY tenant, tenant_position LIMIT {CHUNK}"
+    );
     let end = |row: &Row| {
-        let message = "the process that ran this call ended before the call did";
         let (call, agent) =
             (parse(row.try_get(3)?, unreadable)?, parse(row.try_get(4)?, unreadable)?);
         let body = EventBody::ToolReturned(ToolReturned {
@@ -110,17 +145,20 @@ async fn close_calls(
         });
         event(row, body, now)
     };
-    rows(transaction, sql, &[&dead]).await?.iter().map(end).collect()
+    rows(transaction, &sql, &[value]).await?.iter().map(end).collect()
 }
 
-/// Returns the ends of up to [`CHUNK`] sessions of `dead`.
+/// Returns the ends of up to [`CHUNK`] sessions that meet `condition` on `value`.
 async fn close_sessions(
     transaction: &Transaction<'_>,
-    dead: &str,
+    condition: &str,
+    value: Param<'_>,
     now: Timestamp,
 ) -> Result<Vec<Record>, Failure> {
-    let sql = "SELECT tenant, run_id, event_id, session_id, tool_id FROM open_sessions \
-               WHERE instance = $1 ORDER BY tenant, tenant_position LIMIT 256";
+    let sql = format!(
+        "SELECT tenant, run_id, event_id, session_id, tool_id FROM open_sessions \
+         WHERE {condition} ORDER BY tenant, tenant_position LIMIT {CHUNK}"
+    );
     let end = |row: &Row| {
         let body = EventBody::ToolSessionClosed(ToolSessionClosed {
             session_id: parse(row.try_get(3)?, unreadable)?,
@@ -129,7 +167,7 @@ async fn close_sessions(
         });
         event(row, body, now)
     };
-    rows(transaction, sql, &[&dead]).await?.iter().map(end).collect()
+    rows(transaction, &sql, &[value]).await?.iter().map(end).collect()
 }
 
 /// Returns an event whose tenant, run and cause are the first columns of `row`.

@@ -3,7 +3,9 @@
 //! Invariants:
 //! - success is reported only after the `COMMIT` of the events has returned;
 //! - a failed append leaves nothing behind and does not fail the others of its batch;
-//! - a caller that stops waiting does not undo its accepted append.
+//! - a caller that stops waiting does not undo its accepted append;
+//! - a call whose start was stored although its caller was told that it was not does not stay open
+//!   ([`UnknownStarts`]).
 
 use std::{
     sync::{
@@ -25,6 +27,7 @@ use super::{
     entry::Record,
     failure::{Failure, closed, within},
     partitions,
+    unknown_starts::UnknownStarts,
 };
 
 /// The most requests in one transaction.
@@ -75,9 +78,14 @@ impl Writer {
         tokio::spawn(async move {
             let _ending = ending;
             let mut batch = Vec::new();
-            while jobs.recv_many(&mut batch, MAX_BATCH).await > 0 {
-                store(&pool, &instance, std::mem::take(&mut batch), &count).await;
+            let mut unknown = UnknownStarts::default();
+            while unknown.receive(&mut jobs, &mut batch, MAX_BATCH).await {
+                let jobs = std::mem::take(&mut batch);
+                if store(&pool, &instance, jobs, &count, &mut unknown).await {
+                    unknown.close(&pool, &instance).await;
+                }
             }
+            unknown.close(&pool, &instance).await;
         });
         Self { queue: Stopper { queue: Arc::new(Mutex::new(Ok(queue))) }, commits, ended }
     }
@@ -149,8 +157,17 @@ impl Stopper {
     }
 }
 
-/// Stores the jobs that can be stored, and answers every one.
-async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &Commits) {
+/// Stores the jobs that can be stored, and answers every one. Returns whether the database answered.
+async fn store(
+    pool: &Pool,
+    instance: &str,
+    jobs: Vec<Job>,
+    commits: &Commits,
+    unknown: &mut UnknownStarts,
+) -> bool {
+    if jobs.is_empty() {
+        return true;
+    }
     let (mut batch, mut replies) = (Vec::with_capacity(jobs.len()), Vec::with_capacity(jobs.len()));
     for Job { records, reply } in jobs {
         batch.push(records);
@@ -158,8 +175,9 @@ async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &Commits) {
     }
     let all: Vec<&Record> = batch.iter().flatten().collect();
     let mut outcomes = Vec::with_capacity(batch.len());
+    let mut answers = true;
     let began = Instant::now();
-    match transact(pool, instance, &all).await {
+    match transact(pool, instance, &all, unknown).await {
         Ok(Ok(positions)) => {
             commits.add(began);
             let mut positions = positions.into_iter();
@@ -170,7 +188,7 @@ async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &Commits) {
             for records in &batch {
                 let records: Vec<&Record> = records.iter().collect();
                 let began = Instant::now();
-                let outcome = transact(pool, instance, &records).await;
+                let outcome = transact(pool, instance, &records, unknown).await;
                 if matches!(outcome, Ok(Ok(_))) {
                     commits.add(began);
                 }
@@ -178,6 +196,7 @@ async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &Commits) {
             }
         }
         failed => {
+            answers = matches!(&failed, Ok(Err(failure)) if failure.is_refusal());
             let error = match failed {
                 Ok(Err(failure)) => append_failure(failure),
                 Err(error) => error,
@@ -192,39 +211,55 @@ async fn store(pool: &Pool, instance: &str, jobs: Vec<Job>, commits: &Commits) {
             tracing::debug!("the caller of an append no longer waits for it");
         }
     }
+    answers
 }
 
 fn append_failure(failure: Failure) -> StoreError {
     failure.conflict_over("an event with this id").into_store()
 }
 
+/// Appends `records` in one transaction. When it is unknown whether it was committed, its starts are
+/// added to `unknown`.
 async fn transact(
     pool: &Pool,
     instance: &str,
     records: &[&Record],
+    unknown: &mut UnknownStarts,
 ) -> Result<Result<Vec<u64>, Failure>, StoreError> {
-    within(async {
+    let mut committing = false;
+    let outcome = within(async {
         let mut client = pool.get().await?;
-        let appended = match try_append(&mut client, records, instance).await {
+        let appended = match try_append(&mut client, records, instance, &mut committing).await {
             // The clock of the database has passed the end of the next month at once.
             Err(failure) if partitions::is_missing(&failure) => {
                 partitions::ensure(&mut client).await?;
-                try_append(&mut client, records, instance).await
+                try_append(&mut client, records, instance, &mut committing).await
             }
             appended => appended,
         };
         Ok(appended)
     })
-    .await
+    .await;
+    let is_known = match &outcome {
+        Ok(Ok(_)) => true,
+        Ok(Err(failure)) => failure.is_refusal(),
+        Err(_) => false,
+    };
+    if committing && !is_known {
+        unknown.add(records);
+    }
+    outcome
 }
 
 async fn try_append(
     client: &mut Client,
     records: &[&Record],
     instance: &str,
+    committing: &mut bool,
 ) -> Result<Vec<u64>, Failure> {
     let transaction = client.transaction().await?;
     let positions = append(&transaction, records, instance).await?;
+    *committing = true;
     transaction.commit().await?;
     Ok(positions)
 }

@@ -1,0 +1,67 @@
+//! The starts of calls and tool sessions whose outcome is unknown: the connection was lost, or the time
+//! was over, while they were committed. Their callers were refused. Those that were stored are closed
+//! as soon as the database answers, since this process lives on and nobody else would.
+
+use std::time::Duration;
+
+use deadpool_postgres::Pool;
+use tokio::{sync::mpsc, time::timeout};
+use toolcrib_core::event::EventBody;
+
+use super::{entry::Record, failure::within, recover};
+
+/// How long no append came before the database is asked anyway.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Ids of events.
+#[derive(Default)]
+pub(super) struct UnknownStarts(Vec<String>);
+
+// === impl UnknownStarts ===
+
+impl UnknownStarts {
+    /// Waits for requests, or only a while when something has to be closed. Returns `false` when no
+    /// more come.
+    pub(super) async fn receive<T>(
+        &self,
+        requests: &mut mpsc::Receiver<T>,
+        batch: &mut Vec<T>,
+        most: usize,
+    ) -> bool {
+        let received = requests.recv_many(batch, most);
+        match self.0.is_empty() {
+            true => received.await > 0,
+            false => timeout(RETRY, received).await.unwrap_or(1) > 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, records: &[&Record]) {
+        let starts = records.iter().filter(|record| {
+            matches!(record.body(), EventBody::ToolCalled(_) | EventBody::ToolSessionOpened(_))
+        });
+        self.0.extend(starts.map(|record| record.event().event_id.to_string()));
+    }
+
+    /// Closes those that were stored. After a failure they are tried again the next time.
+    pub(super) async fn close(&mut self, pool: &Pool, instance: &str) {
+        while !self.0.is_empty() {
+            let rest = self.0.len().saturating_sub(recover::CHUNK);
+            let starts: Vec<&str> = self.0.iter().skip(rest).map(String::as_str).collect();
+            let closed = within(async {
+                recover::close_unknown(&mut pool.get().await?, instance, &starts).await
+            });
+            match closed.await {
+                Ok(0) => {}
+                Ok(count) => tracing::warn!(
+                    count,
+                    "closed calls whose start was stored although they were refused"
+                ),
+                Err(error) => {
+                    tracing::warn!(%error, "calls of an unknown state are not closed yet");
+                    return;
+                }
+            }
+            self.0.truncate(rest);
+        }
+    }
+}
