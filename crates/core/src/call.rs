@@ -87,6 +87,26 @@ impl Outcome {
         self.content.get().len() + self.structured.as_ref().map_or(0, |s| s.get().len())
     }
 
+    /// Checks that the JSON has at most `max` bytes, the `max_result` of the gate.
+    ///
+    /// # Errors
+    /// Names both numbers, and the parts: many servers repeat structured content as text.
+    pub fn check_size(&self, max: usize) -> Result<(), UpstreamError> {
+        let size = self.len();
+        if size <= max {
+            return Ok(());
+        }
+        let parts = match &self.structured {
+            Some(structured) => {
+                let (content, structured) = (self.content.get().len(), structured.get().len());
+                format!(" ({content} of content and {structured} of structured content)")
+            }
+            None => String::new(),
+        };
+        let detail = format!("it has {size} bytes{parts}, and `[gate] max_result` is {max}");
+        Err(UpstreamError::new(UpstreamErrorKind::TooLarge, detail))
+    }
+
     /// Returns whether there is no content at all.
     pub fn is_empty(&self) -> bool {
         self.content.get() == "[]" && self.structured.is_none()
@@ -105,7 +125,8 @@ pub fn raw(value: &Value) -> Box<RawValue> {
 }
 
 /// Why a source returned no [`Outcome`]. `Display` is safe for the caller. `detail` is for the
-/// operator's log, and may name hosts or quote the upstream.
+/// operator's log, and may name hosts or quote the upstream; that of a result which is too large has
+/// only sizes and limits, and is for the caller too.
 #[derive(Debug, Clone)]
 pub struct UpstreamError {
     /// The kind of failure.
@@ -217,6 +238,9 @@ impl fmt::Display for UpstreamError {
                 f,
                 "the tool's source is not available right now; try again in {seconds} s"
             );
+        }
+        if self.kind == UpstreamErrorKind::TooLarge {
+            return write!(f, "the tool's result is larger than the limit: {}", self.detail);
         }
         f.write_str(match self.kind {
             UpstreamErrorKind::Unavailable => "the tool's source is not available right now; try again later",

@@ -1,15 +1,19 @@
-//! RFC 8785 canonical bytes and their SHA-256.
+//! The canonical bytes of RFC 8785 and their SHA-256, extended to numbers that a double cannot hold.
 //!
-//! Invariant: equal bytes mean equal documents. An integer that a double cannot hold is refused,
-//! never rounded, because two documents that differ there would otherwise share a hash.
+//! RFC 8785 is for numbers that are doubles (RFC 7493 §2.2). An integer that a double would round, and a
+//! number that it would make infinite or zero, is written by the same rules with its own digits, so that
+//! two documents that differ there do not share a hash. docs/explanation/record.md has test vectors.
+//!
+//! Invariant: equal bytes mean equal documents; of [`canonical_bytes`] up to the rounding of fractions
+//! that RFC 8785 prescribes, of [`exact_bytes`] without it.
 
 use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{hex, pointer::push_front};
+use crate::{hex, number::write_canonical};
 
 /// A SHA-256, printed as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,81 +43,85 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Why a document has no canonical form.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CanonicalError {
-    /// An integer that a double cannot hold exactly (RFC 7493 §2.2).
-    #[error("an integer at {pointer:?} is outside ±(2^53-1) and has no exact canonical form")]
-    IntegerOutOfRange {
-        /// RFC 6901 pointer to it.
-        pointer: String,
-    },
+/// Returns the canonical bytes of `value`.
+pub fn canonical_bytes(value: &Value) -> Vec<u8> {
+    written(|writer| writer.value(value), false)
 }
 
-/// Returns the RFC 8785 bytes of `value`.
-pub fn canonical_bytes(value: &Value) -> Result<Vec<u8>, CanonicalError> {
-    let mut out = Vec::with_capacity(256);
-    write_value(value, &mut out)?;
-    Ok(out)
+/// Returns the canonical bytes of `value`, with all digits of fractions: for what a call is identified
+/// by, where RFC 8785 is not prescribed.
+pub fn exact_bytes(value: &Value) -> Vec<u8> {
+    written(|writer| writer.value(value), true)
 }
 
-/// Returns the RFC 8785 bytes of an object with these members, whose names must differ.
-pub(crate) fn canonical_members<'a>(
+/// Returns the [`exact_bytes`] of an object with these members, whose names must differ.
+pub(crate) fn exact_members<'a>(
     members: impl IntoIterator<Item = (&'a str, &'a Value)>,
-) -> Result<Vec<u8>, CanonicalError> {
-    let mut out = Vec::with_capacity(256);
-    write_members(members.into_iter().collect(), &mut out)?;
-    Ok(out)
+) -> Vec<u8> {
+    written(|writer| writer.members(members.into_iter().collect()), true)
 }
 
 /// Returns the SHA-256 over [`canonical_bytes`].
-pub fn digest(value: &Value) -> Result<Digest, CanonicalError> {
-    canonical_bytes(value).map(|bytes| Digest::of(&bytes))
+pub fn digest(value: &Value) -> Digest {
+    Digest::of(&canonical_bytes(value))
 }
 
-/// The largest integer up to which every integer is a double (RFC 7493 §2.2).
-const MAX_EXACT: u64 = (1 << 53) - 1;
+fn written(write: impl FnOnce(&mut Writer), exact: bool) -> Vec<u8> {
+    let mut writer = Writer { out: Vec::with_capacity(256), exact };
+    write(&mut writer);
+    writer.out
+}
 
-fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
-    match value {
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Bool(true) => out.extend_from_slice(b"true"),
-        Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => write_number(number, out)?,
-        Value::String(text) => write_string(text, out),
-        Value::Array(items) => {
-            out.push(b'[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(b',');
+struct Writer {
+    out: Vec<u8>,
+    /// Whether fractions keep all digits.
+    exact: bool,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.out.extend_from_slice(b"null"),
+            Value::Bool(true) => self.out.extend_from_slice(b"true"),
+            Value::Bool(false) => self.out.extend_from_slice(b"false"),
+            Value::Number(number) => write_canonical(number, self.exact, &mut self.out),
+            Value::String(text) => self.string(text),
+            Value::Array(items) => {
+                self.out.push(b'[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        self.out.push(b',');
+                    }
+                    self.value(item);
                 }
-                write_value(item, out).map_err(|e| e.inside(&index.to_string()))?;
+                self.out.push(b']');
             }
-            out.push(b']');
-        }
-        Value::Object(members) => {
-            write_members(members.iter().map(|(key, value)| (key.as_str(), value)).collect(), out)?;
+            Value::Object(members) => {
+                self.members(members.iter().map(|(key, value)| (key.as_str(), value)).collect());
+            }
         }
     }
-    Ok(())
-}
 
-fn write_members(
-    mut members: Vec<(&str, &Value)>,
-    out: &mut Vec<u8>,
-) -> Result<(), CanonicalError> {
-    members.sort_unstable_by(|(a, _), (b, _)| utf16_order(a, b));
-    out.push(b'{');
-    for (index, (key, value)) in members.into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
+    fn members(&mut self, mut members: Vec<(&str, &Value)>) {
+        members.sort_unstable_by(|(a, _), (b, _)| utf16_order(a, b));
+        self.out.push(b'{');
+        for (index, (key, value)) in members.into_iter().enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            self.string(key);
+            self.out.push(b':');
+            self.value(value);
         }
-        write_string(key, out);
-        out.push(b':');
-        write_value(value, out).map_err(|e| e.inside(key))?;
+        self.out.push(b'}');
     }
-    out.push(b'}');
-    Ok(())
+
+    /// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed, as serde_json writes them.
+    fn string(&mut self, text: &str) {
+        serde_json::to_writer(&mut self.out, text).ok(); // a vector takes everything
+    }
 }
 
 /// RFC 8785 §3.2.3. Byte order differs from it only where a character beyond U+FFFF (surrogates, so
@@ -122,57 +130,9 @@ fn utf16_order(a: &str, b: &str) -> Ordering {
     if a.is_ascii() || b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
 }
 
-/// RFC 8785 §3.2.2.3: as ECMAScript prints a Number.
-fn write_number(number: &Number, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
-    let exact = match (number.as_u64(), number.as_i64()) {
-        (Some(n), _) => n <= MAX_EXACT,
-        (None, Some(n)) => n.unsigned_abs() <= MAX_EXACT,
-        (None, None) => true, // a double already
-    };
-    match number.as_f64() {
-        Some(double) if exact => {
-            out.extend_from_slice(ryu_js::Buffer::new().format_finite(double).as_bytes());
-            Ok(())
-        }
-        _ => Err(CanonicalError::IntegerOutOfRange { pointer: String::new() }),
-    }
-}
-
-/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed, as serde_json writes them.
-fn write_string(text: &str, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, text).ok(); // a vector takes everything
-}
-
-impl CanonicalError {
-    /// Returns the same error, with its pointer extended by the enclosing `token`.
-    fn inside(self, token: &str) -> Self {
-        let Self::IntegerOutOfRange { pointer } = self;
-        Self::IntegerOutOfRange { pointer: push_front(token, &pointer) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn an_integer_that_a_double_cannot_hold_is_refused_with_its_place() {
-        for (value, pointer) in [
-            (json!(9_007_199_254_740_992_i64), ""),
-            (json!({"a/b": [0, {"~": u64::MAX}]}), "/a~1b/1/~0"),
-            (json!([i64::MIN]), "/0"),
-        ] {
-            let expected = CanonicalError::IntegerOutOfRange { pointer: pointer.to_owned() };
-            assert_eq!(canonical_bytes(&value), Err(expected.clone()));
-            assert_eq!(digest(&value), Err(expected));
-        }
-        for value in
-            [json!(MAX_EXACT), json!(-9_007_199_254_740_991_i64), json!(9e15), json!(1e300)]
-        {
-            assert!(canonical_bytes(&value).is_ok(), "{value}");
-        }
-    }
 
     #[test]
     fn keys_are_ordered_by_utf16_units() {

@@ -30,6 +30,7 @@ pub mod key_set;
 pub mod limit;
 pub mod lint;
 pub mod names;
+pub mod number;
 pub mod pin;
 mod pointer;
 pub mod principal;

@@ -8,13 +8,12 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     canonical::{self, Digest},
     clock::Timestamp,
     id::SourceId,
-    pointer::step,
     principal::PrincipalKey,
     source::DiscoveredTool,
     store::StoreError,
@@ -146,8 +145,7 @@ pub trait PinStore: Send + Sync + 'static {
 // === impl PinForm ===
 
 impl PinForm {
-    /// Returns the form of `tool`. Every tool has one: an integer without an exact canonical form
-    /// counts by its digits.
+    /// Returns the form of `tool`.
     pub fn of(tool: &DiscoveredTool) -> Self {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let (name, title, description) =
@@ -163,50 +161,9 @@ impl PinForm {
         ];
         let members = members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
         // Without copying the schemas, which may be large and many.
-        let document = canonical::canonical_members(members.clone())
-            .ok()
-            .and_then(|bytes| String::from_utf8(bytes).ok())
-            .unwrap_or_else(|| spelled(members));
+        let document = canonical::exact_members(members);
+        let document = String::from_utf8_lossy(&document).into_owned();
         Self { digest: Digest::of(document.as_bytes()), document }
-    }
-}
-
-/// Returns the document for members with integers that a double cannot hold. It differs from that
-/// of a tool that has their digits as strings.
-fn spelled<'a>(members: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
-    let mut tool = members.map(|(name, value)| (name.to_owned(), value.clone())).collect();
-    let mut integers = Vec::new();
-    spell(&mut tool, &mut String::new(), &mut integers);
-    let document = json!({ "tool": tool, "integers": integers });
-    let bytes = canonical::canonical_bytes(&document).ok();
-    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| document.to_string())
-}
-
-/// Converts the integers in `value` that a double cannot hold to strings, and records their places.
-fn spell(value: &mut Value, pointer: &mut String, spelled: &mut Vec<String>) {
-    let length = pointer.len();
-    match value {
-        Value::Number(number) => {
-            if canonical::canonical_bytes(&Value::Number(number.clone())).is_err() {
-                *value = Value::String(number.to_string());
-                spelled.push(pointer.clone());
-            }
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                pointer.push_str(&step(&index.to_string()));
-                spell(item, pointer, spelled);
-                pointer.truncate(length);
-            }
-        }
-        Value::Object(members) => {
-            for (name, member) in members.iter_mut() {
-                pointer.push_str(&step(name));
-                spell(member, pointer, spelled);
-                pointer.truncate(length);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
 }
 
@@ -258,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_without_a_canonical_form_counts_with_its_digits() {
-        let with = |maximum: Value| {
+    fn each_digit_of_a_number_counts() {
+        let with = |maximum: serde_json::Value| {
             tool(|it| it.input_schema = Some(json!({ "a/b": [{ "maximum": maximum }] })))
         };
         assert_eq!(with(json!(i64::MAX)), with(json!(i64::MAX)));

@@ -8,11 +8,6 @@ pub(crate) fn step(token: &str) -> String {
     format!("/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Extends `pointer` by the `token` of the enclosing document.
-pub(crate) fn push_front(token: &str, pointer: &str) -> String {
-    step(token) + pointer
-}
-
 /// Returns the value that `fragment`, of a reference in `document`, names by a pointer.
 pub(crate) fn find<'v>(document: &'v Value, fragment: &str) -> Option<&'v Value> {
     document.pointer(&percent_decoded(fragment)?)
@@ -39,7 +34,7 @@ mod tests {
     #[test]
     fn pointers_find_what_they_name() {
         let document = serde_json::json!({ "a/b": { "~1": [10, { "": 20 }] } });
-        let pointer = push_front("a/b", &push_front("~1", &push_front("1", &step(""))));
+        let pointer = ["a/b", "~1", "1", ""].map(step).concat();
         assert_eq!(pointer, "/a~1b/~01/1/");
         assert_eq!(document.pointer(&pointer), Some(&serde_json::json!(20)));
     }

@@ -258,7 +258,7 @@ mod tests {
                 let args = json!({ "q": text, "list": [secret], "token": secret, "n": {(secret): 1} });
                 let clean = redactor(&[secret]).value(&args);
                 prop_assert!(clean["list"][0] == PLACEHOLDER);
-                Ok(digest(&clean).unwrap())
+                Ok(digest(&clean))
             };
             // A secret that also occurs across the edges of its surroundings is cut elsewhere.
             let clean = |secret: &str| format!("{before}{secret}{after}").matches(secret).count() == 1

@@ -23,7 +23,7 @@ fn text(vector: &Value, name: &str) -> String {
 }
 
 fn canonical(value: &Value) -> String {
-    String::from_utf8(canonical_bytes(value).unwrap()).unwrap()
+    String::from_utf8(canonical_bytes(value)).unwrap()
 }
 
 // I-17
@@ -51,16 +51,15 @@ fn digests_are_over_the_canonical_text() {
     for vector in list("digests") {
         let value = parse_strict(text(&vector, "canonical").as_bytes()).unwrap();
         assert_eq!(canonical(&value), text(&vector, "canonical"));
-        assert_eq!(digest(&value).unwrap().to_string(), text(&vector, "sha256"));
+        assert_eq!(digest(&value).to_string(), text(&vector, "sha256"));
     }
 }
 
 // I-17
 #[test]
 fn a_secret_is_gone_before_it_is_hashed() {
-    let hash = |json: &str| {
-        digest(&Redactor::default().value(&parse_strict(json.as_bytes()).unwrap())).unwrap()
-    };
+    let hash =
+        |json: &str| digest(&Redactor::default().value(&parse_strict(json.as_bytes()).unwrap()));
     assert_eq!(
         hash(r#"{"apiKey":"sk-canary-1"}"#).to_string(),
         "cf3ab1aa561f61faa9b6d7c4715cf3e7d10c3cb924e81f046bbdce97d6e555a2"
@@ -106,30 +105,12 @@ proptest! {
     #[test]
     fn two_implementations_agree(value in arbitrary_json()) {
         let other = serde_json_canonicalizer::to_vec(&value).unwrap();
-        prop_assert_eq!(canonical_bytes(&value).unwrap(), other);
+        prop_assert_eq!(canonical_bytes(&value), other);
     }
 
     #[test]
     fn the_canonical_form_is_a_fixed_point(value in arbitrary_json()) {
-        let once = canonical_bytes(&value).unwrap();
-        match parse_strict(&once) {
-            Ok(again) => match canonical_bytes(&again) {
-                Ok(twice) => prop_assert_eq!(once, twice),
-                // A double of 2^53 or more prints as an integer that is refused when read.
-                Err(_) => prop_assert!(has_large_integer(&value)),
-            },
-            Err(_) => prop_assert!(has_large_integer(&value)),
-        }
-    }
-}
-
-fn has_large_integer(value: &Value) -> bool {
-    match value {
-        Value::Number(number) => {
-            number.as_f64().is_some_and(|n| (9_007_199_254_740_992.0..1e21).contains(&n.abs()))
-        }
-        Value::Array(items) => items.iter().any(has_large_integer),
-        Value::Object(members) => members.values().any(has_large_integer),
-        _ => false,
+        let once = canonical_bytes(&value);
+        prop_assert_eq!(canonical_bytes(&parse_strict(&once).unwrap()), once);
     }
 }

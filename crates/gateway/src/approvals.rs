@@ -136,8 +136,7 @@ impl Approvals {
         if decided == ApprovalDecision::NotNeeded {
             return Ok(ApprovalGate::Open);
         }
-        // The next step rejects input without a canonical form.
-        let (Ok(exact), Some(store)) = (input.exact(), &self.store) else {
+        let Some(store) = &self.store else {
             return Ok(ApprovalGate::Closed(None, None));
         };
         // The makers of the key are part of the call. A grant for a key that the operator made is
@@ -146,7 +145,7 @@ impl Approvals {
         let config = self.services.config();
         let config = &config.approvals;
         let parts = [
-            b"toolcrib call 4".to_vec(),
+            b"toolcrib call 5".to_vec(),
             principal.tenant.as_str().into(),
             principal.id.as_str().into(),
             Vec::from_iter(makers).join(" ").into(),
@@ -157,7 +156,7 @@ impl Approvals {
             config.required_scope(consent).as_str().into(),
             config.required_quorum(consent).get().to_be_bytes().into(),
             consent.role.as_deref().unwrap_or_default().into(),
-            exact.to_vec(),
+            input.exact().to_vec(),
         ];
         let fingerprint = store.fingerprint(parts.into()).await.map_err(unavailable)?;
         let live = store.live(&principal.tenant, &fingerprint).await;

@@ -93,7 +93,7 @@ pub use telemetry::{Sampling, TelemetryConfig, TelemetryProtocol};
 pub(crate) use tokens::is_private_enough;
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig, SignInConfig};
 pub use toolcrib_core::source::pack::PackLocation;
-pub use toolset::{ToolPattern, ToolsetConfig};
+pub use toolset::{ToolPattern, ToolsetConfig, is_toolset_name};
 pub use units::parse_duration;
 
 /// Returns the JSON Schema of the configuration file. `x-default` is a default in words.

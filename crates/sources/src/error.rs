@@ -2,6 +2,8 @@
 
 use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
 
+use crate::egress::EgressError;
+
 /// The call was not sent, because the upstream cannot be reached now.
 pub(crate) fn unavailable(detail: impl Into<String>) -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
@@ -35,4 +37,17 @@ pub(crate) fn timeout(detail: impl Into<String>) -> UpstreamError {
 /// The answer exceeds a size limit.
 pub(crate) fn too_large(detail: impl Into<String>) -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::TooLarge, detail)
+}
+
+/// The answer has more than `max` bytes, the `max_result` of the gate.
+pub(crate) fn over_max_result(max: usize) -> UpstreamError {
+    too_large(format!("it has more than {max} bytes, which is `[gate] max_result`"))
+}
+
+/// The answer to a call could not be read; it was read up to the `max_result` of the gate.
+pub(crate) fn unread(error: EgressError) -> UpstreamError {
+    match error {
+        EgressError::TooLarge(max) => over_max_result(max),
+        other => other.into(),
+    }
 }

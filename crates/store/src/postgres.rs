@@ -16,6 +16,7 @@ mod approvals;
 mod catalogs;
 mod changes;
 mod client_sessions;
+mod closing;
 mod connect;
 mod copy;
 mod credentials;

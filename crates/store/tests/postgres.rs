@@ -158,7 +158,7 @@ async fn a_refused_call_whose_start_was_stored_does_not_stay_open() {
     let Some(server) = PostgresServer::own() else { return };
     let store = open(&server.database()).await;
     let running = called("t", "r", "e1", "c1");
-    store.append(&[running.clone()]).await.unwrap();
+    store.append(std::slice::from_ref(&running)).await.unwrap();
     // A commit waits for a replica that does not exist, is stored, and loses its connection.
     server.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     server.query("SELECT pg_reload_conf()");

@@ -50,7 +50,7 @@ use crate::{respond, serve::connection};
 pub(crate) use self::{
     authenticate::{Caller, require},
     body::{BodyLimit, Payload},
-    challenge::{Challenge, WELL_KNOWN},
+    challenge::{Challenge, MissingScopes, WELL_KNOWN, mcp_of},
     host::HttpHost,
     memory::{BodySender, Memory, MemoryShare},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
@@ -148,12 +148,13 @@ async fn answer(guard: &Guard, mut request: Request) -> Response {
     }
     let mount = guard.mount(&request);
     let observed = guard.host.observe(&request, &id, mount.surface);
+    let toolset = challenge::toolset(request.uri().path()).map(str::to_owned);
     let mut response = {
         let answered = pin!(guard.respond(mount, request, &observed));
         observed.run(answered).await
     };
     let route = observe::take_route(&mut response);
-    let mut response = guard.leave(mount, response, id, began);
+    let mut response = guard.leave(mount, response, toolset.as_deref(), id, began);
     if let Some(origin) = foreign {
         cors::readable(&mut response, origin);
     }
@@ -247,6 +248,7 @@ impl Guard {
         &self,
         mount: &Mount,
         mut response: Response,
+        toolset: Option<&str>,
         id: HeaderValue,
         began: Instant,
     ) -> Response {
@@ -263,11 +265,14 @@ impl Guard {
                     response.headers_mut().insert(header::ALLOW, allow);
                 }
                 (Refusal::Unauthenticated(error), _, StatusCode::UNAUTHORIZED) => {
-                    let challenge = self.host.challenge.credentials(*error);
+                    let challenge = self.host.challenge.credentials(*error, toolset);
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 }
                 _ => {}
             }
+        }
+        if let Some(missing) = response.extensions_mut().remove::<MissingScopes>() {
+            self.host.challenge.require(&missing, toolset, &mut response);
         }
         self.host.answered(mount.surface, response.status(), began);
         let headers = response.headers_mut();

@@ -1,6 +1,6 @@
 //! This server as an OAuth 2.0 protected resource (RFC 9728): clients learn here which servers
 //! issue tokens for it. The document is public, so it names no tool, no tenant and none of their
-//! scopes.
+//! scopes. Each name that a toolset can have has a document, so none reveals whether there is one.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use axum::{Extension, Router, response::Response, routing::get};
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::config::{Config, ResourceConfig};
+use toolcrib_gateway::config::{Config, ResourceConfig, is_toolset_name};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     dialect::Dialect,
-    middleware::{Access, Mount, Paths, Refusal, WELL_KNOWN},
+    middleware::{Access, Mount, Paths, Refusal, Segment, WELL_KNOWN, mcp_of},
     openwop,
     ops::SURFACE,
     respond::{self, Caching},
@@ -25,9 +25,9 @@ const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
 /// The usual path of the resource. A different configured path is served as well.
 const MCP: &str = "/mcp";
 
-/// The document, if `[auth.resource]` is configured.
+/// The configured resource, with its document.
 #[derive(Clone)]
-struct Document(Option<Arc<Body>>);
+struct Described(Option<Arc<(ResourceConfig, Body)>>);
 
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[],
@@ -44,17 +44,28 @@ pub(crate) const DIALECT: Dialect = Dialect {
 
 fn routes(config: &Config) -> OpenApiRouter<AppState> {
     let resource = config.resource.as_ref();
-    let paths = [Some(String::new()), Some(MCP.to_owned()), resource.and_then(own_path)];
-    let routes = paths.into_iter().flatten().fold(Router::new(), |routes, path| {
-        routes.route(&format!("{WELL_KNOWN}{path}"), get(metadata))
-    });
-    routes.layer(Extension(Document(resource.map(document)))).into()
+    let mut routes = Router::new();
+    for path in
+        [Some(String::new()), Some(MCP.to_owned()), resource.and_then(|it| own_path(&it.resource))]
+    {
+        let Some(path) = path else { continue };
+        routes = routes.route(&format!("{WELL_KNOWN}{path}"), get(metadata));
+    }
+    let own = resource.and_then(|it| own_path(&mcp_of(&it.resource)));
+    for path in [Some(MCP.to_owned()), own].into_iter().flatten() {
+        routes = routes.route(&format!("{WELL_KNOWN}{path}/{{toolset}}"), get(of_toolset));
+    }
+    let described = resource.map(|it| Arc::new((it.clone(), document(it, &it.resource))));
+    routes.layer(Extension(Described(described))).into()
 }
 
-/// Returns the description of the two fixed paths, which differ in their operation id.
+/// Returns the description of the fixed paths.
 fn description() -> Value {
-    let item = |operation: &str, summary: &str| {
-        json!({ "get": {
+    let toolset = json!({
+        "name": "toolset", "in": "path", "required": true, "schema": { "type": "string" },
+    });
+    let item = |operation: &str, summary: &str, parameters: &[&Value]| {
+        json!({ "parameters": parameters, "get": {
             "tags": ["Operations"],
             "operationId": operation,
             "summary": summary,
@@ -73,42 +84,62 @@ fn description() -> Value {
         WELL_KNOWN: item(
             "protectedResource",
             "Returns the metadata of this server as an OAuth 2.0 protected resource.",
+            &[],
         ),
         format!("{WELL_KNOWN}{MCP}"): item(
             "protectedResourceMcp",
             "Returns the same metadata, at the path that MCP clients request first.",
+            &[],
+        ),
+        format!("{WELL_KNOWN}{MCP}/{{toolset}}"): item(
+            "protectedResourceToolset",
+            "Returns the metadata of the MCP endpoint of one toolset.",
+            &[&toolset],
         ),
     } })
 }
 
 /// Returns the path of `resource` if it differs from the two fixed ones.
-fn own_path(resource: &ResourceConfig) -> Option<String> {
-    let uri = Uri::try_from(resource.resource.as_str()).ok()?;
+fn own_path(resource: &str) -> Option<String> {
+    let uri = Uri::try_from(resource).ok()?;
     let path = uri.path().trim_end_matches('/');
     // In a route, `{` would start a pattern.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
     (!path.is_empty() && path != MCP && path.bytes().all(plain)).then(|| path.to_owned())
 }
 
-fn document(resource: &ResourceConfig) -> Arc<Body> {
+/// Returns the document of the part of `config` at the address `resource`.
+fn document(config: &ResourceConfig, resource: &str) -> Body {
     let mut document = json!({
-        "resource": resource.resource,
-        "authorization_servers": resource.authorization_servers,
+        "resource": resource,
+        "authorization_servers": config.authorization_servers,
         "bearer_methods_supported": ["header"],
         "resource_name": "toolcrib",
     });
     if let Some(document) = document.as_object_mut()
-        && !resource.scopes.is_empty()
+        && !config.scopes.is_empty()
     {
-        document.insert("scopes_supported".to_owned(), json!(resource.scopes));
+        document.insert("scopes_supported".to_owned(), json!(config.scopes));
     }
-    Arc::new(Body::new(document.to_string()))
+    Body::new(document.to_string())
 }
 
 async fn metadata(
-    Extension(Document(document)): Extension<Document>,
+    Extension(Described(described)): Extension<Described>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let document = document.ok_or(Refusal::NoRoute)?;
+    let described = described.ok_or(Refusal::NoRoute)?;
+    Ok(respond::tagged(&headers, &described.1, "application/json", CACHING))
+}
+
+async fn of_toolset(
+    Extension(Described(described)): Extension<Described>,
+    name: Segment,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let described = described.filter(|_| is_toolset_name(name.as_str())).ok_or(Refusal::NoRoute)?;
+    let (config, _) = &*described;
+    let resource = format!("{}/{}", mcp_of(&config.resource), name.as_str());
+    let document = document(config, &resource);
     Ok(respond::tagged(&headers, &document, "application/json", CACHING))
 }

@@ -25,7 +25,7 @@ pub(crate) async fn run(args: &HashArgs, cx: &Context) -> anyhow::Result<Exit> {
     if !args.no_redact {
         document = Redactor::default().value(&document);
     }
-    let hash = form.of(&document)?;
+    let hash = form.of(&document);
     let name = if args.keyed { "hmacSha256" } else { "sha256" };
     let object = json!({ name: hash, "redacted": !args.no_redact });
     cx.printer.json_or_line(&object, hash)?;

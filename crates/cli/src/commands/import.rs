@@ -36,7 +36,7 @@ use crate::{
     printer::Printer,
 };
 
-use servers::Imported;
+use servers::{Imported, Server};
 pub(super) use {
     described::ClientFile,
     servers::read_files,
@@ -188,6 +188,16 @@ pub(super) fn report(imported: &Imported, written: &write::Written, printer: Pri
         printer.note("set these variables where `toolcrib serve` runs:");
         for variable in &imported.variables {
             printer.note_foreign(&format!("  {}  {}", variable.name, variable.about));
+        }
+    }
+    let offers: Vec<_> = imported.servers.iter().filter_map(Server::credential).collect();
+    if !offers.is_empty() {
+        printer.note(
+            "or store a secret header as a credential, sealed in the store, and write \
+             `credential = \"NAME\"` in place of the header (docs/guides/credentials.md):",
+        );
+        for offer in &offers {
+            printer.note_foreign(&format!("  {offer}"));
         }
     }
     printer.note(format_args!("{} sources imported", written.sources));

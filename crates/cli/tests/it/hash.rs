@@ -29,10 +29,31 @@ fn secrets_do_not_change_the_hash_unless_asked_for() {
     assert_ne!(hash(&["--no-redact", one]), hash(&["--no-redact", two]));
 }
 
+/// The test vectors of docs/explanation/record.md.
 #[test]
-fn what_has_no_exact_form_is_refused() {
+fn numbers_beyond_a_double_have_hashes_of_their_own() {
+    for (document, expected) in [
+        (
+            r#"{"id":1915883588174806058}"#,
+            "6d0eeb8389c17cbd8f95d3591e51f7b5b9332e9382e81bd8490ce1d6937b650a",
+        ),
+        (
+            r#"{"id":9007199254740993.0}"#,
+            "2185812179ffd2b19c8154d2d409599d231fb75ef4968df59b7f02b435c094fa",
+        ),
+        (
+            r#"{"n":[18446744073709551616,1e400,1E-400,-0,0.10]}"#,
+            "f1f7d0ba2a67dd40ea9b159c6c13bac686d80756ff98e6b897ba157347071e37",
+        ),
+    ] {
+        assert_eq!(hash(&[document]), expected, "{document}");
+    }
+}
+
+#[test]
+fn what_is_not_one_document_is_refused() {
     // I-17
-    for document in ["9007199254740993", r#"{"a":1,"a":1}"#, "[1,]", ""] {
+    for document in [r#"{"a":1,"a":1}"#, "[1,]", "", "1e9999"] {
         let ran = run(dir().path(), &["hash", document]);
         assert_ne!(ran.code, 0, "{document}");
         assert_eq!(ran.stdout, "");

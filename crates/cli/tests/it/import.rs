@@ -260,3 +260,29 @@ fn it_reads_what_is_piped() {
     assert_eq!(empty.code, 1);
     assert!(empty.stderr.contains("the text on stdin is not JSON"), "{}", empty.stderr);
 }
+
+/// The offered command stores the secret of a header, and the source works with it.
+#[test]
+fn a_secret_header_can_become_a_credential() {
+    let dir = dir();
+    let text = r#"{ "mcpServers": {
+        "site": { "url": "https://site.example.com/mcp", "headers": { "Authorization": "Bearer canary 1" } },
+        "two": { "url": "https://two.example.com/mcp", "headers": { "X-A-Key": "canary-2", "X-B-Key": "canary-3" } },
+        "program": { "command": "notes", "env": { "NOTES_KEY": "canary-4" } }
+    } }"#;
+    std::fs::write(dir.path().join("c.json"), text).unwrap();
+    let ran = run(dir.path(), &["import", "c.json"]).ok();
+    let offered: Vec<_> =
+        ran.stderr.lines().filter(|line| line.contains("credentials set")).collect();
+    let expected = "  toolcrib credentials set site --header Authorization --audience site.example.com \
+                    --value-env SITE_AUTHORIZATION";
+    assert_eq!(offered, [expected], "{}", ran.stderr);
+    run(dir.path(), &["credentials", "new-key", "--out", "seal.key"]).ok();
+    crate::support::write_config(dir.path(), "[store]\nseal_key = { file = \"seal.key\" }\n");
+    let words: Vec<_> = expected.split_whitespace().skip(1).collect();
+    let mut command = toolcrib(dir.path());
+    finish(command.args(&words).env("SITE_AUTHORIZATION", "Bearer canary 1")).ok();
+    let stored = run(dir.path(), &["--json", "credentials", "list"]).ok().json();
+    assert_eq!(stored[0]["name"], "site");
+    assert_eq!(stored[0]["audiences"], serde_json::json!(["site.example.com"]));
+}

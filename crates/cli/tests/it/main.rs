@@ -36,6 +36,7 @@ mod listener;
 mod lists;
 mod local;
 mod lock;
+mod numbers;
 mod outage;
 mod packs;
 mod pages;

@@ -485,7 +485,7 @@ impl Host {
         let hashed = if self.has(F::SecretsHashed) { args } else { &redacted };
         let hash = match self.has(F::HashNotCanonical) {
             true => canonical::Digest::of(args.to_string().as_bytes()),
-            false => canonical::digest(hashed).unwrap(),
+            false => canonical::digest(hashed),
         };
         let mut called = json!({
             "argsHash": hash.to_string(), "principal": request["principal"], "transport": "native",

@@ -7,11 +7,12 @@
 //! the same arguments, so there a test of arguments cannot be evaluated.
 
 use regex::Regex;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::{
     call::{CallInput, Round},
     descriptor::SafetyTier,
+    number,
 };
 
 /// Requires approval when any of its tests is true.
@@ -76,10 +77,15 @@ impl ArgumentRule {
     fn holds(&self, arguments: &Value) -> Option<bool> {
         let argument = arguments.pointer(&self.pointer)?;
         match &self.test {
-            Test::Equals(Value::Number(expected)) => Some(argument.as_f64()? == expected.as_f64()?),
+            Test::Equals(Value::Number(expected)) => {
+                Some(number::compare(argument.as_number()?, expected).is_eq())
+            }
             Test::Equals(expected) => Some(is_same(argument, expected)),
             Test::Matches(pattern) => Some(pattern.is_match(argument.as_str()?)),
-            Test::Above(bound) => Some(argument.as_f64()? > *bound),
+            Test::Above(bound) => {
+                let bound = Number::from_f64(*bound)?;
+                Some(number::compare(argument.as_number()?, &bound).is_gt())
+            }
         }
     }
 }
@@ -87,7 +93,7 @@ impl ArgumentRule {
 /// Returns whether both are the same value. 1 and 1.0 are the same number.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Number(a), Value::Number(b)) => number::compare(a, b).is_eq(),
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
         }
@@ -107,8 +113,9 @@ mod tests {
 
     #[test]
     fn a_test_is_true_false_or_undecidable() {
-        let arguments =
-            json!({ "env": "prod", "path": "/etc/passwd", "n": 7, "deep": [{ "x": 1 }] });
+        let text = r#"{ "env": "prod", "path": "/etc/passwd", "n": 7, "deep": [{ "x": 1 }],
+                        "id": 9007199254740993, "huge": 1e400 }"#;
+        let arguments: Value = serde_json::from_str(text).unwrap();
         let pattern = |text: &str| Test::Matches(Regex::new(text).unwrap());
         for (pointer, test, holds) in [
             ("/env", Test::Equals(json!("prod")), Some(true)),
@@ -123,6 +130,8 @@ mod tests {
             ("/path", pattern("^/tmp/"), Some(false)),
             ("/n", pattern("7"), None),
             ("/n", Test::Above(6.5), Some(true)),
+            ("/id", Test::Equals(json!(9_007_199_254_740_992_u64)), Some(false)),
+            ("/huge", Test::Above(1e300), Some(true)),
             ("/n", Test::Above(7.0), Some(false)),
             ("/env", Test::Above(7.0), None),
             ("/deep/0/x", Test::Above(0.0), Some(true)),

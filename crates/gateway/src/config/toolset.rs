@@ -134,12 +134,17 @@ fn pattern(text: &str) -> Result<ToolPattern, String> {
     }
 }
 
-/// Validates the name of a toolset.
-fn check_name(name: &str) -> Result<(), &'static str> {
+/// Returns whether a toolset can have this name.
+pub fn is_toolset_name(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     let has_edges =
         !name.is_empty() && !name.starts_with(['_', '-']) && !name.ends_with(['_', '-']);
-    match has_edges && name.len() <= 64 && name.bytes().all(inner) {
+    has_edges && name.len() <= 64 && name.bytes().all(inner)
+}
+
+/// Validates the name of a toolset.
+fn check_name(name: &str) -> Result<(), &'static str> {
+    match is_toolset_name(name) {
         true => Ok(()),
         false => {
             Err("a toolset's name has lower-case letters, digits, `-` and `_`, at most 64, and \

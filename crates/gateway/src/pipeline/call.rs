@@ -28,7 +28,6 @@ use toolcrib_core::{
     arguments::Violation,
     authorize::{CallContext, Denied},
     call::{CallError, CallInput, Invocation, ProgressSink, UpstreamError, UpstreamErrorKind},
-    canonical::CanonicalError,
     catalog::{Entry, Permit},
     descriptor::SourceKind,
     egress::EgressTrail,
@@ -39,7 +38,6 @@ use toolcrib_core::{
 
 use super::{
     CallReport, CallRequest, Pipeline,
-    arguments_hash::ArgumentsHash,
     dispatch::{self, Execution, StopConditions},
     input::{InputForms, SourceInput},
     miss,
@@ -216,10 +214,10 @@ impl Pipeline {
             step.close(self.limits.take(identity).await)?;
         }
         // 4. validate
-        identity.args_hash = self.hash(&call.input);
+        identity.args_hash = Some(self.hash(&call.input));
         let step = call.span.begin_step("toolcrib.validate");
         prepare_check(&target.entry).await;
-        let checked = validate(&target.entry, &call.input, &self.services.arguments_hash);
+        let checked = validate(&target.entry, call.input.arguments());
         step.close(checked.map_err(CallError::InvalidArguments))?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
@@ -373,9 +371,9 @@ impl Pipeline {
         }
     }
 
-    /// The hash of the arguments of `input` for the record; `None` when they have no canonical form.
-    fn hash(&self, input: &InputForms) -> Option<String> {
-        input.hash(&self.services.arguments_hash).ok().map(str::to_owned)
+    /// The hash of the arguments of `input` for the record.
+    fn hash(&self, input: &InputForms) -> String {
+        input.hash(&self.services.arguments_hash).to_owned()
     }
 
     /// The report of a call that was refused in steps 1 and 2.
@@ -458,7 +456,7 @@ impl Pipeline {
         {
             return error;
         }
-        identity.args_hash = self.hash(&call.input);
+        identity.args_hash = Some(self.hash(&call.input));
         self.audit.refused(&identity, &error, reason).await;
         error
     }
@@ -567,20 +565,12 @@ async fn prepare_check(entry: &Arc<Entry>) {
     }
 }
 
-/// Checks that the arguments are an object that fits the schema, and that they and the answers of a
-/// further round have a canonical form.
+/// Checks that the arguments are an object that fits the schema.
 ///
 /// # Errors
 /// Every violation.
-fn validate(entry: &Entry, input: &InputForms, hash: &ArgumentsHash) -> Result<(), Vec<Violation>> {
-    let value = input.arguments();
+fn validate(entry: &Entry, value: &Value) -> Result<(), Vec<Violation>> {
     let mut violations = entry.arguments.check(value).err().unwrap_or_default();
-    let whole = input.sent().round().and_then(|_| input.exact().err());
-    if let Some(CanonicalError::IntegerOutOfRange { pointer }) = input.hash(hash).err().or(whole) {
-        let message =
-            "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
-        violations.push(Violation::new(pointer, message, "type"));
-    }
     if violations.is_empty() && !value.is_object() {
         let message = "the arguments must be a JSON object";
         violations.push(Violation::new("", message, "type"));

@@ -74,7 +74,9 @@ pub(crate) async fn run(
         biased;
         () = cancelled.cancelled() => Err(CallError::Cancelled),
         invoked = counted.within(deadline, invoked) => match invoked {
-            Some(Ok(Ok(outcome))) => within(outcome, max_bytes),
+            Some(Ok(Ok(outcome))) => {
+                outcome.check_size(max_bytes).map(|()| outcome).map_err(CallError::Upstream)
+            }
             Some(Ok(Err(error))) => Err(CallError::Upstream(error)),
             Some(Err(_panic)) => Err(CallError::Internal),
             None => Err(CallError::Upstream(UpstreamError::new(
@@ -89,13 +91,4 @@ pub(crate) async fn run(
     let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
     let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());
     Execution { result, duration: (!never_started).then_some(ran), invoked: ran }
-}
-
-fn within(outcome: Outcome, max_bytes: usize) -> Result<Outcome, CallError> {
-    let size = outcome.len();
-    if size <= max_bytes {
-        return Ok(outcome);
-    }
-    let detail = format!("a result of {size} bytes, the limit is {max_bytes}");
-    Err(CallError::Upstream(UpstreamError::new(UpstreamErrorKind::TooLarge, detail)))
 }

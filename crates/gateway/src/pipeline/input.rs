@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use toolcrib_core::{
     approval::{Argument, RoundShape},
     call::{CallInput, CallerInput, Round},
-    canonical::{self, CanonicalError},
+    canonical,
     redact::Redactor,
 };
 
@@ -19,9 +19,9 @@ use super::arguments_hash::ArgumentsHash;
 /// The input of one call.
 pub(crate) struct InputForms {
     input: CallInput,
-    exact: OnceLock<Result<Vec<u8>, CanonicalError>>,
+    exact: OnceLock<Vec<u8>>,
     redacted: OnceLock<Value>,
-    hash: OnceLock<Result<String, CanonicalError>>,
+    hash: OnceLock<String>,
 }
 
 /// The members of an input that its source receives.
@@ -49,21 +49,20 @@ impl InputForms {
         &self.input.arguments
     }
 
-    /// Identifies the call: the canonical form (RFC 8785) of the exact arguments, and of the answers
-    /// and the state of a further round.
-    pub(crate) fn exact(&self) -> Result<&[u8], &CanonicalError> {
-        let exact = self.exact.get_or_init(|| {
+    /// Identifies the call: the canonical form of the exact arguments, with all digits, and of the
+    /// answers and the state of a further round.
+    pub(crate) fn exact(&self) -> &[u8] {
+        self.exact.get_or_init(|| {
             // Two attempts of one call have two traces.
             let CallInput { arguments, caller: _, meta: _ } = &self.input;
-            let mut bytes = canonical::canonical_bytes(arguments)?;
+            let mut bytes = canonical::exact_bytes(arguments);
             if let Some(round) = self.input.round() {
                 // No canonical form has a zero byte.
                 bytes.push(0);
-                bytes.extend(canonical::canonical_bytes(&round.to_json())?);
+                bytes.extend(canonical::exact_bytes(&round.to_json()));
             }
-            Ok(bytes)
-        });
-        exact.as_deref()
+            bytes
+        })
     }
 
     /// The arguments with secrets replaced.
@@ -86,8 +85,8 @@ impl InputForms {
 
     /// `argsHash` (RFC 0064 §B): redacted, in the canonical form of RFC 8785, hashed as `form` says. It
     /// is the hash of the arguments alone, as the protocol defines it. A server has one form.
-    pub(crate) fn hash(&self, form: &ArgumentsHash) -> Result<&str, &CanonicalError> {
-        self.hash.get_or_init(|| form.of(self.redacted())).as_deref()
+    pub(crate) fn hash(&self, form: &ArgumentsHash) -> &str {
+        self.hash.get_or_init(|| form.of(self.redacted()))
     }
 
     /// The names and types of the arguments, how many further ones there are, and the shape of a
@@ -134,7 +133,7 @@ mod tests {
     #[test]
     fn each_member_of_a_further_round_identifies_the_call() {
         let plain = InputForms::from(CallInput::from(json!({ "amount": 1, "to": "bob" })));
-        let exact = |it: &InputForms| it.exact().unwrap().to_vec();
+        let exact = |it: &InputForms| it.exact().to_vec();
         assert_eq!(exact(&plain), br#"{"amount":1,"to":"bob"}"#, "arguments alone have one form");
         assert_eq!(exact(&input(None, None)), exact(&plain), "capabilities identify no call");
         let rounds = [
@@ -150,7 +149,7 @@ mod tests {
         let forms: std::collections::BTreeSet<_> = rounds.iter().map(exact).collect();
         assert_eq!(forms.len(), rounds.len());
         let hashes: std::collections::BTreeSet<_> =
-            rounds.iter().map(|it| it.hash(&ArgumentsHash::Plain).unwrap().to_owned()).collect();
+            rounds.iter().map(|it| it.hash(&ArgumentsHash::Plain).to_owned()).collect();
         assert_eq!(hashes.len(), 1, "`argsHash` is the one of the arguments");
     }
 

@@ -7,7 +7,7 @@ use std::io;
 use serde_json::{Map, Value};
 use toolcrib_core::{
     call::{CallInput, Round},
-    json,
+    json, number,
 };
 
 /// Most arguments of one shape. A call with more has no shape, and is denied.
@@ -138,7 +138,7 @@ impl Shape {
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+        Value::Number(number) if number::is_integer(number) => "integer",
         other => json::kind(other),
     }
 }

@@ -276,7 +276,7 @@ impl<'a> Offering<'a> {
             assembler.entry(version, &tool, None, set).map_err(|problem| vec![problem])?;
         notes.extend(more);
         entry.tenants = tenants;
-        entry.digest = canonical::digest(&flow.tool.raw).ok();
+        entry.digest = Some(Digest::of(&canonical::exact_bytes(&flow.tool.raw)));
         entry.program = Some(program(&tools));
         Ok(Made { entry: Arc::new(entry), notes, nesting: nesting + 1 })
     }

@@ -251,12 +251,9 @@ impl Run {
                     structured: Some(call::raw(&outputs)),
                     ..Outcome::text(&text, false)
                 };
-                match outcome.len() > max_bytes {
-                    true => End::Failed(Failure::new(
-                        UpstreamErrorKind::TooLarge.code(),
-                        "the outputs are larger than the limit",
-                    )),
-                    false => End::Completed(outcome),
+                match outcome.check_size(max_bytes) {
+                    Ok(()) => End::Completed(outcome),
+                    Err(error) => End::Failed(Failure::new(error.kind.code(), &error.to_string())),
                 }
             }
             Err(failure) => End::Failed(failure),

@@ -362,7 +362,7 @@ impl Http {
         let routed = parser.push(&chunk, &mut |event| {
             self.peer.accept(event, &mut |message| self.reply(message));
         });
-        routed.map_err(|_| too_large("an event over the message limit"))?;
+        routed.map_err(|_| too_large("it is longer than a message can be"))?;
         stream.keep(parser.kept()).map_err(|error| self.failed(error))?;
         Ok(true)
     }

@@ -4,11 +4,15 @@ use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize,
-    de::{Deserializer, MapAccess, SeqAccess, Visitor},
+    de::{self, Deserializer, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::Number;
 
 /// The characters that are kept of a text with escapes; no name of a type is that long.
 const KEPT: usize = 64;
+
+/// The key of the map as which serde_json presents a number that is no integer of 64 bits.
+const NUMBER: &str = "$serde_json::private::Number";
 
 /// The members of a content block that are strings.
 const STRINGS: [&str; 6] = ["text", "data", "mimeType", "uri", "name", "blob"];
@@ -74,10 +78,6 @@ impl<'de> Visitor<'de> for Outline {
         Ok(Part::Other)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Part<'de>, E> {
-        Ok(Part::Other)
-    }
-
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Part<'de>, E> {
         Ok(Part::Text(Cow::Borrowed(text)))
     }
@@ -94,6 +94,11 @@ impl<'de> Visitor<'de> for Outline {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Part<'de>, A::Error> {
         let mut block = Block::default();
         while let Some(Key(key)) = members.next_key()? {
+            if key == NUMBER {
+                let text: String = members.next_value()?;
+                text.parse::<Number>().map_err(de::Error::custom)?;
+                return Ok(Part::Other);
+            }
             let value: Part<'de> = members.next_value()?;
             if let Some(place) = STRINGS.iter().position(|it| *it == key)
                 && let Some(is_string) = block.strings.get_mut(place)

@@ -20,7 +20,7 @@ use toolcrib_mcp::{code, message::RpcError};
 
 use super::{message::Reply, part::Part};
 use crate::{
-    error::{protocol, too_large},
+    error::{over_max_result, protocol},
     text::{fit_for_callers, tidy, tidy_lines},
 };
 
@@ -40,15 +40,14 @@ pub(crate) struct ReplyContext<'a> {
 impl ReplyContext<'_> {
     /// Reads a reply to `tools/call`.
     pub(crate) fn outcome(self, reply: &Reply, max_bytes: usize) -> Result<Outcome, UpstreamError> {
-        let too_large = |size: usize| too_large(format!("the result has {size} bytes"));
         let read = match reply {
             Reply::Result(result) => self.read(result),
             Reply::Error(error) => self.refused(error),
         };
         match read {
-            Ok(outcome) if outcome.len() > max_bytes => Err(too_large(outcome.len())),
+            Ok(outcome) => outcome.check_size(max_bytes).map(|()| outcome),
             Err(UpstreamError { ask: Some(ask), .. }) if matches!(&*ask, Ask::Input(input) if input.len() > max_bytes) => {
-                Err(too_large(max_bytes))
+                Err(over_max_result(max_bytes))
             }
             read => read,
         }

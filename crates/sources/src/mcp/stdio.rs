@@ -322,7 +322,7 @@ impl Reader {
                     tracing::warn!(source = %self.source, "an upstream message over the size limit was skipped");
                     match (found.number(), found.has_method) {
                         (Some(id), false) => {
-                            let error = too_large("the answer is larger than the message limit");
+                            let error = too_large("it is longer than a message can be");
                             peer.settle(id, Err(error));
                         }
                         // A notification or request: no caller waits for it.

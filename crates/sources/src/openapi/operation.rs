@@ -75,6 +75,8 @@ pub(super) struct Parameter {
     pub(super) explode: bool,
     /// Whether reserved URL characters are left unescaped.
     pub(super) reserved: bool,
+    /// Whether its numbers are integers, which services read in plain digits.
+    pub(super) integers: bool,
 }
 
 /// The location of a parameter.
@@ -281,6 +283,7 @@ fn parameter_of<'d>(
         style,
         explode,
         reserved: flag(described, "allowReserved").unwrap_or(false),
+        integers: style != Style::Json && has_integers(reading.document, schema)?,
     };
     let required = place == Place::Path || flag(described, "required").unwrap_or(false);
     Ok(Some(ParameterEntry {
@@ -289,6 +292,19 @@ fn parameter_of<'d>(
         schema,
         description: text(described, "description"),
     }))
+}
+
+/// Returns whether a schema is that of an integer, or of a list of them.
+fn has_integers(document: &Document, schema: &Value) -> Result<bool, ReferenceError> {
+    let schema = document.follow(schema)?;
+    let is = |schema: &Value, name: &str| match schema.get("type") {
+        Some(Value::Array(names)) => names.iter().any(|it| it == name),
+        one => one.is_some_and(|it| it == name),
+    };
+    match schema.get("items") {
+        Some(items) if is(schema, "array") => Ok(is(document.follow(items)?, "integer")),
+        _ => Ok(is(schema, "integer") && !is(schema, "number")),
+    }
 }
 
 fn style(place: Place, name: Option<&str>) -> Option<Style> {

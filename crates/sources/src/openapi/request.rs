@@ -3,6 +3,8 @@
 //! Invariant (I-46): arguments fill only the places that the document defines; a request never
 //! leaves the origin and the path of its operation.
 
+use std::borrow::Cow;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -82,10 +84,10 @@ fn fill(
             let fills = |p: &&Parameter| p.place == Place::Path && p.name == name;
             let Some(parameter) = operation.parameters.iter().find(fills) else { continue };
             let argument = parameter.argument.as_str();
-            let value = arguments.get(argument).filter(|value| !value.is_null());
+            let value = value(parameter, arguments);
             let value = value.ok_or_else(|| unfit(argument, "is missing"))?;
             let Parameter { name, style, explode, .. } = parameter;
-            let text = encode::single(name, value, *style, *explode, STRICT);
+            let text = encode::single(name, &value, *style, *explode, STRICT);
             if text.is_empty() {
                 return Err(unfit(argument, "must not be empty: it is part of a path"));
             }
@@ -107,7 +109,7 @@ fn query(operation: &Operation, fixed: Option<&str>, arguments: &Map<String, Val
     let mut query = fixed.unwrap_or_default().to_owned();
     for (parameter, value) in given(operation, Place::Query, arguments) {
         let Parameter { name, style, explode, reserved, .. } = parameter;
-        let pairs = encode::pairs(name, value, *style, *explode);
+        let pairs = encode::pairs(name, &value, *style, *explode);
         append(&mut query, "&", pairs, Escape::Url { reserved: *reserved });
     }
     query
@@ -137,14 +139,14 @@ fn headers(
 ) -> Result<(), String> {
     for (parameter, value) in given(operation, Place::Header, arguments) {
         let Parameter { name, argument, style, explode, .. } = parameter;
-        let text = encode::single(name, value, *style, *explode, Escape::None);
+        let text = encode::single(name, &value, *style, *explode, Escape::None);
         let bad = || unfit(argument, "contains characters that are invalid in a header");
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
     }
     let mut cookies = String::new();
     for (parameter, value) in given(operation, Place::Cookie, arguments) {
-        let pairs = encode::pairs(&parameter.name, value, parameter.style, parameter.explode);
+        let pairs = encode::pairs(&parameter.name, &value, parameter.style, parameter.explode);
         append(&mut cookies, "; ", pairs, STRICT);
     }
     if !cookies.is_empty()
@@ -160,12 +162,15 @@ fn given<'a>(
     operation: &'a Operation,
     place: Place,
     arguments: &'a Map<String, Value>,
-) -> impl Iterator<Item = (&'a Parameter, &'a Value)> {
+) -> impl Iterator<Item = (&'a Parameter, Cow<'a, Value>)> {
     let parameters = operation.parameters.iter().filter(move |it| it.place == place);
-    parameters.filter_map(|parameter| {
-        let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
-        Some((parameter, value))
-    })
+    parameters.filter_map(|parameter| Some((parameter, value(parameter, arguments)?)))
+}
+
+/// Returns the value for a parameter, if it has one.
+fn value<'a>(parameter: &Parameter, arguments: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
+    let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
+    Some(if parameter.integers { encode::plain_integers(value) } else { Cow::Borrowed(value) })
 }
 
 fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String> {

@@ -14,7 +14,7 @@ use toolcrib_core::{
 };
 
 use super::body::is_json;
-use crate::egress::Answer;
+use crate::{egress::Answer, error::unread};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The longest wait that is passed on.
@@ -43,7 +43,7 @@ pub(super) async fn outcome(
         body.truncate(MAX_FAILURE);
         return Ok(failure(status, &media_type, &body, retry_after(&answer, now)));
     }
-    let body = answer.collect(max).await?;
+    let body = answer.collect(max).await.map_err(unread)?;
     Ok(success(status, &media_type, body))
 }
 

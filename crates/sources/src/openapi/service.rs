@@ -257,11 +257,9 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     found
 }
 
-/// Returns a hash of `schema`. Integers beyond 2^53 have no canonical form, so such a schema is
-/// hashed as text.
+/// Returns a hash of `schema`.
 fn digest(schema: &Value) -> String {
-    let text = |_| Digest::of(schema.to_string().as_bytes());
-    canonical::digest(schema).unwrap_or_else(text).to_string()
+    Digest::of(&canonical::exact_bytes(schema)).to_string()
 }
 
 /// Returns text of a document, cleaned for display to the operator.

@@ -3,14 +3,9 @@
 use serde_json::value::RawValue;
 use toolcrib_core::call::{Outcome, UpstreamError};
 
-use crate::error::too_large;
-
 /// Returns an outcome with `output` as structured result and as text.
 pub(super) fn completed(output: &RawValue, max: usize) -> Result<Outcome, UpstreamError> {
     let text = serde_json::from_str(output.get()).unwrap_or_else(|_| output.get().to_owned());
     let outcome = Outcome { structured: Some(output.to_owned()), ..Outcome::text(&text, false) };
-    match outcome.len() > max {
-        true => Err(too_large(format!("the result has {} bytes", outcome.len()))),
-        false => Ok(outcome),
-    }
+    outcome.check_size(max).map(|()| outcome)
 }

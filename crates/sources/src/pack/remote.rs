@@ -24,7 +24,7 @@ use crate::{
     context::SourceContext,
     credential::{self, SourceCredential},
     egress::{Answer, Egress, Endpoint},
-    error::unavailable,
+    error::{unavailable, unread},
     mcp::{HttpTarget, Listing, McpSource, Target},
     text::{fit_for_callers, tidy_lines},
 };
@@ -128,7 +128,7 @@ fn connect(entry: &str, egress: &Egress, context: &PackContext) -> Result<McpSou
 
 async fn read(request: &Request, answer: Answer, max: usize) -> Result<Outcome, UpstreamError> {
     let status = answer.status();
-    let body = answer.collect(max.saturating_add(ENVELOPE)).await?;
+    let body = answer.collect(max.saturating_add(ENVELOPE)).await.map_err(unread)?;
     if !status.is_success() {
         let text = fit_for_callers(&tidy_lines(&String::from_utf8_lossy(&body), MAX_MESSAGE));
         let colon = if text.is_empty() { "" } else { ": " };

@@ -161,7 +161,9 @@ impl Program {
                 failed("the tool crashed; nothing outside this call is affected")
             }
             CallFailure::Garbage(what) => Err(protocol(what)),
-            CallFailure::TooLarge(bytes) => Err(too_large(format!("the result has {bytes} bytes"))),
+            CallFailure::TooLarge(bytes) => {
+                Err(too_large(format!("it has {bytes} bytes, more than `[gate] max_result`")))
+            }
         }
     }
 }

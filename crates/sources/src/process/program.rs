@@ -74,7 +74,10 @@ async fn collect(
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     pipe.take(limit).read_to_end(into).await.map_err(|error| died(error.to_string()))?;
     match into.len() > max {
-        true => Err(too_large(format!("more than {max} bytes of output"))),
+        true => Err(too_large(format!(
+            "it has more than {max} bytes, the smaller of the command's `max_output` and \
+             `[gate] max_result`"
+        ))),
         false => Ok(()),
     }
 }

@@ -8,7 +8,11 @@ use deadpool_postgres::Pool;
 use tokio::{sync::mpsc, time::timeout};
 use toolcrib_core::event::EventBody;
 
-use super::{entry::Record, failure::within, recover};
+use super::{
+    closing::{CHUNK, close_unknown},
+    entry::Record,
+    failure::within,
+};
 
 /// How long no append came before the database is asked anyway.
 const RETRY: Duration = Duration::from_secs(2);
@@ -45,11 +49,10 @@ impl UnknownStarts {
     /// Closes those that were stored. After a failure they are tried again the next time.
     pub(super) async fn close(&mut self, pool: &Pool, instance: &str) {
         while !self.0.is_empty() {
-            let rest = self.0.len().saturating_sub(recover::CHUNK);
+            let rest = self.0.len().saturating_sub(CHUNK);
             let starts: Vec<&str> = self.0.iter().skip(rest).map(String::as_str).collect();
-            let closed = within(async {
-                recover::close_unknown(&mut pool.get().await?, instance, &starts).await
-            });
+            let closed =
+                within(async { close_unknown(&mut pool.get().await?, instance, &starts).await });
             match closed.await {
                 Ok(0) => {}
                 Ok(count) => tracing::warn!(

@@ -24,6 +24,7 @@ use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::broadcast};
+use toolcrib_core::json::parse_strict;
 
 use super::script::{Behaviour, Script, Step};
 
@@ -160,7 +161,7 @@ async fn serve(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
-    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let message: Value = parse_strict(&body).unwrap_or_default();
     let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers: HashMap<String, String> =
         headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();

@@ -19,7 +19,7 @@ use axum::{
     routing::any,
 };
 use futures_util::StreamExt as _;
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
 use toolcrib_gateway::{CatalogScope, ToolRef, config::Config};
 use toolcrib_mcp::{
@@ -49,7 +49,7 @@ use super::{
 };
 use crate::{
     dialect::Setup,
-    middleware::{Access, Caller, Challenge, Mount, Paths, Payload, Refusal, Segment},
+    middleware::{Access, Caller, MissingScopes, Mount, Paths, Payload, Refusal, Segment},
     respond,
     serve::connection,
     state::AppState,
@@ -81,7 +81,6 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let endpoint = Arc::new(Endpoint {
         host: Host::new(gateway.clone(), setup.config.mcp.clone()),
         max_body: setup.config.server.max_body_bytes,
-        challenge: Challenge::of(setup.config.resource.as_ref()),
     });
     let routes = Router::new()
         .route(PATH, any(everything))
@@ -95,7 +94,6 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
 struct Endpoint {
     host: Arc<Host>,
     max_body: usize,
-    challenge: Challenge,
 }
 
 /// Formats a refusal outside the protocol: a JSON-RPC error without an id.
@@ -155,13 +153,12 @@ async fn receive(
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    answer(endpoint, client, &head.headers, &body, stop).await.unwrap_or_else(
+    answer(client, &head.headers, &body, stop).await.unwrap_or_else(
         |InvalidMessage { id, error }| fail(StatusCode::BAD_REQUEST, id.as_ref(), &error),
     )
 }
 
 async fn answer(
-    endpoint: &Endpoint,
     client: &Client,
     headers: &HeaderMap,
     body: &[u8],
@@ -255,7 +252,7 @@ async fn answer(
             if era == Era::Modern && !call.is_indirect {
                 check_params(client, headers, &call, !is_mixed).map_err(reject)?;
             }
-            Ok(run(endpoint, call, readable).await)
+            Ok(run(call, readable).await)
         }
         Ok(Step::Listen(listen)) => {
             let messages = listen.messages(stop).map(Outgoing::into_bytes);
@@ -309,21 +306,21 @@ fn check_params(
 
 /// Runs `call`. Until this returns, dropping the future cancels the call; afterwards the stream
 /// owns it.
-async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: AcceptedTypes) -> Response {
+async fn run(call: Box<ToolCall>, readable: AcceptedTypes) -> Response {
     if readable == AcceptedTypes::Events {
         return events(call.run(), First::Comment);
     }
     if readable == AcceptedTypes::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
-            Some(Outgoing::Answer(answer)) => whole(endpoint, answer),
+            Some(Outgoing::Answer(answer)) => whole(answer),
             Some(Outgoing::Notification(_)) => Refusal::Internal.into_response(),
             None => StatusCode::ACCEPTED.into_response(),
         };
     }
     let mut running = call.run();
     match tokio::time::timeout(PATIENCE, running.next()).await {
-        Ok(Some(Outgoing::Answer(answer))) => whole(endpoint, answer),
+        Ok(Some(Outgoing::Answer(answer))) => whole(answer),
         Ok(Some(Outgoing::Notification(first))) => events(running, First::Message(first)),
         // Cancelled by a notification, so no response is expected.
         Ok(None) => StatusCode::ACCEPTED.into_response(),
@@ -336,12 +333,11 @@ fn events(running: RunningCall, first: First) -> Response {
     stream::respond(running.messages().map(bytes), first)
 }
 
-fn whole(endpoint: &Endpoint, answer: CallAnswer) -> Response {
+fn whole(answer: CallAnswer) -> Response {
     let mut response = respond::json_bytes(answer.status, answer.bytes);
     // Reveals no more than the body: a caller that may not know of the tool gets no scopes (I-9).
-    if let Some(challenge) = answer.lacks.and_then(|scopes| endpoint.challenge.scopes(&scopes)) {
-        *response.status_mut() = StatusCode::FORBIDDEN;
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    if let Some(scopes) = answer.lacks {
+        response.extensions_mut().insert(MissingScopes(scopes));
     }
     response = respond::with_run(response, answer.run_id.as_ref());
     respond::with_retry_after(response, answer.retry_after)

@@ -83,7 +83,8 @@ impl Id {
     pub(super) fn of(value: &Value) -> Option<Self> {
         let legal = match value {
             Value::String(_) => true,
-            Value::Number(number) => number.is_i64() || number.is_u64(),
+            // JSON-RPC 2.0 §4: no fraction.
+            Value::Number(number) => !number.as_str().contains(['.', 'e', 'E']),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
         };
         let text = legal.then(|| value.to_string())?;

@@ -1,7 +1,7 @@
 // The explorer's endpoints. A reply of any status is returned; only a request without a reply
 // (network error, cancellation) throws.
 import { state, emit } from './state.js';
-import { parseJson } from './json.js';
+import { parseAnswer } from './json.js';
 
 export const base = basePath();
 
@@ -81,7 +81,7 @@ export async function request(method, path, { body, signal } = {}) {
 
 function tryParse(text) {
   try {
-    return parseJson(text);
+    return parseAnswer(text);
   } catch {
     return undefined;
   }

@@ -1,5 +1,5 @@
-// JSON as text and as values. Numbers beyond the precision of a double keep their digits where the
-// browser supports it (JSON.rawJSON), so that a 64-bit id is shown and sent unchanged.
+// JSON as text and as values. Numbers keep their text where the browser supports it (JSON.rawJSON), so
+// that a 64-bit id or 0.10 is shown and sent unchanged.
 import { h } from './dom.js';
 import { visibleText } from './lib/visible.js';
 
@@ -7,19 +7,33 @@ const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page beco
 const TOKEN =
   /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
 
+/** Parses what people and tools wrote: each number keeps its text. */
 export function parseJson(text) {
   return JSON.parse(text, (_key, value, context) =>
     typeof value === 'number' ? exactNumber(context?.source, value) : value,
   );
 }
 
-/** The number in a source text, as raw JSON when a double would change it. */
+/** Parses an answer of the server, whose numbers are computed with: one that fits a double is one. */
+export function parseAnswer(text) {
+  return JSON.parse(text, (_key, value, context) => {
+    const source = typeof value === 'number' ? (context?.source ?? '') : '';
+    const lossy =
+      source.replace(/\D/g, '').length > 15 ||
+      !Number.isFinite(value) ||
+      (value === 0 && /^-?[0.]*[1-9]/.test(source));
+    return source !== '' && lossy ? exactNumber(source, value) : value;
+  });
+}
+
+/** The number in a source text, as raw JSON when its text would change. */
 export function exactNumber(source, value = Number(source)) {
-  const lossy =
-    source !== undefined &&
-    String(value) !== source &&
-    (!Number.isFinite(value) || source.replace(/\D/g, '').length > 15);
-  return lossy && JSON.rawJSON ? JSON.rawJSON(source) : value;
+  const differs = source !== undefined && String(value) !== source;
+  return differs && JSON.rawJSON ? JSON.rawJSON(source) : value;
+}
+
+export function isNumber(value) {
+  return typeof value === 'number' || JSON.isRawJSON?.(value) === true;
 }
 
 export function isObject(value) {

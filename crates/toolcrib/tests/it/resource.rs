@@ -89,6 +89,51 @@ async fn every_401_says_where_to_get_credentials() {
     }
 }
 
+/// Each toolset is a resource of its own: clients compare its address with that of the document.
+#[tokio::test]
+async fn a_toolset_has_a_document_and_challenges_of_its_own() {
+    let config = CONFIG.replace("/mcp", "/crib/mcp")
+        + "\nscopes = [\"tools\", \"files:read\"]\n[toolset.files]\nallow = [\"crib__*\"]";
+    let gw = fixture().config(&config).start().await;
+    let metadata = "https://tools.example.com/.well-known/oauth-protected-resource/crib/mcp";
+    // A toolset that does not exist answers alike.
+    for name in ["files", "none"] {
+        for prefix in ["", "/crib"] {
+            let path = format!("{}{prefix}/mcp/{name}", PATHS[0]);
+            let document = gw.anonymous().get(&path).await.json();
+            let resource = format!("https://tools.example.com/crib/mcp/{name}");
+            assert_eq!(document["resource"], resource, "{path}");
+            assert_eq!(document["authorization_servers"], json!(["https://id.example.com"]));
+            assert_eq!(document["scopes_supported"], json!(["tools", "files:read"]));
+        }
+        for path in [format!("/mcp/{name}"), format!("/mcp/{name}/")] {
+            let refused = gw.anonymous().post(&path, json!({})).await;
+            let scopes = "scope=\"tools files:read\"";
+            let expected = format!("Bearer {scopes}, resource_metadata=\"{metadata}/{name}\"");
+            assert_eq!((refused.status, refused.header("www-authenticate")), (401, &*expected));
+        }
+    }
+    let refused = gw.anonymous().post("/mcp", json!({})).await;
+    let expected = format!("Bearer scope=\"tools files:read\", resource_metadata=\"{metadata}\"");
+    assert_eq!(refused.header("www-authenticate"), expected);
+    for path in ["/mcp/%22", "/mcp/Files", "/mcp/a/b"] {
+        assert_eq!(gw.anonymous().get(&format!("{}{path}", PATHS[0])).await.status, 404, "{path}");
+        let refused = gw.anonymous().get(path).await;
+        assert_eq!(refused.header("www-authenticate"), expected, "{path}");
+    }
+    let caller = gw.principal("a", ["files:read"]).await;
+    let message = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "crib__write" },
+    });
+    let forbidden = caller.post("/mcp/files", message).await;
+    assert_eq!(forbidden.status, 403);
+    let expected = format!(
+        "Bearer error=\"insufficient_scope\", scope=\"files:write\", \
+         resource_metadata=\"{metadata}/files\""
+    );
+    assert_eq!(forbidden.header("www-authenticate"), expected);
+}
+
 async fn call(actor: &Actor, tool: &str) -> Reply {
     let message = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool },

@@ -1,7 +1,7 @@
 //! The arguments of a call on the command line: a JSON document, `KEY=VALUE` pairs, or both.
 
 use serde_json::{Map, Value};
-use toolcrib_core::json;
+use toolcrib_core::{json, number};
 
 use crate::{args::CallArgs, commands::input, failure::usage};
 
@@ -83,7 +83,7 @@ fn value(key: &str, text: String, schema: Option<&Value>) -> anyhow::Result<Valu
     let fits = parsed.filter(|value| match value {
         Value::Null => is("null"),
         Value::Bool(_) => is("boolean"),
-        Value::Number(number) => is("number") || (is("integer") && !number.is_f64()),
+        Value::Number(number) => is("number") || (is("integer") && number::is_integer(number)),
         Value::Array(_) => is("array"),
         Value::Object(_) => is("object"),
         Value::String(_) => false,

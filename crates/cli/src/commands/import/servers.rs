@@ -68,6 +68,29 @@ pub(super) struct Server {
     pub(super) origin: Option<String>,
 }
 
+impl Server {
+    /// Returns the command that stores the secret header of this server as a credential: a source has
+    /// one, and it is for requests over HTTP.
+    pub(super) fn credential(&self) -> Option<String> {
+        let (url, headers) = match &self.upstream {
+            Upstream::Url { url, headers } | Upstream::Document { url: Some(url), headers, .. } => {
+                (url, headers)
+            }
+            Upstream::Command { .. } | Upstream::Document { url: None, .. } => return None,
+        };
+        let url = url::Url::parse(url).ok()?;
+        let mut secrets = headers.iter().filter_map(|(name, value)| match value {
+            Setting::Env(variable) => Some((name, variable)),
+            Setting::Plain(_) => None,
+        });
+        let (Some((name, variable)), None) = (secrets.next(), secrets.next()) else { return None };
+        let (id, host) = (&self.id, url.host_str()?);
+        Some(format!(
+            "toolcrib credentials set {id} --header {name} --audience {host} --value-env {variable}"
+        ))
+    }
+}
+
 /// The transport of a server.
 #[derive(Debug)]
 pub(super) enum Upstream {

@@ -1,9 +1,11 @@
 //! Changes of a TOML document whose comments and layout stay.
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Number, Value as Json};
 use toml_edit::{
     Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, RawString, Table, Value,
 };
+
+use toolcrib_core::number::compare;
 
 use super::{
     change::{Change, ChangeKind, EditAction, EditError},
@@ -501,7 +503,12 @@ fn value(setting: &Json, depth: usize) -> Result<Value, String> {
         Json::Bool(it) => (*it).into(),
         Json::Number(it) => match (it.as_i64(), it.as_f64()) {
             (Some(it), _) => it.into(),
-            (None, Some(it)) if it.is_finite() && !setting.is_u64() => it.into(),
+            // Not one that TOML would round.
+            (None, Some(double))
+                if Number::from_f64(double).is_some_and(|same| compare(it, &same).is_eq()) =>
+            {
+                double.into()
+            }
             _ => return Err("is a number that TOML does not have".to_owned()),
         },
         Json::String(it) if is_placeholder(it) => {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
     approval::Verdict,
-    call::{CallError, CallInput, CallerInput},
+    call::{CallInput, CallerInput},
 };
 use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
 
@@ -67,14 +67,28 @@ async fn a_condition_on_arguments_does_not_let_answers_pass() {
     assert_eq!(rig.runs(), 1);
 }
 
-/// Answers without an exact form are invalid, like such arguments: no fingerprint covers them.
+/// A grant is for the exact number, also where a double would round it.
 #[tokio::test]
-async fn answers_without_an_exact_form_are_invalid() {
+async fn a_grant_is_for_one_exact_number() {
     let rig = asking("", ASKS).await;
-    let answers = json!({ "n": { "content": { "n": 1u64 << 60 } } });
-    let result = send(&rig, round(json!({}), Some(answers), None)).await.result;
-    let Err(CallError::InvalidArguments(violations)) = result else { panic!("{result:?}") };
-    assert_eq!(violations[0].pointer, "/inputResponses/n/content/n");
+    let with = |number: &str| {
+        let answers = format!(r#"{{ "n": {{ "content": {{ "n": {number} }} }} }}"#);
+        round(json!({}), Some(serde_json::from_str(&answers).unwrap()), None)
+    };
+    for (asked_for, other) in [
+        ("9007199254740992", "9007199254740993"),
+        ("18446744073709551616", "18446744073709551617"),
+        ("0.1", "0.10000000000000001"),
+        ("1e-400", "0"),
+    ] {
+        let id = asked(send(&rig, with(asked_for)).await.result);
+        rig.answer(&approver("bob"), &id, Verdict::Grant).await;
+        let runs = rig.runs();
+        asked(send(&rig, with(other)).await.result);
+        assert_eq!(rig.runs(), runs, "{other} ran");
+        send(&rig, with(asked_for)).await.result.unwrap();
+        assert_eq!(rig.runs(), runs + 1);
+    }
 }
 
 /// A source with one command.

@@ -1,6 +1,6 @@
 // A JSON value of a result: as a table when it is one, as a tree that folds, and as text.
 import { h, button, plural, setText } from '../dom.js';
-import { isObject, jsonBlock } from '../json.js';
+import { isNumber, isObject, jsonBlock } from '../json.js';
 
 const MAX_COLUMNS = 16;
 const MAX_ROWS = 200;
@@ -132,10 +132,6 @@ function table(rows) {
     }),
     more,
   );
-}
-
-function isNumber(value) {
-  return typeof value === 'number' || JSON.isRawJSON?.(value) === true;
 }
 
 /** A tree that folds. Branches are drawn when they are opened. */

@@ -1,6 +1,6 @@
 // Reads JSON Schema for display: the control for a value, its description, its initial value. It
 // never validates a value; the server's validator does.
-import { isObject, own, pointerParts, setKey } from '../json.js';
+import { isNumber, isObject, own, pointerParts, setKey } from '../json.js';
 
 const MAX_HOPS = 8; // $ref chains and nested wrappers; a cycle ends here as "any"
 
@@ -144,7 +144,7 @@ function fit(schema, value, root) {
   if (kind === 'array') return Array.isArray(value) ? 1 : -1;
   if (kind === 'string') return typeof value === 'string' ? 1 : -1;
   if (kind === 'boolean') return typeof value === 'boolean' ? 1 : -1;
-  if (kind === 'number' || kind === 'integer') return typeof value === 'number' ? 1 : -1;
+  if (kind === 'number' || kind === 'integer') return isNumber(value) ? 1 : -1;
   return 0;
 }
 

@@ -1,0 +1,216 @@
+//! Numbers of callers arrive byte for byte: over every surface, at every kind of source. In URLs and forms,
+//! integers are in plain digits.
+
+use proptest::{
+    strategy::{Strategy as _, ValueTree as _},
+    test_runner::TestRunner,
+};
+use serde_json::{Map, Value, json};
+use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+
+use crate::support::{
+    Caller, Recorder, Server, dir, eventually_async, key, recorder, run, write_config,
+};
+
+/// Numbers that some reader of JSON changes.
+const KNOWN: [&str; 14] = [
+    "1915883588174806058",
+    "9007199254740993",
+    "9007199254740993.0",
+    "-9223372036854775809",
+    "18446744073709551615",
+    "18446744073709551616",
+    "123456789012345678901234567890.12345678901234567890",
+    "-0",
+    "-0.0",
+    "1e2",
+    "1E+2",
+    "0.10",
+    "1e400",
+    "1E-400",
+];
+
+const FLOW: &str = "
+id: pass
+inputs: { type: object, properties: { all: {} }, required: [all] }
+steps:
+  - { id: echo, tool: 'mcp:up.echo', arguments: { all: { $ref: /inputs/all } } }
+outputs:
+  all: { $ref: /inputs/all }
+";
+
+const SERVICE: &str = r#"{ "openapi": "3.1.0", "info": { "title": "n", "version": "1" }, "paths": {
+  "/json": { "post": { "operationId": "json", "requestBody": { "content": {
+    "application/json": { "schema": { "type": "object" } } } }, "responses": {} } },
+  "/p/{id}": { "get": { "operationId": "get", "responses": {}, "parameters": [
+    { "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } },
+    { "name": "ids", "in": "query", "schema": { "type": "array", "items": { "type": "integer" } } },
+    { "name": "X-Id", "in": "header", "schema": { "type": ["integer", "null"] } },
+    { "name": "price", "in": "query", "schema": { "type": "number" } } ] } }
+} }"#;
+
+const COMMAND: &str = r#"
+[source.commands.print]
+program = "/usr/bin/printf"
+args = ["%s", "{n}"]
+[source.commands.print.parameters]
+n = { type = "number" }
+"#;
+
+/// Returns `text` as a number with this text.
+fn number(text: &str) -> Value {
+    toolcrib_core::json::parse_strict(text.as_bytes()).unwrap()
+}
+
+/// Numbers of all forms, and those that are known to be changed, as members of an object.
+fn numbers() -> Value {
+    let mut runner = TestRunner::deterministic();
+    let any = "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,2})?";
+    let any = proptest::string::string_regex(any).unwrap();
+    let mut texts: Vec<String> = KNOWN.iter().map(|it| (*it).to_owned()).collect();
+    texts.extend((0..300).map(|_| any.new_tree(&mut runner).unwrap().current()));
+    let members = texts.iter().enumerate().map(|(at, text)| (format!("n{at}"), number(text)));
+    Value::Object(members.collect::<Map<_, _>>())
+}
+
+struct Rig {
+    dir: tempfile::TempDir,
+    upstream: FaultyHttp,
+    service: Recorder,
+    server: Server,
+    key: String,
+}
+
+impl Rig {
+    async fn start() -> Self {
+        let dir = dir();
+        let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+        let service = Recorder::start(|_, _| recorder::json(200, "{}"));
+        std::fs::write(dir.path().join("service.json"), SERVICE).unwrap();
+        std::fs::create_dir_all(dir.path().join("flows")).unwrap();
+        std::fs::write(dir.path().join("flows/pass.yaml"), FLOW).unwrap();
+        write_config(
+            dir.path(),
+            &format!(
+                "[server]\nlisten = \"127.0.0.1:0\"\n[sources]\nsandbox_as_root = true\n\
+                 [[source]]\nid = \"up\"\nkind = \"mcp\"\nurl = \"{}\"\n\
+                 [[source]]\nid = \"web\"\nkind = \"connector\"\ndocument = \"service.json\"\n\
+                 base_url = \"{}\"\n\
+                 [[source]]\nid = \"flows\"\nkind = \"workflow\"\nfiles = [\"flows/*.yaml\"]\n\
+                 [[source]]\nid = \"ops\"\nkind = \"host-extension\"\n{COMMAND}\
+                 [source.tools.\"*\"]\nscopes = []\napproval = \"never\"\n\
+                 approval_reason = \"a test\"\n",
+                upstream.url(),
+                service.url,
+            ),
+        );
+        let key = key(dir.path(), &["--scope", "*"]).1;
+        let server = Server::start(dir.path());
+        let rig = Self { dir, upstream, service, server, key };
+        eventually_async("the tools are offered", async || {
+            let tools = rig.caller().get("/v1/tools").await.1.to_string();
+            ["mcp:up.echo", "connector:web.get", "ops.print", "flows.pass"]
+                .iter()
+                .all(|id| tools.contains(id))
+        })
+        .await;
+        rig
+    }
+
+    fn caller(&self) -> Caller {
+        self.server.caller(Some(&self.key))
+    }
+
+    /// The arguments of the last call that the upstream got.
+    fn arguments(&self) -> Value {
+        let received = self.upstream.received();
+        let calls = received.iter().filter(|it| it.body["method"] == "tools/call");
+        calls.last().unwrap().body["params"]["arguments"].clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_surface_passes_numbers_on_as_they_are_written() {
+    let rig = Rig::start().await;
+    let (caller, input) = (rig.caller(), numbers());
+    let text = input.to_string();
+    let request = json!({ "tool_id": "up__echo", "input": input });
+    for (path, body) in [
+        ("/tools/call", json!({ "request": request })),
+        ("/oxp/tools/call", json!({ "request": request })),
+        ("/explorer/tools/up__echo/call", input.clone()),
+    ] {
+        let (status, answer) = caller.post(path, &body).await;
+        assert_eq!(status, 200, "{path}: {answer}");
+        assert_eq!(rig.arguments().to_string(), text, "{path}");
+    }
+    let call = json!({ "name": "up__echo", "arguments": input });
+    let (status, answer) = caller.mcp("tools/call", call).await;
+    assert_eq!((status, &answer["result"]["isError"]), (200, &Value::Null), "{answer}");
+    assert_eq!(rig.arguments().to_string(), text, "MCP");
+    let session = caller.open_mcp_session().await;
+    caller.call_in_session(&session, "up__echo", input.clone()).await;
+    assert_eq!(rig.arguments().to_string(), text, "MCP with a session");
+    std::fs::write(rig.dir.path().join("n.json"), &text).unwrap();
+    run(rig.dir.path(), &["call", "up__echo", "@n.json"]).ok();
+    assert_eq!(rig.arguments().to_string(), text, "the command line");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_kind_of_source_gets_numbers_as_they_are_written() {
+    let rig = Rig::start().await;
+    let (caller, input) = (rig.caller(), numbers());
+    let text = input.to_string();
+    let (status, answer) = caller.otc("flows__pass", json!({ "all": input })).await;
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(rig.arguments()["all"].to_string(), text, "a step of a workflow");
+    assert!(answer.to_string().contains(&text), "the output of a workflow: {answer}");
+
+    let (status, answer) = caller.otc("web__json", json!({ "body": input })).await;
+    assert_eq!(status, 200, "{answer}");
+    assert!(rig.service.heard().last().unwrap().ends_with(&format!("\n\n{text}")));
+    for known in KNOWN {
+        let (status, answer) = caller.otc("ops__print", json!({ "n": number(known) })).await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer.to_string().contains(&format!("\"{known}\"")), "{known}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn integers_are_plain_digits_in_a_request() {
+    let rig = Rig::start().await;
+    let caller = rig.caller();
+    for (sent, plain) in [
+        ("1.0", "1"),
+        ("1e2", "100"),
+        ("-0", "0"),
+        ("9007199254740993.0", "9007199254740993"),
+        ("18446744073709551616", "18446744073709551616"),
+        ("25e20", "2500000000000000000000"),
+    ] {
+        let one = number(sent);
+        let input = json!({ "id": one, "ids": [one, 7], "X-Id": one, "price": one });
+        let (status, answer) = caller.otc("web__get", input).await;
+        assert_eq!(status, 200, "{answer}");
+        let heard = rig.service.heard().pop().unwrap();
+        let line = format!("GET /p/{plain}?ids={plain}&ids=7&price={sent} HTTP/1.1\n");
+        assert!(heard.starts_with(&line), "{heard}");
+        assert!(heard.contains(&format!("\nx-id: {plain}\n")), "{heard}");
+    }
+    let (status, answer) = caller.otc("web__get", json!({ "id": number("1.5") })).await;
+    assert_ne!(status, 200, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_with_too_many_digits_is_refused_with_its_place() {
+    let rig = Rig::start().await;
+    for long in ["1e-9999".to_owned(), "9".repeat(513)] {
+        let (status, answer) = rig
+            .caller()
+            .otc("up__echo", json!({ "n": serde_json::from_str::<Value>(&long).unwrap() }))
+            .await;
+        assert_eq!(status, 400, "{answer}");
+        let problem = "a number has more than 512 digits at line 1 column";
+        assert!(answer.to_string().contains(problem), "{answer}");
+    }
+}
