@@ -37,6 +37,8 @@ pub(super) enum Style {
     Spaces,
     Pipes,
     Deep,
+    /// Like `Form`, without escapes.
+    Cookie,
     /// The value as JSON (`content`).
     Json,
 }
@@ -67,6 +69,11 @@ pub(super) fn plain(value: &Value) -> String {
         Value::Null => String::new(),
         other => other.to_string(),
     }
+}
+
+/// Returns whether a value has no parts.
+pub(super) fn is_plain(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
 /// Serializes a value for a path or a header.
@@ -189,7 +196,12 @@ impl DelimitedValue {
 
     /// Returns the unescaped text, for a multipart part.
     pub(super) fn into_text(self) -> String {
-        self.pieces.join(",")
+        let separator = match self.separator {
+            "%20" => " ",
+            "%7C" => "|",
+            separator => separator,
+        };
+        self.pieces.join(separator)
     }
 }
 
