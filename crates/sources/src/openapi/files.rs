@@ -8,6 +8,8 @@
 //! is in `allow`.
 
 use std::{
+    fs::{self, File},
+    io::{self, Read as _},
     path::{Component, Path, PathBuf},
     sync::{
         Arc,
@@ -17,12 +19,11 @@ use std::{
 
 use futures_util::StreamExt as _;
 use http::{HeaderValue, Method, StatusCode, header};
-use tokio::io::AsyncReadExt as _;
 use toolcrib_core::{call::UpstreamError, egress::EgressTrail, text::io_reason};
 use url::Url;
 
 use super::{
-    document::{Document, DocumentBuilder},
+    document::{Document, DocumentBuilder, FileId},
     parse::MAX_DOCUMENT,
     server::OwnHeaders,
 };
@@ -70,7 +71,11 @@ struct Root {
 }
 
 /// The folder of a local document, without links in its path.
+#[derive(Clone)]
 struct Folder(PathBuf);
+
+/// The reason for the operator, and the error if the file may be readable later.
+type Unfetched = (String, Option<UpstreamError>);
 
 /// Why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
@@ -99,25 +104,19 @@ impl DocumentReader {
     /// read is no failure: the document contains the reason.
     pub(super) async fn load(&self) -> Result<LoadedDocument, UpstreamError> {
         let Root { url, bytes, folder } = self.root().await?;
-        let left = AtomicUsize::new(MAX_DOCUMENT.saturating_sub(bytes.len()));
+        let mut left = MAX_DOCUMENT.saturating_sub(bytes.len());
         let builder = blocking(move || DocumentBuilder::new(url, &bytes)).await?;
         let mut builder = builder.map_err(|error| protocol(error.to_string()))?;
         let mut interrupted = None;
-        // Local files one after the other, so that at most one is in memory beyond the bound.
-        let concurrent = if folder.is_some() { 1 } else { CONCURRENT };
         loop {
             let requests = builder.requests();
             if requests.is_empty() {
                 return Ok(LoadedDocument { document: builder.finish(), interrupted });
             }
-            let reads: Vec<_> = requests
-                .iter()
-                .map(|(id, url)| async { (*id, self.file(folder.as_ref(), url, &left).await) })
-                .collect();
-            let read: Vec<_> =
-                futures_util::stream::iter(reads).buffered(concurrent).collect().await;
-            let mut contents = Vec::with_capacity(read.len());
-            for (id, content) in read {
+            let (local, remote): (Vec<_>, Vec<_>) =
+                requests.into_iter().partition(|(_, url)| url.scheme() == "file");
+            let mut contents = Vec::with_capacity(remote.len());
+            for (id, content) in self.fetch_all(remote, &mut left).await {
                 contents.push((
                     id,
                     content.map_err(|(reason, failure)| {
@@ -126,11 +125,15 @@ impl DocumentReader {
                     }),
                 ));
             }
-            builder = blocking(move || {
+            let folder = folder.clone();
+            (builder, left) = blocking(move || {
                 for (id, content) in contents {
                     builder.add(id, content);
                 }
-                builder
+                for (id, url) in local {
+                    builder.add(id, read_local(folder.as_ref(), &url, &mut left));
+                }
+                (builder, left)
             })
             .await?;
         }
@@ -138,7 +141,10 @@ impl DocumentReader {
 
     async fn root(&self) -> Result<Root, UpstreamError> {
         match &self.location {
-            DocumentLocation::Path(path) => Folder::root(path).await,
+            DocumentLocation::Path(path) => {
+                let path = path.clone();
+                blocking(move || Folder::root(&path)).await?
+            }
             DocumentLocation::Url(url) => {
                 let bytes = self.fetch(url, MAX_DOCUMENT).await.map_err(|error| match error {
                     FetchError::Status(_) => unavailable(format!(
@@ -151,31 +157,34 @@ impl DocumentReader {
         }
     }
 
-    /// Reads one more file of at most `left` bytes. Fails with the reason for the operator, and with
-    /// an error if it may be readable later.
-    async fn file(
+    /// Requests files of at most `left` bytes together. A file that cannot be read has a reason for
+    /// the operator, and an error if it may be readable later.
+    async fn fetch_all(
         &self,
-        folder: Option<&Folder>,
-        url: &Url,
-        left: &AtomicUsize,
-    ) -> Result<Vec<u8>, (String, Option<UpstreamError>)> {
-        let max = left.load(Ordering::Relaxed);
-        let bytes = match (url.scheme(), folder) {
-            ("file", Some(folder)) => folder.read(url, max).await.map_err(|it| (it, None))?,
-            _ => self.remote(url, max).await?,
-        };
-        let rest = |left: usize| left.checked_sub(bytes.len());
-        match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest) {
-            Ok(_) => Ok(bytes),
-            Err(_) => Err((too_large(), None)),
-        }
+        requests: Vec<(FileId, Url)>,
+        left: &mut usize,
+    ) -> Vec<(FileId, Result<Vec<u8>, Unfetched>)> {
+        let shared = AtomicUsize::new(*left);
+        let reads: Vec<_> = requests
+            .iter()
+            .map(|(id, url)| async {
+                let read = self.remote(url, shared.load(Ordering::Relaxed)).await;
+                let read = read.and_then(|bytes| {
+                    let rest = |left: usize| left.checked_sub(bytes.len());
+                    match shared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest) {
+                        Ok(_) => Ok(bytes),
+                        Err(_) => Err((too_large(), None)),
+                    }
+                });
+                (*id, read)
+            })
+            .collect();
+        let read = futures_util::stream::iter(reads).buffered(CONCURRENT).collect().await;
+        *left = shared.into_inner();
+        read
     }
 
-    async fn remote(
-        &self,
-        url: &Url,
-        max: usize,
-    ) -> Result<Vec<u8>, (String, Option<UpstreamError>)> {
+    async fn remote(&self, url: &Url, max: usize) -> Result<Vec<u8>, Unfetched> {
         let is_own = self.location.url().is_some_and(|root| root.origin() == url.origin());
         if !is_own && !self.egress.lists(url) {
             let problem = "its host is not in the source's `allow`; add it there if it is meant";
@@ -228,29 +237,29 @@ impl FetchError {
 
 impl Folder {
     /// Reads the root document at `path`, a file or a folder.
-    async fn root(path: &Path) -> Result<Root, UpstreamError> {
+    fn root(path: &Path) -> Result<Root, UpstreamError> {
         let unreadable =
             |reason: String| unavailable(format!("{} cannot be read: {reason}", path.display()));
-        let io = |error: std::io::Error| unreadable(io_reason(error.kind()));
-        let is_folder = tokio::fs::metadata(path).await.map_err(io)?.is_dir();
+        let io = |error: io::Error| unreadable(io_reason(error.kind()));
+        let is_folder = fs::metadata(path).map_err(io)?.is_dir();
         let file = match is_folder {
-            true => root_in(path).await.map_err(unreadable)?,
+            true => root_in(path).map_err(unreadable)?,
             false => path.to_owned(),
         };
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let folder = tokio::fs::canonicalize(parent.unwrap_or(Path::new("."))).await.map_err(io)?;
+        let folder = fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(io)?;
         let url = file.file_name().and_then(|name| Url::from_file_path(folder.join(name)).ok());
         let url = url.ok_or_else(|| unreadable("its name is not a file's".to_owned()))?;
         let folder = Self(folder);
         let bytes = match is_folder {
-            true => folder.read(&url, MAX_DOCUMENT).await.map_err(unreadable)?,
-            false => read(&file, MAX_DOCUMENT).await.map_err(io)?,
+            true => folder.read(&url, MAX_DOCUMENT).map_err(unreadable)?,
+            false => read(&file, MAX_DOCUMENT).map_err(io)?,
         };
         Ok(Root { url, bytes, folder: Some(folder) })
     }
 
     /// Reads a file beneath this folder of at most `max` bytes.
-    async fn read(&self, url: &Url, max: usize) -> Result<Vec<u8>, String> {
+    fn read(&self, url: &Url, max: usize) -> Result<Vec<u8>, String> {
         const OUTSIDE: &str = "it is outside the folder of the document";
         let path = url.to_file_path().map_err(|()| OUTSIDE.to_owned())?;
         let inside = path.strip_prefix(&self.0).map_err(|_| OUTSIDE.to_owned())?;
@@ -265,36 +274,43 @@ impl Folder {
         if !extension.is_some_and(|it| EXTENSIONS.contains(&it.to_ascii_lowercase().as_str())) {
             return Err("only files named *.yaml, *.yml and *.json are read".to_owned());
         }
-        let io = |error: std::io::Error| io_reason(error.kind());
-        let real = tokio::fs::canonicalize(&path).await.map_err(io)?;
+        let io = |error: io::Error| io_reason(error.kind());
+        let real = fs::canonicalize(&path).map_err(io)?;
         if !real.starts_with(&self.0) {
             return Err("it is a link to a file outside the folder of the document".to_owned());
         }
-        if !tokio::fs::metadata(&real).await.map_err(io)?.is_file() {
+        if !fs::metadata(&real).map_err(io)?.is_file() {
             return Err("it is not a file".to_owned());
         }
-        let bytes = read(&real, max).await.map_err(io)?;
+        let bytes = read(&real, max).map_err(io)?;
         if bytes.len() > max { Err(too_large()) } else { Ok(bytes) }
     }
 }
 
 /// Returns the root document in the folder `path`.
-async fn root_in(path: &Path) -> Result<PathBuf, String> {
+fn root_in(path: &Path) -> Result<PathBuf, String> {
     for name in ROOTS {
         let file = path.join(name);
-        if tokio::fs::try_exists(&file).await.is_ok_and(|exists| exists) {
+        if file.exists() {
             return Ok(file);
         }
     }
     Err(format!("the folder has no {}; name the root document", ROOTS.join(", ")))
 }
 
+/// Reads one more local file of at most `left` bytes.
+fn read_local(folder: Option<&Folder>, url: &Url, left: &mut usize) -> Result<Vec<u8>, String> {
+    let folder = folder.ok_or("a document at an address has no local files")?;
+    let bytes = folder.read(url, *left)?;
+    *left = left.saturating_sub(bytes.len());
+    Ok(bytes)
+}
+
 /// Returns the first `max + 1` bytes of a file.
-async fn read(path: &Path, max: usize) -> std::io::Result<Vec<u8>> {
-    let file = tokio::fs::File::open(path).await?;
+fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_end(&mut bytes).await?;
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -303,7 +319,7 @@ fn too_large() -> String {
 }
 
 /// Runs `work` on a thread for work that takes long: parsing a large document takes a second of CPU
-/// time.
+/// time, and one of many files needs thousands of system calls.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, UpstreamError> {
