@@ -120,6 +120,11 @@ impl Network {
 // === impl Egress ===
 
 impl Egress {
+    /// Returns whether the operator listed the host of `url` in `allow`.
+    pub(crate) fn lists(&self, url: &Url) -> bool {
+        self.guard.lists(url)
+    }
+
     /// Sends one request and follows its redirects; returns once the response headers have arrived.
     /// Records the decision about each destination in `trail`.
     pub(crate) async fn send(

@@ -54,7 +54,7 @@ pub(crate) struct SourceAddArgs {
     #[arg(long = "mcp", value_name = "URL", group = "upstream")]
     pub(crate) mcp: Option<String>,
 
-    /// Offer the operations of this OpenAPI document: a file or an address
+    /// Offer the operations of this OpenAPI document: a file, a folder or an address
     #[arg(long, value_name = "FILE|URL", group = "upstream")]
     pub(crate) openapi: Option<String>,
 

@@ -16,6 +16,7 @@ mod config;
 mod config_edit;
 mod conformance;
 mod connector;
+mod connector_files;
 mod credentials;
 mod demo;
 mod explain;

@@ -19,15 +19,17 @@ pub struct ConnectorSpec {
     /// Extra request headers; values may be secrets. Sent only to `base_url`'s origin, or else to
     /// that of the document's URL.
     pub headers: BTreeMap<String, SecretValue>,
-    /// The additions to the public addresses and the configured hosts that may be contacted.
+    /// The additions to the public addresses and the configured hosts that may be contacted. The
+    /// document may refer to files on hosts in it.
     pub allow: AllowList,
 }
 
 /// The location of an OpenAPI document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentAt {
-    /// A file, JSON or YAML.
-    File(PathBuf),
+    /// A file, JSON or YAML, or a folder that contains it as `openapi.yaml`, `openapi.yml` or
+    /// `openapi.json`. It may refer to other files beneath its folder.
+    Path(PathBuf),
     /// `http` or `https`, no user information.
     Url(String),
 }

@@ -88,7 +88,7 @@ impl Config {
                     files_of_sources.extend(found.flatten());
                 }
                 UpstreamSpec::Connector(ConnectorSpec {
-                    document: DocumentAt::File(path), ..
+                    document: DocumentAt::Path(path), ..
                 })
                 | UpstreamSpec::Pack(PackSpec { location: PackLocation::Path(path), .. }) => {
                     files_of_sources.insert(path.clone());

@@ -95,6 +95,22 @@ impl Guard {
         if addresses.iter().all(may) { Ok(()) } else { Err(GuardRefusal) }
     }
 
+    /// Returns whether the host of `url` is in `allow`.
+    pub(super) fn lists(&self, url: &Url) -> bool {
+        let has = |address| {
+            self.allow.has_address(address) || self.allow.has_address(address::unwrapped(address))
+        };
+        match url.host() {
+            Some(Host::Domain(name)) => {
+                let name = bare(name);
+                self.allow.has_host(&name) || (is_local(&name) && self.allow_loopback())
+            }
+            Some(Host::Ipv4(v4)) => has(IpAddr::V4(v4)),
+            Some(Host::Ipv6(v6)) => has(IpAddr::V6(v6)),
+            None => false,
+        }
+    }
+
     fn allow_loopback(&self) -> bool {
         self.allow.has_address(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST))
             || self.allow.has_address(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST))

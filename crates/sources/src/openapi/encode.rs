@@ -38,6 +38,8 @@ pub(super) enum Style {
     Spaces,
     Pipes,
     Deep,
+    /// Like `Form`, without escapes.
+    Cookie,
     /// The value as JSON (`content`).
     Json,
 }
@@ -85,6 +87,11 @@ pub(super) fn plain_integers(value: &Value) -> Cow<'_, Value> {
         }
         other => Cow::Borrowed(other),
     }
+}
+
+/// Returns whether a value has no parts.
+pub(super) fn is_plain(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
 /// Serializes a value for a path or a header.
@@ -207,7 +214,12 @@ impl DelimitedValue {
 
     /// Returns the unescaped text, for a multipart part.
     pub(super) fn into_text(self) -> String {
-        self.pieces.join(",")
+        let separator = match self.separator {
+            "%20" => " ",
+            "%7C" => "|",
+            separator => separator,
+        };
+        self.pieces.join(separator)
     }
 }
 

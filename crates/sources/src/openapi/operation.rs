@@ -13,16 +13,18 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    body::{Body, is_json},
-    document::{Document, ReferenceError, Unusable, flag, list, text},
+    body::{Body, BodyEntry},
+    document::{Document, Node, ReferenceError, Unusable},
     encode::Style,
+    form::{Field, Form, FormKind},
+    media_type::{BodyKind, is_json, kind},
     resolve::{Bundle, Direction, plain_name, size},
 };
-use crate::egress::CONNECTION_HEADERS;
+use crate::{egress::CONNECTION_HEADERS, text::tidy};
 
 /// The methods of a path, in the order of the specification.
 pub(super) const METHODS: &[&str] =
-    &["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+    &["GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE", "QUERY"];
 
 /// Longest name of an argument before it is made unique; model providers accept 64 characters.
 const MAX_ARGUMENT: usize = 48;
@@ -39,7 +41,7 @@ const OURS: [&str; 5] = ["accept", "content-type", "keep-alive", "proxy-connecti
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) name: String,
-    /// Upper case.
+    /// As it is sent.
     pub(super) method: String,
     /// With `{name}` as the placeholder of a parameter.
     pub(super) path: String,
@@ -51,15 +53,19 @@ pub(super) struct Operation {
     pub(super) description: Option<String>,
     pub(super) input: Value,
     pub(super) output: Option<Value>,
+    /// Parts of the description that calls do not follow.
+    pub(super) notes: Vec<String>,
 }
 
 /// An operation of the document that has not been read.
 pub(super) struct Candidate<'d> {
     pub(super) name: String,
-    pub(super) method: &'static str,
+    /// As it is sent.
+    pub(super) method: &'d str,
     pub(super) path: &'d str,
-    pub(super) item: &'d Value,
-    pub(super) described: &'d Value,
+    /// The path item, and the ones that it refers to.
+    pub(super) items: Vec<Node<'d>>,
+    pub(super) described: Node<'d>,
 }
 
 /// A parameter and its serialization.
@@ -77,6 +83,9 @@ pub(super) struct Parameter {
     pub(super) reserved: bool,
     /// Whether its numbers are integers, which services read in plain digits.
     pub(super) integers: bool,
+    /// The fields of a query string that is a form.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) fields: Vec<Field>,
 }
 
 /// The location of a parameter.
@@ -85,13 +94,16 @@ pub(super) struct Parameter {
 pub(super) enum Place {
     Path,
     Query,
+    /// The whole query.
+    QueryString,
     Header,
     Cookie,
 }
 
-const PLACES: [(&str, Place); 4] = [
+const PLACES: [(&str, Place); 5] = [
     ("path", Place::Path),
     ("query", Place::Query),
+    ("querystring", Place::QueryString),
     ("header", Place::Header),
     ("cookie", Place::Cookie),
 ];
@@ -122,74 +134,47 @@ impl Operation {
         reading: &ReadingContext<'_>,
         candidate: &Candidate<'_>,
     ) -> Result<Self, Unusable> {
-        let Candidate { name, method, path, item, described } = candidate;
+        let Candidate { name, method, path, items, described } = candidate;
         // Some documents distinguish operations of one path by a fragment, which is not sent.
         let path = path.split('#').next().unwrap_or_default();
         check_path(path)?;
         let document = reading.document;
-        let body = match described.get("requestBody") {
-            Some(body) => Body::read(document, document.follow(body)?)?,
-            None => None,
-        };
-        let found = parameters(reading, item, described)?;
-        let mut bundle = Bundle::new(document, Direction::Request, reading.share);
-        let mut taken = HashSet::new();
-        if body.is_some() {
-            taken.insert("body".to_owned());
-        }
-        let (mut properties, mut required) = (Map::new(), Vec::new());
-        let mut parameters = Vec::with_capacity(found.len());
-        for mut found in found {
-            let argument = free_name(&found.parameter, &taken);
-            taken.insert(argument.clone());
-            if found.required {
-                required.push(Value::String(argument.clone()));
-            }
-            let schema = described_schema(&mut bundle, found.schema, found.description)?;
-            properties.insert(argument.clone(), schema);
-            found.parameter.argument = argument;
-            parameters.push(found.parameter);
-        }
+        let body = described.get("requestBody").map(|body| document.follow(body)).transpose()?;
+        let body = body.map(|body| BodyEntry::read(document, body)).transpose()?.flatten();
+        let found = parameters(reading, items, *described)?;
         for placeholder in placeholders(path) {
             let fills = |p: &Parameter| p.place == Place::Path && p.name == placeholder;
-            if !parameters.iter().any(fills) {
+            if !found.iter().any(|found| fills(&found.parameter)) {
                 return Err(Unusable::new("its path has a placeholder that no parameter fills"));
             }
         }
-        if let Some(body) = &body {
-            if body.required {
-                required.push(json!("body"));
-            }
-            let schema = described_schema(&mut bundle, &body.schema, body.description.as_deref())?;
-            properties.insert("body".to_owned(), schema);
-        }
-        let mut input = Map::new();
-        input.insert("type".to_owned(), json!("object"));
-        input.insert("properties".to_owned(), Value::Object(properties));
-        if !required.is_empty() {
-            input.insert("required".to_owned(), Value::Array(required));
-        }
-        input.insert("additionalProperties".to_owned(), Value::Bool(false));
-        let input = Value::Object(bundle.add_definitions(input)?);
+        let arguments = Arguments::read(reading, found, body.as_ref())?;
+        let Arguments { input, parameters } = arguments;
         let trimmed = |key: &str| {
-            let text = text(described, key).map(str::trim);
+            let text = described.text(key).map(str::trim);
             text.filter(|text| !text.is_empty()).map(str::to_owned)
         };
         let title = trimmed("summary");
-        let servers = described.get("servers").or_else(|| item.get("servers"));
+        let servers = [described].into_iter().chain(items).find_map(|it| it.get("servers"));
         let left = reading.share.saturating_sub(size(&input));
+        let mut notes = body.as_ref().map(|body| body.notes.clone()).unwrap_or_default();
+        // The output schema is optional: a call does not need it.
+        let output = output(document, left, *described).unwrap_or_else(|problem| {
+            notes.push(format!("it has no output schema: {problem}"));
+            None
+        });
         Ok(Self {
             name: name.clone(),
-            method: method.to_ascii_uppercase(),
-            path: (*path).to_owned(),
-            servers: servers.filter(|servers| !list(servers).is_empty()).cloned(),
+            method: (*method).to_owned(),
+            path: path.to_owned(),
+            servers: servers.filter(|it| it.items().next().is_some()).map(|it| it.value.clone()),
             parameters,
-            body,
+            body: body.map(|body| body.body),
             description: trimmed("description").or_else(|| title.clone()),
             title,
             input,
-            // The output schema is optional: a call does not need it.
-            output: output(reading.document, left, described).unwrap_or_default(),
+            output,
+            notes,
         })
     }
 
@@ -202,24 +187,73 @@ impl Operation {
 struct ParameterEntry<'d> {
     parameter: Parameter,
     required: bool,
-    schema: &'d Value,
+    schema: Node<'d>,
     description: Option<&'d str>,
 }
 
-/// Returns the parameters that arguments fill: those of the operation, then those of the path item
+/// The arguments of an operation.
+struct Arguments {
+    /// The schema of all of them.
+    input: Value,
+    parameters: Vec<Parameter>,
+}
+
+impl Arguments {
+    fn read(
+        reading: &ReadingContext<'_>,
+        found: Vec<ParameterEntry<'_>>,
+        body: Option<&BodyEntry<'_>>,
+    ) -> Result<Self, ReferenceError> {
+        let mut bundle = Bundle::new(reading.document, Direction::Request, reading.share);
+        let mut taken: HashSet<String> = body.map(|_| "body".to_owned()).into_iter().collect();
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        let mut parameters = Vec::with_capacity(found.len());
+        for mut found in found {
+            let argument = free_name(&found.parameter, &taken);
+            taken.insert(argument.clone());
+            if found.required {
+                required.push(Value::String(argument.clone()));
+            }
+            let schema = bundle.schema(found.schema)?;
+            properties.insert(argument.clone(), described_schema(schema, found.description, None));
+            found.parameter.argument = argument;
+            parameters.push(found.parameter);
+        }
+        if let Some(body) = body {
+            if body.required {
+                required.push(json!("body"));
+            }
+            let schema = bundle.schema(body.schema)?;
+            let schema = described_schema(schema, body.description, body.remark.as_deref());
+            properties.insert("body".to_owned(), schema);
+        }
+        let mut input = Map::new();
+        input.insert("type".to_owned(), json!("object"));
+        input.insert("properties".to_owned(), Value::Object(properties));
+        if !required.is_empty() {
+            input.insert("required".to_owned(), Value::Array(required));
+        }
+        input.insert("additionalProperties".to_owned(), Value::Bool(false));
+        let input = Value::Object(bundle.add_definitions(input)?);
+        Ok(Self { input, parameters })
+    }
+}
+
+/// Returns the parameters that arguments fill: those of the operation, then those of the path items
 /// that it does not override. They are sorted by location, in document order.
 fn parameters<'d>(
     reading: &ReadingContext<'d>,
-    item: &'d Value,
-    described: &'d Value,
+    items: &[Node<'d>],
+    described: Node<'d>,
 ) -> Result<Vec<ParameterEntry<'d>>, Unusable> {
     let mut found: Vec<ParameterEntry<'d>> = Vec::new();
-    for holder in [described, item] {
-        let listed = holder.get("parameters");
-        if listed.is_some_and(|listed| !listed.is_array()) {
+    for holder in [&described].into_iter().chain(items) {
+        let Some(listed) = holder.get("parameters") else { continue };
+        let listed = reading.document.follow(listed)?;
+        if !listed.value.is_array() {
             return Err(Unusable::new("its parameters are not a list"));
         }
-        for parameter in listed.map(list).unwrap_or_default() {
+        for parameter in listed.items() {
             let Some(read) = parameter_of(reading, parameter)? else { continue };
             let same = |other: &ParameterEntry<'_>| {
                 other.parameter.name == read.parameter.name
@@ -234,6 +268,15 @@ fn parameters<'d>(
             found.push(read);
         }
     }
+    let count = |place| found.iter().filter(|found| found.parameter.place == place).count();
+    match (count(Place::QueryString), count(Place::Query)) {
+        (0, _) | (1, 0) => {}
+        (1, _) => {
+            let problem = "it has parameters in `query` in addition to the one in `querystring`";
+            return Err(Unusable::new(problem));
+        }
+        _ => return Err(Unusable::new("it has more than one parameter in `querystring`")),
+    }
     found.sort_by_key(|found| found.parameter.place);
     Ok(found)
 }
@@ -241,13 +284,13 @@ fn parameters<'d>(
 /// Reads a parameter. Returns `None` when arguments cannot set it.
 fn parameter_of<'d>(
     reading: &ReadingContext<'d>,
-    parameter: &'d Value,
+    parameter: Node<'d>,
 ) -> Result<Option<ParameterEntry<'d>>, Unusable> {
     const ANY: &Value = &Value::Bool(true);
     let described = reading.document.follow(parameter)?;
-    let name = text(described, "name").filter(|name| !name.is_empty());
+    let name = described.text("name").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| Unusable::new("a parameter has no name"))?;
-    let place = PLACES.iter().find(|(name, _)| text(described, "in") == Some(name));
+    let place = PLACES.iter().find(|(name, _)| described.text("in") == Some(name));
     let Some(&(_, place)) = place else {
         return Err(Unusable::new("a parameter has an unknown location"));
     };
@@ -262,42 +305,54 @@ fn parameter_of<'d>(
             return Err(Unusable::new(problem));
         }
     }
-    let content = described.get("content").and_then(Value::as_object);
-    let (schema, style) = match content.and_then(|content| content.iter().next()) {
-        Some((_, media)) => {
+    let content = described.get("content").map(|content| reading.document.follow(content));
+    let mut fields = Vec::new();
+    let (schema, style) = match content.transpose()?.and_then(|content| content.members().next()) {
+        Some((kind, media)) => {
             let media = reading.document.follow(media)?;
-            (media.get("schema").unwrap_or(ANY), Style::Json)
+            let style = match place {
+                Place::QueryString => query_style(kind)?,
+                _ => Style::Json,
+            };
+            let schema = media.get("schema");
+            if (place, style) == (Place::QueryString, Style::Form) {
+                fields = Form::read(reading.document, FormKind::Urlencoded, media, schema)?.fields;
+            }
+            (schema, style)
         }
         None => {
-            let style = style(place, text(described, "style")).ok_or_else(|| {
+            let style = style(place, described.text("style")).ok_or_else(|| {
                 Unusable::new("a parameter has a style that is invalid at its location")
             })?;
-            (described.get("schema").unwrap_or(ANY), style)
+            (described.get("schema"), style)
         }
     };
-    let explode = flag(described, "explode").unwrap_or(style == Style::Form);
+    let explode = matches!(style, Style::Form | Style::Cookie);
+    let explode = described.flag("explode").unwrap_or(explode);
     let parameter = Parameter {
         argument: String::new(),
         name: name.to_owned(),
         place,
         style,
         explode,
-        reserved: flag(described, "allowReserved").unwrap_or(false),
-        integers: style != Style::Json && has_integers(reading.document, schema)?,
+        reserved: described.flag("allowReserved").unwrap_or(false),
+        fields,
+        integers: !matches!(style, Style::Json) && has_integers(reading.document, schema)?,
     };
-    let required = place == Place::Path || flag(described, "required").unwrap_or(false);
+    let required = place == Place::Path || described.flag("required").unwrap_or(false);
     Ok(Some(ParameterEntry {
         parameter,
         required,
-        schema,
-        description: text(described, "description"),
+        schema: schema.unwrap_or(described.with(ANY)),
+        description: described.text("description"),
     }))
 }
 
 /// Returns whether a schema is that of an integer, or of a list of them.
-fn has_integers(document: &Document, schema: &Value) -> Result<bool, ReferenceError> {
+fn has_integers(document: &Document, schema: Option<Node<'_>>) -> Result<bool, ReferenceError> {
+    let Some(schema) = schema else { return Ok(false) };
     let schema = document.follow(schema)?;
-    let is = |schema: &Value, name: &str| match schema.get("type") {
+    let is = |schema: Node<'_>, name: &str| match schema.value.get("type") {
         Some(Value::Array(names)) => names.iter().any(|it| it == name),
         one => one.is_some_and(|it| it == name),
     };
@@ -316,9 +371,23 @@ fn style(place: Place, name: Option<&str>) -> Option<Style> {
         (Place::Query, Some("spaceDelimited")) => Style::Spaces,
         (Place::Query, Some("pipeDelimited")) => Style::Pipes,
         (Place::Query, Some("deepObject")) => Style::Deep,
-        (Place::Cookie, None | Some("form" | "cookie")) => Style::Form,
+        (Place::Cookie, None | Some("form")) => Style::Form,
+        (Place::Cookie, Some("cookie")) => Style::Cookie,
         _ => return None,
     })
+}
+
+/// Returns how a value becomes a whole query.
+fn query_style(media_type: &str) -> Result<Style, Unusable> {
+    match kind(media_type) {
+        BodyKind::Form => Ok(Style::Form),
+        BodyKind::Json => Ok(Style::Json),
+        BodyKind::Text => Ok(Style::Simple),
+        BodyKind::Multipart | BodyKind::Binary => {
+            let kind = tidy(media_type, 80);
+            Err(Unusable::new(format!("its query string is `{kind}`, which is not sent")))
+        }
+    }
 }
 
 /// Returns a name for the argument that model providers accept, which refuse all tools of a request
@@ -343,54 +412,49 @@ fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
     name
 }
 
-/// Returns a schema with `description` added, unless it already has one.
-fn described_schema(
-    bundle: &mut Bundle<'_>,
-    schema: &Value,
-    description: Option<&str>,
-) -> Result<Value, ReferenceError> {
-    let mut schema = bundle.schema(schema)?;
-    let Some(text) = description.map(str::trim).filter(|text| !text.is_empty()) else {
-        return Ok(schema);
-    };
+/// Returns a schema with `description` added, unless it already has one, and then with `remark`.
+fn described_schema(mut schema: Value, description: Option<&str>, remark: Option<&str>) -> Value {
+    let description = description.map(str::trim).filter(|text| !text.is_empty());
+    if description.is_none() && remark.is_none() {
+        return schema;
+    }
     if schema == Value::Bool(true) {
         schema = Value::Object(Map::new());
     }
-    if let Some(members) = schema.as_object_mut()
-        && !members.contains_key("description")
-    {
-        members.insert("description".to_owned(), Value::String(text.to_owned()));
+    let Some(members) = schema.as_object_mut() else { return schema };
+    let own = members.get("description").and_then(Value::as_str);
+    let texts: Vec<&str> = own.or(description).into_iter().chain(remark).collect();
+    if remark.is_some() || own.is_none() {
+        members.insert("description".to_owned(), Value::String(texts.join(" ")));
     }
-    Ok(schema)
+    schema
 }
 
 /// Returns the output schema, if all successful responses have the same one.
 fn output(
     document: &Document,
     share: usize,
-    described: &Value,
+    described: Node<'_>,
 ) -> Result<Option<Value>, ReferenceError> {
-    let Some(responses) = described.get("responses").and_then(Value::as_object) else {
-        return Ok(None);
-    };
-    let mut only = None;
-    for (status, response) in responses {
+    let Some(responses) = described.get("responses") else { return Ok(None) };
+    let mut only: Option<Node<'_>> = None;
+    for (status, response) in document.follow(responses)?.members() {
         if !status.starts_with('2') {
             continue;
         }
         let response = document.follow(response)?;
-        let content = response.get("content").and_then(Value::as_object);
-        let schema =
-            content.and_then(|content| match content.iter().collect::<Vec<_>>().as_slice() {
-                [(kind, media)] if is_json(kind) => Some(*media),
-                _ => None,
-            });
-        let schema = schema.map(|media| document.follow(media)).transpose()?;
-        let schema = schema.and_then(|media| media.get("schema"));
-        match (schema, only) {
+        let content =
+            response.get("content").map(|content| document.follow(content)).transpose()?;
+        let content: Vec<_> = content.into_iter().flat_map(Node::members).collect();
+        let media = match content.as_slice() {
+            [(kind, media)] if is_json(kind) => Some(document.follow(*media)?),
+            _ => None,
+        };
+        match (media.and_then(|media| media.get("schema")), only) {
             (None, _) => return Ok(None),
             (Some(schema), None) => only = Some(schema),
-            (Some(schema), Some(other)) if schema == other => {}
+            (Some(schema), Some(other))
+                if schema.value == other.value && schema.file == other.file => {}
             (Some(_), Some(_)) => return Ok(None),
         }
     }

@@ -5,25 +5,22 @@
 
 use std::borrow::Cow;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde_json::{Map, Value};
 use url::Url;
 
 use super::{
-    body::{Body, BodyKind, Field},
-    encode::{self, DelimitedValue, Escape, Style},
+    body::Body,
+    encode::{self, DelimitedValue, Escape, Style, is_plain},
+    form::Field,
+    media_type::BodyKind,
+    multipart::{self, decode, unfit},
     operation::{Operation, Parameter, Place},
 };
 use crate::egress::{MAX_HOPS, Outgoing};
 
 const STRICT: Escape = Escape::Url { reserved: false };
-
-/// Describes an argument that does not fit the operation. The message contains no value.
-fn unfit(argument: &str, problem: &str) -> String {
-    format!("the argument `{argument}` {problem}")
-}
 
 /// Creates the request for `arguments` to `operation` of the service at `base`.
 pub(super) fn build(
@@ -57,7 +54,7 @@ fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Res
     let whole =
         format!("{}{}", base.path().trim_end_matches('/'), fill(operation, path, arguments)?);
     url.set_path(&whole);
-    let query = query(operation, fixed, arguments);
+    let query = query(operation, fixed, arguments)?;
     url.set_query((!query.is_empty()).then_some(query.as_str()));
     Ok(url)
 }
@@ -105,14 +102,31 @@ fn fill(
     Ok(filled)
 }
 
-fn query(operation: &Operation, fixed: Option<&str>, arguments: &Map<String, Value>) -> String {
+fn query(
+    operation: &Operation,
+    fixed: Option<&str>,
+    arguments: &Map<String, Value>,
+) -> Result<String, String> {
     let mut query = fixed.unwrap_or_default().to_owned();
     for (parameter, value) in given(operation, Place::Query, arguments) {
         let Parameter { name, style, explode, reserved, .. } = parameter;
         let pairs = encode::pairs(name, &value, *style, *explode);
         append(&mut query, "&", pairs, Escape::Url { reserved: *reserved });
     }
-    query
+    for (Parameter { argument, style, fields, .. }, value) in
+        given(operation, Place::QueryString, arguments)
+    {
+        let whole = match style {
+            Style::Form => form(argument, fields, &value)?,
+            Style::Json => STRICT.apply(&value.to_string()).into_owned(),
+            _ => STRICT.apply(&encode::plain(&value)).into_owned(),
+        };
+        if !query.is_empty() && !whole.is_empty() {
+            query.push('&');
+        }
+        query.push_str(&whole);
+    }
+    Ok(query)
 }
 
 /// Appends `name=value` pairs to a query, a form or a cookie.
@@ -132,6 +146,26 @@ fn append(
     }
 }
 
+/// Appends cookies without escapes.
+fn append_raw(
+    cookies: &mut String,
+    argument: &str,
+    pairs: Vec<(String, DelimitedValue)>,
+) -> Result<(), String> {
+    let is_legal = |c: char| c.is_ascii_graphic() && !"\";\\".contains(c);
+    for (name, value) in pairs {
+        let value = value.into_text();
+        if !name.chars().all(|c| is_legal(c) && c != '=') || !value.chars().all(is_legal) {
+            return Err(unfit(argument, "contains characters that are invalid in a cookie"));
+        }
+        if !cookies.is_empty() {
+            cookies.push_str("; ");
+        }
+        cookies.push_str(&format!("{name}={value}"));
+    }
+    Ok(())
+}
+
 fn headers(
     operation: &Operation,
     arguments: &Map<String, Value>,
@@ -147,7 +181,10 @@ fn headers(
     let mut cookies = String::new();
     for (parameter, value) in given(operation, Place::Cookie, arguments) {
         let pairs = encode::pairs(&parameter.name, &value, parameter.style, parameter.explode);
-        append(&mut cookies, "; ", pairs, STRICT);
+        match parameter.style {
+            Style::Cookie => append_raw(&mut cookies, &parameter.argument, pairs)?,
+            _ => append(&mut cookies, "; ", pairs, STRICT),
+        }
     }
     if !cookies.is_empty()
         && let Ok(value) = HeaderValue::from_str(&cookies)
@@ -177,7 +214,7 @@ fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String
     let mut media_type = body.media_type.clone();
     let bytes = match body.kind {
         BodyKind::Json => value.to_string().into_bytes(),
-        BodyKind::Form => form(body, value)?.into_bytes(),
+        BodyKind::Form => form("body", &body.fields, value)?.into_bytes(),
         BodyKind::Text => match value {
             Value::String(text) => text.clone().into_bytes(),
             _ => return Err(unfit("body", "must be a string")),
@@ -186,7 +223,7 @@ fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String
         BodyKind::Multipart => {
             let boundary = boundary()?;
             media_type = format!("multipart/form-data; boundary={boundary}");
-            multipart(body, value, &boundary)?
+            multipart::encode(&body.fields, members("body", value)?, &boundary)?
         }
     };
     let media_type = HeaderValue::from_str(&media_type)
@@ -194,20 +231,20 @@ fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String
     Ok((media_type, Bytes::from(bytes)))
 }
 
-fn members(value: &Value) -> Result<&Map<String, Value>, String> {
-    value.as_object().ok_or_else(|| unfit("body", "must be an object: it is a form"))
+fn members<'v>(argument: &str, value: &'v Value) -> Result<&'v Map<String, Value>, String> {
+    value.as_object().ok_or_else(|| unfit(argument, "must be an object: it is a form"))
 }
 
-fn field<'b>(body: &'b Body, name: &str) -> Option<&'b Field> {
-    body.fields.iter().find(|field| field.name == name)
+fn field<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
+    fields.iter().find(|field| field.name == name)
 }
 
 /// Encodes `application/x-www-form-urlencoded`. A field without a style is written as it is, a list
 /// of plain values is repeated, and any deeper value becomes JSON.
-fn form(body: &Body, value: &Value) -> Result<String, String> {
+fn form(argument: &str, fields: &[Field], value: &Value) -> Result<String, String> {
     let mut form = String::new();
-    for (name, value) in members(value)? {
-        let style = field(body, name).and_then(|field| field.style);
+    for (name, value) in members(argument, value)? {
+        let style = field(fields, name).and_then(|field| field.style);
         let pairs = match (style, value) {
             (_, Value::Null) => continue,
             (Some((style, explode)), value) => encode::pairs(name, value, style, explode),
@@ -220,67 +257,6 @@ fn form(body: &Body, value: &Value) -> Result<String, String> {
         append(&mut form, "&", pairs, STRICT);
     }
     Ok(form.replace("%20", "+"))
-}
-
-fn is_plain(value: &Value) -> bool {
-    !matches!(value, Value::Array(_) | Value::Object(_))
-}
-
-/// Encodes `multipart/form-data`: one part per field, or per item of a list.
-fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, String> {
-    let mut parts = Vec::new();
-    for (name, value) in members(value)? {
-        let field = field(body, name);
-        let items = match value {
-            Value::Null => continue,
-            Value::Array(items) if field.is_none_or(|field| field.style.is_none()) => {
-                items.as_slice()
-            }
-            one => std::slice::from_ref(one),
-        };
-        for item in items {
-            let binary = field.is_some_and(|field| field.binary);
-            let (kind, bytes) = match item {
-                item if binary => ("application/octet-stream", decode(name, item)?),
-                item if is_plain(item) => ("", encode::plain(item).into_bytes()),
-                item => match field.and_then(|field| field.style) {
-                    Some((style, _)) => {
-                        let pairs = encode::pairs(name, item, style, false);
-                        let text = pairs.into_iter().map(|(_, value)| value.into_text());
-                        ("", text.collect::<Vec<_>>().join(",").into_bytes())
-                    }
-                    None => ("application/json", item.to_string().into_bytes()),
-                },
-            };
-            let said = field.and_then(|field| field.media_type.as_deref());
-            let kind = said.filter(|kind| HeaderValue::from_str(kind).is_ok()).unwrap_or(kind);
-            let name = quoted(name);
-            let mut head =
-                format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");
-            if binary {
-                head.push_str(&format!("; filename=\"{name}\""));
-            }
-            if !kind.is_empty() {
-                head.push_str(&format!("\r\nContent-Type: {kind}"));
-            }
-            parts.extend_from_slice(head.as_bytes());
-            parts.extend_from_slice(b"\r\n\r\n");
-            parts.extend_from_slice(&bytes);
-            parts.extend_from_slice(b"\r\n");
-        }
-    }
-    parts.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-    Ok(parts)
-}
-
-/// Returns a field name, quoted as browsers do.
-fn quoted(name: &str) -> String {
-    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
-}
-
-fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, String> {
-    let bytes = value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok());
-    bytes.ok_or_else(|| unfit(argument, "must be base64"))
 }
 
 /// Returns a boundary of 128 random bits, which no part contains.

@@ -1,7 +1,7 @@
 //! Makes the schemas of one tool self-contained.
 //!
-//! Each `$ref` becomes a reference to `$defs`, into which its target is copied once. A recursive
-//! schema therefore stays small. Schemas of 3.0 are converted to JSON Schema 2020-12; those of 3.1
+//! Each `$ref` becomes a reference to `$defs`, into which its target is copied once, from whichever
+//! file it is in. A recursive schema therefore stays small. Schemas of 3.0 are converted to JSON Schema 2020-12; those of 3.1
 //! already conform to it. All other parts of a schema stay unchanged.
 //!
 //! Invariant: the total size of a tool's schemas is bounded. Definitions beyond the limit are left
@@ -12,11 +12,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, ReferenceError};
+use super::document::{Document, FileId, Node, ReferenceError};
 use crate::text::tidy_lines;
 
 /// Longest text kept in an open definition, in bytes.
 const MAX_KEPT_TEXT: usize = 400;
+
+/// Most copied maps of schemas within one another.
+const MAX_COPIES: usize = 16;
 
 /// Keywords whose value is a schema.
 const ONE: &[&str] = &[
@@ -54,10 +57,12 @@ pub(super) struct Bundle<'d> {
     direction: Direction,
     /// Bytes left for further definitions.
     left: usize,
-    /// Names in `$defs` by reference.
-    names: HashMap<String, String>,
+    /// Names in `$defs` by file and JSON pointer.
+    names: HashMap<(FileId, String), String>,
     taken: HashSet<String>,
-    waiting: VecDeque<(String, &'d Value)>,
+    /// Copied maps around the one that is being rewritten.
+    copies: usize,
+    waiting: VecDeque<(String, Node<'d>)>,
 }
 
 impl<'d> Bundle<'d> {
@@ -69,15 +74,16 @@ impl<'d> Bundle<'d> {
             left: share,
             names: HashMap::new(),
             taken: HashSet::new(),
+            copies: 0,
             waiting: VecDeque::new(),
         }
     }
 
     /// Returns `schema` rewritten for use in a tool's schema.
-    pub(super) fn schema(&mut self, schema: &Value) -> Result<Value, ReferenceError> {
-        let size = size(schema);
+    pub(super) fn schema(&mut self, schema: Node<'_>) -> Result<Value, ReferenceError> {
+        let size = size(schema.value);
         if size > self.left {
-            return Ok(open(schema));
+            return Ok(open(schema.value));
         }
         self.left -= size;
         self.rewritten(schema)
@@ -99,59 +105,74 @@ impl<'d> Bundle<'d> {
         Ok(schema)
     }
 
-    fn rewritten(&mut self, schema: &Value) -> Result<Value, ReferenceError> {
-        let Value::Object(members) = schema else { return Ok(schema.clone()) };
+    fn rewritten(&mut self, schema: Node<'_>) -> Result<Value, ReferenceError> {
+        let Value::Object(members) = schema.value else { return Ok(schema.value.clone()) };
+        let is_old = self.document.is_old(schema.file);
         let reference = match members.get("$ref") {
-            Some(Value::String(reference)) => Some(Value::String(self.reference(reference)?)),
+            Some(Value::String(reference)) => {
+                Some(Value::String(self.reference(schema.file, reference)?))
+            }
             _ => None,
         };
-        if let (Some(reference), true) = (&reference, self.document.old) {
+        if let (Some(reference), true) = (&reference, is_old) {
             // In 3.0, siblings of a reference are ignored.
             return Ok(json!({ "$ref": reference }));
         }
-        let mut kept = self.members(members)?;
+        let mut kept = self.members(schema)?;
         match reference {
             Some(reference) => drop(kept.insert("$ref".to_owned(), reference)),
-            None if self.document.old => modernise(&mut kept),
+            None if is_old => modernise(&mut kept),
             None => {}
         }
         Ok(Value::Object(kept))
     }
 
-    fn members(
-        &mut self,
-        members: &Map<String, Value>,
-    ) -> Result<Map<String, Value>, ReferenceError> {
-        let mut kept = Map::with_capacity(members.len());
-        for (keyword, value) in members {
-            let value = match value {
+    fn members(&mut self, schema: Node<'_>) -> Result<Map<String, Value>, ReferenceError> {
+        let mut kept = Map::new();
+        for (keyword, member) in schema.members() {
+            let value = match member.value {
                 // These would change how references are resolved.
                 _ if keyword == "$id" || keyword == "$schema" => continue,
-                Value::Object(_) if ONE.contains(&keyword.as_str()) => self.rewritten(value)?,
-                Value::Array(schemas) if LIST.contains(&keyword.as_str()) => {
-                    schemas.iter().map(|schema| self.rewritten(schema)).collect::<Result<_, _>>()?
+                Value::Object(_) if ONE.contains(&keyword) => self.rewritten(member)?,
+                Value::Array(_) if LIST.contains(&keyword) => {
+                    member.items().map(|schema| self.rewritten(schema)).collect::<Result<_, _>>()?
                 }
-                Value::Object(schemas) if MAP.contains(&keyword.as_str()) => {
-                    let rewritten = schemas
-                        .iter()
-                        .map(|(name, schema)| Ok((name.clone(), self.rewritten(schema)?)));
-                    Value::Object(rewritten.collect::<Result<_, ReferenceError>>()?)
-                }
-                _ => value.clone(),
+                Value::Object(_) if MAP.contains(&keyword) => self.map(member)?,
+                value => value.clone(),
             };
-            kept.insert(keyword.clone(), value);
+            kept.insert(keyword.to_owned(), value);
         }
-        self.drop_required_of_other_direction(members, &mut kept);
+        self.drop_required_of_other_direction(schema, &mut kept);
         Ok(kept)
     }
 
+    /// Returns a map of schemas rewritten. Some documents of several files have a reference in place
+    /// of a whole map. It cannot point to `$defs`, so the map is copied.
+    fn map(&mut self, schemas: Node<'_>) -> Result<Value, ReferenceError> {
+        let Some(reference) = schemas.text("$ref") else { return self.each(schemas) };
+        let copied = self.document.follow(schemas)?;
+        let (size, depth) = (size(copied.value), self.copies + 1);
+        if depth > MAX_COPIES || size > self.left {
+            return Err(ReferenceError::circle(reference));
+        }
+        self.left -= size;
+        self.copies = depth;
+        let rewritten = self.each(copied);
+        self.copies -= 1;
+        rewritten
+    }
+
+    fn each(&mut self, schemas: Node<'_>) -> Result<Value, ReferenceError> {
+        let schemas = schemas.members();
+        let rewritten =
+            schemas.map(|(name, schema)| Ok((name.to_owned(), self.rewritten(schema)?)));
+        Ok(Value::Object(rewritten.collect::<Result<_, ReferenceError>>()?))
+    }
+
     /// Removes from `required` the properties that exist in the other direction only.
-    fn drop_required_of_other_direction(
-        &self,
-        schema: &Map<String, Value>,
-        kept: &mut Map<String, Value>,
-    ) {
-        let properties = schema.get("properties").and_then(Value::as_object);
+    fn drop_required_of_other_direction(&self, schema: Node<'_>, kept: &mut Map<String, Value>) {
+        let properties = schema.get("properties");
+        let properties = properties.and_then(|properties| self.document.follow(properties).ok());
         let required = kept.get_mut("required").and_then(Value::as_array_mut);
         let (Some(properties), Some(required)) = (properties, required) else { return };
         let annotation = match self.direction {
@@ -162,20 +183,23 @@ impl<'d> Bundle<'d> {
         required.retain(|name| {
             let property = name.as_str().and_then(|name| properties.get(name));
             let followed = property.and_then(|property| self.document.follow(property).ok());
-            let is_absent = |schema: &Value| schema.get(annotation) == Some(&Value::Bool(true));
-            !property.into_iter().chain(followed).any(is_absent)
+            !property.into_iter().chain(followed).any(|it| it.flag(annotation) == Some(true))
         });
         if required.is_empty() && before > 0 {
             kept.shift_remove("required");
         }
     }
 
-    fn reference(&mut self, reference: &str) -> Result<String, ReferenceError> {
-        if let Some(name) = self.names.get(reference) {
+    fn reference(&mut self, from: FileId, reference: &str) -> Result<String, ReferenceError> {
+        let place = self.document.target(from, reference)?;
+        if let Some(name) = self.names.get(&place) {
             return Ok(format!("#/$defs/{name}"));
         }
-        let target = self.document.at(reference)?;
-        let last = reference.rsplit('/').next().unwrap_or_default();
+        let target = self.document.at(from, reference)?;
+        let last = match place.1.rsplit_once('/') {
+            Some((_, last)) => last,
+            None => self.document.stem(place.0),
+        };
         let plain: String = plain_name(last).chars().take(120).collect();
         let plain = if plain.is_empty() { "schema".to_owned() } else { plain };
         let mut name = plain.clone();
@@ -184,7 +208,7 @@ impl<'d> Bundle<'d> {
             count += 1;
             name = format!("{plain}_{count}");
         }
-        self.names.insert(reference.to_owned(), name.clone());
+        self.names.insert(place, name.clone());
         self.waiting.push_back((name.clone(), target));
         Ok(format!("#/$defs/{name}"))
     }
@@ -276,12 +300,16 @@ mod tests {
 
     fn document(version: &str, schemas: Value) -> Document {
         let text = json!({ "openapi": version, "components": { "schemas": schemas } }).to_string();
-        Document::read(text.as_bytes()).unwrap()
+        Document::of(text.as_bytes()).unwrap()
+    }
+
+    fn at<'d>(document: &'d Document, value: &'d Value) -> Node<'d> {
+        document.root().with(value)
     }
 
     fn rewritten(version: &str, schema: Value) -> Value {
         let document = document(version, json!({ "S": {} }));
-        Bundle::new(&document, Direction::Request, 1 << 20).schema(&schema).unwrap()
+        Bundle::new(&document, Direction::Request, 1 << 20).schema(at(&document, &schema)).unwrap()
     }
 
     #[test]
@@ -347,13 +375,16 @@ mod tests {
             },
         });
         let required = |direction| {
-            let schema = Bundle::new(&document, direction, 1 << 20).schema(&schema).unwrap();
+            let schema =
+                Bundle::new(&document, direction, 1 << 20).schema(at(&document, &schema)).unwrap();
             schema["required"].clone()
         };
         assert_eq!(required(Direction::Request), json!(["name", "secret"]));
         assert_eq!(required(Direction::Answer), json!(["id", "at", "name"]));
         let only = json!({ "required": ["a"], "properties": { "a": { "readOnly": true } } });
-        let schema = Bundle::new(&document, Direction::Request, 1 << 20).schema(&only).unwrap();
+        let schema = Bundle::new(&document, Direction::Request, 1 << 20)
+            .schema(at(&document, &only))
+            .unwrap();
         assert_eq!(schema.get("required"), None);
     }
 
@@ -370,7 +401,8 @@ mod tests {
         let document =
             document("3.1.0", json!({ "Node": node, "a/b": { "items": { "type": "string" } } }));
         let mut bundle = Bundle::new(&document, Direction::Request, 1 << 20);
-        let root = bundle.schema(&json!({ "$ref": "#/components/schemas/Node" })).unwrap();
+        let root = json!({ "$ref": "#/components/schemas/Node" });
+        let root = bundle.schema(at(&document, &root)).unwrap();
         assert_eq!(root, json!({ "$ref": "#/$defs/Node" }));
         let schema = bundle.add_definitions(Map::new()).unwrap();
         let definitions = schema["$defs"].as_object().unwrap();
@@ -390,7 +422,7 @@ mod tests {
         let schema = json!({ "prefixItems": [
             { "$ref": "#/components/schemas/Wide" }, { "$ref": "#/components/schemas/Small" },
         ] });
-        bundle.schema(&schema).unwrap();
+        bundle.schema(at(&document, &schema)).unwrap();
         let definitions = &bundle.add_definitions(Map::new()).unwrap()["$defs"];
         assert_eq!(definitions["Small"], json!({ "type": "integer" }));
         assert_eq!(definitions["Wide"]["type"], "object");

@@ -13,7 +13,7 @@ use toolcrib_core::{
     limit::wait_millis,
 };
 
-use super::body::is_json;
+use super::media_type::is_json;
 use crate::{egress::Answer, error::unread};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

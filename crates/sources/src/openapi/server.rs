@@ -1,9 +1,38 @@
 //! Determines the base URL of a service: the configured address, or the one in its document.
+//!
+//! Invariant: configured headers are sent only to the configured service, never to a host that only
+//! the document names.
 
 use std::collections::BTreeMap;
 
+use http::HeaderMap;
 use serde_json::Value;
 use url::Url;
+
+use crate::egress::Outgoing;
+
+/// The configured headers, and the only origin that receives them.
+pub(super) struct OwnHeaders {
+    pub(super) headers: HeaderMap,
+    pub(super) home: Option<Url>,
+}
+
+impl OwnHeaders {
+    /// Adds the configured headers to a request to the configured service. They override headers
+    /// from arguments.
+    pub(super) fn authorize(&self, request: &mut Outgoing) {
+        if self.home.as_ref().is_some_and(|home| home.origin() == request.url.origin()) {
+            for (name, value) in &self.headers {
+                request.bound.insert(name.clone(), value.clone());
+            }
+        }
+    }
+
+    /// Returns whether `url` is of another origin than the configured service.
+    pub(super) fn is_abroad(&self, url: &Url) -> bool {
+        self.home.as_ref().is_some_and(|home| home.origin() != url.origin())
+    }
+}
 
 /// The settings that determine where operations are sent.
 pub(super) struct Servers<'a> {

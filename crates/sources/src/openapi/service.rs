@@ -13,8 +13,7 @@ use toolcrib_core::{
 use url::Url;
 
 use super::{
-    body::Body,
-    document::{Document, DocumentError, Unusable, list, text},
+    document::{Document, Node, Unusable},
     operation::{Candidate, METHODS, Operation, ReadingContext, derived_name},
     resolve::plain_name,
     select::Selection,
@@ -26,6 +25,8 @@ use crate::{problems::Problems, text::tidy};
 const MAX_OPERATIONS: usize = 20_000;
 /// Largest number of problems reported individually.
 const MAX_PROBLEMS: usize = 50;
+/// Largest note about an operation, in bytes.
+const MAX_NOTE: usize = 400;
 /// Largest size of the schemas of one tool, in bytes.
 const MAX_SHARE: usize = 256 << 10;
 
@@ -58,9 +59,6 @@ impl Callable {
     /// Returns what the document decides about the request of a call.
     fn sent(&self) -> Value {
         let Operation { method, path, parameters, body, .. } = &self.operation;
-        let body = body.as_ref().map(|Body { kind, media_type, fields, .. }| {
-            json!({ "kind": kind, "mediaType": media_type, "fields": fields })
-        });
         json!({
             "method": method,
             "path": path,
@@ -72,10 +70,9 @@ impl Callable {
 }
 
 impl Service {
-    pub(super) fn read(bytes: &[u8], settings: &ReadSettings<'_>) -> Result<Self, DocumentError> {
-        let document = Document::read(bytes)?;
+    pub(super) fn read(document: &Document, settings: &ReadSettings<'_>) -> Self {
         let mut problems = Problems::default();
-        let mut chosen = candidates(&document, &mut problems);
+        let mut chosen = candidates(document, &mut problems);
         chosen.retain(|it| settings.selection.takes(&it.name, it.method, it.path));
         if chosen.len() > settings.limits.max_tools {
             let (all, most) = (chosen.len(), settings.limits.max_tools);
@@ -88,10 +85,10 @@ impl Service {
             discovered: Discovered { version: document.version(), ..Discovered::default() },
             operations: HashMap::with_capacity(chosen.len()),
         };
-        let everywhere = document.root.get("servers").filter(|servers| !list(servers).is_empty());
+        let everywhere = document.root().get("servers").map(|servers| servers.value);
+        let everywhere = everywhere.filter(|it| it.as_array().is_some_and(|it| !it.is_empty()));
         let limit = settings.limits.max_list_bytes;
-        let reading =
-            |share| ReadingContext { document: &document, share, configured: settings.configured };
+        let reading = |share| ReadingContext { document, share, configured: settings.configured };
         for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
             let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
                 let servers = operation.servers.as_ref().or(everywhere);
@@ -100,28 +97,26 @@ impl Service {
                 let server = server.filter(|_| settings.servers.base.is_none());
                 Ok(Callable { operation, base, server })
             });
+            let line = || line(candidate.method, candidate.path);
             match placed {
-                Ok(callable) => service.add(callable),
-                Err(problem) => problems.add(format!(
-                    "{} {} is left out: {problem}",
-                    candidate.method.to_ascii_uppercase(),
-                    quoted(candidate.path)
-                )),
+                Ok(mut callable) => {
+                    for note in std::mem::take(&mut callable.operation.notes) {
+                        problems.add(format!("{}: {}", line(), tidy(&note, MAX_NOTE)));
+                    }
+                    service.add(callable);
+                }
+                Err(problem) => problems.add(format!("{} is left out: {problem}", line())),
             }
         }
-        let rest = |more| format!("{more} more operations are left out");
+        let rest = |more| format!("{more} more problems of operations");
         service.discovered.problems = problems.finish(rest);
-        Ok(service)
+        service
     }
 
     fn add(&mut self, mut callable: Callable) {
         let operation = &mut callable.operation;
         let input = operation.input.take();
         let output = operation.output.take();
-        if let Some(body) = &mut operation.body {
-            // The schema is already part of `input`.
-            body.schema.take();
-        }
         let sent = callable.sent();
         let operation = &mut callable.operation;
         let raw = json!({
@@ -196,25 +191,27 @@ fn candidates<'d>(
     problems: &mut Problems<MAX_PROBLEMS>,
 ) -> Vec<Candidate<'d>> {
     let mut found = Vec::new();
-    let paths = document.root.get("paths").and_then(Value::as_object);
-    for (path, item) in paths.into_iter().flatten() {
+    let paths = document.root().get("paths").map(|paths| document.follow(paths)).transpose();
+    let paths = paths.unwrap_or_else(|problem| {
+        problems.add(format!("all operations are left out: {problem}"));
+        None
+    });
+    for (path, item) in paths.into_iter().flat_map(Node::members) {
         if path.starts_with("x-") {
             continue;
         }
-        let item = match document.follow(item) {
-            Ok(item) => item,
+        let items = match document.chain(item) {
+            Ok(items) => items,
             Err(problem) => {
                 problems.add(format!("path {} is left out: {problem}", quoted(path)));
                 continue;
             }
         };
-        for method in METHODS {
-            let Some(described) = item.get(*method).filter(|it| it.is_object()) else { continue };
+        for (method, described) in operations_of(document, path, &items, problems) {
             let described = match document.follow(described) {
                 Ok(described) => described,
                 Err(problem) => {
-                    let method = method.to_ascii_uppercase();
-                    problems.add(format!("{method} {} is left out: {problem}", quoted(path)));
+                    problems.add(format!("{} is left out: {problem}", line(method, path)));
                     continue;
                 }
             };
@@ -222,7 +219,8 @@ fn candidates<'d>(
                 problems.add(format!("only the first {MAX_OPERATIONS} operations are read"));
                 return named(found);
             }
-            found.push(Candidate { name: String::new(), method, path, item, described });
+            let (name, items) = (String::new(), items.clone());
+            found.push(Candidate { name, method, path, items, described });
         }
     }
     if found.is_empty() {
@@ -231,10 +229,77 @@ fn candidates<'d>(
     named(found)
 }
 
+/// Returns the operations of a path by their methods: first those that have a member of their own,
+/// then those in `additionalOperations`.
+fn operations_of<'d>(
+    document: &'d Document,
+    path: &str,
+    items: &[Node<'d>],
+    problems: &mut Problems<MAX_PROBLEMS>,
+) -> Vec<(&'d str, Node<'d>)> {
+    let mut found: Vec<(&str, Node<'d>)> = Vec::new();
+    for method in METHODS {
+        let member = method.to_ascii_lowercase();
+        let described = items.iter().find_map(|item| item.get(&member));
+        match described {
+            Some(described) if described.value.is_object() => found.push((method, described)),
+            Some(_) => problems.add(format!("{} is not an operation", line(method, path))),
+            None => {}
+        }
+    }
+    for additional in items.iter().filter_map(|item| item.get("additionalOperations")) {
+        let additional = match document.follow(additional) {
+            Ok(additional) if additional.value.is_object() => additional,
+            Ok(_) => {
+                let path = quoted(path);
+                problems
+                    .add(format!("`additionalOperations` of {path} is not a map of operations"));
+                continue;
+            }
+            Err(problem) => {
+                let path = quoted(path);
+                problems.add(format!("`additionalOperations` of {path} is left out: {problem}"));
+                continue;
+            }
+        };
+        for (method, described) in additional.members() {
+            let known = found.iter().any(|(other, _)| *other == method);
+            match additional_problem(method, described) {
+                Some(problem) => {
+                    problems.add(format!("{} is left out: {problem}", line(method, path)));
+                }
+                None if known => {}
+                None => found.push((method, described)),
+            }
+        }
+    }
+    found
+}
+
+/// Returns why an entry of `additionalOperations` cannot be called.
+fn additional_problem(method: &str, described: Node<'_>) -> Option<&'static str> {
+    if METHODS.contains(&method) {
+        Some("the specification forbids this method in `additionalOperations`")
+    } else if method == "CONNECT" {
+        Some("CONNECT makes a tunnel and no request")
+    } else if http::Method::from_bytes(method.as_bytes()).is_err() {
+        Some("its method contains invalid characters")
+    } else if !described.value.is_object() {
+        Some("it is not an operation")
+    } else {
+        None
+    }
+}
+
+/// Returns the method and path of an operation for the operator.
+fn line(method: &str, path: &str) -> String {
+    format!("{} {}", quoted(method), quoted(path))
+}
+
 /// Assigns a name to each candidate.
 fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     let own = |it: &Candidate<'_>| {
-        let id = text(it.described, "operationId").map(str::trim);
+        let id = it.described.text("operationId").map(str::trim);
         id.filter(|id| !id.is_empty()).map(plain_name)
     };
     let mut counts: HashMap<String, usize> = HashMap::new();
@@ -250,7 +315,7 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
         // later replaces the characters that are invalid in names.
         it.name = match taken.contains(&name) {
             false => name,
-            true => format!("{} {}", it.method.to_ascii_uppercase(), it.path),
+            true => format!("{} {}", it.method, it.path),
         };
         taken.insert(it.name.clone());
     }
@@ -280,7 +345,8 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let servers = Servers { base: Some(&base), document: None, variables: &variables };
     let settings =
         ReadSettings { selection: &selection, servers, configured: &configured, limits: &limits };
-    let Ok(service) = Service::read(bytes, &settings) else { return };
+    let Some(document) = Document::of(bytes) else { return };
+    let service = Service::read(&document, &settings);
     assert_eq!(service.discovered.tools.len(), service.operations.len());
     let hostile = json!("../../\u{0}?#&=\r\n%2e");
     for tool in &service.discovered.tools {

@@ -1,49 +1,42 @@
 //! An OpenAPI service as a [`Source`].
-//!
-//! Invariant: configured headers are sent only to the configured service, never to a host that only
-//! the document names.
 
 use std::{
     collections::{BTreeMap, HashSet},
-    path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use async_trait::async_trait;
-use http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::RwLock;
-use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError},
     catalog::Permit,
     descriptor::SourceKind,
-    egress::EgressTrail,
     id::SourceId,
     source::{
         Discovered, Source, SourceLimits, SourceState, SourceStatus,
         connector::{ConnectorSpec, DocumentAt},
     },
-    text::io_reason,
 };
 use toolcrib_tasks::{Backoff, Policy};
 use url::Url;
 
 use super::{
-    document::MAX_DOCUMENT,
+    document::Document,
+    files::{DocumentLocation, DocumentReader, LoadedDocument, blocking},
     request, response,
     select::Selection,
-    server::Servers,
+    server::{OwnHeaders, Servers},
     service::{Operations, ReadSettings, Service},
 };
 use crate::{
     calls::Calls,
     context::SourceContext,
     credential::{self, SourceCredential},
-    egress::{Egress, Guard, MAX_HOPS, Network, Outgoing, parse_headers, parse_url},
-    error::{protocol, timeout, unavailable},
+    egress::{Egress, Guard, Network, parse_headers, parse_url},
+    error::{timeout, unavailable},
     forms::Forms,
     status::StatusBoard,
 };
@@ -54,20 +47,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A validated description of a source.
 pub(crate) struct Plan {
-    document: DocumentLocation,
+    document: DocumentReader,
     base: Option<Url>,
     selection: Selection,
     variables: BTreeMap<String, String>,
-    headers: HeaderMap,
-    /// The only origin that receives `headers`.
-    home: Option<Url>,
+    headers: Arc<OwnHeaders>,
     egress: Egress,
     credential: Option<Arc<SourceCredential>>,
-}
-
-enum DocumentLocation {
-    File(PathBuf),
-    Url(Url),
 }
 
 /// The source of one service, which closes when it is dropped.
@@ -83,6 +69,14 @@ struct Shared {
     read: RwLock<Option<LastRead>>,
     calls: Calls,
     status: StatusBoard,
+}
+
+/// A document that was read, as tools.
+struct ReadDocument {
+    service: Service,
+    forms: Forms,
+    /// See [`LoadedDocument::interrupted`].
+    interrupted: Option<UpstreamError>,
 }
 
 /// The result of the last read.
@@ -102,110 +96,58 @@ impl Plan {
         network: &Network,
         credential: Option<Arc<SourceCredential>>,
     ) -> Result<Self, String> {
-        let document = match &spec.document {
-            DocumentAt::File(path) => DocumentLocation::File(path.clone()),
+        let location = match &spec.document {
+            DocumentAt::Path(path) => DocumentLocation::Path(path.clone()),
             DocumentAt::Url(url) => {
                 DocumentLocation::Url(parse_url("the document's address", url)?)
             }
         };
         let base = spec.base_url.as_deref().map(|url| parse_url("`base_url`", url)).transpose()?;
-        let home = base.as_ref().or(document.url()).cloned();
+        let home = base.as_ref().or(location.url()).cloned();
         let headers = parse_headers(&spec.headers)?;
         if home.is_none() && !headers.is_empty() {
             return Err("headers require a `base_url`; set it".to_owned());
         }
-        let guard = Guard::new(spec.allow.clone(), document.url().into_iter().chain(&base));
+        let headers = Arc::new(OwnHeaders { headers, home });
+        let guard = Guard::new(spec.allow.clone(), location.url().into_iter().chain(&base));
+        let egress = network.egress(guard)?;
+        let document =
+            DocumentReader { location, egress: egress.clone(), headers: Arc::clone(&headers) };
         Ok(Self {
             selection: Selection::new(&spec.operations)?,
             variables: spec.variables.clone(),
-            egress: network.egress(guard)?,
+            egress,
             document,
             base,
             headers,
-            home,
             credential,
         })
     }
 
-    /// Adds the configured headers to a request to the configured service. They override headers
-    /// from arguments.
-    fn authorize(&self, request: &mut Outgoing) {
-        if self.home.as_ref().is_some_and(|home| home.origin() == request.url.origin()) {
-            for (name, value) in &self.headers {
-                request.bound.insert(name.clone(), value.clone());
-            }
-        }
-    }
-
-    /// Returns the bytes of the document.
-    async fn fetch(&self) -> Result<Vec<u8>, UpstreamError> {
-        match &self.document {
-            DocumentLocation::File(path) => read_file(path).await,
-            DocumentLocation::Url(url) => {
-                let mut request = Outgoing::new(Method::GET, url.clone());
-                request.hops = MAX_HOPS;
-                let accept =
-                    HeaderValue::from_static("application/json, application/yaml, */*;q=0.8");
-                request.headers.insert(header::ACCEPT, accept);
-                self.authorize(&mut request);
-                let answer = self.egress.send(request, &EgressTrail::default()).await?;
-                let status = answer.status();
-                if !status.is_success() {
-                    return Err(unavailable(format!(
-                        "the request for the OpenAPI document returned HTTP {}",
-                        status.as_u16()
-                    )));
-                }
-                Ok(answer.collect(MAX_DOCUMENT).await?)
-            }
-        }
-    }
-
-    fn read(&self, bytes: &[u8], limits: &SourceLimits) -> Result<Service, UpstreamError> {
+    fn read(&self, document: &Document, limits: &SourceLimits) -> Service {
+        let OwnHeaders { headers, .. } = &*self.headers;
         let configured: HashSet<String> =
-            self.headers.keys().map(|name| name.as_str().to_owned()).collect();
+            headers.keys().map(|name| name.as_str().to_owned()).collect();
         let settings = ReadSettings {
             selection: &self.selection,
             servers: Servers {
                 base: self.base.as_ref(),
-                document: self.document.url(),
+                document: self.document.location.url(),
                 variables: &self.variables,
             },
             configured: &configured,
             limits,
         };
-        let mut service =
-            Service::read(bytes, &settings).map_err(|error| protocol(error.to_string()))?;
-        let abroad =
-            |url: &Url| self.home.as_ref().is_some_and(|home| home.origin() != url.origin());
-        let away = service.operations.values().filter(|it| abroad(&it.base)).count();
-        if away > 0 && !self.headers.is_empty() {
+        let mut service = Service::read(document, &settings);
+        let away = service.operations.values().filter(|it| self.headers.is_abroad(&it.base));
+        let away = away.count();
+        if away > 0 && !headers.is_empty() {
             service.discovered.problems.push(format!(
                 "{away} operations are sent without `headers`, because the document puts them on another server; give `base_url` if it is meant"
             ));
         }
-        Ok(service)
+        service
     }
-}
-
-impl DocumentLocation {
-    fn url(&self) -> Option<&Url> {
-        match self {
-            Self::Url(url) => Some(url),
-            Self::File(_) => None,
-        }
-    }
-}
-
-async fn read_file(path: &Path) -> Result<Vec<u8>, UpstreamError> {
-    let unreadable = |error: std::io::Error| {
-        unavailable(format!("{} cannot be read: {}", path.display(), io_reason(error.kind())))
-    };
-    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    let most = u64::try_from(MAX_DOCUMENT).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_end(&mut bytes).await.map_err(unreadable)?;
-    Ok(bytes)
 }
 
 // === impl Shared ===
@@ -216,7 +158,7 @@ impl Shared {
         let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         for failures in 1.. {
             match self.load().await {
-                Ok((service, forms)) => {
+                Ok(ReadDocument { service, forms, .. }) => {
                     self.keep(service.operations, forms, Some(service.discovered));
                     self.status.set(SourceState::Ready, "");
                     return self.context.changed();
@@ -227,23 +169,21 @@ impl Shared {
         }
     }
 
-    async fn load(&self) -> Result<(Service, Forms), UpstreamError> {
+    async fn load(&self) -> Result<ReadDocument, UpstreamError> {
         tokio::time::timeout(self.context.limits.connect_timeout, self.read())
             .await
             .unwrap_or_else(|_| Err(timeout("the document was not loaded in time")))
     }
 
-    async fn read(&self) -> Result<(Service, Forms), UpstreamError> {
-        let bytes = self.plan.fetch().await?;
+    async fn read(&self) -> Result<ReadDocument, UpstreamError> {
+        let LoadedDocument { document, interrupted } = self.plan.document.load().await?;
         let (plan, limits) = (Arc::clone(&self.plan), self.context.limits.clone());
-        // Parsing a large document takes a second of CPU time.
-        let read = tokio::task::spawn_blocking(move || {
-            let service = plan.read(&bytes, &limits)?;
+        blocking(move || {
+            let service = plan.read(&document, &limits);
             let forms = Forms::of(&service.discovered.tools);
-            Ok((service, forms))
-        });
-        let read = read.await;
-        read.map_err(|_| unavailable("reading the document was interrupted"))?
+            ReadDocument { service, forms, interrupted }
+        })
+        .await
     }
 
     fn keep(&self, operations: Operations, forms: Forms, news: Option<Discovered>) {
@@ -270,7 +210,7 @@ impl Shared {
             }
         };
         let Plan { egress, credential, .. } = &*self.plan;
-        self.plan.authorize(&mut request);
+        self.plan.headers.authorize(&mut request);
         let echoes =
             SourceCredential::attach(credential.as_ref(), permit, &mut request, call).await?;
         let answer = async {
@@ -321,7 +261,10 @@ impl Source for ConnectorSource {
         if let Some(news) = news {
             return Ok(news);
         }
-        let (service, forms) = self.shared.load().await?;
+        let ReadDocument { service, forms, interrupted } = self.shared.load().await?;
+        if let Some(interrupted) = interrupted {
+            return Err(interrupted);
+        }
         self.shared.keep(service.operations, forms, None);
         Ok(service.discovered)
     }

@@ -26,7 +26,7 @@ use crate::config::{
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Document {
-    /// File or address of the OpenAPI document.
+    /// File, folder or address of the OpenAPI document.
     #[schemars(extend("x-default" = "required"))]
     document: Option<String>,
     /// Address of the service.
@@ -75,12 +75,12 @@ impl Resolver<'_> {
                 self.complain(&key("document"), "expected a file or an address");
                 None
             }
-            Some(text) => Some(DocumentAt::File(self.base.join(text))),
+            Some(text) => Some(DocumentAt::Path(self.base.join(text))),
         };
         let base_url = typed.base_url.as_deref().map(check_url).transpose();
         let base_url = self.check(&key("base_url"), base_url);
         let operations = self.list(&key("operations"), &typed.operations, check_pattern);
-        if matches!(document, Some(DocumentAt::File(_))) && typed.base_url.is_none() {
+        if matches!(document, Some(DocumentAt::Path(_))) && typed.base_url.is_none() {
             for name in typed.headers.keys() {
                 let message = "headers go to the configured service alone; say where it is with \
                                `base_url`";

@@ -7,7 +7,7 @@ fn read(document: &Value, limits: &SourceLimits) -> Service {
     let (base, variables) = (Url::parse("http://a.example").unwrap(), BTreeMap::new());
     let servers = Servers { base: Some(&base), document: None, variables: &variables };
     let settings = ReadSettings { selection: &selection, servers, configured: &configured, limits };
-    Service::read(document.to_string().as_bytes(), &settings).unwrap()
+    Service::read(&Document::of(document.to_string().as_bytes()).unwrap(), &settings)
 }
 
 fn names(document: &Value) -> Vec<String> {
@@ -138,7 +138,8 @@ fn what_the_document_says_about_a_request_is_part_of_the_form() {
         let servers = Servers { base, document: None, variables: &variables };
         let settings =
             ReadSettings { selection: &selection, servers, configured: &configured, limits };
-        let service = Service::read(document.to_string().as_bytes(), &settings).unwrap();
+        let document = Document::of(document.to_string().as_bytes()).unwrap();
+        let service = Service::read(&document, &settings);
         toolcrib_core::pin::PinForm::of(&service.discovered.tools[0]).digest
     };
     let (here, there) = ("https://a.example", "https://b.example");
@@ -162,4 +163,385 @@ fn what_the_document_says_about_a_request_is_part_of_the_form() {
     let base = Url::parse("http://own.example").unwrap();
     let moved = document(json!({ "/items": item("get", "query", "form") }), there);
     assert_eq!(form(&first, Some(&base)), form(&moved, Some(&base)));
+}
+
+/// Returns the request of `tool` as text: method and URL, then cookies, media type and body.
+fn sent(document: &Value, tool: &str, arguments: Value) -> Result<String, String> {
+    let service = read(document, &SourceLimits::default());
+    let problems = &service.discovered.problems;
+    let callable = service.operations.get(tool).ok_or_else(|| problems.join("\n"))?;
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    let request = super::super::request::build(&callable.operation, &callable.base, &arguments)?;
+    let url = request.url.as_str().trim_start_matches("http://a.example");
+    let mut text = format!("{} {url}", request.method);
+    let header = |name: &str| {
+        let value = request.bound.get(name).or_else(|| request.headers.get(name));
+        value.map(|value| value.to_str().unwrap().to_owned())
+    };
+    for value in [header("cookie"), header("content-type")].into_iter().flatten() {
+        text = format!("{text}\n{value}");
+    }
+    let body = String::from_utf8(request.body.unwrap_or_default().to_vec()).unwrap();
+    text = format!("{text}\n{body}");
+    if let Some((_, boundary)) = text.clone().split_once("boundary=") {
+        text = text.replace(boundary.lines().next().unwrap(), "B").replace("\r\n", "\n");
+    }
+    Ok(text)
+}
+
+fn posting(version: &str, media_type: &str, media: Value, schemas: Value) -> Value {
+    json!({
+        "openapi": version,
+        "paths": { "/f": { "post": { "operationId": "f", "requestBody": {
+            "required": true, "content": { media_type: media },
+        } } } },
+        "components": { "schemas": schemas },
+    })
+}
+
+#[test]
+fn a_form_has_the_fields_of_all_schemas_that_it_is_composed_of() {
+    let schemas = json!({
+        "Whole": { "allOf": [{ "$ref": "#/components/schemas/Half" }, {
+            "anyOf": [
+                { "properties": { "sort": { "type": "object" } } },
+                { "oneOf": [{ "$ref": "#/components/schemas/Leaf" }] },
+            ],
+        }] },
+        "Half": { "allOf": [
+            { "type": "object", "properties": { "meta": { "type": "object" } } },
+            { "$ref": "#/components/schemas/Whole" },
+        ] },
+        "Leaf": { "properties": { "tags": { "type": "array", "items": { "type": "string" } } } },
+    });
+    for version in ["3.0.3", "3.1.0", "3.2.0"] {
+        let media = json!({
+            "schema": { "$ref": "#/components/schemas/Whole" },
+            "encoding": {
+                "meta": { "style": "deepObject", "explode": true },
+                "sort": { "style": "form", "explode": false },
+                "tags": { "style": "pipeDelimited" },
+                "free": { "style": "deepObject" },
+            },
+        });
+        let document =
+            posting(version, "application/x-www-form-urlencoded", media, schemas.clone());
+        let body = json!({ "body": {
+            "meta": { "k": { "x": "v" } }, "sort": { "a": 1, "b": 2 }, "tags": ["c", "d"],
+            "free": { "e": "f" }, "plain": "g",
+        } });
+        assert_eq!(
+            sent(&document, "f", body).unwrap(),
+            "POST /f\napplication/x-www-form-urlencoded\nmeta%5Bk%5D%5Bx%5D=v&sort=a,1,b,2\
+             &tags=c%7Cd&free%5Be%5D=f&plain=g",
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn the_files_of_a_composed_multipart_body_are_bytes() {
+    let schemas = json!({
+        "Upload": { "allOf": [{ "$ref": "#/components/schemas/One" }, {
+            "type": "object", "properties": {
+                "more": { "type": "array", "items": { "$ref": "#/components/schemas/File" } },
+                "maybe": { "anyOf": [{ "type": "string", "format": "binary" }, { "nullable": true }] },
+                "note": { "type": "string" },
+                "digest": { "type": "string", "format": "byte" },
+            },
+        }] },
+        "One": { "properties": { "file": {
+            "description": "a picture", "allOf": [{ "$ref": "#/components/schemas/File" }],
+        } } },
+        "File": { "type": "string", "format": "binary" },
+    });
+    let media = json!({
+        "schema": { "$ref": "#/components/schemas/Upload" },
+        "encoding": {
+            "file": { "contentType": "image/*, image/png", "headers": { "X-Part": {} } },
+            "digest": { "contentType": "application/octet-stream" },
+        },
+    });
+    let document = posting("3.0.3", "multipart/form-data", media, schemas);
+    let service = read(&document, &SourceLimits::default());
+    assert_eq!(
+        service.discovered.problems,
+        ["POST /f: the form field `file` is sent without `X-Part`"]
+    );
+    let input = service.discovered.tools[0].input_schema.as_ref().unwrap();
+    assert_eq!(
+        input["properties"]["body"]["description"],
+        "Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: `file`, \
+         `maybe`, `more`."
+    );
+    let body = json!({ "body": {
+        "file": "YQ==", "more": ["Yg==", "Yw=="], "maybe": "ZA==", "note": "n", "digest": "ZQ==",
+    } });
+    let part = |name: &str, file: bool, kind: &str, text: &str| {
+        let file = if file { format!("; filename=\"{name}\"") } else { String::new() };
+        let kind = if kind.is_empty() { String::new() } else { format!("\nContent-Type: {kind}") };
+        format!("--B\nContent-Disposition: form-data; name=\"{name}\"{file}{kind}\n\n{text}\n")
+    };
+    let bytes = "application/octet-stream";
+    assert_eq!(
+        sent(&document, "f", body).unwrap(),
+        [
+            "POST /f\nmultipart/form-data; boundary=B\n".to_owned(),
+            part("file", true, "image/png", "a"),
+            part("more", true, bytes, "b"),
+            part("more", true, bytes, "c"),
+            part("maybe", true, bytes, "d"),
+            part("note", false, "", "n"),
+            part("digest", false, bytes, "ZQ=="),
+            "--B--\n".to_owned(),
+        ]
+        .concat()
+    );
+}
+
+#[test]
+fn the_work_on_a_form_is_bounded() {
+    let many = |count: usize| vec![json!({ "properties": {} }); count];
+    for (media, problem) in [
+        (
+            json!({ "schema": { "allOf": many(10_001) } }),
+            "its form is composed of more than 10000 schemas",
+        ),
+        (
+            json!({ "schema": { "properties": (0..1_001).map(|n| (n.to_string(), json!({})))
+                .collect::<serde_json::Map<_, _>>() } }),
+            "its form has more than 1000 fields",
+        ),
+        (
+            json!({ "schema": { "properties": (0..101).map(|n| {
+                (n.to_string(), json!({ "$ref": "#/components/schemas/Many" }))
+            }).collect::<serde_json::Map<_, _>>() } }),
+            "its form is composed of more than 10000 schemas",
+        ),
+    ] {
+        let schemas = json!({ "Many": { "anyOf": many(100) } });
+        let document = posting("3.1.0", "multipart/form-data", media, schemas);
+        let found = sent(&document, "f", json!({})).unwrap_err();
+        assert_eq!(found, format!("POST /f is left out: {problem}"));
+    }
+}
+
+#[test]
+fn a_caller_may_name_a_file() {
+    let media = json!({
+        "schema": { "properties": { "file": { "format": "binary" }, "png": { "format": "binary" } } },
+        "encoding": { "png": { "contentType": "image/png" } },
+    });
+    let document = posting("3.0.3", "multipart/form-data", media, json!({}));
+    let send = |file: &str| sent(&document, "f", json!({ "body": { "file": file, "png": file } }));
+    for (file, part) in [
+        ("YQ==", "filename=\"file\"\nContent-Type: application/octet-stream\n\na\n"),
+        (
+            "data:audio/mpeg;name=a%20b.mp3;base64,YQ==",
+            "filename=\"a b.mp3\"\nContent-Type: audio/mpeg\n\na\n",
+        ),
+        (
+            "data:;name=a\r\n\"x.txt;base64,YQ==",
+            "filename=\"a%0D%0A%22x.txt\"\nContent-Type: application/octet-stream\n\na\n",
+        ),
+        ("data:a\r\nX-Y: z;base64,YQ==", "filename=\"file\"\n\na\n"),
+        ("data:a/b;base64,YQ==", "name=\"png\"; filename=\"png\"\nContent-Type: image/png\n\na\n"),
+    ] {
+        let text = send(file).unwrap();
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for file in ["data:a/b,YQ==", "data:a/b;base64,no", "no"] {
+        assert!(send(file).unwrap_err().contains("must be base64, or `data:"), "{file}");
+    }
+}
+
+#[test]
+fn parts_of_3_1_are_bytes_or_text_by_their_media_type_and_encoding() {
+    let properties = json!({
+        "picture": { "contentMediaType": "image/png" },
+        "encoded": { "type": "string", "contentMediaType": "image/png", "contentEncoding": "base64" },
+        "page": { "type": "string", "contentMediaType": "text/html" },
+        "any": { "type": "array", "items": {} },
+        "sound": { "type": "string" },
+        "filter": { "type": "object" },
+    });
+    let media = json!({
+        "schema": { "type": "object", "properties": properties },
+        "encoding": {
+            "sound": { "contentType": "audio/*" },
+            "filter": { "style": "deepObject", "explode": true },
+        },
+    });
+    let document = posting("3.1.0", "multipart/form-data", media, json!({}));
+    let body = json!({ "body": {
+        "picture": "YQ==", "encoded": "Yg==", "page": "<p>", "any": ["Yw=="], "sound": "ZA==",
+        "filter": { "x": { "y": 1 } },
+    } });
+    let text = sent(&document, "f", body).unwrap();
+    for part in [
+        "name=\"picture\"; filename=\"picture\"\nContent-Type: image/png\n\na\n",
+        "name=\"encoded\"\nContent-Type: image/png\n\nYg==\n",
+        "name=\"page\"\nContent-Type: text/html\n\n<p>\n",
+        "name=\"any\"; filename=\"any\"\nContent-Type: application/octet-stream\n\nc\n",
+        "name=\"sound\"; filename=\"sound\"\nContent-Type: application/octet-stream\n\nd\n",
+        "name=\"filter[x][y]\"\n\n1\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let whole = json!({ "schema": { "type": "string", "contentEncoding": "base64" } });
+    let document = posting("3.1.0", "image/png", whole, json!({}));
+    let text = sent(&document, "f", json!({ "body": "YQ==" })).unwrap();
+    assert_eq!(text, "POST /f\nimage/png\nYQ==", "the schema describes the text that is sent");
+    let mixed = posting("3.1.0", "multipart/mixed", json!({ "schema": {} }), json!({}));
+    let problem = sent(&mixed, "f", json!({})).unwrap_err();
+    assert_eq!(problem, "POST /f is left out: its body is `multipart/mixed`, which is not sent");
+    let media = json!({ "schema": { "type": "array" }, "itemEncoding": {} });
+    let items = posting("3.2.0", "multipart/form-data", media, json!({}));
+    let problem = sent(&items, "f", json!({})).unwrap_err();
+    assert_eq!(problem, "POST /f is left out: its form has `itemEncoding`, which is not followed");
+}
+
+#[test]
+fn operations_of_3_2_are_tools_or_problems() {
+    let operation = |id: &str| json!({ "operationId": id });
+    let document = json!({ "openapi": "3.2.0", "paths": {
+        "/items": {
+            "query": { "requestBody": { "content": { "application/json": {} } } },
+            "additionalOperations": {
+                "COPY": operation("copy"), "copy": operation("other"), "Lock": { "parameters": [
+                    { "name": "depth", "in": "query" },
+                ] },
+                "GET": {}, "CONNECT": {}, "NO GO": {}, "NULL": null,
+            },
+            "get": null,
+        },
+        "/list": { "additionalOperations": [] },
+        "/gone": { "additionalOperations": { "LINK": { "$ref": "#/nothing" } } },
+    } });
+    let service = read(&document, &SourceLimits::default());
+    let names: Vec<_> = service.discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["query_items", "copy", "other", "lock_items"]);
+    assert_eq!(
+        service.discovered.problems,
+        [
+            "GET /items is not an operation",
+            "GET /items is left out: the specification forbids this method in \
+             `additionalOperations`",
+            "CONNECT /items is left out: CONNECT makes a tunnel and no request",
+            "NO GO /items is left out: its method contains invalid characters",
+            "NULL /items is left out: it is not an operation",
+            "`additionalOperations` of /list is not a map of operations",
+            "LINK /gone is left out: the $ref `#/nothing` leads to nothing",
+        ]
+    );
+    for (tool, arguments, expected) in [
+        ("query_items", json!({ "body": { "a": 1 } }), "QUERY /items\napplication/json\n{\"a\":1}"),
+        ("copy", json!({}), "COPY /items\n"),
+        ("other", json!({}), "copy /items\n"),
+        ("lock_items", json!({ "depth": 0 }), "Lock /items?depth=0\n"),
+    ] {
+        assert_eq!(sent(&document, tool, arguments).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_parameter_of_3_2_can_be_the_whole_query() {
+    let parameter = |name: &str, content: Value| json!({ "name": name, "in": "querystring", "required": true, "content": content });
+    let get = |parameters: Value| json!({ "get": { "parameters": parameters } });
+    let filter = json!({
+        "schema": { "allOf": [{ "properties": { "f": { "type": "object" } } }] },
+        "encoding": { "f": { "style": "deepObject" } },
+    });
+    let document = json!({ "openapi": "3.2.0", "paths": {
+        "/form": get(json!([parameter("filter", json!({ "application/x-www-form-urlencoded": filter }))])),
+        "/json": get(json!([parameter("q", json!({ "application/json": {} }))])),
+        "/text": get(json!([parameter("q", json!({ "text/plain": {} }))])),
+        "/bytes": get(json!([parameter("q", json!({ "application/cbor": {} }))])),
+        "/schema": get(json!([{ "name": "q", "in": "querystring", "schema": {} }])),
+        "/two": get(json!([parameter("a", json!({ "text/a": {} })), parameter("b", json!({ "text/a": {} }))])),
+        "/both": get(json!([parameter("a", json!({ "text/a": {} })), { "name": "b", "in": "query" }])),
+        "/cookie": get(json!([{ "name": "c", "in": "cookie", "style": "cookie", "schema": {} }])),
+    } });
+    for (tool, arguments, expected) in [
+        (
+            "get_form",
+            json!({ "filter": { "f": { "a": "b&c" }, "g": [1, 2], "h": "i j" } }),
+            "GET /form?f%5Ba%5D=b%26c&g=1&g=2&h=i+j\n",
+        ),
+        ("get_json", json!({ "q": { "a": "b" } }), "GET /json?%7B%22a%22%3A%22b%22%7D\n"),
+        ("get_text", json!({ "q": "a&b=c#d" }), "GET /text?a%26b%3Dc%23d\n"),
+        ("get_cookie", json!({ "c": "a%20/b" }), "GET /cookie\nc=a%20/b\n"),
+    ] {
+        assert_eq!(sent(&document, tool, arguments).unwrap(), expected);
+    }
+    for value in ["a; b=c", "a b", "a\r\nx", "\u{e9}"] {
+        let problem = sent(&document, "get_cookie", json!({ "c": value })).unwrap_err();
+        assert!(problem.contains("invalid in a cookie"), "{problem}");
+    }
+    let problems = read(&document, &SourceLimits::default()).discovered.problems;
+    assert_eq!(
+        problems,
+        [
+            "GET /bytes is left out: its query string is `application/cbor`, which is not sent",
+            "GET /schema is left out: a parameter has a style that is invalid at its location",
+            "GET /two is left out: it has more than one parameter in `querystring`",
+            "GET /both is left out: it has parameters in `query` in addition to the one in \
+             `querystring`",
+        ]
+    );
+}
+
+#[test]
+fn a_path_item_adds_to_the_one_that_it_refers_to() {
+    let document = json!({ "openapi": "3.1.0", "paths": {
+        "/a/{x}": {
+            "$ref": "#/components/pathItems/a",
+            "put": { "operationId": "put" },
+            "parameters": [{ "name": "own", "in": "query" }],
+        },
+    }, "components": { "pathItems": { "a": {
+        "get": { "operationId": "get" }, "put": { "operationId": "not-this-one" },
+        "parameters": [{ "name": "x", "in": "path" }],
+    } } } });
+    assert_eq!(names(&document), ["get", "put"]);
+    for tool in ["get", "put"] {
+        let method = tool.to_uppercase();
+        let text = sent(&document, tool, json!({ "x": 1, "own": 2 })).unwrap();
+        assert_eq!(text, format!("{method} /a/1?own=2\n"));
+    }
+}
+
+#[test]
+fn maps_and_lists_may_be_references_too() {
+    let document = json!({ "openapi": "3.0.3", "paths": { "$ref": "#/x-paths" },
+        "x-paths": { "/a": { "post": {
+            "operationId": "a", "parameters": { "$ref": "#/x-parameters" },
+            "requestBody": { "content": { "$ref": "#/x-content" } },
+            "responses": { "$ref": "#/x-responses" },
+        } } },
+        "x-parameters": [{ "name": "p", "in": "query" }],
+        "x-content": { "application/json": { "schema": {
+            "type": "object", "properties": { "$ref": "#/x-properties" }, "required": ["id", "n"],
+        } } },
+        "x-responses": { "200": { "content": { "$ref": "#/x-content" } } },
+        "x-properties": { "n": { "type": "string", "nullable": true }, "id": { "readOnly": true } },
+    });
+    let service = read(&document, &SourceLimits::default());
+    let tool = &service.discovered.tools[0];
+    let input = tool.input_schema.as_ref().unwrap();
+    let properties = json!({ "n": { "type": ["string", "null"] }, "id": { "readOnly": true } });
+    assert_eq!(
+        input["properties"],
+        json!({ "p": true, "body": {
+            "type": "object", "properties": properties, "required": ["n"],
+        } })
+    );
+    assert_eq!(tool.output_schema.as_ref().unwrap()["properties"], properties);
+    let mut circle = document;
+    circle["x-properties"] = json!({ "n": { "properties": { "$ref": "#/x-properties" } } });
+    let service = read(&circle, &SourceLimits::default());
+    assert_eq!(
+        service.discovered.problems,
+        ["POST /a is left out: the $ref `#/x-properties` leads in a circle"]
+    );
 }
