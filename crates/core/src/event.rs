@@ -310,6 +310,9 @@ pub struct ToolPinApproved {
     pub before: Option<String>,
     /// SHA-256 of the form that is approved now.
     pub approved: String,
+    /// Whether the forms that were approved before remain approved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_earlier: bool,
     /// The approving principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalId>,
@@ -724,6 +727,7 @@ mod tests {
             "failed",
             "gateId",
             "granted",
+            "keepsEarlier",
             "key",
             "kind",
             "message",

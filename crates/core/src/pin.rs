@@ -3,11 +3,16 @@
 //! Invariant (I-51): a [`PinForm`] consists of everything that its upstream wrote of a tool and that
 //! callers see or that decides the request of a call. That is name, title, description, both schemas and
 //! annotations, as discovered, before hidden characters are removed, and the operation of a connector.
-//! Nothing else is in it, so meaningless changes cannot raise an alarm.
+//! Nothing else is in it, and lists of schemas whose order means nothing are sorted in it (`order.rs`), so
+//! meaningless changes cannot raise an alarm.
+
+mod changes;
+mod order;
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
@@ -19,12 +24,17 @@ use crate::{
     store::StoreError,
 };
 
+pub use self::changes::{Change, changes};
+
+/// The most earlier forms of a tool that stay approved; the newest count.
+pub const MAX_EARLIER: usize = 7;
+
 /// One form of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinForm {
     /// SHA-256 of `document`.
     pub digest: Digest,
-    /// The tool as JSON in its canonical form (RFC 8785).
+    /// The tool as JSON in its canonical form (RFC 8785), with sorted lists where order means nothing.
     pub document: String,
 }
 
@@ -35,10 +45,14 @@ pub struct Pin {
     pub source: SourceId,
     /// The source's name for the tool.
     pub tool: String,
-    /// The form that may be shown and called.
+    /// The form that was approved last.
     pub approved: Option<ApprovedForm>,
-    /// The newest unapproved form that differs from it.
+    /// Forms that were approved before it and remain approved, the newest first.
+    pub earlier: Vec<ApprovedForm>,
+    /// The newest unapproved form.
     pub seen: Option<SeenForm>,
+    /// How often an approved tool was found in a form that was not approved.
+    pub change_count: u32,
 }
 
 /// A form that was approved.
@@ -61,13 +75,17 @@ pub struct SeenForm {
     pub at: Timestamp,
 }
 
-/// The digests of one tool's two forms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The digests of one tool's forms.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinDigests {
-    /// Of the approved form.
+    /// Of the form that was approved last.
     pub approved: Option<Digest>,
+    /// Of the earlier forms that remain approved, in ascending order.
+    pub earlier: Vec<Digest>,
     /// Of the pending form.
     pub seen: Option<Digest>,
+    /// How often an approved tool was found in a form that was not approved.
+    pub change_count: u32,
 }
 
 /// The digests of all pinned tools of a source.
@@ -86,8 +104,22 @@ pub struct PinChoice {
     pub source: SourceId,
     /// The source's name for the tool.
     pub tool: String,
-    /// Digest of the pending form.
+    /// Digest of the pending form. Without earlier forms in addition, it may be that of the form that was
+    /// approved last, if others are approved too.
     pub digest: Digest,
+    /// What happens to the forms that were approved before.
+    pub earlier: EarlierForms,
+}
+
+/// What an approval does to the forms that were approved before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EarlierForms {
+    /// They are no longer approved.
+    #[default]
+    Replace,
+    /// They remain approved, for a tool that alternates between forms.
+    Keep,
 }
 
 /// The result of an approval.
@@ -95,7 +127,7 @@ pub struct PinChoice {
 pub enum PinApproval {
     /// All are approved; holds the digests approved before, in the same order.
     Approved(Vec<Option<Digest>>),
-    /// None is approved: the form of the choice with this index is not pending any more.
+    /// None is approved: the form of the choice with this index cannot be approved any more.
     Stale(usize),
 }
 
@@ -122,7 +154,8 @@ pub trait PinStore: Send + Sync + 'static {
     ) -> Result<(), StoreError>;
 
     /// Stores unapproved forms, each replacing the pending form of its tool. Returns the names of
-    /// the tools whose pending form changed. Ignores a form that equals the approved one.
+    /// the tools whose pending form changed, and counts it if the tool has an approved form. Ignores
+    /// approved forms.
     async fn note(
         &self,
         source: &SourceId,
@@ -130,16 +163,32 @@ pub trait PinStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes the pending forms of tools that match their approved forms again.
+    /// Deletes the pending forms of tools that have an approved form again.
     async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError>;
 
-    /// Approves all of `choices`, or none.
+    /// Approves all of `choices`, or none. At most [`MAX_EARLIER`] earlier forms of a tool remain.
     async fn approve(
         &self,
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalKey>,
     ) -> Result<PinApproval, StoreError>;
+}
+
+// === impl PinDigests ===
+
+impl PinDigests {
+    /// Returns whether the form with this digest is approved.
+    pub fn approves(&self, digest: Digest) -> bool {
+        self.approved == Some(digest) || self.earlier.contains(&digest)
+    }
+
+    /// Returns whether `choice`, a form of this tool, can be approved: the pending form, or again the one
+    /// that was approved last, which then is the only one.
+    pub fn can_approve(&self, choice: &PinChoice) -> bool {
+        let is_only = choice.earlier == EarlierForms::Replace && !self.earlier.is_empty();
+        self.seen == Some(choice.digest) || is_only && self.approved == Some(choice.digest)
+    }
 }
 
 // === impl PinForm ===
@@ -150,17 +199,18 @@ impl PinForm {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let (name, title, description) =
             (Some(json!(tool.name)), text(&tool.title), text(&tool.description));
+        let input = tool.input_schema.as_ref().map(order::sorted);
+        let output = tool.output_schema.as_ref().map(order::sorted);
         let members = [
-            ("name", &name),
-            ("title", &title),
-            ("description", &description),
-            ("inputSchema", &tool.input_schema),
-            ("outputSchema", &tool.output_schema),
-            ("annotations", &tool.annotations),
-            ("operation", &tool.operation),
+            ("name", name.as_ref()),
+            ("title", title.as_ref()),
+            ("description", description.as_ref()),
+            ("inputSchema", input.as_deref()),
+            ("outputSchema", output.as_deref()),
+            ("annotations", tool.annotations.as_ref()),
+            ("operation", tool.operation.as_ref()),
         ];
-        let members = members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
-        // Without copying the schemas, which may be large and many.
+        let members = members.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
         let document = canonical::exact_members(members);
         let document = String::from_utf8_lossy(&document).into_owned();
         Self { digest: Digest::of(document.as_bytes()), document }
@@ -212,6 +262,22 @@ mod tests {
         assert_eq!(tool(|it| it.raw = json!({ "_meta": { "now": 2 } })), as_it_was);
         let reordered = json!({ "properties": { "a": { "maximum": 1.0 } }, "type": "object" });
         assert_eq!(tool(|it| it.input_schema = Some(reordered)), as_it_was);
+    }
+
+    // I-51
+    #[test]
+    fn only_schemas_have_lists_without_an_order() {
+        let with = |change: fn(&mut DiscoveredTool, serde_json::Value), names: [&str; 2]| {
+            tool(|it| change(it, json!({ "required": names, "default": names.join(",") })))
+        };
+        let is_same = |change: fn(&mut DiscoveredTool, serde_json::Value)| {
+            with(change, ["a", "b"]) == with(change, ["b", "a"])
+        };
+        assert!(is_same(|it, schema| it.input_schema = Some(schema)));
+        assert!(is_same(|it, schema| it.output_schema = Some(schema)));
+        assert!(!is_same(|it, data| it.annotations = Some(data)));
+        assert!(!is_same(|it, data| it.operation = Some(data)));
+        assert!(!is_same(|it, text| it.description = Some(text.to_string())));
     }
 
     #[test]

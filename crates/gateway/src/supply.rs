@@ -33,7 +33,6 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use toolcrib_core::{
     authorize::Authorizer,
-    canonical::Digest,
     catalog::Generation,
     descriptor::SourceKind,
     id::{SourceId, TenantId, ToolId},
@@ -46,7 +45,7 @@ use toolcrib_core::{
 
 use self::{
     classify::classify,
-    pins::{ApprovedPin, PinError, PinReport, PinReview},
+    pins::{ApprovedPin, PinError, PinReport, PinReview, PinWish},
     slots::Slots,
     toolsets::Reported,
 };
@@ -277,7 +276,7 @@ impl Supply {
     pub async fn approve_pins(
         self: &Arc<Self>,
         principal: &Principal,
-        wanted: &[(String, Digest)],
+        wanted: &[PinWish],
     ) -> Result<Vec<ApprovedPin>, PinError> {
         let config = self.services.config();
         let review = self.review(&config, &principal.tenant);

@@ -105,6 +105,7 @@ macro_rules! storage_suite {
                     only_the_first_form_is_trusted,
                     the_newest_form_that_differs_is_noted_once,
                     an_approval_is_of_the_form_that_waits,
+                    earlier_forms_remain_approved_only_on_request,
                     pins_are_of_one_source_and_sorted,
                     the_pins_epoch_rises_with_every_change,
                 ]

@@ -192,8 +192,22 @@ pub(crate) const TABLES: &[Table] = {
                 ("seen_digest", Bytes),
                 ("seen", Text),
                 ("seen_at", Time),
+                ("change_count", Number),
             ],
             order: "source, tool",
+        },
+        Table {
+            name: "earlier_forms",
+            columns: &[
+                ("source", Text),
+                ("tool", Text),
+                ("digest", Bytes),
+                ("form", Text),
+                ("approved_at", Time),
+                ("approved_by", Text),
+                ("approved_tenant", Text),
+            ],
+            order: "source, tool, digest",
         },
         Table {
             name: "approvals",

@@ -27,7 +27,7 @@ use toolcrib_core::{
     credential::{CredentialStore, CredentialStoreError},
     event::EventLog,
     idempotency::IdempotencyStore,
-    pin::PinStore,
+    pin::{Pin, PinStore},
     quota::QuotaStore,
     record::RecordStore,
     store::{
@@ -70,17 +70,23 @@ pub struct MemoryStorage {
 impl MemoryStorage {
     /// Creates an empty storage whose events, those of approvals included, go to `events`.
     pub fn with_events(events: impl EventLog) -> Self {
-        Self::over(Arc::new(events), Arc::new(MemoryLog::default()))
+        Self::over(Arc::new(events), Arc::new(MemoryLog::default()), Vec::new())
     }
 
-    fn over(events: Arc<dyn EventLog>, record: Arc<dyn RecordStore>) -> Self {
+    /// Creates a storage with these pins and nothing else.
+    pub(crate) fn with_pins(pins: Vec<Pin>) -> Self {
+        let log = Arc::new(MemoryLog::default());
+        Self::over(Arc::clone(&log) as _, log, pins)
+    }
+
+    fn over(events: Arc<dyn EventLog>, record: Arc<dyn RecordStore>, pins: Vec<Pin>) -> Self {
         let changes = Arc::default();
         Self {
             record,
             segments: Arc::new(MemorySegments::default()),
             keys: Arc::new(MemoryKeys::new(&changes)),
             catalogs: Arc::new(MemoryCatalogs::default()),
-            pins: Arc::new(MemoryPins::new(&changes)),
+            pins: Arc::new(MemoryPins::new(pins, &changes)),
             approvals: Arc::new(MemoryApprovals::new(Arc::clone(&events), &changes)),
             runs: Arc::new(MemoryRuns::new(&changes)),
             idempotency: Arc::new(MemoryIdempotency::default()),
@@ -96,8 +102,7 @@ impl MemoryStorage {
 
 impl Default for MemoryStorage {
     fn default() -> Self {
-        let log = Arc::new(MemoryLog::default());
-        Self::over(Arc::clone(&log) as _, log)
+        Self::with_pins(Vec::new())
     }
 }
 

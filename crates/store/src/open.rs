@@ -91,20 +91,11 @@ pub async fn scratch(
     pins: Option<&dyn PinStore>,
     sources: impl IntoIterator<Item = &SourceId>,
 ) -> Result<Arc<dyn Storage>, StoreError> {
-    let storage = MemoryStorage::default();
+    let mut copies = Vec::new();
     if let Some(pins) = pins {
         for source in sources {
-            for pin in pins.pins(source).await? {
-                let copy = &storage.pins;
-                if let Some(approved) = pin.approved {
-                    copy.trust(source, vec![(pin.tool.clone(), approved.form)], approved.at)
-                        .await?;
-                }
-                if let Some(seen) = pin.seen {
-                    copy.note(source, vec![(pin.tool, seen.form)], seen.at).await?;
-                }
-            }
+            copies.extend(pins.pins(source).await?);
         }
     }
-    Ok(Arc::new(storage))
+    Ok(Arc::new(MemoryStorage::with_pins(copies)))
 }

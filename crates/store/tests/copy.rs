@@ -47,6 +47,7 @@ async fn full(path: &Path) {
     let store = SqliteStore::open(path, options()).unwrap();
     key_store::a_key_is_followed_by_another(&store).await;
     pin_store::the_newest_form_that_differs_is_noted_once(&store).await;
+    pin_store::earlier_forms_remain_approved_only_on_request(&store).await;
     approval_store::a_reader_goes_on_where_it_was(&store).await;
     credential_store::an_owner_is_matched_exactly(&store).await;
     run_store::a_run_ends_once(&store).await;
@@ -95,6 +96,7 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
         "credentials",
         "runs",
         "pins",
+        "earlier_forms",
         "approvals",
         "approval_readers",
         "once_calls",

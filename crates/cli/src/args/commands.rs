@@ -137,11 +137,15 @@ command discovered last. With --url the key needs the scope pins:approve.")]
 Examples:
   toolcrib tools approve mcp:files.read_file
   toolcrib tools approve --source files
+  toolcrib tools approve mcp:files.read_file --keep-earlier
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools approve --all
 
 Approves the changes that `tools diff` shows, for every tenant of the source. A running server
 offers the tool at once with --url, and otherwise within two seconds. With --url the key needs the
-scope pins:approve.")]
+scope pins:approve.
+
+Only the new form is approved then. With --keep-earlier, a tool that alternates between forms is
+offered in each of them. Without a pending change, naming a tool withdraws its earlier forms.")]
     Approve(ToolApproveArgs),
 
     /// Show the description, schemas and requirements of one tool
@@ -156,8 +160,18 @@ Examples:
 }
 
 #[derive(Debug, Args)]
-#[group(id = "which", required = true, multiple = true)]
 pub(crate) struct ToolApproveArgs {
+    #[command(flatten)]
+    pub(crate) which: ToolSelection,
+
+    /// Keep the forms approved that were approved before, at most seven of each tool
+    #[arg(long)]
+    pub(crate) keep_earlier: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "which", required = true, multiple = true)]
+pub(crate) struct ToolSelection {
     /// Approve these tools, by tool id, wire name or OTC id
     #[arg(value_name = "TOOL", group = "which", conflicts_with_all = ["source", "all"])]
     pub(crate) tools: Vec<String>,

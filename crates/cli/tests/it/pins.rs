@@ -242,6 +242,119 @@ async fn a_tool_that_changed_between_two_commands_does_not_run() {
     assert_eq!(echoes(dir.path()), 1, "the changed tool did not run");
 }
 
+// I-51: the upstream writes a set in another order at each start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_in_another_order_after_each_restart_is_no_change() {
+    let dir = dir();
+    let turn = changing(dir.path());
+    let (_, key) = key(dir.path(), &["--scope", "*"]);
+    let orders = [
+        "labels,assignee,summary,status",
+        "assignee,summary,status,labels",
+        "summary,status,labels,assignee",
+    ];
+    let mut place = (dir, key);
+    for (form, order) in (10..).zip(orders) {
+        turn(form);
+        let started = Rig::over(place.0, place.1);
+        // Callers see the tool as the upstream lists it now.
+        let fields = |list: &[Value]| {
+            let echo = list.iter().find(|tool| tool["toolId"] == ECHO);
+            echo.is_some_and(|it| it["inputSchema"]["properties"]["fields"]["default"] == order)
+        };
+        started.tools("it is offered as it is listed", fields).await;
+        let (_, ran) = started.caller.otc("up__echo", json!({})).await;
+        assert_eq!(ran["result"]["success"], true, "{ran}");
+        let source = started.source().await;
+        assert_eq!((&source["quarantined"], &source["problems"]), (&json!(0), &json!([])));
+        let Rig { dir, server, key, .. } = started;
+        server.stop();
+        place = (dir, key);
+    }
+    let dir = place.0;
+    assert!(
+        run(dir.path(), &["tools", "diff", "--json"]).ok().json().as_array().unwrap().is_empty()
+    );
+    assert_eq!(echoes(dir.path()), 3);
+
+    // Another item in the same set is a change, and every text names its place.
+    turn(20);
+    assert_ne!(run(dir.path(), &["call", "up__echo", "{}"]).code, 0);
+    let checked = run(dir.path(), &["sources", "check"]);
+    let problem = "mcp:up.echo is quarantined: inputSchema/properties/fields/default and 1 other \
+                   place have changed since it was approved; see `toolcrib tools diff mcp:up.echo`\n";
+    assert!(checked.stdout.contains(problem), "{checked:?}");
+    let shown = run(dir.path(), &["tools", "diff"]).ok().stdout;
+    let lines = "  /inputSchema/properties/fields/default\n    \
+                 - assignee,labels,status,summary\n    + labels,secrets,status,summary\n";
+    assert!(shown.contains(lines), "{shown}");
+}
+
+// I-51, I-52: the upstream alternates between two texts, and has a third one once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_alternates_between_approved_forms_is_recognised() {
+    let dir = dir();
+    let turn = changing(dir.path());
+    let call = |form: u64| {
+        turn(form);
+        run(dir.path(), &["call", "up__echo", "{}"])
+    };
+    let refuse = |form: u64| {
+        let refused = call(form);
+        assert_ne!(refused.code, 0, "{form}: {}", refused.stdout);
+        assert!(refused.stderr.contains("mcp:up.echo is quarantined"), "{}", refused.stderr);
+    };
+    let approve = |more: &[&str]| {
+        let args = [&["tools", "approve", ECHO], more].concat();
+        assert_eq!(run(dir.path(), &args).ok().stdout, "approved mcp:up.echo\n");
+    };
+    let check = || run(dir.path(), &["sources", "check"]).stdout;
+    call(3).ok();
+    refuse(4);
+    let problem = "mcp:up.echo is quarantined: description has changed since it was approved; see \
+                   `toolcrib tools diff mcp:up.echo`";
+    let checked = check();
+    assert!(checked.contains(&format!("{problem}\n")), "{checked}");
+    approve(&["--keep-earlier"]);
+    for form in [4, 3, 4, 3] {
+        call(form).ok();
+    }
+    assert_eq!(check().lines().count(), 2, "nothing is pending");
+    let kept = run(dir.path(), &["tools", "diff", ECHO]).ok().stdout;
+    assert!(kept.contains("as it was approved") && kept.contains("\n  also approved, "), "{kept}");
+
+    refuse(5);
+    let remedy = "; it has changed 2 times: if its forms return, approve each with `toolcrib tools \
+                  approve mcp:up.echo --keep-earlier`; if each start has a new form, ask its maker for \
+                  a stable text, or set `pins = \"warn\"` for the source";
+    let checked = check();
+    assert!(checked.contains(&format!("{problem}{remedy}\n")), "{checked}");
+    let shown = run(dir.path(), &["tools", "diff"]).ok().stdout;
+    let lines =
+        "\n  /description\n    - does echo, form 4\n    + does echo, form 5\n  it has changed 2";
+    assert!(shown.contains(lines), "{shown}");
+    let json = run(dir.path(), &["tools", "diff", "--json"]).ok().json();
+    let members = [&json[0]["changes"][0]["pointer"], &json[0]["changeCount"]];
+    assert_eq!(members, [&json!("/description"), &json!(2)]);
+
+    // Without the option, only the new form is approved.
+    approve(&[]);
+    call(5).ok();
+    refuse(3);
+    refuse(4);
+    // An approval that is repeated without the option withdraws the others.
+    approve(&["--keep-earlier"]);
+    call(4).ok();
+    call(5).ok();
+    approve(&[]);
+    refuse(5);
+    call(4).ok();
+    assert_eq!(run(dir.path(), &["tools", "approve", ECHO]).code, 1, "nothing is left to withdraw");
+    let unnamed = run(dir.path(), &["tools", "approve", "--keep-earlier"]);
+    assert_eq!(unnamed.code, 2, "the option selects no tool: {unnamed:?}");
+    assert_eq!(echoes(dir.path()), 9);
+}
+
 // I-104: calls that come while a server starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_changed_while_no_server_ran_does_not_run() {

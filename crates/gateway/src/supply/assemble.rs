@@ -13,10 +13,8 @@ use toolcrib_core::{
     arguments::{ArgumentCheck, Validators},
     catalog::{Entry, WireCache},
     descriptor::{Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
-    id::ToolId,
     limit::Rate,
     names,
-    pin::PinBook,
     schema::Schema,
     source::DiscoveredTool,
     text,
@@ -25,7 +23,7 @@ use toolcrib_core::{
 use super::{
     classify::{classify, idle_rules, narrowed},
     listed::{Listed, ListedTool},
-    pins::{self, Verdict},
+    pins::{self, SourcePins, Verdict},
     schemas,
 };
 use crate::config::{Classification, GateConfig, PinMode, SourceConfig};
@@ -95,7 +93,7 @@ impl Assembler<'_> {
     pub(crate) fn assemble(
         &self,
         listed: &Listed,
-        book: Option<&PinBook>,
+        pins: Option<&SourcePins>,
         before: &Made,
     ) -> Assembled {
         let source = self.source;
@@ -118,10 +116,11 @@ impl Assembler<'_> {
             let about = notes.iter().map(|note| format!("tool {:?}: {note}", tool.name));
             assembled.problems.extend(about);
             let (tool, made) = (Arc::clone(tool), Arc::clone(&entry));
+            let book = pins.map(|pins| &pins.book);
             let verdict = pins::verdict(source, book, &tool.name, tool.digest);
             assembled.made.entries.push(MadeEntry { tool, entry: made, notes });
             if verdict != Verdict::Approved {
-                unfit.push((entry.id.clone(), verdict));
+                unfit.push((Arc::clone(&entry), verdict));
                 if source.pins.mode == PinMode::Enforce {
                     assembled.quarantined.push(entry);
                     continue;
@@ -130,7 +129,7 @@ impl Assembler<'_> {
             assembled.entries.push(entry);
         }
         assembled.made.basis = Some(Basis::of(self, listed));
-        assembled.problems.extend(pin_problems(source, &unfit));
+        assembled.problems.extend(pin_problems(source, pins, &unfit));
         assembled.problems.extend(idle_rules(source, listed));
         assembled
     }
@@ -185,7 +184,11 @@ impl Basis {
     }
 }
 
-fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<String> {
+fn pin_problems(
+    source: &SourceConfig,
+    pins: Option<&SourcePins>,
+    unfit: &[(Arc<Entry>, Verdict)],
+) -> Vec<String> {
     let fate = match source.pins.mode {
         PinMode::Enforce => "is quarantined",
         PinMode::Warn | PinMode::Off => "is offered although",
@@ -198,13 +201,17 @@ fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<Strin
             if source.pins.mode == PinMode::Enforce { fate } else { "is offered" },
         )];
     }
-    let shown = unfit.iter().take(MAX_PIN_PROBLEMS).map(|(id, verdict)| {
+    let shown = unfit.iter().take(MAX_PIN_PROBLEMS).map(|(entry, verdict)| {
+        let id = &entry.id;
         let colon = if source.pins.mode == PinMode::Enforce { ":" } else { "" };
-        let why = match verdict {
-            Verdict::New => "nobody has approved it",
-            _ => "it has changed since it was approved",
-        };
-        format!("{id} {fate}{colon} {why}; see `toolcrib tools diff {id}`")
+        let see = format!("see `toolcrib tools diff {id}`");
+        if *verdict == Verdict::New {
+            return format!("{id} {fate}{colon} nobody has approved it; {see}");
+        }
+        let change = pins.map(|pins| pins.change(&entry.upstream_name, id));
+        let (change, remedy) = change.unwrap_or((pins::SOMEWHERE, None));
+        let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        format!("{id} {fate}{colon} {change} since it was approved; {see}{remedy}")
     });
     let more = unfit.len().saturating_sub(MAX_PIN_PROBLEMS);
     let more = (more > 0).then(|| format!("and {more} more tools are not as they were approved"));

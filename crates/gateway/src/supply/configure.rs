@@ -137,8 +137,8 @@ impl Supply {
                 }
                 (None, None) => continue,
             };
-            if let Some(PinUpdate { book, unfinished, .. }) = pinned.remove(id) {
-                slot.pin(book, unfinished);
+            if let Some(PinUpdate { pins, unfinished, .. }) = pinned.remove(id) {
+                slot.pin(pins, unfinished);
             }
             slots.slots.push(slot);
         }

@@ -1,13 +1,13 @@
 //! Pins: the approved forms of tools, as their upstreams describe them.
 //!
-//! Invariant (I-52): where pins are enforced, a tool whose form is not the approved one is in no
+//! Invariant (I-52): where pins are enforced, a tool whose form is not approved is in no
 //! snapshot, so no surface lists it and every call of it is a call of an unknown tool. The same
 //! holds when the pins cannot be read. No request reads pins: they are loaded with the tools of a
 //! source.
 
 mod review;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use toolcrib_core::{
     canonical::Digest,
@@ -16,12 +16,13 @@ use toolcrib_core::{
     event::{EventBody, NewEvent, ToolPinApproved, ToolPinDrifted},
     id::{TenantId, ToolId},
     names,
-    pin::{PinBook, PinDigests, PinForm, PinStore},
+    pin::{EarlierForms, Pin, PinBook, PinChoice, PinDigests, PinForm, PinStore, changes},
     principal::PrincipalKey,
     store::StoreError,
+    text::visible_line,
 };
 
-pub use self::review::{ApprovedPin, PinError, PinMoment, PinReport, PinReview, PinState};
+pub use self::review::{ApprovedPin, PinError, PinMoment, PinReport, PinReview, PinState, PinWish};
 use super::{
     classify::{self, classify},
     listed::Listed,
@@ -34,9 +35,9 @@ use crate::{
 /// The state of a tool compared with its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It has the approved form, or pins are off.
+    /// It has an approved form, or pins are off.
     Approved,
-    /// It differs from the approved form.
+    /// It differs from every approved form.
     Changed,
     /// No form of it was approved.
     New,
@@ -51,15 +52,24 @@ struct Sorted {
     new: Vec<(String, PinForm)>,
     /// Other than approved.
     different: Vec<(String, PinForm)>,
-    /// As approved, with something else noted of them.
+    /// In an approved form, with something else noted of them.
     back: Vec<String>,
+}
+
+/// The pins of the tools of a source.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct SourcePins {
+    pub(crate) book: PinBook,
+    /// The changes of the pending forms of tools, such as `description has changed`, by the source's
+    /// names for the tools. At most [`MAX_PLACES`] tools have an entry.
+    places: BTreeMap<String, String>,
 }
 
 /// The pins of a source after its tools were compared with them.
 #[derive(Default)]
 pub(crate) struct PinUpdate {
     /// `None` when they could not be read, or pins are off.
-    pub(crate) book: Option<Arc<PinBook>>,
+    pub(crate) pins: Option<Arc<SourcePins>>,
     /// Whether a read or write failed, so that the comparison has to be repeated.
     pub(crate) unfinished: bool,
     /// The events to record.
@@ -68,7 +78,16 @@ pub(crate) struct PinUpdate {
     pub(crate) drifts: usize,
 }
 
-/// What `book` says of `tool` in the form of `digest`.
+/// The most changed tools of a source whose problems name the place of the change.
+const MAX_PLACES: usize = 20;
+/// The change of a tool whose place is not known.
+pub(crate) const SOMEWHERE: &str = "it has changed";
+/// Longest place that is shown, in characters.
+const MAX_PLACE: usize = 120;
+/// From this number of changes on, a tool probably has another form at each start.
+const MANY_CHANGES: u32 = 2;
+
+/// Compares `tool` in the form of `digest` with `book`.
 pub(crate) fn verdict(
     source: &SourceConfig,
     book: Option<&PinBook>,
@@ -79,11 +98,22 @@ pub(crate) fn verdict(
         return Verdict::Approved;
     }
     let Some(book) = book else { return Verdict::Unknown };
-    match book.tools.get(tool).and_then(|pinned| pinned.approved) {
-        Some(approved) if approved == digest => Verdict::Approved,
-        Some(_) => Verdict::Changed,
-        None => Verdict::New,
+    match book.tools.get(tool) {
+        Some(pinned) if pinned.approves(digest) => Verdict::Approved,
+        Some(PinDigests { approved: Some(_), .. }) => Verdict::Changed,
+        Some(_) | None => Verdict::New,
     }
+}
+
+/// Returns the remedy for a tool that changes again and again.
+pub(crate) fn remedy(tool: &ToolId, change_count: u32) -> Option<String> {
+    (change_count >= MANY_CHANGES).then(|| {
+        format!(
+            "it has changed {change_count} times: if its forms return, approve each with `toolcrib \
+             tools approve {tool} --keep-earlier`; if each start has a new form, ask its maker for a \
+             stable text, or set `pins = \"warn\"` for the source"
+        )
+    })
 }
 
 /// Compares `listed` with the pins of `source`, and stores the differences.
@@ -99,14 +129,66 @@ pub(crate) async fn update(
     let id = &source.spec.id;
     match try_update(source, store, listed, now).await {
         Ok((book, events, drifts)) => {
-            PinUpdate { book: Some(Arc::new(book)), unfinished: false, events, drifts }
+            let places = places(source, store, &book).await;
+            let pins = Some(Arc::new(SourcePins { book, places }));
+            PinUpdate { pins, unfinished: false, events, drifts }
         }
         Err(error) => {
             tracing::error!(source = %id, %error, "the pins of a source could not be kept");
             // Stored pins are in force; a tool whose pin could not be read has none.
-            let book = store.book(id).await.ok().map(Arc::new);
-            PinUpdate { book, unfinished: true, ..PinUpdate::default() }
+            let book = store.book(id).await.ok();
+            let pins = book.map(|book| SourcePins { book, places: BTreeMap::new() });
+            PinUpdate { pins: pins.map(Arc::new), unfinished: true, ..PinUpdate::default() }
         }
+    }
+}
+
+/// Returns where the pending forms in `book` differ. They are for people, so a form that cannot be read
+/// is left out.
+async fn places(
+    source: &SourceConfig,
+    store: &dyn PinStore,
+    book: &PinBook,
+) -> BTreeMap<String, String> {
+    let has_changed = |pinned: &PinDigests| pinned.approved.is_some() && pinned.seen.is_some();
+    let changed = book.tools.iter().filter(|(_, pinned)| has_changed(pinned));
+    let mut changed: Vec<&String> = changed.map(|(tool, _)| tool).collect();
+    changed.sort_unstable();
+    let mut places = BTreeMap::new();
+    for tool in changed.into_iter().take(MAX_PLACES) {
+        if let Ok(Some(pin)) = store.pin(&source.spec.id, tool).await
+            && let Some(place) = place(&pin)
+        {
+            places.insert(tool.clone(), place);
+        }
+    }
+    places
+}
+
+/// Says in which place the pending form differs first, and in how many others.
+fn place(pin: &Pin) -> Option<String> {
+    let parsed = |form: &PinForm| serde_json::from_str(&form.document).ok();
+    let old = parsed(&pin.approved.as_ref()?.form)?;
+    let changes = changes(Some(&old), Some(&parsed(&pin.seen.as_ref()?.form)?));
+    let (first, others) = changes.split_first()?;
+    let first = visible_line(first.pointer.trim_start_matches('/'));
+    let mut place: String = first.chars().take(MAX_PLACE).collect();
+    if place.len() < first.len() {
+        place.push('…');
+    }
+    Some(match others.len() {
+        0 => format!("{place} has changed"),
+        1 => format!("{place} and 1 other place have changed"),
+        more => format!("{place} and {more} other places have changed"),
+    })
+}
+
+impl SourcePins {
+    /// Returns the change of a tool, and the remedy if it changes again and again.
+    pub(crate) fn change(&self, tool: &str, id: &ToolId) -> (&str, Option<String>) {
+        let place = self.places.get(tool).map_or(SOMEWHERE, String::as_str);
+        let count = self.book.tools.get(tool).map_or(0, |pinned| pinned.change_count);
+        (place, remedy(id, count))
     }
 }
 
@@ -142,7 +224,7 @@ async fn try_update(
     store.forget(id, back).await?;
     let mut events = Vec::new();
     for (tool, seen) in digests.into_iter().filter(|(tool, _)| news.contains(tool)) {
-        let before = book.tools.get(&tool).copied().unwrap_or_default();
+        let before = book.tools.get(&tool).and_then(|pinned| pinned.approved);
         tracing::warn!(source = %id, tool = ?tool, "a tool is not as it was approved");
         events.extend(drifted(source, &tool, before, seen, now));
     }
@@ -159,8 +241,8 @@ fn sort(source: &SourceConfig, listed: &Listed, book: &PinBook) -> Sorted {
         let form = || tool.discovered().map(|it| (tool.name.clone(), PinForm::of(&it)));
         match book.tools.get(&tool.name) {
             None => sorted.new.extend(form()),
-            Some(PinDigests { approved, seen }) if *approved == Some(tool.digest) => {
-                if seen.is_some() {
+            Some(pinned) if pinned.approves(tool.digest) => {
+                if pinned.seen.is_some() {
                     sorted.back.push(tool.name.clone());
                 }
             }
@@ -198,7 +280,7 @@ fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -
 fn drifted(
     source: &SourceConfig,
     tool: &str,
-    before: PinDigests,
+    before: Option<Digest>,
     seen: Digest,
     now: Timestamp,
 ) -> Vec<NewEvent> {
@@ -206,7 +288,7 @@ fn drifted(
     let body = EventBody::ToolPinDrifted(ToolPinDrifted {
         source_id: source.spec.id.clone(),
         tool_id,
-        approved: before.approved.map(|digest| digest.to_string()),
+        approved: before.map(|digest| digest.to_string()),
         seen: seen.to_string(),
         quarantined: source.pins.mode == PinMode::Enforce,
     });
@@ -215,10 +297,9 @@ fn drifted(
 
 fn approved(
     source: &SourceConfig,
-    tool: &str,
+    choice: &PinChoice,
     tool_id: ToolId,
     before: Option<Digest>,
-    digest: Digest,
     by: Option<&PrincipalKey>,
     now: Timestamp,
 ) -> Vec<NewEvent> {
@@ -226,10 +307,11 @@ fn approved(
         source_id: source.spec.id.clone(),
         tool_id,
         before: before.map(|digest| digest.to_string()),
-        approved: digest.to_string(),
+        approved: choice.digest.to_string(),
+        keeps_earlier: choice.earlier == EarlierForms::Keep,
         principal: None,
     });
-    let mut events = events(source, tool, &body, now);
+    let mut events = events(source, &choice.tool, &body, now);
     for NewEvent { tenant, body, .. } in &mut events {
         if let EventBody::ToolPinApproved(approved) = body {
             approved.principal = by.and_then(|by| by.in_record_of(tenant));

@@ -10,7 +10,6 @@ use serde::Serialize;
 use toolcrib_core::{
     catalog::{Catalog, Entry, Generation},
     id::{PrincipalId, SourceId, TenantId},
-    pin::PinBook,
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
     source::{InvalidSource, Source, SourceListener, SourceState},
@@ -20,6 +19,7 @@ use super::{
     Supply,
     assemble::{Assembler, Made},
     listed::Listed,
+    pins::SourcePins,
     proposals::{RuleProposal, Statement, proposals, statement},
     slots::Offered,
 };
@@ -130,7 +130,7 @@ pub enum PreviewError {
 struct SourceTools {
     config: Arc<SourceConfig>,
     listed: Arc<Listed>,
-    pins: Option<Arc<PinBook>>,
+    pins: Option<Arc<SourcePins>>,
 }
 
 /// Hears nothing: a preview discovers once.

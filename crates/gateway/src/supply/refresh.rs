@@ -241,9 +241,9 @@ impl Supply {
     ) -> bool {
         let id = &source.spec.id;
         // Pins come first: no form of a tool is shown before it was compared (I-52).
-        let PinUpdate { book, unfinished, .. } = self.update_pins(source, judged).await;
+        let PinUpdate { pins, unfinished, .. } = self.update_pins(source, judged).await;
         if let Some(slot) = self.slots.lock().find(id) {
-            slot.pin(book, unfinished);
+            slot.pin(pins, unfinished);
         }
         // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
         let (supply, id) = (Arc::clone(self), id.clone());
@@ -355,10 +355,10 @@ impl Supply {
         let mut changed = Vec::new();
         for (config, known) in sources {
             let id = &config.spec.id;
-            let PinUpdate { book, unfinished, .. } =
+            let PinUpdate { pins, unfinished, .. } =
                 self.update_pins(&config, known.as_ref()).await;
             if let Some(slot) = self.slots.lock().find(id)
-                && slot.pin(book, unfinished)
+                && slot.pin(pins, unfinished)
             {
                 changed.push(id.clone());
             }

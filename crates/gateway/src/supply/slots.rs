@@ -11,7 +11,6 @@ use toolcrib_core::{
     descriptor::SourceKind,
     id::{SourceId, TenantId, ToolId},
     names,
-    pin::PinBook,
     source::{Source, SourceState, SourceStatus, StderrLine},
 };
 
@@ -21,6 +20,7 @@ use super::{
     assemble::{Assembled, Assembler, Made},
     classify::classify,
     listed::Listed,
+    pins::SourcePins,
     report::{CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal},
 };
 use crate::{
@@ -74,7 +74,7 @@ pub(super) struct Slot {
     entries: Vec<Arc<Entry>>,
     problems: Vec<String>,
     /// The pins of its tools; `None` until they were read.
-    pub(super) pins: Option<Arc<PinBook>>,
+    pub(super) pins: Option<Arc<SourcePins>>,
     /// Whether something of its pins is to be read or written again.
     pub(super) pins_unfinished: bool,
     quarantined: Vec<Arc<Entry>>,
@@ -361,12 +361,12 @@ impl Offered {
     pub(super) fn new(
         assembler: &Assembler<'_>,
         listed: &Listed,
-        book: Option<&PinBook>,
+        pins: Option<&SourcePins>,
         before: &Made,
     ) -> Self {
         let source = assembler.source;
         if source.kind != SourceKind::Workflow {
-            let assembled = assembler.assemble(listed, book, before);
+            let assembled = assembler.assemble(listed, pins, before);
             return Self { assembled, flows: Vec::new() };
         }
         let (flows, problems) = flows(source, listed);
@@ -423,15 +423,15 @@ impl Slot {
     }
 
     /// Takes over pins, unless the current ones are newer. Returns whether they differ.
-    pub(super) fn pin(&mut self, book: Option<Arc<PinBook>>, unfinished: bool) -> bool {
+    pub(super) fn pin(&mut self, pins: Option<Arc<SourcePins>>, unfinished: bool) -> bool {
         self.pins_unfinished = unfinished;
-        // A failed read does not undo an earlier one: approvals of pins are never withdrawn.
-        let Some(book) = book else { return false };
+        // A failed read does not undo an earlier one. Calls wait for a confirmation (I-110).
+        let Some(pins) = pins else { return false };
         match &self.pins {
-            Some(held) if held.epoch >= book.epoch => false,
+            Some(held) if held.book.epoch >= pins.book.epoch => false,
             held => {
-                let news = held.as_ref().is_none_or(|held| held.tools != book.tools);
-                self.pins = Some(book);
+                let news = held.as_ref().is_none_or(|held| held.book.tools != pins.book.tools);
+                self.pins = Some(pins);
                 news
             }
         }

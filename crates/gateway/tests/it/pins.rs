@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use toolcrib_core::{
     clock::Timestamp,
     id::SourceId,
-    pin::{Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore},
+    pin::{EarlierForms, Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore},
     principal::PrincipalKey,
     source::{Discovered, SourceFactory},
     store::StoreError,
 };
-use toolcrib_gateway::{Gateway, GatewayBuilder};
+use toolcrib_gateway::{Gateway, GatewayBuilder, pins::PinWish};
 use toolcrib_store::{MemoryCatalogs, MemoryStorage};
 
 use crate::support::{Factory, Log, eventually, offer, one_source, parse, principal, storage};
@@ -162,7 +162,8 @@ async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     let pins = other.supply().pins(&"t".parse().unwrap()).await.unwrap();
     let digest = &pins[0].seen.as_ref().unwrap().digest;
     let digest = toolcrib_core::canonical::Digest::parse(digest).unwrap();
-    let wanted = [(pins[0].tool_id.to_string(), digest)];
+    let tool = pins[0].tool_id.to_string();
+    let wanted = [PinWish { tool, digest, earlier: EarlierForms::Replace }];
     other.supply().approve_pins(&principal("t", &["*"]), &wanted).await.unwrap();
     assert_eq!(listed(&other), 1, "at once");
     eventually("the first one follows", || listed(&gateway) == 1).await;

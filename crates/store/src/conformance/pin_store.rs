@@ -3,7 +3,10 @@
 use toolcrib_core::{
     canonical::Digest,
     id::SourceId,
-    pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinDigests, PinForm, PinStore, SeenForm},
+    pin::{
+        ApprovedForm, EarlierForms, MAX_EARLIER, Pin, PinApproval, PinChoice, PinDigests, PinForm,
+        PinStore, SeenForm,
+    },
     principal::PrincipalKey,
     store::Storage,
 };
@@ -25,16 +28,26 @@ fn one(tool: &str, text: &str) -> Vec<(String, PinForm)> {
 }
 
 fn choice(tool: &str, text: &str) -> PinChoice {
-    PinChoice { source: source("s"), tool: tool.to_owned(), digest: form(text).digest }
+    let (tool, digest) = (tool.to_owned(), form(text).digest);
+    PinChoice { source: source("s"), tool, digest, earlier: EarlierForms::Replace }
 }
 
-async fn pinned(pins: &dyn PinStore, tool: &str) -> Option<PinDigests> {
-    pins.book(&source("s")).await.unwrap().tools.get(tool).copied()
+fn also(text: &str) -> Vec<PinChoice> {
+    vec![PinChoice { earlier: EarlierForms::Keep, ..choice("flip", text) }]
 }
 
-fn digests(approved: Option<&str>, seen: Option<&str>) -> Option<PinDigests> {
-    let digest = |text: &str| form(text).digest;
-    Some(PinDigests { approved: approved.map(digest), seen: seen.map(digest) })
+async fn book(pins: &dyn PinStore, tool: &str) -> PinDigests {
+    pins.book(&source("s")).await.unwrap().tools.remove(tool).unwrap()
+}
+
+/// Returns the digests of the approved and the pending form.
+async fn pinned(pins: &dyn PinStore, tool: &str) -> [Option<Digest>; 2] {
+    let PinDigests { approved, seen, .. } = book(pins, tool).await;
+    [approved, seen]
+}
+
+fn digests(approved: Option<&str>, seen: Option<&str>) -> [Option<Digest>; 2] {
+    [approved, seen].map(|text| text.map(|text| form(text).digest))
 }
 
 /// The first form of a tool is kept; a later one changes nothing.
@@ -45,8 +58,14 @@ pub async fn only_the_first_form_is_trusted(storage: &dyn Storage) {
     pins.trust(&source("s"), one("a", "2"), moment(2)).await.unwrap();
     assert_eq!(pinned(pins, "a").await, digests(Some("1"), None));
     let approved = ApprovedForm { form: form("1"), at: moment(1), by: None };
-    let expected =
-        Pin { source: source("s"), tool: "a".to_owned(), approved: Some(approved), seen: None };
+    let expected = Pin {
+        source: source("s"),
+        tool: "a".to_owned(),
+        approved: Some(approved),
+        earlier: Vec::new(),
+        seen: None,
+        change_count: 0,
+    };
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap(), Some(expected));
     pins.note(&source("s"), one("b", "1"), moment(3)).await.unwrap();
     pins.trust(&source("s"), one("b", "1"), moment(4)).await.unwrap();
@@ -94,6 +113,62 @@ pub async fn an_approval_is_of_the_form_that_waits(storage: &dyn Storage) {
     assert_eq!(pinned(pins, "b").await, digests(Some("1"), None));
     let approved = ApprovedForm { form: form("2"), at: moment(3), by: Some(ann.clone()) };
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap().unwrap().approved, Some(approved));
+}
+
+/// A form that is approved in addition leaves the earlier ones approved; any other approval withdraws
+/// them.
+pub async fn earlier_forms_remain_approved_only_on_request(storage: &dyn Storage) {
+    let pins = &*storage.pins();
+    let note = async |text: &str| {
+        pins.note(&source("s"), one("flip", text), moment(2)).await.unwrap().len()
+    };
+    let ann = PrincipalKey { tenant: "b".parse().unwrap(), principal: "ann".parse().unwrap() };
+    let approve = async |choices: Vec<PinChoice>, at: i64| {
+        pins.approve(choices, moment(at), Some(ann.clone())).await.unwrap()
+    };
+    pins.trust(&source("s"), one("flip", "1"), moment(1)).await.unwrap();
+    pins.trust(&source("s"), one("next", "1"), moment(1)).await.unwrap();
+    assert_eq!(note("2").await, 1);
+    let before = PinApproval::Approved(vec![Some(form("1").digest)]);
+    assert_eq!(approve(also("2"), 3).await, before);
+    assert_eq!(book(pins, "flip").await.earlier, [form("1").digest]);
+    assert_eq!(note("1").await + note("2").await, 0, "both are approved");
+    assert_eq!(note("3").await, 1);
+    assert_eq!(approve(also("2"), 4).await, PinApproval::Stale(0), "it is not pending");
+    approve(also("3"), 4).await;
+    let held = book(pins, "flip").await;
+    assert!(["1", "2", "3"].iter().all(|text| held.approves(form(text).digest)));
+    assert!(!held.approves(form("4").digest));
+    assert_eq!((held.change_count, held.seen), (2, None));
+    let other = book(pins, "next").await;
+    assert_eq!((other.earlier, other.change_count), (Vec::new(), 0));
+    let pin = pins.pin(&source("s"), "flip").await.unwrap().unwrap();
+    let first = ApprovedForm { form: form("1"), at: moment(1), by: None };
+    let second = ApprovedForm { form: form("2"), at: moment(3), by: Some(ann.clone()) };
+    assert_eq!((&pin.earlier, pin.change_count), (&vec![second, first], 2));
+    assert!(pins.pins(&source("s")).await.unwrap().contains(&pin));
+
+    // The form that was approved last is approved alone.
+    let again = PinApproval::Approved(vec![Some(form("3").digest)]);
+    assert_eq!(approve(vec![choice("flip", "1")], 5).await, PinApproval::Stale(0));
+    assert_eq!(approve(vec![choice("flip", "3")], 5).await, again);
+    assert_eq!(approve(vec![choice("flip", "3")], 5).await, PinApproval::Stale(0), "it is alone");
+    assert_eq!(note("1").await, 1, "it is no longer approved");
+    approve(also("1"), 6).await;
+    note("4").await;
+    approve(vec![choice("flip", "4")], 7).await;
+    let held = book(pins, "flip").await;
+    assert_eq!((held.approved, held.earlier), (Some(form("4").digest), Vec::new()));
+
+    // The newest earlier forms remain.
+    for number in 10..20 {
+        note(&number.to_string()).await;
+        approve(also(&number.to_string()), number).await;
+    }
+    let pin = pins.pin(&source("s"), "flip").await.unwrap().unwrap();
+    let texts: Vec<_> = pin.earlier.iter().map(|it| it.form.clone()).collect();
+    let expected: Vec<_> = (12..19).rev().map(|number| form(&number.to_string())).collect();
+    assert_eq!((texts.len(), texts), (MAX_EARLIER, expected));
 }
 
 /// Sources do not share pins, and pins are sorted by name.

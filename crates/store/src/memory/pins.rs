@@ -1,6 +1,7 @@
 //! Pins in memory.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
@@ -11,7 +12,8 @@ use toolcrib_core::{
     clock::Timestamp,
     id::SourceId,
     pin::{
-        ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
+        ApprovedForm, EarlierForms, MAX_EARLIER, Pin, PinApproval, PinBook, PinChoice, PinDigests,
+        PinForm, PinStore, SeenForm,
     },
     principal::PrincipalKey,
     store::StoreError,
@@ -29,8 +31,9 @@ pub(super) struct MemoryPins {
 type Pins = BTreeMap<(SourceId, String), Pin>;
 
 impl MemoryPins {
-    pub(super) fn new(changes: &Arc<ChangeCounter>) -> Self {
-        Self { pins: Mutex::default(), changes: Arc::clone(changes) }
+    pub(super) fn new(pins: Vec<Pin>, changes: &Arc<ChangeCounter>) -> Self {
+        let pins = pins.into_iter().map(|pin| ((pin.source.clone(), pin.tool.clone()), pin));
+        Self { pins: Mutex::new(pins.collect()), changes: Arc::clone(changes) }
     }
 
     /// Counts a change. The caller holds the lock of the pins, so that a book has its own number.
@@ -38,6 +41,17 @@ impl MemoryPins {
         if changed {
             self.changes.count(|changes| &mut changes.pins);
         }
+    }
+}
+
+fn digests(pin: &Pin) -> PinDigests {
+    let mut earlier: Vec<_> = pin.earlier.iter().map(|it| it.form.digest).collect();
+    earlier.sort_unstable();
+    PinDigests {
+        approved: pin.approved.as_ref().map(|it| it.form.digest),
+        earlier,
+        seen: pin.seen.as_ref().map(|it| it.form.digest),
+        change_count: pin.change_count,
     }
 }
 
@@ -50,13 +64,7 @@ fn of<'a>(pins: &'a Pins, source: &'a SourceId) -> impl Iterator<Item = &'a Pin>
 impl PinStore for MemoryPins {
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
         let held = lock(&self.pins);
-        let tools = of(&held, source).map(|pin| {
-            let pinned = PinDigests {
-                approved: pin.approved.as_ref().map(|it| it.form.digest),
-                seen: pin.seen.as_ref().map(|it| it.form.digest),
-            };
-            (pin.tool.clone(), pinned)
-        });
+        let tools = of(&held, source).map(|pin| (pin.tool.clone(), digests(pin)));
         Ok(PinBook { epoch: self.changes.now().pins, tools: tools.collect() })
     }
 
@@ -81,7 +89,9 @@ impl PinStore for MemoryPins {
                 source: source.clone(),
                 tool,
                 approved: Some(ApprovedForm { form, at: at.trunc_subsecs(3), by: None }),
+                earlier: Vec::new(),
                 seen: None,
+                change_count: 0,
             });
         }
         let added = held.len() > before;
@@ -103,11 +113,13 @@ impl PinStore for MemoryPins {
                 source: source.clone(),
                 tool: tool.clone(),
                 approved: None,
+                earlier: Vec::new(),
                 seen: None,
+                change_count: 0,
             });
-            let approved = pin.approved.as_ref().is_some_and(|it| it.form.digest == form.digest);
-            let noted = pin.seen.as_ref().is_some_and(|it| it.form.digest == form.digest);
-            if !approved && !noted {
+            let known = digests(pin);
+            if !known.approves(form.digest) && known.seen != Some(form.digest) {
+                pin.change_count += u32::from(pin.approved.is_some());
                 pin.seen = Some(SeenForm { form, at: at.trunc_subsecs(3) });
                 news.push(tool);
             }
@@ -140,19 +152,30 @@ impl PinStore for MemoryPins {
         let key = |choice: &PinChoice| (choice.source.clone(), choice.tool.clone());
         let mut before = Vec::new();
         for (index, choice) in choices.iter().enumerate() {
-            let pin = held.get(&key(choice));
-            let waits = |pin: &&Pin| {
-                pin.seen.as_ref().is_some_and(|seen| seen.form.digest == choice.digest)
-            };
-            let Some(pin) = pin.filter(waits) else { return Ok(PinApproval::Stale(index)) };
-            before.push(pin.approved.as_ref().map(|it| it.form.digest));
+            let known = held.get(&key(choice)).map(digests).unwrap_or_default();
+            if !known.can_approve(choice) {
+                return Ok(PinApproval::Stale(index));
+            }
+            before.push(known.approved);
         }
         for choice in &choices {
-            if let Some(pin) = held.get_mut(&key(choice))
-                && let Some(SeenForm { form, .. }) = pin.seen.take()
-            {
-                let (at, by) = (at.trunc_subsecs(3), by.clone());
-                pin.approved = Some(ApprovedForm { form, at, by });
+            let Some(pin) = held.get_mut(&key(choice)) else { continue };
+            let is_pending = digests(pin).seen == Some(choice.digest);
+            let seen = if is_pending { pin.seen.take() } else { None };
+            let replaced = match seen {
+                Some(SeenForm { form, .. }) => {
+                    let (at, by) = (at.trunc_subsecs(3), by.clone());
+                    pin.approved.replace(ApprovedForm { form, at, by })
+                }
+                None => None,
+            };
+            match choice.earlier {
+                EarlierForms::Replace => pin.earlier.clear(),
+                EarlierForms::Keep => {
+                    pin.earlier.extend(replaced);
+                    pin.earlier.sort_by_key(|it| (Reverse(it.at), it.form.digest));
+                    pin.earlier.truncate(MAX_EARLIER);
+                }
             }
         }
         self.changed(!choices.is_empty());

@@ -20,7 +20,7 @@ use super::{
 /// Calls or sessions closed in one transaction, so that other writers do not wait long.
 pub(super) const CHUNK: usize = 256;
 
-/// What is open of the instance `$1`.
+/// The open calls and sessions of the instance `$1`.
 pub(super) const OF_INSTANCE: &str = "instance = $1";
 /// What the events with the ids `$1` opened.
 const OF_EVENTS: &str = "event_id = ANY($1)";

@@ -1,13 +1,14 @@
 //! Pins on SQLite.
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     id::SourceId,
     pin::{
-        ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
+        ApprovedForm, EarlierForms, MAX_EARLIER, Pin, PinApproval, PinBook, PinChoice, PinDigests,
+        PinForm, PinStore, SeenForm,
     },
     principal::PrincipalKey,
     store::StoreError,
@@ -19,8 +20,14 @@ use super::{
     row::{all, execute, first, moment, parse, time_text, whole},
 };
 
-const COLUMNS: &str = "tool, approved_digest, approved, approved_at, approved_by, seen_digest, \
-                       seen, seen_at, approved_tenant";
+/// Reads a pin with its earlier forms, one row for each of them.
+const PINS: &str = "SELECT p.tool, p.approved_digest, p.approved, p.approved_at, p.approved_by, \
+                    p.approved_tenant, p.seen_digest, p.seen, p.seen_at, p.change_count, e.digest, \
+                    e.form, e.approved_at, e.approved_by, e.approved_tenant FROM pins AS p \
+                    LEFT JOIN earlier_forms AS e ON e.source = p.source AND e.tool = p.tool \
+                    WHERE p.source = ?1";
+/// The order of [`PINS`].
+const ORDER: &str = "ORDER BY p.tool, e.approved_at DESC, e.digest";
 
 #[async_trait]
 impl PinStore for SqliteStore {
@@ -32,8 +39,8 @@ impl PinStore for SqliteStore {
     async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError> {
         let source = source.clone();
         self.on_reader(move |connection| {
-            let sql = format!("SELECT {COLUMNS} FROM pins WHERE source = ?1 ORDER BY tool");
-            all(connection, &sql, [source.as_str()], |row| pin(&source, row))
+            let sql = format!("{PINS} {ORDER}");
+            pins(connection, &source, &sql, params![source.as_str()])
         })
         .await
     }
@@ -41,8 +48,8 @@ impl PinStore for SqliteStore {
     async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError> {
         let (source, tool) = (source.clone(), tool.to_owned());
         self.on_reader(move |connection| {
-            let sql = format!("SELECT {COLUMNS} FROM pins WHERE source = ?1 AND tool = ?2");
-            first(connection, &sql, [source.as_str(), &tool], |row| pin(&source, row))
+            let sql = format!("{PINS} AND p.tool = ?2 {ORDER}");
+            Ok(pins(connection, &source, &sql, params![source.as_str(), tool])?.pop())
         })
         .await
     }
@@ -82,8 +89,11 @@ impl PinStore for SqliteStore {
             for (tool, PinForm { digest, document }) in &forms {
                 let sql = "INSERT INTO pins (source, tool, seen_digest, seen, seen_at) \
                              VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (source, tool) DO UPDATE SET \
-                             seen_digest = ?3, seen = ?4, seen_at = ?5 \
-                             WHERE seen_digest IS NOT ?3 AND approved_digest IS NOT ?3";
+                             seen_digest = ?3, seen = ?4, seen_at = ?5, change_count = \
+                             change_count + (approved_digest IS NOT NULL) \
+                             WHERE seen_digest IS NOT ?3 AND approved_digest IS NOT ?3 \
+                             AND NOT EXISTS (SELECT 1 FROM earlier_forms AS e WHERE \
+                             e.source = ?1 AND e.tool = ?2 AND e.digest = ?3)";
                 let noted = execute(
                     connection,
                     sql,
@@ -123,33 +133,15 @@ impl PinStore for SqliteStore {
         self.on_writer(move |connection| {
             let mut before = Vec::new();
             // All are checked before the first is changed.
-            for (index, PinChoice { source, tool, digest }) in choices.iter().enumerate() {
-                let sql = "SELECT approved_digest FROM pins \
-                             WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3";
-                let params = params![source.as_str(), tool, digest.0];
-                let held: Option<Option<[u8; 32]>> =
-                    first(connection, sql, params, |row| row.get(0))?;
-                match held {
-                    Some(approved) => before.push(approved.map(Digest)),
-                    None => return Ok(PinApproval::Stale(index)),
+            for (index, choice) in choices.iter().enumerate() {
+                let known = digests(connection, &choice.source, &choice.tool)?;
+                if !known.can_approve(choice) {
+                    return Ok(PinApproval::Stale(index));
                 }
+                before.push(known.approved);
             }
-            for PinChoice { source, tool, .. } in &choices {
-                let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
-                             approved_at = ?3, approved_by = ?4, approved_tenant = ?5, \
-                             seen_digest = NULL, seen = NULL, seen_at = NULL \
-                             WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL";
-                execute(
-                    connection,
-                    sql,
-                    params![
-                        source.as_str(),
-                        tool,
-                        time_text(at),
-                        by.as_ref().map(|by| by.principal.as_str()),
-                        by.as_ref().map(|by| by.tenant.as_str())
-                    ],
-                )?;
+            for choice in &choices {
+                approve(connection, choice, at, by.as_ref())?;
             }
             changed(connection, choices.len())?;
             Ok(PinApproval::Approved(before))
@@ -167,49 +159,149 @@ fn changed(connection: &Connection, rows: usize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Approves one form. Its predecessor is copied before it is overwritten.
+fn approve(
+    connection: &Connection,
+    PinChoice { source, tool, digest, earlier }: &PinChoice,
+    at: Timestamp,
+    by: Option<&PrincipalKey>,
+) -> Result<(), Failure> {
+    let source = source.as_str();
+    match earlier {
+        EarlierForms::Replace => {
+            let sql = "DELETE FROM earlier_forms WHERE source = ?1 AND tool = ?2";
+            execute(connection, sql, params![source, tool])?;
+        }
+        EarlierForms::Keep => {
+            let sql = "INSERT INTO earlier_forms (source, tool, digest, form, approved_at, \
+                         approved_by, approved_tenant) SELECT source, tool, approved_digest, \
+                         approved, approved_at, approved_by, approved_tenant FROM pins \
+                         WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3 \
+                         AND approved_digest IS NOT NULL ON CONFLICT DO NOTHING";
+            execute(connection, sql, params![source, tool, digest.0])?;
+            let sql = "DELETE FROM earlier_forms WHERE source = ?1 AND tool = ?2 AND digest NOT IN \
+                         (SELECT digest FROM earlier_forms WHERE source = ?1 AND tool = ?2 \
+                         ORDER BY approved_at DESC, digest LIMIT ?3)";
+            let limit = i64::try_from(MAX_EARLIER).unwrap_or(i64::MAX);
+            execute(connection, sql, params![source, tool, limit])?;
+        }
+    }
+    let sql = "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
+                 approved_at = ?4, approved_by = ?5, approved_tenant = ?6, \
+                 seen_digest = NULL, seen = NULL, seen_at = NULL \
+                 WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3";
+    let principal = by.map(|by| by.principal.as_str());
+    let tenant = by.map(|by| by.tenant.as_str());
+    execute(connection, sql, params![source, tool, digest.0, time_text(at), principal, tenant])?;
+    Ok(())
+}
+
+/// Returns the digests of one tool, inside a transaction.
+fn digests(connection: &Connection, source: &SourceId, tool: &str) -> Result<PinDigests, Failure> {
+    let sql = "SELECT approved_digest, seen_digest, change_count FROM pins \
+                 WHERE source = ?1 AND tool = ?2";
+    let key = [source.as_str(), tool];
+    let found = first(connection, sql, key, |row| -> Result<_, Failure> {
+        Ok(PinDigests {
+            approved: row.get::<_, Option<[u8; 32]>>(0)?.map(Digest),
+            earlier: Vec::new(),
+            seen: row.get::<_, Option<[u8; 32]>>(1)?.map(Digest),
+            change_count: row.get(2)?,
+        })
+    })?;
+    let mut found = found.unwrap_or_default();
+    let sql = "SELECT digest FROM earlier_forms WHERE source = ?1 AND tool = ?2 ORDER BY digest";
+    found.earlier = all(connection, sql, key, |row| Ok(Digest(row.get(0)?)))?;
+    Ok(found)
+}
+
 /// One statement, so that the epoch matches the digests.
 fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT meta.value, tool, approved_digest, seen_digest FROM meta \
-         LEFT JOIN pins ON source = ?1 WHERE meta.name = 'pins_epoch'",
+        "SELECT meta.value, p.tool, p.approved_digest, p.seen_digest, p.change_count, e.digest \
+         FROM meta LEFT JOIN pins AS p ON p.source = ?1 \
+         LEFT JOIN earlier_forms AS e ON e.source = p.source AND e.tool = p.tool \
+         WHERE meta.name = 'pins_epoch' ORDER BY p.tool, e.digest",
     )?;
     let mut rows = statement.query([source.as_str()])?;
     let mut book = PinBook::default();
     while let Some(row) = rows.next()? {
         book.epoch = whole(row.get(0)?)?;
         if let Some(tool) = row.get::<_, Option<String>>(1)? {
-            let digest = |column: usize| row.get::<_, Option<[u8; 32]>>(column);
-            let pinned =
-                PinDigests { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
-            book.tools.insert(tool, pinned);
+            let digest = |column: usize| -> Result<_, rusqlite::Error> {
+                Ok(row.get::<_, Option<[u8; 32]>>(column)?.map(Digest))
+            };
+            let pinned = book.tools.entry(tool).or_default();
+            pinned.approved = digest(2)?;
+            pinned.seen = digest(3)?;
+            pinned.change_count = row.get(4)?;
+            pinned.earlier.extend(digest(5)?);
         }
     }
     Ok(book)
 }
 
-fn pin(source: &SourceId, row: &Row<'_>) -> Result<Pin, Failure> {
-    let unreadable = || Failure::corrupt(format!("a pin of source {source}"));
-    let form = |digest: usize| -> Result<Option<(PinForm, Timestamp)>, Failure> {
-        let Some(bytes) = row.get::<_, Option<[u8; 32]>>(digest)? else { return Ok(None) };
-        let document: String = row.get(digest + 1)?;
-        if Digest::of(document.as_bytes()).0 != bytes {
-            return Err(unreadable());
+/// Reads the pins of a query over [`PINS`].
+fn pins(
+    connection: &Connection,
+    source: &SourceId,
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<Pin>, Failure> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut pins: Vec<Pin> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let tool: String = row.get(0)?;
+        let earlier = approved_form(source, row, 10)?;
+        match pins.last_mut().filter(|pin| pin.tool == tool) {
+            Some(pin) => pin.earlier.extend(earlier),
+            None => pins.push(Pin {
+                source: source.clone(),
+                tool,
+                approved: approved_form(source, row, 1)?,
+                earlier: earlier.into_iter().collect(),
+                seen: form(source, row, 6)?.map(|(form, at)| SeenForm { form, at }),
+                change_count: row.get(9)?,
+            }),
         }
-        let at = moment(row, digest + 2, unreadable)?.ok_or_else(unreadable)?;
-        Ok(Some((PinForm { digest: Digest(bytes), document }, at)))
-    };
-    let by = match (row.get::<_, Option<String>>(8)?, row.get::<_, Option<String>>(4)?) {
-        (Some(tenant), Some(principal)) => Some(PrincipalKey {
-            tenant: parse(tenant, unreadable)?,
-            principal: parse(principal, unreadable)?,
+    }
+    Ok(pins)
+}
+
+fn unreadable(source: &SourceId) -> Failure {
+    Failure::corrupt(format!("a pin of source {source}"))
+}
+
+/// Reads a form from the column of its digest and the next two.
+fn form(
+    source: &SourceId,
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<(PinForm, Timestamp)>, Failure> {
+    let Some(bytes) = row.get::<_, Option<[u8; 32]>>(column)? else { return Ok(None) };
+    let document: String = row.get(column + 1)?;
+    if Digest::of(document.as_bytes()).0 != bytes {
+        return Err(unreadable(source));
+    }
+    let at = moment(row, column + 2, || unreadable(source))?.ok_or_else(|| unreadable(source))?;
+    Ok(Some((PinForm { digest: Digest(bytes), document }, at)))
+}
+
+/// Reads a form and its approver from the column of its digest and the next four.
+fn approved_form(
+    source: &SourceId,
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<ApprovedForm>, Failure> {
+    let Some((form, at)) = form(source, row, column)? else { return Ok(None) };
+    let by = match (row.get::<_, Option<String>>(column + 3)?, row.get(column + 4)?) {
+        (Some(principal), Some::<String>(tenant)) => Some(PrincipalKey {
+            tenant: parse(tenant, || unreadable(source))?,
+            principal: parse(principal, || unreadable(source))?,
         }),
         (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => return Err(unreadable()),
+        (Some(_), None) | (None, Some(_)) => return Err(unreadable(source)),
     };
-    Ok(Pin {
-        source: source.clone(),
-        tool: row.get(0)?,
-        approved: form(1)?.map(|(form, at)| ApprovedForm { form, at, by }),
-        seen: form(5)?.map(|(form, at)| SeenForm { form, at }),
-    })
+    Ok(Some(ApprovedForm { form, at, by }))
 }

@@ -287,7 +287,8 @@ impl Script {
         }
     }
 
-    /// Returns the tool with several descriptions: 1 hides something, 2 takes other arguments.
+    /// Returns the tool with several descriptions: 1 hides something, 2 takes other arguments. From 10 on
+    /// it writes a set as many programs do, in another order for each number; 20 has another item in it.
     fn turned(&self) -> Value {
         let mut tool = tool("echo");
         match self.form.load(Ordering::SeqCst) {
@@ -300,6 +301,7 @@ impl Script {
                 let text = json!({ "type": "string", "description": "What\u{200b} to say" });
                 tool["inputSchema"]["properties"] = json!({ "text": text });
             }
+            form @ 10..=20 => tool["inputSchema"] = shuffled(form),
             form => tool["description"] = format!("does echo, form {form}").into(),
         }
         tool
@@ -341,6 +343,21 @@ impl Script {
         }
         tools
     }
+}
+
+/// Returns a schema with the words of one set, which begin with another one for each `form`.
+fn shuffled(form: u64) -> Value {
+    let last = if form == 20 { "secrets" } else { "assignee" };
+    let mut words = ["summary", "status", "labels", last];
+    let turns = usize::try_from(form).unwrap() % words.len();
+    words.rotate_left(turns);
+    json!({
+        "type": "object",
+        "properties": {
+            "fields": { "type": "string", "default": words.join(",") },
+            "order": { "type": "string", "enum": words },
+        },
+    })
 }
 
 /// Returns the steps of a call of one of the good tools: `echo {text}`, `add {a,b}` (structured),

@@ -7,8 +7,9 @@ use axum::response::Response;
 use http::StatusCode;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Value, json};
+use toolcrib_core::pin::EarlierForms;
 use toolcrib_gateway::{
-    pins::{ApprovedPin, PinError, PinReport},
+    pins::{ApprovedPin, PinError, PinReport, PinWish},
     scopes::RouteScope::PinsApprove,
 };
 use utoipa::ToSchema;
@@ -55,6 +56,11 @@ pub(super) struct ToolForm {
     tool_id: String,
     #[schema(inline)]
     digest: FormDigest,
+    /// What happens to the forms that were approved before. `keep` is for a tool that alternates between
+    /// forms; at most seven of them remain approved.
+    #[serde(default)]
+    #[schema(value_type = String, pattern = "^(replace|keep)$", default = "replace")]
+    earlier: EarlierForms,
 }
 
 /// Reads the tools of a review. An array in place of an object is rejected.
@@ -62,7 +68,7 @@ fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ToolForm>, D:
     let invalid = || {
         D::Error::custom(
             "must be an array of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests of \
-             64 lower-case hexadecimal digits",
+             64 lower-case hexadecimal digits, and optionally \"earlier\": \"replace\" or \"keep\"",
         )
     };
     let tools = match Value::deserialize(deserializer)? {
@@ -96,7 +102,8 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 }
 
 /// Approves forms of tools by their digests, either all or none. The tools are available as soon as
-/// this responds.
+/// this responds. The form that was approved last can be approved again if earlier forms are approved
+/// too: then they are no longer.
 #[utoipa::path(
     post,
     path = "/v1/pins/approve",
@@ -115,7 +122,12 @@ pub(super) async fn approve(
 ) -> Result<Response, Failure> {
     context.require(PinsApprove)?;
     let PinReview { tools } = body::read(&bytes)?;
-    let tools: Vec<_> = tools.into_iter().map(|it| (it.tool_id, it.digest.0)).collect();
+    let wish = |ToolForm { tool_id, digest, earlier }| PinWish {
+        tool: tool_id,
+        digest: digest.0,
+        earlier,
+    };
+    let tools: Vec<_> = tools.into_iter().map(wish).collect();
     match context.gateway.supply().approve_pins(&context.caller, &tools).await {
         Ok(approved) => Ok(respond::json(StatusCode::OK, &PinApprovals { approved })),
         Err(PinError::Unknown(_)) => Err(Failure::not_found()),

@@ -64,6 +64,40 @@ async fn what_needs_a_quarantined_tool_is_gone_with_it() {
     );
 }
 
+// I-52
+#[tokio::test]
+async fn a_form_is_approved_besides_the_earlier_ones() {
+    let (gw, ann) = rig().await;
+    let all = ["mcp:up.other", "mcp:up.read", "openwop:workflow.flow"];
+    gw.change("up", tools("two")).await;
+    let tool = |pin: &Value, form: &str, earlier: &str| {
+        let digest = &pin[form]["digest"];
+        json!({ "tools": [{ "toolId": "mcp:up.read", "digest": digest, "earlier": earlier }] })
+    };
+    let changed = pin(&ann).await;
+    let wrong = ann.post("/v1/pins/approve", tool(&changed, "seen", "both")).await;
+    assert_eq!(wrong.status, 400);
+    let answer = ann.post("/v1/pins/approve", tool(&changed, "seen", "keep")).await;
+    assert_eq!((answer.status, listed(&ann).await), (200, all.map(str::to_owned).to_vec()));
+    let event = gw.event(|event| event["type"] == "tool.pin.approved").await;
+    assert_eq!(event["payload"]["keepsEarlier"], true);
+    for text in ["one", "two"] {
+        gw.change("up", tools(text)).await;
+        assert_eq!(listed(&ann).await, all, "{text}");
+    }
+    let kept = pin(&ann).await;
+    assert_eq!((&kept["state"], &kept["changeCount"]), (&json!("approved"), &json!(1)));
+    assert_eq!(kept["earlier"][0]["document"]["description"], "one");
+    gw.change("up", tools("three")).await;
+    assert_eq!(listed(&ann).await, ["mcp:up.other"]);
+    gw.change("up", tools("one")).await;
+    assert_eq!(listed(&ann).await, all, "it is back");
+    // The other form alone.
+    let kept = pin(&ann).await;
+    assert_eq!(ann.post("/v1/pins/approve", tool(&kept, "approved", "replace")).await.status, 200);
+    assert_eq!(listed(&ann).await, ["mcp:up.other"], "when the answer comes");
+}
+
 // I-9: a principal of another tenant with the same id is not named.
 #[tokio::test]
 async fn the_approval_of_another_tenant_names_no_principal_of_it() {

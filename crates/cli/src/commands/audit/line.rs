@@ -73,7 +73,8 @@ fn describe(body: &EventBody) -> String {
         }
         EventBody::ToolPinApproved(approved) => {
             let by = optional(approved.principal.as_ref(), |by| format!(" by {by}"));
-            format!("{} approved{by}", approved.tool_id)
+            let forms = if approved.keeps_earlier { " in one more form" } else { "" };
+            format!("{} approved{forms}{by}", approved.tool_id)
         }
     }
 }

@@ -5,9 +5,11 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
 use serde_json::Value;
-use toolcrib_core::text::visible_line;
+use toolcrib_core::{
+    pin::{Change, changes},
+    text::visible_line,
+};
 use toolcrib_gateway::pins::{PinMoment, PinReport, PinState};
 
 use crate::text::rfc3339;
@@ -15,76 +17,16 @@ use crate::text::rfc3339;
 /// Line limit for one side of a change.
 const MAX_LINES: usize = 200;
 
-/// One member that differs.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Change {
-    /// The location, an RFC 6901 pointer.
-    pub(super) pointer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) old: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) new: Option<Value>,
-}
-
-/// Returns the differences between the approved form and the pending one.
-pub(super) fn changes(pin: &PinReport) -> Vec<Change> {
-    let mut changes = Vec::new();
-    if pin.seen.is_some() {
-        let mut pointer = String::new();
-        compare(tool(pin.approved.as_ref()), tool(pin.seen.as_ref()), &mut pointer, &mut changes);
-    }
-    changes
-}
-
-/// Returns the tool in a document.
-fn tool(moment: Option<&PinMoment>) -> Option<&Value> {
-    let document = moment?.document.as_ref()?;
-    match document.get("name") {
-        Some(_) => Some(document),
-        // Such a document also contains the integers as text.
-        None => document.get("tool"),
+/// Returns the differences between the form that was approved last and the pending one.
+pub(super) fn changes_of(pin: &PinReport) -> Vec<Change> {
+    match &pin.seen {
+        Some(seen) => changes(document(pin.approved.as_ref()), document(Some(seen))),
+        None => Vec::new(),
     }
 }
 
-fn compare(
-    old: Option<&Value>,
-    new: Option<&Value>,
-    pointer: &mut String,
-    changes: &mut Vec<Change>,
-) {
-    if old == new {
-        return;
-    }
-    let length = pointer.len();
-    match (old, new) {
-        (Some(Value::Object(before)), Some(Value::Object(after))) => {
-            let added = after.keys().filter(|name| !before.contains_key(*name));
-            for name in before.keys().chain(added) {
-                pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                compare(before.get(name), after.get(name), pointer, changes);
-                pointer.truncate(length);
-            }
-        }
-        (Some(Value::Array(before)), Some(Value::Array(after))) if before.len() == after.len() => {
-            for (index, (before, after)) in before.iter().zip(after).enumerate() {
-                pointer.push('/');
-                pointer.push_str(&index.to_string());
-                compare(Some(before), Some(after), pointer, changes);
-                pointer.truncate(length);
-            }
-        }
-        // A new tool is shown member by member, too.
-        (None, Some(Value::Object(after))) if pointer.is_empty() => {
-            for (name, member) in after {
-                let pointer = format!("/{name}");
-                changes.push(Change { pointer, old: None, new: Some(member.clone()) });
-            }
-        }
-        _ => {
-            changes.push(Change { pointer: pointer.clone(), old: old.cloned(), new: new.cloned() })
-        }
-    }
+fn document(form: Option<&PinMoment>) -> Option<&Value> {
+    form?.document.as_ref()
 }
 
 /// Returns the changes as text.
@@ -105,10 +47,13 @@ pub(super) fn text(pin: &PinReport) -> String {
         };
         line(&mut out, format_args!("  {by}, {}", moment(approved)));
     }
+    for earlier in &pin.earlier {
+        line(&mut out, format_args!("  also approved, {}", moment(earlier)));
+    }
     if let Some(seen) = &pin.seen {
         line(&mut out, format_args!("  seen {}", moment(seen)));
     }
-    for change in changes(pin) {
+    for change in changes_of(pin) {
         line(&mut out, format_args!("  {}", visible_line(&change.pointer)));
         let (old, new) = (lines(change.old.as_ref()), lines(change.new.as_ref()));
         // Prints only the differing part of a long text.
@@ -126,6 +71,9 @@ pub(super) fn text(pin: &PinReport) -> String {
                 line(&mut out, format_args!("    {sign} … and {more} lines more"));
             }
         }
+    }
+    if let Some(remedy) = pin.remedy() {
+        line(&mut out, format_args!("  {remedy}"));
     }
     out
 }
@@ -176,7 +124,7 @@ mod tests {
         new["inputSchema"]["required"] = json!([]);
         new["title"] = json!("A");
         let pin = pin(old, new);
-        let places: Vec<_> = changes(&pin).into_iter().map(|change| change.pointer).collect();
+        let places: Vec<_> = changes_of(&pin).into_iter().map(|change| change.pointer).collect();
         let expected = [
             "/description",
             "/inputSchema/properties/x~1y/type",
@@ -190,10 +138,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_changes_again_and_again_has_a_remedy() {
+        let text_of = |change_count: u32| {
+            let pin = pin(json!({ "name": "a" }), json!({ "name": "a", "title": "A" }));
+            text(&PinReport { change_count, ..pin })
+        };
+        assert!(!text_of(1).contains("--keep-earlier"), "{}", text_of(1));
+        let remedy = "\n  it has changed 2 times: if its forms return, approve each with `toolcrib tools \
+                      approve mcp:up.a --keep-earlier`; if each start has a new form, ask its maker \
+                      for a stable text, or set `pins = \"warn\"` for the source";
+        assert!(text_of(2).ends_with(remedy), "{}", text_of(2));
+    }
+
+    #[test]
     fn a_tool_with_spelled_integers_is_compared_as_a_tool() {
         let new =
             json!({ "tool": { "name": "a", "inputSchema": { "maximum": "9" } }, "integers": [] });
         let pin = pin(json!({ "name": "a" }), new);
-        assert_eq!(changes(&pin)[0].pointer, "/inputSchema");
+        assert_eq!(changes_of(&pin)[0].pointer, "/inputSchema");
     }
 }

@@ -6,13 +6,13 @@ use serde_json::json;
 use toolcrib_core::{
     canonical::Digest,
     id::{PrincipalId, TenantId},
-    pin::PinStore,
+    pin::{EarlierForms, PinStore},
     principal::PrincipalKey,
     suggest,
 };
 use toolcrib_gateway::{
     config::Config,
-    pins::{PinError, PinReport, PinReview},
+    pins::{PinError, PinReport, PinReview, PinWish},
 };
 
 use super::diff;
@@ -35,14 +35,17 @@ async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<PinR
     }
 }
 
-async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Result<()> {
+async fn approve_all(
+    target: &Target,
+    wanted: &[(String, String)],
+    earlier: EarlierForms,
+) -> anyhow::Result<()> {
     match target {
         Target::Store(config, store) => {
-            let digest = |(tool, digest): &(String, String)| {
-                let digest = Digest::parse(digest)?;
-                Some((tool.clone(), digest))
+            let wish = |(tool, digest): &(String, String)| {
+                Some(PinWish { tool: tool.clone(), digest: Digest::parse(digest)?, earlier })
             };
-            let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
+            let wanted: Vec<_> = wanted.iter().filter_map(wish).collect();
             let tenant = TenantId::parse(TenantId::OPERATOR)?;
             let by = PrincipalKey { tenant, principal: PrincipalId::parse("operator")? };
             let pins = store.pins();
@@ -56,8 +59,7 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
             store.events().append(&events).await?;
         }
         Target::Server(client) => {
-            let tool =
-                |(tool, digest): &(String, String)| json!({ "toolId": tool, "digest": digest });
+            let tool = |(tool, digest): &(String, String)| json!({ "toolId": tool, "digest": digest, "earlier": earlier });
             let body = json!({ "tools": wanted.iter().map(tool).collect::<Vec<_>>() });
             client.post(&["v1", "pins", "approve"], Some(&body)).await?;
         }
@@ -95,7 +97,7 @@ pub(super) async fn show(
             .map(|pin| {
                 let mut value = json!(pin);
                 if let Some(members) = value.as_object_mut() {
-                    members.insert("changes".to_owned(), json!(diff::changes(pin)));
+                    members.insert("changes".to_owned(), json!(diff::changes_of(pin)));
                 }
                 value
             })
@@ -115,9 +117,9 @@ pub(super) async fn approve(
     printer: Printer,
 ) -> anyhow::Result<()> {
     let mut chosen = Vec::new();
-    if args.tools.is_empty() {
+    if args.which.tools.is_empty() {
         let pins = pins_of(target, None).await?;
-        if let Some(source) = &args.source
+        if let Some(source) = &args.which.source
             && !pins.iter().any(|pin| pin.source_id == *source)
         {
             let known = pins.iter().map(|pin| pin.source_id.as_str());
@@ -127,15 +129,17 @@ pub(super) async fn approve(
                 "`toolcrib sources list` shows the sources",
             ));
         }
-        let of_source =
-            |pin: &PinReport| args.source.as_ref().is_none_or(|source| pin.source_id == *source);
+        let of_source = |pin: &PinReport| {
+            args.which.source.as_ref().is_none_or(|source| pin.source_id == *source)
+        };
         chosen.extend(pending(pins).into_iter().filter(of_source));
     } else {
-        for tool in &args.tools {
+        for tool in &args.which.tools {
             let Some(pin) = pins_of(target, Some(tool)).await?.pop() else {
                 return Err(unknown(tool, &pins_of(target, None).await?));
             };
-            if pin.seen.is_none() {
+            let withdraws = !args.keep_earlier && !pin.earlier.is_empty();
+            if pin.seen.is_none() && !withdraws {
                 return Err(advised(
                     format!("no change of {} is pending", pin.tool_id),
                     "`toolcrib tools diff` shows the pending changes",
@@ -144,10 +148,14 @@ pub(super) async fn approve(
             chosen.push(pin);
         }
     }
-    let form = |pin: PinReport| Some((pin.tool_id.to_string(), pin.seen?.digest));
+    let earlier = match args.keep_earlier {
+        true => EarlierForms::Keep,
+        false => EarlierForms::Replace,
+    };
+    let form = |pin: PinReport| Some((pin.tool_id.to_string(), pin.seen.or(pin.approved)?.digest));
     let wanted: Vec<(String, String)> = chosen.into_iter().filter_map(form).collect();
     for batch in wanted.chunks(BATCH) {
-        approve_all(target, batch).await?;
+        approve_all(target, batch, earlier).await?;
     }
     if printer.wants_json() {
         let row = |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });

@@ -11,12 +11,12 @@ use toolcrib_core::{
     event::NewEvent,
     id::{PrincipalId, SourceId, TenantId, ToolId},
     names::{self, Names},
-    pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinForm, PinStore},
+    pin::{ApprovedForm, EarlierForms, Pin, PinApproval, PinChoice, PinForm, PinStore},
     principal::PrincipalKey,
     store::StoreError,
 };
 
-use super::{super::classify, approved, tool_id};
+use super::{super::classify, approved, remedy, tool_id};
 use crate::config::{PinMode, SourceConfig};
 
 /// The pins of the sources of a configuration.
@@ -46,19 +46,36 @@ pub struct PinReport {
     pub state: PinState,
     /// Whether it is left out because of that.
     pub quarantined: bool,
-    /// The approved form.
+    /// The form that was approved last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approved: Option<PinMoment>,
+    /// Forms that were approved before it and remain approved, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<PinMoment>,
     /// The form that waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<PinMoment>,
+    /// How often the tool was found in a form that was not approved.
+    #[serde(default)]
+    pub change_count: u32,
+}
+
+/// A form to approve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinWish {
+    /// The tool, by its id, wire name or OTC id.
+    pub tool: String,
+    /// The digest of its reviewed form.
+    pub digest: Digest,
+    /// What happens to the forms that were approved before.
+    pub earlier: EarlierForms,
 }
 
 /// The state of a pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinState {
-    /// As it was approved, when it was seen last.
+    /// In an approved form, when it was seen last.
     Approved,
     /// Another form waits.
     Changed,
@@ -81,7 +98,8 @@ pub struct PinMoment {
     /// Whether a principal of another tenant approved it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_other_tenant: bool,
-    /// The form itself, as the upstream wrote it: untrusted text, nothing stripped.
+    /// The form itself: untrusted text of the upstream, nothing stripped. Lists whose order means nothing
+    /// are sorted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<Value>,
 }
@@ -111,6 +129,13 @@ pub enum PinError {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl PinReport {
+    /// Returns the remedy for a tool that changes again and again.
+    pub fn remedy(&self) -> Option<String> {
+        remedy(&self.tool_id, self.change_count).filter(|_| self.state == PinState::Changed)
+    }
 }
 
 impl PinReview<'_> {
@@ -177,29 +202,29 @@ impl PinReview<'_> {
     /// [`PinError`]: nothing was approved.
     pub async fn approve(
         &self,
-        wanted: &[(String, Digest)],
+        wanted: &[PinWish],
         by: Option<&PrincipalKey>,
         now: Timestamp,
     ) -> Result<(Vec<ApprovedPin>, Vec<NewEvent>), PinError> {
         let mut choices = Vec::new();
         let mut found = Vec::new();
-        for (index, (tool, digest)) in wanted.iter().enumerate() {
+        for (index, PinWish { tool, digest, earlier }) in wanted.iter().enumerate() {
             let named = self.find(tool).await?;
             let Some((source, name)) = named else { return Err(PinError::Unknown(index)) };
             let Some(id) = tool_id(source, &name) else { return Err(PinError::Unknown(index)) };
-            found.push((source, name.clone(), id, *digest));
-            let source = source.spec.id.clone();
-            choices.push(PinChoice { source, tool: name, digest: *digest });
+            found.push((source, id));
+            let (source, digest, earlier) = (source.spec.id.clone(), *digest, *earlier);
+            choices.push(PinChoice { source, tool: name, digest, earlier });
         }
-        let before = match self.pins.approve(choices, now, by.cloned()).await? {
+        let before = match self.pins.approve(choices.clone(), now, by.cloned()).await? {
             PinApproval::Approved(before) => before,
             PinApproval::Stale(index) => return Err(PinError::Stale(index)),
         };
         let (mut pins, mut events) = (Vec::new(), Vec::new());
-        for ((source, name, tool_id, digest), before) in found.into_iter().zip(before) {
-            events.extend(approved(source, &name, tool_id.clone(), before, digest, by, now));
+        for (((source, tool_id), choice), before) in found.into_iter().zip(choices).zip(before) {
+            events.extend(approved(source, &choice, tool_id.clone(), before, by, now));
             let before = before.map(|digest| digest.to_string());
-            pins.push(ApprovedPin { tool_id, before, approved: digest.to_string() });
+            pins.push(ApprovedPin { tool_id, before, approved: choice.digest.to_string() });
         }
         Ok((pins, events))
     }
@@ -230,6 +255,8 @@ impl PinReview<'_> {
             state,
             quarantined: state != PinState::Approved && source.pins.mode == PinMode::Enforce,
             approved: pin.approved.as_ref().map(approved),
+            earlier: pin.earlier.iter().map(approved).collect(),
+            change_count: pin.change_count,
             seen: pin.seen.as_ref().map(|it| moment(&it.form, it.at)),
         })
     }

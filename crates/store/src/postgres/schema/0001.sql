@@ -211,8 +211,21 @@ CREATE TABLE pins (
   seen_digest     BYTEA,
   seen            TEXT,
   seen_at         TIMESTAMPTZ,
+  change_count    BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (source, tool),
   CHECK (approved_digest IS NOT NULL OR seen_digest IS NOT NULL)
+);
+
+-- Forms that were approved before that of the pin, and remain approved.
+CREATE TABLE earlier_forms (
+  source          TEXT NOT NULL,
+  tool            TEXT COLLATE "C" NOT NULL,
+  digest          BYTEA NOT NULL,
+  form            TEXT NOT NULL,
+  approved_at     TIMESTAMPTZ NOT NULL,
+  approved_by     TEXT,
+  approved_tenant TEXT,
+  PRIMARY KEY (source, tool, digest)
 );
 
 -- Approval requests. `live` is the fingerprint of the call while the request is in force.

@@ -198,9 +198,9 @@ CREATE TABLE run_results (
   PRIMARY KEY (tenant, call_id, step)
 ) STRICT, WITHOUT ROWID;
 
--- Pins of upstream tools: the approved form, and the newest unapproved form that differs from it. A
--- digest is the SHA-256 of the document in the next column. `approved_by` and its tenant are NULL
--- for a first form that was trusted automatically.
+-- Pins of upstream tools: the form that was approved last, and the newest unapproved form. A digest is
+-- the SHA-256 of the document in the next column. `approved_by` and its tenant are NULL for a first form
+-- that was trusted automatically. `change_count` counts the unapproved forms of an approved tool.
 CREATE TABLE pins (
   source          TEXT NOT NULL,
   tool            TEXT NOT NULL,
@@ -212,8 +212,21 @@ CREATE TABLE pins (
   seen_digest     BLOB CHECK (length(seen_digest) = 32),
   seen            TEXT,
   seen_at         TEXT,
+  change_count    INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (source, tool),
   CHECK (approved_digest IS NOT NULL OR seen_digest IS NOT NULL)
+) STRICT;
+
+-- Forms that were approved before that of the pin, and remain approved.
+CREATE TABLE earlier_forms (
+  source          TEXT NOT NULL,
+  tool            TEXT NOT NULL,
+  digest          BLOB NOT NULL CHECK (length(digest) = 32),
+  form            TEXT NOT NULL,
+  approved_at     TEXT NOT NULL,
+  approved_by     TEXT,
+  approved_tenant TEXT,
+  PRIMARY KEY (source, tool, digest)
 ) STRICT;
 
 -- Approval requests. `body` is the whole request except the displayable arguments, which are in

@@ -34,10 +34,10 @@ export function Change({ pin, onApproved }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState();
   const detail = useData(`/v1/pins?tool=${encodeURIComponent(pin.toolId)}`, { enabled: open });
-  const approve = async () => {
+  const approve = async (earlier) => {
     setBusy(true);
     const reply = await send('POST', '/v1/pins/approve', {
-      tools: [{ toolId: pin.toolId, digest: pin.seen.digest }],
+      tools: [{ toolId: pin.toolId, digest: pin.seen.digest, earlier }],
     });
     setBusy(false);
     setProblem(reply.problem);
@@ -56,8 +56,15 @@ export function Change({ pin, onApproved }) {
       <//>
       ${pin.seen &&
       html`<${Button} kind="primary" busy=${busy} disabled=${!open} data-approve=${pin.toolId}
-        title=${open ? undefined : 'Read what changed first'} onClick=${approve}>Approve this form<//>`}
+        title=${open ? undefined : 'Read what changed first'} onClick=${() => approve('replace')}>Approve this form<//>`}
+      ${pin.seen && pin.approved &&
+      html`<${Button} busy=${busy} disabled=${!open} data-approve-also=${pin.toolId}
+        title=${open ? 'For a tool that alternates between forms' : 'Read what changed first'}
+        onClick=${() => approve('keep')}>Approve, and keep the earlier form<//>`}
     </div>
+    ${pin.state === 'changed' && pin.changeCount > 1 &&
+    html`<p class="muted">It has changed ${pin.changeCount} times. If its forms return, keep the earlier
+      ones approved.</p>`}
     ${open &&
     html`<${Loaded} of=${detail} rows=${4}>
       ${({ pins }) => html`<${Forms} pin=${pins[0]} />`}

@@ -1,5 +1,5 @@
 // The forms of a tool that this server knows: the approved one, the one that its source shows now, and
-// earlier ones of which the record has the digest. Only of the first two the text is kept.
+// earlier ones. Of those that are no longer approved the record has the digest, and no text is kept.
 import { html, useEffect, useState, useData, Badge, Loaded, Time } from '../lib/ui.js';
 import { own } from '../json.js';
 import { may } from '../shell/session.js';
@@ -101,11 +101,12 @@ function formsOf(pin, events, toolId) {
         by: own(payload, 'principal') ?? OTHER_TENANT,
       });
   }
-  if (pin.approved) {
-    const by = pin.approved.byOtherTenant ? OTHER_TENANT : pin.approved.by;
-    Object.assign(form(pin.approved.digest), { approved: pin.approved.at, by });
-    form(pin.approved.digest).now.push('approved');
-    if (!pin.seen) form(pin.approved.digest).now.push('current');
+  const approved = [pin.approved, ...(pin.earlier ?? [])].filter(Boolean);
+  for (const { digest, at, by, byOtherTenant } of approved) {
+    Object.assign(form(digest), { approved: at, by: byOtherTenant ? OTHER_TENANT : by });
+    form(digest).now.push('approved');
+    // Of several approved forms, the pin does not say which one the source shows now.
+    if (!pin.seen && approved.length === 1) form(digest).now.push('current');
   }
   if (pin.seen) {
     form(pin.seen.digest).seen ??= pin.seen.at;
