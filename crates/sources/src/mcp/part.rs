@@ -17,8 +17,8 @@ const NUMBER: &str = "$serde_json::private::Number";
 /// The members of a content block that are strings.
 const STRINGS: [&str; 6] = ["text", "data", "mimeType", "uri", "name", "blob"];
 
-/// A JSON value of which only the outline is kept. It is accepted exactly when [`serde_json::Value`]
-/// accepts it.
+/// A JSON value of which only the outline is kept. It is accepted when [`serde_json::Value`] accepts it
+/// and all its numbers are finite for clients, which read doubles.
 #[derive(Debug)]
 pub(super) enum Part<'a> {
     /// A string; the beginning of one with escapes.
@@ -96,8 +96,11 @@ impl<'de> Visitor<'de> for Outline {
         while let Some(Key(key)) = members.next_key()? {
             if key == NUMBER {
                 let text: String = members.next_value()?;
-                text.parse::<Number>().map_err(de::Error::custom)?;
-                return Ok(Part::Other);
+                let number: Number = text.parse().map_err(de::Error::custom)?;
+                return match number.as_f64() {
+                    Some(_) => Ok(Part::Other),
+                    None => Err(de::Error::custom("number out of range")),
+                };
             }
             let value: Part<'de> = members.next_value()?;
             if let Some(place) = STRINGS.iter().position(|it| *it == key)
@@ -116,8 +119,32 @@ impl<'de> Visitor<'de> for Outline {
 }
 
 /// The name of a member.
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct Key<'a>(Cow<'a, str>);
+
+// Not derived: the key of a number is a string, and no newtype.
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(KeyVisitor).map(Key)
+    }
+}
+
+struct KeyVisitor;
+
+impl<'de> Visitor<'de> for KeyVisitor {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+}
 
 // === impl Block ===
 
@@ -145,11 +172,13 @@ mod tests {
     fn what_is_no_json_is_refused() {
         let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
         for text in
-            ["{", r#""\ud800""#, "1e999", "[1,]", r#"{"a":"\ud800"}"#, "\"\u{1}\"", "01", &deep]
+            ["{", r#""\ud800""#, "1e", "[1,]", r#"{"a":"\ud800"}"#, "\"\u{1}\"", "01", &deep]
         {
             assert!(serde_json::from_str::<Value>(text).is_err(), "{text}");
             assert!(serde_json::from_str::<Part<'_>>(text).is_err(), "{text}");
         }
+        assert!(serde_json::from_str::<Part<'_>>("[1e999]").is_err(), "infinite for clients");
+        assert!(serde_json::from_str::<Part<'_>>("[1.50, 1e2, -0, 18446744073709551616]").is_ok());
     }
 
     #[test]

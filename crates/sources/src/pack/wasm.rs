@@ -14,7 +14,7 @@ mod web;
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_core::{
     call::{Invocation, Outcome, UpstreamError},
     catalog::Permit,
@@ -115,7 +115,7 @@ impl Program {
         permit: &Permit,
         call: &Invocation,
     ) -> Result<Outcome, UpstreamError> {
-        let request = json!({
+        let mut request = json!({
             "abiVersion": ABI_VERSION,
             "nodeContext": {
                 "runId": call.run_id,
@@ -125,9 +125,12 @@ impl Program {
                 "configurable": {},
                 "agent": null,
             },
-            "inputs": call.arguments,
-        })
-        .to_string();
+        });
+        if let Some(request) = request.as_object_mut() {
+            // Not inside `json!`, which writes some numbers in another form.
+            request.insert("inputs".to_owned(), Value::Object(call.arguments.clone()));
+        }
+        let request = request.to_string();
         let state = State::new(&self.context, call.max_result_bytes, call.egress.clone());
         let (machine, code, node) = (self.machine, Arc::clone(&self.code), node.to_owned());
         let run = async move {

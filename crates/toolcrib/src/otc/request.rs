@@ -88,8 +88,15 @@ impl CallBody {
 }
 
 impl CallToolRequest {
-    fn read(request: Value) -> Result<Self, InvalidBody> {
+    fn read(mut request: Value) -> Result<Self, InvalidBody> {
+        // Reading them into the type would write some numbers in another form.
+        let mut take = |name| match request.get_mut(name) {
+            Some(Value::Object(arguments)) => Some(std::mem::take(arguments)),
+            _ => None,
+        };
+        let (input, inputs) = (take("input"), take("inputs"));
         let request: Self = body::from_value(request)?;
+        let request = Self { input, inputs, ..request };
         match &request.call_id {
             Some(id) if id.is_empty() || id.len() > MAX_KEY => {
                 let problem = format!("must have 1 to {MAX_KEY} characters");

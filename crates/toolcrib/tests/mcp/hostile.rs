@@ -28,7 +28,7 @@ async fn an_invalid_message_is_refused() {
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crib__bare","arguments":{"a":1,"a":2}}}"#,
             -32700,
         ),
-        (r#"{"jsonrpc":"2.0","id":123456789012345678901,"method":"ping"}"#, -32700),
+        (r#"{"jsonrpc":"2.0","id":1e2,"method":"ping"}"#, -32600),
         ("[]", -32600),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),
         ("null", -32600),

@@ -87,7 +87,13 @@ async fn a_list_is_spliced_around_the_id() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let mut lists = Vec::new();
-    for id in ["1", "\"an \\\"id\\\"\"", "-9007199254740993", "18446744073709551615"] {
+    for id in [
+        "1",
+        "\"an \\\"id\\\"\"",
+        "-9007199254740993",
+        "18446744073709551615",
+        "123456789012345678901",
+    ] {
         let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}");
         let text = crate::support::post(&caller, &body).await.text();
         let open = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");

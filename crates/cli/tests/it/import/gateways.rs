@@ -235,6 +235,8 @@ llm: {}
       API_TOKEN  for `API_TOKEN` of source `everything`: the value it has in the client
       MY_KEY  for `HOME_KEY` of source `everything`
       REMOTE_AUTHORIZATION  for `Authorization` of source `remote`: the value it has in the client
+    or store a secret header as a credential, sealed in the store, and write `credential = "NAME"` in place of the header (docs/guides/credentials.md):
+      toolcrib credentials set remote --header Authorization --audience mcp.example.com --value-env REMOTE_AUTHORIZATION
     4 sources imported
     "#);
 }
@@ -402,7 +404,7 @@ fn contextforge() {
     # kind = "mcp"
     # url = "http://127.0.0.1:8004/mcp"
     "#);
-    insta::assert_snapshot!(ran.stderr, @r"
+    insta::assert_snapshot!(ran.stderr, @r#"
     not translated: entities.tools.weather: a REST tool; describe its service in an OpenAPI document, and add a source of kind `connector`
     not translated: entities.tools.agent: tools of type `A2A` have no equivalent
     not translated: entities.gateways.Time Server.description, capabilities, tags, health_check: it only describes the gateway
@@ -416,8 +418,10 @@ fn contextforge() {
     `custom` stays a comment: its `auth_type` is `authheaders`, and the values are encrypted; write `headers`, or store a credential with `toolcrib credentials set`
     set these variables where `toolcrib serve` runs:
       CRM_AUTHORIZATION  for `Authorization` of source `crm`: `Bearer ` and the token that ContextForge uses
+    or store a secret header as a credential, sealed in the store, and write `credential = "NAME"` in place of the header (docs/guides/credentials.md):
+      toolcrib credentials set crm --header Authorization --audience crm.example.com --value-env CRM_AUTHORIZATION
     2 sources imported
-    ");
+    "#);
 }
 
 #[test]
@@ -542,7 +546,7 @@ mcp_servers:
     # kind = "mcp"
     # url = "https://narrow.example.com/mcp"
     "#);
-    insta::assert_snapshot!(ran.stderr, @r"
+    insta::assert_snapshot!(ran.stderr, @r#"
     not translated: model_list: only `mcp_servers` and `mcp_builtin_servers` are about tools
     not translated: general_settings: only `mcp_servers` and `mcp_builtin_servers` are about tools
     not translated: mcp_servers.zapier.description: it only describes the server
@@ -560,8 +564,11 @@ mcp_servers:
       KEYED  for `Authorization` of source `keyed`
       SERVICE_TOKEN  for `SERVICE_TOKEN` of source `local`
       SERVICE_X_API_KEY  for `X-API-Key` of source `service`: the value it has in the client
+    or store a secret header as a credential, sealed in the store, and write `credential = "NAME"` in place of the header (docs/guides/credentials.md):
+      toolcrib credentials set zapier --header Authorization --audience actions.example.com --value-env ZAPIER_AUTHORIZATION
+      toolcrib credentials set service --header X-API-Key --audience api.example.com --value-env SERVICE_X_API_KEY
     4 sources imported
-    ");
+    "#);
 }
 
 #[test]
