@@ -48,8 +48,8 @@ pub fn canonical_bytes(value: &Value) -> Vec<u8> {
     written(|writer| writer.value(value), false)
 }
 
-/// Returns the canonical bytes of `value`, with all digits of fractions: for what a call is identified
-/// by, where RFC 8785 is not prescribed.
+/// Returns the canonical bytes of `value`, with all digits of fractions, for the identity of a call,
+/// where RFC 8785 is not prescribed.
 pub fn exact_bytes(value: &Value) -> Vec<u8> {
     written(|writer| writer.value(value), true)
 }

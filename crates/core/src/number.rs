@@ -1,12 +1,12 @@
-//! JSON numbers as exact decimal values. serde_json keeps the text of a number, so that what a caller
-//! sent reaches the tool byte for byte; this module says which texts mean the same.
+//! JSON numbers as exact decimal values. serde_json keeps the text of a number, so that it reaches the
+//! tool byte for byte; this module says which texts mean the same.
 
 use std::{borrow::Cow, cmp::Ordering};
 
 use serde_json::Number;
 
-/// The most digits of a number that is decided upon, written or shifted in by its exponent. What a
-/// schema or a policy computes with a number grows with them, and `1e-9999` has many in few bytes.
+/// The most digits of a number that is decided upon, written or shifted in by its exponent. The work of
+/// schemas and policies grows with them, and `1e-9999` has many in few bytes.
 pub const MAX_DIGITS: u64 = 512;
 
 /// A decimal value: `0.DIGITS * 10^point`, without zeros at either end of the digits.
@@ -227,7 +227,7 @@ mod tests {
             ("1.7976931348623157e308", "1.7976931348623157e+308"),
             ("9007199254740992", "9007199254740992"),
             ("295147905179352830000", "295147905179352830000"),
-            // Beyond it: what a double cannot hold.
+            // Beyond it: numbers that a double cannot hold.
             ("1915883588174806058", "1915883588174806058"),
             ("9007199254740993", "9007199254740993"),
             ("9007199254740993.0", "9007199254740993"),
