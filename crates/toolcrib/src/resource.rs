@@ -65,10 +65,11 @@ fn description() -> Value {
         "name": "toolset", "in": "path", "required": true, "schema": { "type": "string" },
     });
     let item = |operation: &str, summary: &str, parameters: &[&Value]| {
-        json!({ "parameters": parameters, "get": {
+        json!({ "get": {
             "tags": ["Operations"],
             "operationId": operation,
             "summary": summary,
+            "parameters": parameters,
             "security": [{}],
             "responses": {
                 "200": {
