@@ -253,7 +253,7 @@ impl Run {
                 };
                 match outcome.check_size(max_bytes) {
                     Ok(()) => End::Completed(outcome),
-                    Err(error) => End::Failed(Failure::new(error.kind.code(), &error.to_string())),
+                    Err(error) => End::Failed(Failure::new(error.kind.code(), error.to_string())),
                 }
             }
             Err(failure) => End::Failed(failure),
