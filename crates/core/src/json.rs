@@ -2,7 +2,7 @@
 //!
 //! In addition to malformed text it refuses: a repeated key in one object (at any depth), nesting
 //! deeper than 128, anything after the document, and a number with more digits than
-//! [`MAX_DIGITS`](crate::number::MAX_DIGITS). Numbers keep their text. Errors give the position, and
+//! [`MAX_DIGITS`]. Numbers keep their text. Errors give the position, and
 //! never repeat the text.
 
 use std::{cell::Cell, fmt};
