@@ -64,13 +64,24 @@ fn explain(error: &serde_json::Error) -> JsonError {
 /// to its other readers.
 const RESERVED: &str = "$serde_json::private::";
 
-/// The key of the map as which serde_json presents a number that is no integer of 64 bits.
-const NUMBER: &str = "$serde_json::private::Number";
+/// The key of the map as which serde_json presents a number other than a 64-bit integer.
+pub const NUMBER_KEY: &str = "$serde_json::private::Number";
 
 #[derive(Clone, Copy)]
 struct Strict<'a> {
     /// Set when a number with an exponent was read, which serde_json writes in another form.
     has_exponents: &'a Cell<bool>,
+}
+
+impl Strict<'_> {
+    fn number<E: de::Error>(self, text: &str) -> Result<Number, E> {
+        let number: Number = text.parse().map_err(E::custom)?;
+        if !number::is_bounded(&number) {
+            return Err(E::custom(format!("a number has more than {MAX_DIGITS} digits")));
+        }
+        self.has_exponents.set(self.has_exponents.get() | has_exponent(text));
+        Ok(number)
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Strict<'_> {
@@ -125,13 +136,10 @@ impl<'de> Visitor<'de> for Strict<'_> {
         let mut object = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             if key.starts_with(RESERVED) {
-                if key == NUMBER && object.is_empty() {
-                    let number = members.next_value_seed(NumberText)?;
-                    self.has_exponents
-                        .set(self.has_exponents.get() | has_exponent(number.as_str()));
-                    return Ok(Value::Number(number));
-                }
-                return Err(de::Error::custom(RESERVED_KEY));
+                let is_number = key == NUMBER_KEY && object.is_empty();
+                let text = is_number.then(|| members.next_value_seed(NumberText).ok()).flatten();
+                let reserved = || de::Error::custom("an object has a reserved key");
+                return self.number(&text.ok_or_else(reserved)?).map(Value::Number);
             }
             let value = members.next_value_seed(self)?;
             if object.insert(key, value).is_some() {
@@ -142,61 +150,31 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-const RESERVED_KEY: &str = "an object has a reserved key";
-
 /// Reads the text of a number. serde_json hands it over as an owned string; a string of the document,
 /// in an object that only looks like a number, never is one.
 struct NumberText;
 
 impl<'de> DeserializeSeed<'de> for NumberText {
-    type Value = Number;
+    type Value = String;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Number, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for NumberText {
-    type Value = Number;
+impl Visitor<'_> for NumberText {
+    type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number")
+        f.write_str("the text of a number")
     }
 
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Number, E> {
-        Err(E::custom(RESERVED_KEY))
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<String, E> {
+        Err(E::custom("a string of the document"))
     }
 
-    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Number, E> {
-        Err(E::custom(RESERVED_KEY))
-    }
-
-    fn visit_u64<E: de::Error>(self, _: u64) -> Result<Number, E> {
-        Err(E::custom(RESERVED_KEY))
-    }
-
-    fn visit_str<E: de::Error>(self, _: &str) -> Result<Number, E> {
-        Err(E::custom(RESERVED_KEY))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Number, E> {
-        Err(E::custom(RESERVED_KEY))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Number, A::Error> {
-        Err(de::Error::custom(RESERVED_KEY))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<Number, A::Error> {
-        Err(de::Error::custom(RESERVED_KEY))
-    }
-
-    fn visit_string<E: de::Error>(self, text: String) -> Result<Number, E> {
-        let number: Number = text.parse().map_err(E::custom)?;
-        match number::is_bounded(&number) {
-            true => Ok(number),
-            false => Err(E::custom(format!("a number has more than {MAX_DIGITS} digits"))),
-        }
+    fn visit_string<E>(self, text: String) -> Result<String, E> {
+        Ok(text)
     }
 }
 

@@ -44,10 +44,10 @@ pub(crate) fn over_max_result(max: usize) -> UpstreamError {
     too_large(format!("it has more than {max} bytes, which is `[gate] max_result`"))
 }
 
-/// The answer to a call could not be read; it was read up to the `max_result` of the gate.
-pub(crate) fn unread(error: EgressError) -> UpstreamError {
+/// The answer to a call could not be read, of which at most `max` bytes may be a result.
+pub(crate) fn unread(error: EgressError, max: usize) -> UpstreamError {
     match error {
-        EgressError::TooLarge(max) => over_max_result(max),
+        EgressError::TooLarge(_) => over_max_result(max),
         other => other.into(),
     }
 }

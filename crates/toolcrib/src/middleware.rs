@@ -50,7 +50,7 @@ use crate::{respond, serve::connection};
 pub(crate) use self::{
     authenticate::{Caller, require},
     body::{BodyLimit, Payload},
-    challenge::{Challenge, MissingScopes, WELL_KNOWN, mcp_of},
+    challenge::{Challenge, MCP, MissingScopes, WELL_KNOWN, mcp_of},
     host::HttpHost,
     memory::{BodySender, Memory, MemoryShare},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},

@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     dialect::Dialect,
-    middleware::{Access, Mount, Paths, Refusal, Segment, WELL_KNOWN, mcp_of},
+    middleware::{Access, MCP, Mount, Paths, Refusal, Segment, WELL_KNOWN, mcp_of},
     openwop,
     ops::SURFACE,
     respond::{self, Caching},
@@ -22,9 +22,6 @@ use crate::{
 
 /// For a document that changes only with a restart.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
-/// The usual path of the resource. A different configured path is served as well.
-const MCP: &str = "/mcp";
-
 /// The configured resource, with its document.
 #[derive(Clone)]
 struct Described(Option<Arc<(ResourceConfig, Body)>>);
@@ -45,10 +42,9 @@ pub(crate) const DIALECT: Dialect = Dialect {
 fn routes(config: &Config) -> OpenApiRouter<AppState> {
     let resource = config.resource.as_ref();
     let mut routes = Router::new();
-    for path in
-        [Some(String::new()), Some(MCP.to_owned()), resource.and_then(|it| own_path(&it.resource))]
-    {
-        let Some(path) = path else { continue };
+    // The usual path is served in addition to a configured one.
+    let own = resource.and_then(|it| own_path(&it.resource));
+    for path in [Some(String::new()), Some(MCP.to_owned()), own].into_iter().flatten() {
         routes = routes.route(&format!("{WELL_KNOWN}{path}"), get(metadata));
     }
     let own = resource.and_then(|it| own_path(&mcp_of(&it.resource)));

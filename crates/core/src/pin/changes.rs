@@ -22,17 +22,8 @@ pub struct Change {
 /// differs in each of its members.
 pub fn changes(old: Option<&Value>, new: Option<&Value>) -> Vec<Change> {
     let mut changes = Vec::new();
-    compare(old.and_then(tool), new.and_then(tool), &mut String::new(), &mut changes);
+    compare(old, new, &mut String::new(), &mut changes);
     changes
-}
-
-/// Returns the tool in a document.
-fn tool(document: &Value) -> Option<&Value> {
-    match document.get("name") {
-        Some(_) => Some(document),
-        // Such a document also contains the integers as text.
-        None => document.get("tool"),
-    }
 }
 
 /// Whether a list of such items is compared item by item. A list of words is one change.

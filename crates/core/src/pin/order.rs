@@ -277,7 +277,7 @@ mod tests {
                 json!({ "oneOf": one, "discriminator": { "mapping": { "a": "#/oneOf/0" } } }),
                 json!({ "oneOf": other, "discriminator": { "mapping": { "a": "#/oneOf/0" } } }),
             ),
-            // A list beside it, or a reference, counts positions.
+            // A parallel list, or a reference, counts positions.
             (named(json!(["keep", "delete"])), named(json!(["delete", "keep"]))),
             (referring("#/anyOf/0", one.clone()), referring("#/anyOf/0", other.clone())),
             (

@@ -7,12 +7,10 @@ use serde::{
     de::{self, Deserializer, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::Number;
+use toolcrib_core::json::NUMBER_KEY;
 
 /// The characters that are kept of a text with escapes; no name of a type is that long.
 const KEPT: usize = 64;
-
-/// The key of the map as which serde_json presents a number that is no integer of 64 bits.
-const NUMBER: &str = "$serde_json::private::Number";
 
 /// The members of a content block that are strings.
 const STRINGS: [&str; 6] = ["text", "data", "mimeType", "uri", "name", "blob"];
@@ -94,7 +92,7 @@ impl<'de> Visitor<'de> for Outline {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Part<'de>, A::Error> {
         let mut block = Block::default();
         while let Some(Key(key)) = members.next_key()? {
-            if key == NUMBER {
+            if key == NUMBER_KEY {
                 let text: String = members.next_value()?;
                 let number: Number = text.parse().map_err(de::Error::custom)?;
                 return match number.as_f64() {

@@ -134,6 +134,14 @@ impl<'d> Node<'d> {
         self.value.get(key).and_then(Value::as_str)
     }
 
+    /// Returns whether the `type` of a schema is `name`, or a list that contains it.
+    pub(super) fn is_type(self, name: &str) -> bool {
+        match self.value.get("type") {
+            Some(Value::Array(names)) => names.iter().any(|it| it == name),
+            one => one.is_some_and(|it| it == name),
+        }
+    }
+
     /// Returns the member `key` if it is a boolean.
     pub(super) fn flag(self, key: &str) -> Option<bool> {
         self.value.get(key).and_then(Value::as_bool)

@@ -173,13 +173,9 @@ impl<'d> Content<'d> {
         if schema.text("format") == Some("binary") {
             self.is_binary = true;
         }
-        let is_type = |name| match schema.value.get("type") {
-            Some(Value::Array(types)) => types.iter().any(|one| one.as_str() == Some(name)),
-            one => one.and_then(Value::as_str) == Some(name),
-        };
         let structured = ["object", "integer", "number", "boolean"];
-        self.is_structured |=
-            structured.into_iter().any(is_type) || schema.get("properties").is_some();
+        self.is_structured |= structured.into_iter().any(|name| schema.is_type(name))
+            || schema.get("properties").is_some();
         self.is_encoded |= is_part && schema.text("format") == Some("byte");
         if document.is_old(schema.file) {
             return;

@@ -352,13 +352,9 @@ fn parameter_of<'d>(
 fn has_integers(document: &Document, schema: Option<Node<'_>>) -> Result<bool, ReferenceError> {
     let Some(schema) = schema else { return Ok(false) };
     let schema = document.follow(schema)?;
-    let is = |schema: Node<'_>, name: &str| match schema.value.get("type") {
-        Some(Value::Array(names)) => names.iter().any(|it| it == name),
-        one => one.is_some_and(|it| it == name),
-    };
     match schema.get("items") {
-        Some(items) if is(schema, "array") => Ok(is(document.follow(items)?, "integer")),
-        _ => Ok(is(schema, "integer") && !is(schema, "number")),
+        Some(items) if schema.is_type("array") => Ok(document.follow(items)?.is_type("integer")),
+        _ => Ok(schema.is_type("integer") && !schema.is_type("number")),
     }
 }
 

@@ -13,7 +13,7 @@ use toolcrib_core::{
     limit::wait_millis,
 };
 
-use super::media_type::is_json;
+use super::media_type::{is_json, is_text_or_xml};
 use crate::{egress::Answer, error::unread};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -43,7 +43,7 @@ pub(super) async fn outcome(
         body.truncate(MAX_FAILURE);
         return Ok(failure(status, &media_type, &body, retry_after(&answer, now)));
     }
-    let body = answer.collect(max).await.map_err(unread)?;
+    let body = answer.collect(max).await.map_err(|error| unread(error, max))?;
     Ok(success(status, &media_type, body))
 }
 
@@ -140,9 +140,7 @@ fn block(media_type: &str, body: &[u8]) -> Value {
 
 fn is_text(media_type: &str) -> bool {
     is_json(media_type)
-        || media_type.starts_with("text/")
-        || media_type.ends_with("/xml")
-        || media_type.ends_with("+xml")
+        || is_text_or_xml(media_type)
         || matches!(
             media_type,
             "application/yaml"

@@ -128,7 +128,8 @@ fn connect(entry: &str, egress: &Egress, context: &PackContext) -> Result<McpSou
 
 async fn read(request: &Request, answer: Answer, max: usize) -> Result<Outcome, UpstreamError> {
     let status = answer.status();
-    let body = answer.collect(max.saturating_add(ENVELOPE)).await.map_err(unread)?;
+    let body = answer.collect(max.saturating_add(ENVELOPE)).await;
+    let body = body.map_err(|error| unread(error, max))?;
     if !status.is_success() {
         let text = fit_for_callers(&tidy_lines(&String::from_utf8_lossy(&body), MAX_MESSAGE));
         let colon = if text.is_empty() { "" } else { ": " };

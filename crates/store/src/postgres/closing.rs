@@ -22,7 +22,7 @@ pub(super) const CHUNK: usize = 256;
 
 /// The open calls and sessions of the instance `$1`.
 pub(super) const OF_INSTANCE: &str = "instance = $1";
-/// What the events with the ids `$1` opened.
+/// The calls and sessions that the events with the ids `$1` opened.
 const OF_EVENTS: &str = "event_id = ANY($1)";
 
 /// Why the call of a dead process ended.

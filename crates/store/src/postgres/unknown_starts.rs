@@ -1,6 +1,6 @@
 //! The starts of calls and tool sessions whose outcome is unknown: the connection was lost, or the time
 //! was over, while they were committed. Their callers were refused. Those that were stored are closed
-//! as soon as the database answers, since this process lives on and nobody else would.
+//! as soon as the database answers: recovery closes only the calls of processes that have ended.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::{
     failure::within,
 };
 
-/// How long no append came before the database is asked anyway.
+/// The longest wait for the next append before a retry.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Ids of events.
@@ -35,7 +35,7 @@ impl UnknownStarts {
         let received = requests.recv_many(batch, most);
         match self.0.is_empty() {
             true => received.await > 0,
-            false => timeout(RETRY, received).await.unwrap_or(1) > 0,
+            false => !matches!(timeout(RETRY, received).await, Ok(0)),
         }
     }
 

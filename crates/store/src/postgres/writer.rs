@@ -4,8 +4,7 @@
 //! - success is reported only after the `COMMIT` of the events has returned;
 //! - a failed append leaves nothing behind and does not fail the others of its batch;
 //! - a caller that stops waiting does not undo its accepted append;
-//! - a call whose start was stored although its caller was told that it was not does not stay open
-//!   ([`UnknownStarts`]).
+//! - a call that was refused although its start was stored does not stay open ([`UnknownStarts`]).
 
 use std::{
     sync::{

@@ -49,15 +49,13 @@ use super::{
 };
 use crate::{
     dialect::Setup,
-    middleware::{Access, Caller, MissingScopes, Mount, Paths, Payload, Refusal, Segment},
+    middleware::{Access, Caller, MCP, MissingScopes, Mount, Paths, Payload, Refusal, Segment},
     respond,
     serve::connection,
     state::AppState,
 };
 
-/// The URL of the whole catalog; the URLs of toolsets are below it.
-const PATH: &str = "/mcp";
-/// The URL of one toolset.
+/// The URL of one toolset; [`MCP`] is the one of the whole catalog.
 const TOOLSET: &str = "/mcp/{toolset}";
 /// Both as some clients write them.
 const PATH_WITH_SLASH: &str = "/mcp/";
@@ -70,7 +68,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The exact path comes first, so that the record names which of the two was requested.
-    [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
+    [Paths::exactly([MCP]), Paths::Under(MCP.to_owned())]
         .map(|paths| Mount::new(SURFACE, paths, access, refuse))
         .into()
 }
@@ -83,7 +81,7 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         max_body: setup.config.server.max_body_bytes,
     });
     let routes = Router::new()
-        .route(PATH, any(everything))
+        .route(MCP, any(everything))
         .route(PATH_WITH_SLASH, any(everything))
         .route(TOOLSET, any(toolset))
         .route(TOOLSET_WITH_SLASH, any(toolset));

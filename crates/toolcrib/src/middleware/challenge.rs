@@ -15,7 +15,7 @@ use toolcrib_gateway::{
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The path of the MCP endpoint; that of a toolset is `/mcp/NAME`.
-const MCP: &str = "/mcp";
+pub(crate) const MCP: &str = "/mcp";
 
 /// The challenges of this server.
 pub(crate) struct Challenge {
@@ -43,13 +43,13 @@ impl Challenge {
                 [] => String::new(),
                 scopes => format!("scope=\"{}\", ", scopes.join(" ")),
             };
-            let metadata = metadata(&config.resource)?;
-            Some(Resource { metadata, mcp: metadata_of_mcp(&config.resource)?, scopes })
+            let mcp = metadata(&mcp_of(&config.resource))?;
+            Some(Resource { metadata: metadata(&config.resource)?, mcp, scopes })
         });
         Self { resource }
     }
 
-    /// Returns the challenge for a 401 at `path` because of `error`.
+    /// Returns the challenge for a 401 because of `error`, at the endpoint of `toolset` or elsewhere.
     pub(crate) fn credentials(&self, error: AuthError, toolset: Option<&str>) -> HeaderValue {
         let error = match error {
             AuthError::Invalid | AuthError::Ambiguous => "error=\"invalid_token\", ",
@@ -102,11 +102,6 @@ fn metadata(resource: &str) -> Option<String> {
     let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
     let path = uri.path().trim_end_matches('/');
     Some(format!("{scheme}://{authority}{WELL_KNOWN}{path}"))
-}
-
-/// Returns the address of the metadata of the MCP endpoint of `resource`.
-fn metadata_of_mcp(resource: &str) -> Option<String> {
-    metadata(&mcp_of(resource))
 }
 
 /// Returns the address of the MCP endpoint of a resource, which is this endpoint or the whole server.

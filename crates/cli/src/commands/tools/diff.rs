@@ -149,12 +149,4 @@ mod tests {
                       for a stable text, or set `pins = \"warn\"` for the source";
         assert!(text_of(2).ends_with(remedy), "{}", text_of(2));
     }
-
-    #[test]
-    fn a_tool_with_spelled_integers_is_compared_as_a_tool() {
-        let new =
-            json!({ "tool": { "name": "a", "inputSchema": { "maximum": "9" } }, "integers": [] });
-        let pin = pin(json!({ "name": "a" }), new);
-        assert_eq!(changes_of(&pin)[0].pointer, "/inputSchema");
-    }
 }

@@ -4,7 +4,6 @@ use serde_json::{Map, Number, Value as Json};
 use toml_edit::{
     Array, ArrayOfTables, Decor, DocumentMut, InlineTable, Item, RawString, Table, Value,
 };
-
 use toolcrib_core::number::compare;
 
 use super::{
