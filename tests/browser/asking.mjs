@@ -63,11 +63,12 @@ const CHOICES = {
     },
   },
 };
-const TOOLS = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices'].map((name) => ({
+const NUMBERS = { type: 'object', properties: { id: { type: 'integer' }, amount: { type: 'number' } } };
+const SCHEMAS = { choices: CHOICES, numbers: NUMBERS };
+const TOOLS = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices', 'numbers'].map((name) => ({
   name,
   description: `does ${name}`,
-  inputSchema:
-    name === 'choices' ? CHOICES : { type: 'object', properties: { note: { type: 'string' } } },
+  inputSchema: SCHEMAS[name] ?? { type: 'object', properties: { note: { type: 'string' } } },
 }));
 
 /** A sound without samples. */
@@ -78,7 +79,7 @@ const complete = (id, text) =>
 const ask = (id, inputRequests, requestState) =>
   say({ id, result: { resultType: 'input_required', inputRequests, requestState } });
 
-function call({ id, params }) {
+function call({ id, params }, line) {
   const { name, inputResponses, requestState } = params;
   if (inputResponses) note({ tool: name, inputResponses, requestState });
   if (name === 'ask') {
@@ -96,6 +97,13 @@ function call({ id, params }) {
     return complete(id, `answered: ${JSON.stringify(inputResponses)}`);
   }
   if (name === 'choices') return complete(id, JSON.stringify(params.arguments));
+  if (name === 'numbers') {
+    // As received: a parser would change what it cannot hold.
+    const [, received] = /"arguments":(\{[^}]*\})/.exec(line);
+    const text = JSON.stringify(received);
+    const result = `{"resultType":"complete","content":[{"type":"text","text":${text}}],"structuredContent":${received}}`;
+    return process.stdout.write(`{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}\n`);
+  }
   if (name === 'sound') {
     const sound = { type: 'audio', mimeType: 'audio/wav', data: WAV.toString('base64') };
     return say({ id, result: { resultType: 'complete', content: [sound], isError: false } });
@@ -125,7 +133,7 @@ createInterface({ input: process.stdin })
       say({ id, result: { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: { tools: {} }, ttlMs: 0, cacheScope: 'private' } });
     else if (method === 'tools/list')
       say({ id, result: { resultType: 'complete', tools: TOOLS, ttlMs: 0, cacheScope: 'private' } });
-    else if (method === 'tools/call') call(message);
+    else if (method === 'tools/call') call(message, line);
     else say({ id, error: { code: -32601, message: 'unknown method' } });
   })
   .on('close', () => process.exit(0));

@@ -187,6 +187,69 @@ command = [${JSON.stringify(process.execPath)}, "more.mjs"]
   });
 });
 
+await check('a tool that returns to an earlier form stays approved where both were kept', async () => {
+  // One description in turns: the child reads it at its start.
+  const wording = path.join(folder, 'wording.txt');
+  writeFileSync(
+    path.join(folder, 'turns.mjs'),
+    `import { createInterface } from 'node:readline';
+import { readFileSync } from 'node:fs';
+const tools = () => [{ name: 'plan', description: readFileSync('wording.txt', 'utf8'), inputSchema: { type: 'object' } }];
+const answers = {
+  initialize: () => ({ protocolVersion: '2025-11-25', serverInfo: { name: 'turns', version: '1' }, capabilities: { tools: {} } }),
+  'tools/list': () => ({ tools: tools() }),
+};
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method } = JSON.parse(line);
+  if (id === undefined) return;
+  console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method]?.() ?? {} }));
+});
+`,
+  );
+  writeFileSync(wording, 'Plans a day.');
+  writeFileSync(
+    file,
+    `${SERVED}
+[[source]]
+id = "turns"
+kind = "mcp"
+pins = "enforce"
+refresh = "1s"
+command = [${JSON.stringify(process.execPath)}, "turns.mjs"]
+`,
+  );
+  const pin = async (state) =>
+    until(`the pin as ${state}`, async () => {
+      const { data } = await api('operator', '/v1/pins');
+      return data.pins?.find((it) => it.toolId === 'mcp:turns.plan' && it.state === state);
+    });
+  await pin('approved');
+  writeFileSync(wording, 'Plans a week.');
+  await pin('changed');
+  const { page, close } = await as('operator', '#/sources/turns');
+  const card = page.locator('[data-pin="mcp:turns.plan"]');
+  const keep = card.locator('[data-approve-also]');
+  await keep.waitFor();
+  equal(await keep.textContent(), 'Approve, and keep the earlier form');
+  equal(await keep.isDisabled(), true, 'unread forms cannot be approved');
+  await card.getByText('Show what changed').click();
+  await card.getByText('"Plans a week."').waitFor();
+  await keep.click();
+  await page.getByText('Every tool is as it was approved.').waitFor();
+  // Both forms are approved now, and a third one is not.
+  writeFileSync(wording, 'Plans a day.');
+  await new Promise((done) => setTimeout(done, 2500));
+  equal((await pin('approved')).quarantined, false, 'the earlier form');
+  writeFileSync(wording, 'Plans a year.');
+  equal((await pin('changed')).quarantined, true, 'another form');
+  await close();
+  writeFileSync(file, SERVED);
+  await until('the first source alone', async () => {
+    const { data } = await api('operator', '/v1/sources');
+    return data.sources?.length === 1;
+  });
+});
+
 await check('a person adds an MCP server and gives a team read access in 12 clicks', async () => {
   const { page, close } = await as('operator');
   const hand = counter(page);

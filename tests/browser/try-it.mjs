@@ -185,6 +185,31 @@ await check('an invalid argument is explained, and the trace leads to the record
   truthy(/#\/record\/run\//.test(await outcome.locator('a').first().getAttribute('href')), 'no link to the record');
 });
 
+await check('numbers of a form and of JSON are sent and shown digit by digit', async () => {
+  const shown = async (...parts) => {
+    await page.waitForFunction(
+      (wanted) => wanted.every((part) => document.querySelector('.outcome:not(.question)')?.textContent.includes(part)),
+      parts,
+    );
+  };
+  await open('asking__numbers');
+  for (const [path, text] of [['/id', '123456789012345678901'], ['/amount', '0.10']]) {
+    const add = page.locator(`[data-add="${path.slice(1)}"]`);
+    if (await add.count()) await add.click();
+    await page.fill(`[data-path="${path}"] input`, text);
+  }
+  await execute();
+  // As a tree, and as the tool received them.
+  await shown('id123456789012345678901amount0.10', '{\\"id\\":123456789012345678901,\\"amount\\":0.10}');
+  await page.click('[data-mode="json"]');
+  truthy((await page.inputValue('textarea.json')).includes('"amount": 0.10'), 'the form as JSON');
+  await page.fill('textarea.json', '{"id": -0, "amount": 9007199254740993.50}');
+  await execute();
+  await shown('id-0amount9007199254740993.50', '{\\"id\\":-0,\\"amount\\":9007199254740993.50}');
+  await page.click('[data-mode="form"]');
+  equal(await page.inputValue('[data-path="/amount"] input'), '9007199254740993.50', 'the form');
+});
+
 await check('what the page fills in itself is valid', async () => {
   await open('asking__choices');
   await page.click('[data-action="validate"]');
