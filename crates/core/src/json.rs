@@ -49,6 +49,15 @@ pub fn parse_strict(bytes: &[u8]) -> Result<Value, JsonError> {
     Ok(value)
 }
 
+/// Parses JSON that was not refused where it came in. Numbers keep their text, unless it is a document
+/// that [`parse_strict`] refuses.
+///
+/// # Errors
+/// Fails when it is no JSON.
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
+    parse_strict(text.as_bytes()).or_else(|_| serde_json::from_str(text))
+}
+
 /// Errors of this module carry no text of the document, and neither do serde_json's syntax errors.
 /// Its other messages quote values, but cannot occur, because [`Strict`] accepts every type.
 fn explain(error: &serde_json::Error) -> JsonError {

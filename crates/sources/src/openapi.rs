@@ -7,10 +7,12 @@
 //! a response to an outcome.
 
 mod body;
+mod composition;
 mod document;
 mod encode;
 mod files;
 mod form;
+mod integers;
 mod media_type;
 mod multipart;
 mod operation;

@@ -39,15 +39,26 @@ outputs:
   all: { $ref: /inputs/all }
 ";
 
-const SERVICE: &str = r#"{ "openapi": "3.1.0", "info": { "title": "n", "version": "1" }, "paths": {
+const SERVICE: &str = r##"{ "openapi": "3.1.0", "info": { "title": "n", "version": "1" }, "paths": {
   "/json": { "post": { "operationId": "json", "requestBody": { "content": {
     "application/json": { "schema": { "type": "object" } } } }, "responses": {} } },
   "/p/{id}": { "get": { "operationId": "get", "responses": {}, "parameters": [
     { "name": "id", "in": "path", "required": true, "schema": { "type": "integer" } },
     { "name": "ids", "in": "query", "schema": { "type": "array", "items": { "type": "integer" } } },
     { "name": "X-Id", "in": "header", "schema": { "type": ["integer", "null"] } },
-    { "name": "price", "in": "query", "schema": { "type": "number" } } ] } }
-} }"#;
+    { "name": "price", "in": "query", "schema": { "type": "number" } },
+    { "name": "from", "in": "query", "style": "deepObject", "schema": {
+      "anyOf": [{ "$ref": "#/components/schemas/Range" }, { "type": "null" }] } } ] } },
+  "/form": { "post": { "operationId": "form", "responses": {}, "requestBody": { "content": {
+    "application/x-www-form-urlencoded": { "schema": { "$ref": "#/components/schemas/Form" } } } } } },
+  "/parts": { "post": { "operationId": "parts", "responses": {}, "requestBody": { "content": {
+    "multipart/form-data": { "schema": { "$ref": "#/components/schemas/Form" } } } } } }
+}, "components": { "schemas": {
+  "Range": { "type": "object", "properties": {
+    "low": { "type": "integer" }, "price": { "type": "number" } } },
+  "Form": { "type": "object", "allOf": [{ "properties": { "id": { "type": "integer" } } }],
+    "properties": { "ids": { "type": "array", "items": { "allOf": [{ "type": "integer" }] } },
+      "price": { "type": ["integer", "number"] } } } } } }"##;
 
 const COMMAND: &str = r#"
 [source.commands.print]
@@ -197,14 +208,29 @@ async fn integers_are_plain_digits_in_a_request() {
         ("18446744073709551616", "18446744073709551616"),
         ("25e20", "2500000000000000000000"),
     ] {
-        let input = format!(r#"{{"id":{sent},"ids":[{sent},7],"X-Id":{sent},"price":{sent}}}"#);
-        let body = format!(r#"{{"request":{{"tool_id":"web__get","input":{input}}}}}"#);
-        let (status, answer) = caller.post("/tools/call", &exact(&body)).await;
-        assert_eq!(status, 200, "{answer}");
-        let heard = rig.service.heard().pop().unwrap();
-        let line = format!("GET /p/{plain}?ids={plain}&ids=7&price={sent} HTTP/1.1\n");
+        let request = async |tool: &str, input: String| {
+            let body = format!(r#"{{"request":{{"tool_id":"web__{tool}","input":{input}}}}}"#);
+            let (status, answer) = caller.post("/tools/call", &exact(&body)).await;
+            assert_eq!(status, 200, "{answer}");
+            rig.service.heard().pop().unwrap()
+        };
+        let form = format!(r#""id":{sent},"ids":[{sent},7],"price":{sent}"#);
+        let from = format!(r#"{{"low":{sent},"price":{sent}}}"#);
+        let heard = request("get", format!(r#"{{{form},"X-Id":{sent},"from":{from}}}"#)).await;
+        let line = format!(
+            "GET /p/{plain}?ids={plain}&ids=7&price={sent}&from%5Blow%5D={plain}&from%5Bprice%5D={sent} \
+             HTTP/1.1\n"
+        );
         assert!(heard.starts_with(&line), "{heard}");
         assert!(heard.contains(&format!("\nx-id: {plain}\n")), "{heard}");
+        let heard = request("form", format!(r#"{{"body":{{{form}}}}}"#)).await;
+        let body = format!("id={plain}&ids={plain}&ids=7&price={sent}");
+        assert!(heard.ends_with(&body), "{heard}");
+        let heard = request("parts", format!(r#"{{"body":{{{form}}}}}"#)).await;
+        for (name, text) in [("id", plain), ("ids", plain), ("price", sent)] {
+            let part = format!("; name=\"{name}\"\r\n\r\n{text}\r\n");
+            assert!(heard.contains(&part), "{part}: {heard}");
+        }
     }
     let (status, answer) = caller.otc("web__get", json!({ "id": 1.5 })).await;
     assert_ne!(status, 200, "{answer}");

@@ -150,6 +150,45 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     server.stop();
 }
 
+/// Its inputs and the results of its steps are read again, with every number as it was written.
+#[test]
+fn a_run_that_goes_on_passes_the_same_numbers_on() {
+    const TEXT: &str = r#"{"a":1e2,"b":6.02E23,"c":-0,"d":0.10,"e":18446744073709551616.0}"#;
+    let dir = dir();
+    let upstream = FaultyHttp::start(Answers::Json, &[]);
+    let key = configure(dir.path(), &upstream, "idempotent", "");
+    let flow = "
+id: exact
+inputs: { type: object, properties: { n: {} }, required: [n] }
+steps:
+  - { id: first, tool: 'mcp:up.echo', arguments: { n: { $ref: /inputs/n } } }
+  - { id: long, tool: 'mcp:up.slow', after: [first], arguments: { ms: 1500 } }
+  - id: last
+    tool: 'mcp:up.echo'
+    after: [long]
+    arguments: { n: { $ref: /inputs/n }, seen: { $ref: /steps/first/result/n } }
+outputs: {}
+";
+    std::fs::write(dir.path().join("flows/exact.yaml"), flow).unwrap();
+    let mut server = Server::start(dir.path());
+    let caller = server.caller(Some(&key));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    offered(&runtime, &caller, "openwop:workflow.exact");
+    let body = format!(r#"{{"request":{{"tool_id":"flows__exact","input":{{"n":{TEXT}}}}}}}"#);
+    let body = toolcrib_core::json::parse(&body).unwrap();
+    runtime.spawn(async move { caller.post("/tools/call", &body).await });
+    eventually("the long step runs", || calls(&upstream).contains_key("slow"));
+    server.process.kill();
+    runtime.shutdown_background();
+    let server = Server::start(dir.path());
+    eventually("the run ends", || state(dir.path()) == "completed");
+    let received = upstream.received();
+    let last = received.iter().rfind(|it| it.body["method"] == "tools/call").unwrap();
+    let arguments = last.body["params"]["arguments"].to_string();
+    assert_eq!(arguments, format!(r#"{{"n":{TEXT},"seen":{TEXT}}}"#));
+    server.stop();
+}
+
 /// A nested run is resumed, too, and both runs return their normal results.
 #[test]
 fn a_run_inside_another_goes_on_with_it() {

@@ -16,6 +16,7 @@ use crate::{
     call::{Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind, input::Ask, raw},
     credential::Secret,
     id::CredentialId,
+    json,
     source::{Discovered, DiscoveredTool},
     text,
 };
@@ -213,7 +214,7 @@ impl Echoes {
         if !hidden && !starts() && self.encoded(text).is_none() {
             return Ok(json);
         }
-        let value: Value = serde_json::from_str(text).map_err(|_| Unreadable)?;
+        let value = json::parse(text).map_err(|_| Unreadable)?;
         let clean = self.value(value.clone());
         Ok(if clean == value && !open() { json } else { raw(&clean) })
     }

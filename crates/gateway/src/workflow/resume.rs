@@ -18,6 +18,7 @@ use toolcrib_core::{
     authorize::Authorizer as _,
     event::{CallStatus, EventBody, EventError, SessionOutcome, ToolReturned, ToolSessionClosed},
     id::{AgentId, CallId, EventId, RunId, SessionId, TenantId, ToolId},
+    json,
     principal::{AuthMethod, Principal},
     scope::ScopeSet,
     store::{Changes, KeptRun, RunRecord, RunState, StoreError},
@@ -214,7 +215,7 @@ async fn prepare(
         return Err(End::Cancelled);
     }
     let unreadable = || failed("interrupted", "what was kept of the run cannot be read");
-    let inputs = serde_json::from_str(&inputs).map_err(|_| unreadable())?;
+    let inputs = json::parse(&inputs).map_err(|_| unreadable())?;
     let results = results.into_iter().map(|(call, json)| {
         let kept: Kept = serde_json::from_str(&json).map_err(|_| unreadable())?;
         Ok((call, Ended::from(kept)))

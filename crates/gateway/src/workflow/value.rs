@@ -1,8 +1,8 @@
 //! The result of a step, for references to it.
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use toolcrib_core::call::Outcome;
+use serde::{Deserialize, Serialize, de::Error as _};
+use serde_json::{Value, value::RawValue};
+use toolcrib_core::{call::Outcome, json};
 
 /// The end of a step, as later steps see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,8 +46,8 @@ impl StepValue {
     pub(super) fn of(outcome: &Outcome) -> Self {
         let text = text_of(outcome);
         let structured = outcome.structured.as_ref();
-        let structured = structured.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        let result = structured.unwrap_or_else(|| match serde_json::from_str(&text) {
+        let structured = structured.and_then(|raw| json::parse(raw.get()).ok());
+        let result = structured.unwrap_or_else(|| match json::parse(&text) {
             Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
             Ok(_) | Err(_) => Value::String(text.clone()),
         });
@@ -90,7 +90,9 @@ fn weight(value: &Value) -> usize {
 }
 
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+    // A number that is read as a `Value` can get another text.
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    json::parse(raw.get()).map(Some).map_err(D::Error::custom)
 }
 
 #[cfg(test)]

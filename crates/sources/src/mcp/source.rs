@@ -108,7 +108,12 @@ impl Source for McpSource {
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let connection = self.supervisor.connection()?;
-        let listed = self.supervisor.list(&connection).await;
+        let mut listed = self.supervisor.list(&connection).await;
+        if listed.is_err() && connection.wire.has_ended() {
+            // Another connection is about to replace the one that ended meanwhile.
+            let connection = self.supervisor.connected_now(|| ()).await?;
+            listed = self.supervisor.list(&connection).await;
+        }
         listed.map_err(|error| self.supervisor.echoes().error(error))
     }
 

@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toolcrib_core::number::plain_integer;
 
 /// Escapes all characters except the unreserved ones of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -69,23 +68,6 @@ pub(super) fn plain(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
-    }
-}
-
-/// Returns `value` with its integers in plain digits: `1.0`, `1e2` and `-0` are integers, too.
-pub(super) fn plain_integers(value: &Value) -> Cow<'_, Value> {
-    match value {
-        Value::Number(number) => match plain_integer(number) {
-            Cow::Borrowed(_) => Cow::Borrowed(value),
-            Cow::Owned(text) => {
-                text.parse().map_or(Cow::Borrowed(value), |it| Cow::Owned(Value::Number(it)))
-            }
-        },
-        Value::Array(items) => {
-            let items = items.iter().map(|item| plain_integers(item).into_owned());
-            Cow::Owned(Value::Array(items.collect()))
-        }
-        other => Cow::Borrowed(other),
     }
 }
 

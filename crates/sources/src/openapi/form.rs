@@ -3,23 +3,19 @@
 //!
 //! The fields are the properties of the schema and of all schemas that it is composed of.
 
-use std::collections::{BTreeMap, HashSet};
-
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
+    composition::Composition,
     document::{Document, Node, Unusable},
     encode::Style,
+    integers::Integers,
     media_type::is_textual,
 };
 
-/// Most schemas that one form and its fields are composed of.
-const MAX_SCHEMAS: usize = 10_000;
 /// Most fields of one form.
 const MAX_FIELDS: usize = 1_000;
-/// Keywords whose schemas describe the same value as the schema around them.
-const COMPOSED: &[&str] = &["allOf", "anyOf", "oneOf"];
 
 /// A form field for which the document specifies more than a plain value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,6 +28,8 @@ pub(super) struct Field {
     pub(super) media_type: Option<String>,
     /// Whether the argument is the bytes in base64.
     pub(super) binary: bool,
+    #[serde(skip_serializing_if = "Integers::is_none")]
+    pub(super) integers: Integers,
 }
 
 /// The kinds of forms.
@@ -61,10 +59,13 @@ pub(super) struct Content<'d> {
     media_type: Option<&'d str>,
 }
 
-/// Finds the schemas that others are composed of, up to a limit.
-struct Composition<'d> {
-    document: &'d Document,
-    left: usize,
+// === impl Field ===
+
+impl Field {
+    /// Finds the field `name` among `fields`.
+    pub(super) fn find<'f>(fields: &'f [Self], name: &str) -> Option<&'f Self> {
+        fields.iter().find(|field| field.name == name)
+    }
 }
 
 // === impl Form ===
@@ -86,7 +87,7 @@ impl Form {
         let encoding =
             media.get("encoding").map(|encoding| document.follow(encoding)).transpose()?;
         let mut composition = Composition::new(document);
-        let mut fields = composition.fields(schema)?;
+        let mut fields = composition.properties(schema.as_slice())?;
         for (name, _) in encoding.into_iter().flat_map(Node::members) {
             // An encoding counts even if no schema names its field.
             fields.entry(name).or_default();
@@ -96,10 +97,11 @@ impl Form {
         }
         let mut form = Self::default();
         for (name, properties) in fields {
-            let content = composition.content(kind, &properties)?;
+            let content = Content::of_field(&mut composition, kind, &properties)?;
+            let integers = Integers::read(&mut composition, &properties)?;
             let encoding = encoding.and_then(|encoding| encoding.get(name));
             let encoding = encoding.map(|encoding| document.follow(encoding)).transpose()?;
-            form.add(document, kind, name, content, encoding)?;
+            form.add(document, kind, name, content, integers, encoding)?;
         }
         Ok(form)
     }
@@ -111,6 +113,7 @@ impl Form {
         kind: FormKind,
         name: &str,
         content: Content<'_>,
+        integers: Integers,
         encoding: Option<Node<'_>>,
     ) -> Result<(), Unusable> {
         let style = match encoding {
@@ -130,8 +133,9 @@ impl Form {
         if kind == FormKind::Multipart {
             self.note_headers(name, encoding);
         }
-        if style.is_some() || media_type.is_some() || binary {
-            self.fields.push(Field { name: name.to_owned(), style, media_type, binary });
+        if style.is_some() || media_type.is_some() || binary || !integers.is_none() {
+            let name = name.to_owned();
+            self.fields.push(Field { name, style, media_type, binary, integers });
         }
         Ok(())
     }
@@ -188,72 +192,16 @@ impl<'d> Content<'d> {
         let is_empty = schema.value.as_object().is_some_and(serde_json::Map::is_empty);
         self.is_binary |= is_part && (is_empty || schema.value == &Value::Bool(true));
     }
-}
-
-// === impl Composition ===
-
-impl<'d> Composition<'d> {
-    fn new(document: &'d Document) -> Self {
-        Self { document, left: MAX_SCHEMAS }
-    }
-
-    /// Returns `schema` and all schemas that describe the same value: the targets of references, and
-    /// the members of combinations.
-    fn of(&mut self, schema: Node<'d>) -> Result<Vec<Node<'d>>, Unusable> {
-        let mut waiting = vec![schema];
-        let (mut seen, mut schemas) = (HashSet::new(), Vec::new());
-        while let Some(schema) = waiting.pop() {
-            if !seen.insert(schema) {
-                continue;
-            }
-            self.left = self.left.checked_sub(1).ok_or_else(|| {
-                Unusable::new(format!("its form is composed of more than {MAX_SCHEMAS} schemas"))
-            })?;
-            let reference = schema.text("$ref");
-            let target = reference.map(|reference| self.document.at(schema.file, reference));
-            let target = target.transpose()?;
-            let mut parts: Vec<_> = target.into_iter().collect();
-            if target.is_none() || !self.document.is_old(schema.file) {
-                schemas.push(schema);
-                let words = COMPOSED.iter().filter_map(|word| schema.get(word));
-                parts.extend(words.flat_map(Node::items));
-            }
-            // The last one is read next, so the order is that of the document.
-            waiting.extend(parts.into_iter().rev());
-        }
-        Ok(schemas)
-    }
-
-    /// Returns the fields of a form, each with all schemas of it.
-    fn fields(
-        &mut self,
-        schema: Option<Node<'d>>,
-    ) -> Result<BTreeMap<&'d str, Vec<Node<'d>>>, Unusable> {
-        let mut fields: BTreeMap<&str, Vec<Node<'d>>> = BTreeMap::new();
-        let Some(schema) = schema else { return Ok(fields) };
-        for schema in self.of(schema)? {
-            let properties = schema.get("properties").map(|map| self.document.follow(map));
-            for (name, property) in properties.transpose()?.into_iter().flat_map(Node::members) {
-                fields.entry(name).or_default().push(property);
-            }
-        }
-        Ok(fields)
-    }
 
     /// Reads the schemas of a form field, or of the items of the list that it contains.
-    fn content(&mut self, kind: FormKind, schemas: &[Node<'d>]) -> Result<Content<'d>, Unusable> {
-        let (mut content, mut items) = (Content::default(), Vec::new());
-        let is_part = kind == FormKind::Multipart;
-        for schema in schemas {
-            for schema in self.of(*schema)? {
-                items.extend(schema.get("items"));
-                content.include(self.document, schema, is_part);
-            }
-        }
-        for schema in items {
-            for schema in self.of(schema)? {
-                content.include(self.document, schema, is_part);
-            }
+    fn of_field(
+        composition: &mut Composition<'d>,
+        kind: FormKind,
+        schemas: &[Node<'d>],
+    ) -> Result<Self, Unusable> {
+        let mut content = Self::default();
+        for schema in composition.with_items(schemas)? {
+            content.include(composition.document, schema, kind == FormKind::Multipart);
         }
         Ok(content)
     }

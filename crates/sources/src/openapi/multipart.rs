@@ -3,6 +3,8 @@
 //! Invariant: a value cannot extend beyond its part. The boundary is random, and names and media
 //! types of the caller cannot end a line.
 
+use std::borrow::Cow;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderValue;
 use percent_encoding::percent_decode_str;
@@ -41,8 +43,9 @@ pub(super) fn encode(
 ) -> Result<Vec<u8>, String> {
     let mut parts = Parts { boundary, bytes: Vec::new() };
     for (name, value) in members {
-        let field = fields.iter().find(|field| field.name == *name);
-        let items = match (value, field) {
+        let field = Field::find(fields, name);
+        let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
+        let items = match (&*value, field) {
             (Value::Null, _) => continue,
             (value, Some(Field { style: Some((style, explode)), binary: false, .. })) => {
                 for (name, value) in encode::pairs(name, value, *style, *explode) {

@@ -14,9 +14,11 @@ use serde_json::{Map, Value, json};
 
 use super::{
     body::{Body, BodyEntry},
+    composition::Composition,
     document::{Document, Node, ReferenceError, Unusable},
     encode::Style,
     form::{Field, Form, FormKind},
+    integers::Integers,
     media_type::{BodyKind, is_json, kind},
     resolve::{Bundle, Direction, plain_name, size},
 };
@@ -81,8 +83,8 @@ pub(super) struct Parameter {
     pub(super) explode: bool,
     /// Whether reserved URL characters are left unescaped.
     pub(super) reserved: bool,
-    /// Whether its numbers are integers, which services read in plain digits.
-    pub(super) integers: bool,
+    #[serde(skip_serializing_if = "Integers::is_none")]
+    pub(super) integers: Integers,
     /// The fields of a query string that is a form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) fields: Vec<Field>,
@@ -329,6 +331,10 @@ fn parameter_of<'d>(
     };
     let explode = matches!(style, Style::Form | Style::Cookie);
     let explode = described.flag("explode").unwrap_or(explode);
+    let integers = match (style, schema) {
+        (Style::Json, _) | (_, None) => Integers::default(),
+        (_, Some(schema)) => Integers::read(&mut Composition::new(reading.document), &[schema])?,
+    };
     let parameter = Parameter {
         argument: String::new(),
         name: name.to_owned(),
@@ -337,7 +343,7 @@ fn parameter_of<'d>(
         explode,
         reserved: described.flag("allowReserved").unwrap_or(false),
         fields,
-        integers: !matches!(style, Style::Json) && has_integers(reading.document, schema)?,
+        integers,
     };
     let required = place == Place::Path || described.flag("required").unwrap_or(false);
     Ok(Some(ParameterEntry {
@@ -346,16 +352,6 @@ fn parameter_of<'d>(
         schema: schema.unwrap_or(described.with(ANY)),
         description: described.text("description"),
     }))
-}
-
-/// Returns whether a schema is that of an integer, or of a list of them.
-fn has_integers(document: &Document, schema: Option<Node<'_>>) -> Result<bool, ReferenceError> {
-    let Some(schema) = schema else { return Ok(false) };
-    let schema = document.follow(schema)?;
-    match schema.get("items") {
-        Some(items) if schema.is_type("array") => Ok(document.follow(items)?.is_type("integer")),
-        _ => Ok(schema.is_type("integer") && !schema.is_type("number")),
-    }
 }
 
 fn style(place: Place, name: Option<&str>) -> Option<Style> {

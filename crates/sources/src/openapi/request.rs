@@ -207,7 +207,7 @@ fn given<'a>(
 /// Returns the value for a parameter, if it has one.
 fn value<'a>(parameter: &Parameter, arguments: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
     let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
-    Some(if parameter.integers { encode::plain_integers(value) } else { Cow::Borrowed(value) })
+    Some(parameter.integers.in_plain_digits(value))
 }
 
 fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String> {
@@ -235,23 +235,20 @@ fn members<'v>(argument: &str, value: &'v Value) -> Result<&'v Map<String, Value
     value.as_object().ok_or_else(|| unfit(argument, "must be an object: it is a form"))
 }
 
-fn field<'f>(fields: &'f [Field], name: &str) -> Option<&'f Field> {
-    fields.iter().find(|field| field.name == name)
-}
-
 /// Encodes `application/x-www-form-urlencoded`. A field without a style is written as it is, a list
 /// of plain values is repeated, and any deeper value becomes JSON.
 fn form(argument: &str, fields: &[Field], value: &Value) -> Result<String, String> {
     let mut form = String::new();
     for (name, value) in members(argument, value)? {
-        let style = field(fields, name).and_then(|field| field.style);
-        let pairs = match (style, value) {
+        let field = Field::find(fields, name);
+        let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
+        let pairs = match (field.and_then(|field| field.style), &*value) {
             (_, Value::Null) => continue,
             (Some((style, explode)), value) => encode::pairs(name, value, style, explode),
             (None, Value::Array(items)) if items.iter().all(is_plain) => {
-                encode::pairs(name, value, Style::Form, true)
+                encode::pairs(name, &value, Style::Form, true)
             }
-            (None, value) if is_plain(value) => encode::pairs(name, value, Style::Form, true),
+            (None, value) if is_plain(value) => encode::pairs(name, &value, Style::Form, true),
             (None, value) => encode::pairs(name, value, Style::Json, false),
         };
         append(&mut form, "&", pairs, STRICT);

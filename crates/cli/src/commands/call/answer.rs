@@ -1,7 +1,10 @@
 //! The output of `call`, for calls in this process and on a server.
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::call::{CallError, Outcome};
+use toolcrib_core::{
+    call::{CallError, Outcome},
+    json,
+};
 use toolcrib_gateway::CallReport;
 
 use crate::{
@@ -106,7 +109,7 @@ fn to_json(outcome: &Outcome) -> Value {
 fn print_text(outcome: &Outcome, printer: Printer) -> anyhow::Result<()> {
     let blocks: Vec<Value> = serde_json::from_str(outcome.content.get())?;
     if let (true, Some(structured)) = (blocks.is_empty(), &outcome.structured) {
-        let structured: Value = serde_json::from_str(structured.get())?;
+        let structured = json::parse(structured.get())?;
         return printer.foreign(&serde_json::to_string_pretty(&structured)?);
     }
     for block in &blocks {

@@ -305,7 +305,7 @@ fn the_work_on_a_form_is_bounded() {
     for (media, problem) in [
         (
             json!({ "schema": { "allOf": many(10_001) } }),
-            "its form is composed of more than 10000 schemas",
+            "its arguments are composed of more than 10000 schemas",
         ),
         (
             json!({ "schema": { "properties": (0..1_001).map(|n| (n.to_string(), json!({})))
@@ -316,7 +316,7 @@ fn the_work_on_a_form_is_bounded() {
             json!({ "schema": { "properties": (0..101).map(|n| {
                 (n.to_string(), json!({ "$ref": "#/components/schemas/Many" }))
             }).collect::<serde_json::Map<_, _>>() } }),
-            "its form is composed of more than 10000 schemas",
+            "its arguments are composed of more than 10000 schemas",
         ),
     ] {
         let schemas = json!({ "Many": { "anyOf": many(100) } });

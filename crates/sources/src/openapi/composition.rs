@@ -1,0 +1,84 @@
+//! The schemas that describe one value together.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::document::{Document, Node, Unusable};
+
+/// Most schemas that one value and its parts are composed of.
+const MAX_SCHEMAS: usize = 10_000;
+/// Keywords whose schemas describe the same value as the schema around them.
+const COMPOSED: &[&str] = &["allOf", "anyOf", "oneOf"];
+
+/// Finds the schemas that others are composed of, up to a limit.
+pub(super) struct Composition<'d> {
+    pub(super) document: &'d Document,
+    left: usize,
+}
+
+// === impl Composition ===
+
+impl<'d> Composition<'d> {
+    pub(super) fn new(document: &'d Document) -> Self {
+        Self { document, left: MAX_SCHEMAS }
+    }
+
+    /// Returns `schema` and all schemas that describe the same value: the targets of references, and
+    /// the members of combinations.
+    pub(super) fn of(&mut self, schema: Node<'d>) -> Result<Vec<Node<'d>>, Unusable> {
+        let mut waiting = vec![schema];
+        let (mut seen, mut schemas) = (HashSet::new(), Vec::new());
+        while let Some(schema) = waiting.pop() {
+            if !seen.insert(schema) {
+                continue;
+            }
+            self.left = self.left.checked_sub(1).ok_or_else(|| {
+                Unusable::new(format!(
+                    "its arguments are composed of more than {MAX_SCHEMAS} schemas"
+                ))
+            })?;
+            let reference = schema.text("$ref");
+            let target = reference.map(|reference| self.document.at(schema.file, reference));
+            let target = target.transpose()?;
+            let mut parts: Vec<_> = target.into_iter().collect();
+            if target.is_none() || !self.document.is_old(schema.file) {
+                schemas.push(schema);
+                let words = COMPOSED.iter().filter_map(|word| schema.get(word));
+                parts.extend(words.flat_map(Node::items));
+            }
+            // The last one is read next, so the order is that of the document.
+            waiting.extend(parts.into_iter().rev());
+        }
+        Ok(schemas)
+    }
+
+    /// Returns all schemas of a value, and all schemas of the items of the list that it is.
+    pub(super) fn with_items(&mut self, schemas: &[Node<'d>]) -> Result<Vec<Node<'d>>, Unusable> {
+        let (mut all, mut items) = (Vec::new(), Vec::new());
+        for schema in schemas {
+            let parts = self.of(*schema)?;
+            items.extend(parts.iter().filter_map(|part| part.get("items")));
+            all.extend(parts);
+        }
+        for schema in items {
+            all.extend(self.of(schema)?);
+        }
+        Ok(all)
+    }
+
+    /// Returns the properties of an object, each with all its schemas.
+    pub(super) fn properties(
+        &mut self,
+        schemas: &[Node<'d>],
+    ) -> Result<BTreeMap<&'d str, Vec<Node<'d>>>, Unusable> {
+        let mut properties: BTreeMap<&str, Vec<Node<'d>>> = BTreeMap::new();
+        for schema in schemas {
+            for schema in self.of(*schema)? {
+                let map = schema.get("properties").map(|map| self.document.follow(map));
+                for (name, property) in map.transpose()?.into_iter().flat_map(Node::members) {
+                    properties.entry(name).or_default().push(property);
+                }
+            }
+        }
+        Ok(properties)
+    }
+}
