@@ -49,7 +49,11 @@ fn routes(config: &Config) -> OpenApiRouter<AppState> {
     }
     let own = resource.and_then(|it| own_path(&mcp_of(&it.resource)));
     for path in [Some(MCP.to_owned()), own].into_iter().flatten() {
-        routes = routes.route(&format!("{WELL_KNOWN}{path}/{{toolset}}"), get(of_toolset));
+        // `/mcp/` and `/mcp/NAME/` are the addresses without the slash, too.
+        routes = routes
+            .route(&format!("{WELL_KNOWN}{path}/"), get(metadata))
+            .route(&format!("{WELL_KNOWN}{path}/{{toolset}}"), get(of_toolset))
+            .route(&format!("{WELL_KNOWN}{path}/{{toolset}}/"), get(of_toolset));
     }
     let described = resource.map(|it| Arc::new((it.clone(), document(it, &it.resource))));
     routes.layer(Extension(Described(described))).into()

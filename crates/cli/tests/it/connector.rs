@@ -130,7 +130,7 @@ fn arguments_reach_the_service_byte_for_byte() {
         dir.path(),
         "shop__items_list",
         &json!({
-            "shop": "Käse & Co/..", "kind": ["a b", "c;d"], "tags": ["x|y", "z"],
+            "shop": "Käse & Co/..", "kind": ["a b", "c;d"], "tags": ["x y", "z"],
             "filter": { "price": { "max": 5 }, "a&b": ["=", "#"] }, "near": { "lat": 1.5 },
             "q": "a/b?c&d=e+f%", "X-Trace": [1, 2], "session": "s; admin=1",
         }),
@@ -138,7 +138,7 @@ fn arguments_reach_the_service_byte_for_byte() {
     assert_eq!(ran.ok().stdout.trim(), r#"{"items":[],"next":null}"#);
     assert_eq!(
         service.heard(),
-        ["GET /base/shops/K%C3%A4se%20%26%20Co%2F../items;kind=a%20b;kind=c%3Bd?tags=x%7Cy%7Cz\
+        ["GET /base/shops/K%C3%A4se%20%26%20Co%2F../items;kind=a%20b;kind=c%3Bd?tags=x%20y%7Cz\
           &filter%5Bprice%5D%5Bmax%5D=5&filter%5Ba%26b%5D%5B0%5D=%3D&filter%5Ba%26b%5D%5B1%5D=%23\
           &near=%7B%22lat%22%3A1.5%7D&q=a/b?c%26d%3De%2Bf%25 HTTP/1.1\n\
           cookie: session=s%3B%20admin%3D1\nx-shop-key: of-the-shop\nx-trace: 1,2\n\n"]

@@ -8,7 +8,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::pointer::percent_decoded;
+use crate::{
+    pointer::percent_decoded,
+    schema::{DATA, MAPS},
+};
 
 /// The most JSON values in a schema document. The largest tool schemas seen in practice have some
 /// 5 000.
@@ -119,7 +122,7 @@ impl Weight {
 /// Measures the cost of `schema`, and fails when it exceeds a bound.
 pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     let mut index = Index::default();
-    index.read(schema, 0)?;
+    index.read(schema, 0, Context::Schema)?;
     let patterns = index.patterns.len();
     let mut walk = Walk {
         index,
@@ -146,6 +149,29 @@ fn refuse(problem: &str) -> SchemaError {
 
 // === Index: the targets of references, and the size of the document ===
 
+/// What a value in a schema is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Schema,
+    /// A map of schemas under any names.
+    Map,
+    /// An example or the like. It names no subschema.
+    Data,
+}
+
+impl Context {
+    /// Returns what the member `key` is.
+    fn of(self, key: &str, member: &Value) -> Self {
+        match self {
+            Self::Data => Self::Data,
+            Self::Map => Self::Schema,
+            Self::Schema if DATA.contains(&key) => Self::Data,
+            Self::Schema if MAPS.contains(&key) && member.is_object() => Self::Map,
+            Self::Schema => Self::Schema,
+        }
+    }
+}
+
 #[derive(Default)]
 struct Index<'s> {
     nodes: usize,
@@ -157,7 +183,12 @@ struct Index<'s> {
 }
 
 impl<'s> Index<'s> {
-    fn read(&mut self, value: &'s Value, nesting: usize) -> Result<(), SchemaError> {
+    fn read(
+        &mut self,
+        value: &'s Value,
+        nesting: usize,
+        context: Context,
+    ) -> Result<(), SchemaError> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(refuse("it has more than 50000 values"));
@@ -166,16 +197,24 @@ impl<'s> Index<'s> {
             return Err(refuse("it is nested deeper than 64 levels"));
         }
         match value {
-            Value::Array(items) => items.iter().try_for_each(|item| self.read(item, nesting + 1)),
+            Value::Array(items) => {
+                items.iter().try_for_each(|item| self.read(item, nesting + 1, context))
+            }
             Value::Object(members) => {
-                self.name(value, members)?;
-                members.values().try_for_each(|member| self.read(member, nesting + 1))
+                self.patterns(members)?;
+                if context == Context::Schema {
+                    self.name(value, members)?;
+                }
+                members.iter().try_for_each(|(key, member)| {
+                    self.read(member, nesting + 1, context.of(key, member))
+                })
             }
             _ => Ok(()),
         }
     }
 
-    fn name(&mut self, value: &'s Value, members: &'s Members) -> Result<(), SchemaError> {
+    /// Counts the patterns, also of data: a reference can use it as a schema.
+    fn patterns(&mut self, members: &'s Members) -> Result<(), SchemaError> {
         let text = |key: &str| members.get(key).and_then(Value::as_str);
         if let Some(pattern) = text("pattern") {
             self.patterns.insert(pattern);
@@ -186,6 +225,11 @@ impl<'s> Index<'s> {
         if self.patterns.len() > MAX_PATTERNS {
             return Err(refuse("it has more than 64 different patterns"));
         }
+        Ok(())
+    }
+
+    fn name(&mut self, value: &'s Value, members: &'s Members) -> Result<(), SchemaError> {
+        let text = |key: &str| members.get(key).and_then(Value::as_str);
         // A repeated name of an embedded document would make references ambiguous.
         let mut again = false;
         if let Some(id) = text("$id").map(|id| id.strip_suffix('#').unwrap_or(id)) {

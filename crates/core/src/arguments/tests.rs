@@ -545,3 +545,15 @@ fn a_schema_that_cannot_be_used_is_refused_before_its_first_use() {
         assert_eq!(refused, ArgumentCheck::compile(Some(&schema)).unwrap_err(), "{schema}");
     }
 }
+
+#[test]
+fn examples_name_no_subschemas() {
+    let data = json!({ "type": "string", "example": { "$id": "1", "$anchor": "a" },
+        "enum": [{ "$anchor": "k" }, { "$anchor": "k", "b": 1 }], "default": { "$id": "1" } });
+    let schema =
+        json!({ "properties": { "x": data, "y": data, "example": { "type": "integer" } } });
+    let check = ArgumentCheck::compile(Some(&schema)).unwrap();
+    assert!(check.check(&json!({ "example": "no" })).is_err(), "a property may have this name");
+    let twice = json!({ "properties": { "x": { "$id": "1" }, "enum": { "$id": "1" } } });
+    assert!(ArgumentCheck::compile(Some(&twice)).is_err());
+}

@@ -203,12 +203,13 @@ fn pin_problems(
     }
     let shown = unfit.iter().take(MAX_PIN_PROBLEMS).map(|(entry, verdict)| {
         let id = &entry.id;
-        let colon = if source.pins.mode == PinMode::Enforce { ":" } else { "" };
+        let enforced = source.pins.mode == PinMode::Enforce;
+        let colon = if enforced { ":" } else { "" };
         let see = format!("see `toolcrib tools diff {id}`");
         if *verdict == Verdict::New {
             return format!("{id} {fate}{colon} nobody has approved it; {see}");
         }
-        let change = pins.map(|pins| pins.change(&entry.upstream_name, id));
+        let change = pins.map(|pins| pins.change(&entry.upstream_name, id, enforced));
         let (change, remedy) = change.unwrap_or((pins::SOMEWHERE, None));
         let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
         format!("{id} {fate}{colon} {change} since it was approved; {see}{remedy}")
@@ -242,10 +243,16 @@ impl Assembler<'_> {
             return Err("its input schema accepts no object, and arguments are one".to_owned());
         }
         let input_schema = kept(input.as_ref(), listed.and_then(|listed| listed.input.as_ref()))?;
-        // Compiled from the schema that callers see, so that it is also the checked one.
-        let arguments = match (&input, &input_schema) {
+        // Compiled from the schema that callers see, so that it is also the checked one. Only a property
+        // that the upstream gives a default may be left out: many name it as required all the same.
+        let is_remote = matches!(source.kind, SourceKind::Mcp | SourceKind::Connector);
+        let relaxed = input.as_ref().filter(|_| is_remote);
+        let relaxed = relaxed.and_then(schemas::without_defaulted);
+        let relaxed_text = relaxed.as_ref().map(|schema| kept(Some(schema), None)).transpose()?;
+        let checked = relaxed.as_ref().or(input.as_ref());
+        let arguments = match (checked, relaxed_text.as_ref().unwrap_or(&input_schema)) {
             (Some(input), Some(text)) => ArgumentCheck::compile_on_use(input, text, validators),
-            (input, _) => ArgumentCheck::compile(input.as_ref()).map(|check| (check, Vec::new())),
+            (input, _) => ArgumentCheck::compile(input).map(|check| (check, Vec::new())),
         };
         let (arguments, unchecked) =
             arguments.map_err(|error| format!("its input schema cannot be used: {error}"))?;

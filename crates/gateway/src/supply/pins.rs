@@ -105,13 +105,15 @@ pub(crate) fn verdict(
     }
 }
 
-/// Returns the remedy for a tool that changes again and again.
-pub(crate) fn remedy(tool: &ToolId, change_count: u32) -> Option<String> {
+/// Returns the remedy for a tool that changes again and again. `enforced` is whether it is quarantined
+/// then.
+pub(crate) fn remedy(tool: &ToolId, change_count: u32, enforced: bool) -> Option<String> {
     (change_count >= MANY_CHANGES).then(|| {
+        let or = if enforced { ", or set `pins = \"warn\"` for the source" } else { "" };
         format!(
             "it has changed {change_count} times: if its forms return, approve each with `toolcrib \
              tools approve {tool} --keep-earlier`; if each start has a new form, ask its maker for a \
-             stable text, or set `pins = \"warn\"` for the source"
+             stable text{or}"
         )
     })
 }
@@ -185,10 +187,10 @@ fn place(pin: &Pin) -> Option<String> {
 
 impl SourcePins {
     /// Returns the change of a tool, and the remedy if it changes again and again.
-    pub(crate) fn change(&self, tool: &str, id: &ToolId) -> (&str, Option<String>) {
+    pub(crate) fn change(&self, tool: &str, id: &ToolId, enforced: bool) -> (&str, Option<String>) {
         let place = self.places.get(tool).map_or(SOMEWHERE, String::as_str);
         let count = self.book.tools.get(tool).map_or(0, |pinned| pinned.change_count);
-        (place, remedy(id, count))
+        (place, remedy(id, count, enforced))
     }
 }
 

@@ -31,6 +31,10 @@ pub(super) fn output(mut schema: Value) -> Result<Value, String> {
     let mut problem = None;
     schema::visit(&schema, &mut |members| {
         problem = problem.take().or_else(|| compiles(members).err());
+        if problem.is_none() && leads_in_a_circle(members, &schema) {
+            problem =
+                Some("the schema is not usable by clients: a `$ref` leads to itself".to_owned());
+        }
     });
     problem.map_or(Ok(schema), Err)
 }
@@ -53,6 +57,21 @@ fn compiles(members: &SchemaObject) -> Result<(), String> {
     }
 }
 
+/// Returns whether a reference leads to nothing but references, on which Ajv never ends.
+fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
+    let mut seen: Vec<&str> = Vec::new();
+    let mut next = Some(members);
+    while let Some(reference) = next.and_then(|it| it.get("$ref")).and_then(Value::as_str) {
+        if seen.len() == MAX_READ || seen.contains(&reference) {
+            return true;
+        }
+        seen.push(reference);
+        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        next = target.and_then(Value::as_object);
+    }
+    false
+}
+
 /// Removes `nullable` where Ajv refuses it: without `type`, and against it. It means nothing in JSON
 /// Schema.
 fn without_stray_nullable(members: &mut SchemaObject) {
@@ -71,6 +90,39 @@ fn without_stray_nullable(members: &mut SchemaObject) {
 fn is_ecmascript(pattern: &str) -> bool {
     let flags = Flags { unicode: true, ..Flags::default() };
     pattern.len() <= MAX_PATTERN && Regex::with_flags(pattern, flags).is_ok()
+}
+
+/// Returns an input schema that does not require the properties with a default, if there are some. Only
+/// the object itself and objects in it are read, not what `$ref`, `not`, `if` or alternatives lead to.
+pub(super) fn without_defaulted(schema: &Value) -> Option<Value> {
+    let mut relaxed = schema.clone();
+    relax(&mut relaxed, MAX_READ).then_some(relaxed)
+}
+
+/// Returns whether it has removed a name.
+fn relax(schema: &mut Value, depth: usize) -> bool {
+    let (Value::Object(members), Some(depth)) = (schema, depth.checked_sub(1)) else {
+        return false;
+    };
+    let mut defaulted = Vec::new();
+    let mut changed = false;
+    if let Some(Value::Object(properties)) = members.get_mut("properties") {
+        for (name, property) in properties {
+            if property.get("default").is_some() {
+                defaulted.push(name.clone());
+            }
+            changed |= relax(property, depth);
+        }
+    }
+    if let Some(items) = members.get_mut("items") {
+        changed |= relax(items, depth);
+    }
+    if let Some(Value::Array(required)) = members.get_mut("required") {
+        let before = required.len();
+        required.retain(|name| !name.as_str().is_some_and(|it| defaulted.iter().any(|d| d == it)));
+        changed |= required.len() < before;
+    }
+    changed
 }
 
 /// Whether `schema` accepts no object, so that no arguments can be right.
@@ -116,6 +168,12 @@ mod tests {
         for (schema, why) in [
             (json!({ "$ref": "#/$defs/gone" }), "outside itself"),
             (json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }), "outside itself"),
+            (json!({ "$ref": "#/properties/a" }), "leads to itself"),
+            (
+                json!({ "properties": { "b": { "$ref": "#/properties/a/properties/c" },
+                    "c": { "$ref": "#/properties/a/properties/b" } } }),
+                "leads to itself",
+            ),
             (json!({ "type": "money" }), "/properties/a/type"),
             (json!({ "$id": "a", "type": "string" }), "its own"),
             (json!({ "id": "a", "type": "string" }), "draft 4"),
@@ -155,6 +213,31 @@ mod tests {
         }
         let named = json!({ "$id": "https://example.com/a", "type": "object" });
         assert_eq!(output(named), Ok(json!({ "type": "object" })));
+    }
+
+    #[test]
+    fn a_property_with_a_default_is_not_required() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "scale": { "type": "string", "default": "css" },
+                "file": { "type": "string" },
+                "options": {
+                    "type": "object",
+                    "properties": { "deep": { "default": null } },
+                    "required": ["deep"],
+                },
+                "list": { "items": { "properties": { "a": { "default": 1 } }, "required": ["a"] } },
+            },
+            "required": ["scale", "file", "options"],
+            "not": { "properties": { "file": { "default": 1 } }, "required": ["file"] },
+        });
+        let relaxed = without_defaulted(&schema).unwrap();
+        assert_eq!(relaxed["required"], json!(["file", "options"]));
+        assert_eq!(relaxed["properties"]["options"]["required"], json!([]));
+        assert_eq!(relaxed["properties"]["list"]["items"]["required"], json!([]));
+        assert_eq!(relaxed["not"], schema["not"]);
+        assert_eq!(without_defaulted(&relaxed), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 use ::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, SetOnce},
@@ -173,10 +174,11 @@ impl Http {
             }
             _ => {}
         }
-        self.check_status(answer.status(), &session)?;
+        self.check_credentials(answer.status())?;
         if answer.status().is_redirection() {
             return Err(self.redirected(&answer).into());
         }
+        let is_unknown = answer.status() == StatusCode::NOT_FOUND && session.id.is_some();
         let reads_session = !handshake && !call.era.is_modern();
         if handshake && answer.status().is_success() {
             self.session.lock().id = answer.headers().get(mcp_header::SESSION_ID).cloned();
@@ -186,16 +188,32 @@ impl Http {
         } else {
             self.read_document(answer, waiter).await
         };
-        match &reply {
-            // Many servers report a lost session with an error instead of 404. No tool has run then.
-            Ok(Reply::Error(error)) if reads_session && names_lost_session(&error.message) => {
-                Err(Failure::SessionExpired)
-            }
-            Err(Failure::Refused { body, .. }) if reads_session && names_lost_session(body) => {
-                Err(Failure::SessionExpired)
-            }
-            _ => reply,
+        // Many servers report a lost session with an error instead of 404.
+        let may_be_lost = match &reply {
+            _ if is_unknown => true,
+            Ok(Reply::Error(error)) => reads_session && names_lost_session(&error.message),
+            Err(Failure::Refused { body, .. }) => reads_session && names_lost_session(body),
+            _ => false,
+        };
+        match may_be_lost
+            && (call.method != method::CALL_TOOL || self.is_lost(call, &session).await)
+        {
+            true => Err(Failure::SessionExpired),
+            false => reply,
         }
+    }
+
+    /// Returns whether the upstream has lost `session`, so that it did not read `call`. A tool that has
+    /// run can report something that sounds like it, and must not run again.
+    async fn is_lost(self: &Arc<Self>, call: &Call<'_>, session: &LegacySession) -> bool {
+        if self.session() != *session {
+            // Another request has found that, and has opened a new one.
+            return true;
+        }
+        let encode = |id| message::request(id, method::PING, &json!({}));
+        let ping = Call::plain(method::PING, call.era, &encode);
+        let answer = tokio::time::timeout(ASIDE_TIMEOUT, Box::pin(self.request(&ping))).await;
+        matches!(answer, Ok(Err(Failure::SessionExpired)))
     }
 
     /// Posts a message that expects no answer.
@@ -290,7 +308,12 @@ impl Http {
         let to = to.and_then(|to| self.target.endpoint.url().join(to).ok());
         let status = answer.status().as_u16();
         refused(match to {
-            Some(to) => {
+            Some(mut to) => {
+                // They may be secret, and are no part of the address to configure.
+                to.set_query(None);
+                to.set_fragment(None);
+                to.set_username("").ok();
+                to.set_password(None).ok();
                 let to = tidy(to.as_str(), MAX_ADDRESS);
                 format!(
                     "HTTP status {status}: it redirects to {to}; redirects are not followed: if this \
@@ -302,14 +325,19 @@ impl Http {
     }
 
     fn check_status(&self, status: StatusCode, session: &LegacySession) -> Result<(), Failure> {
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                self.end.set(credentials_refused(status)).ok();
-                Err(Failure::Credentials(status))
-            }
-            StatusCode::NOT_FOUND if session.id.is_some() => Err(Failure::SessionExpired),
-            _ => Ok(()),
+        self.check_credentials(status)?;
+        match status == StatusCode::NOT_FOUND && session.id.is_some() {
+            true => Err(Failure::SessionExpired),
+            false => Ok(()),
         }
+    }
+
+    fn check_credentials(&self, status: StatusCode) -> Result<(), Failure> {
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            self.end.set(credentials_refused(status)).ok();
+            return Err(Failure::Credentials(status));
+        }
+        Ok(())
     }
 
     async fn read_document(

@@ -135,8 +135,9 @@ impl ReplyContext<'_> {
         let is_error = match result.is_error {
             None | Some(Value::Null) => false,
             Some(Value::Bool(is_error)) => is_error,
-            // An invalid value does not count as success.
-            Some(_) => true,
+            // A failure is said, not guessed.
+            Some(Value::String(text)) => text == "true",
+            Some(_) => false,
         };
         Ok(self.checked(result.content, structured, is_error))
     }
@@ -195,9 +196,9 @@ impl ReplyContext<'_> {
                     Some(BadBlock::Unreadable) => note(&format!(
                         "content block {number} is not valid JSON; this is its text: {block}"
                     )),
-                    Some(BadBlock::Unknown(problem)) => {
-                        note(&format!("content block {number} is left out: {problem}"))
-                    }
+                    Some(BadBlock::Unknown(problem)) => note(&format!(
+                        "content block {number} is not one of MCP ({problem}); this is its text: {block}"
+                    )),
                 });
                 let kept: Vec<_> = kept.chain(notes).collect();
                 serde_json::value::to_raw_value(&kept).unwrap_or_else(|_| raw(&json!([])))
@@ -352,7 +353,12 @@ mod tests {
         let structured_only = read_text(r#"{"structuredContent":[1]}"#, false);
         assert!(!structured_only.is_error);
         assert_eq!(structured_only.content.get(), "[]");
-        assert!(read_text(r#"{"content":[],"isError":"no"}"#, false).is_error);
+        for (said, is_error) in
+            [("true", true), ("\"true\"", true), ("\"false\"", false), ("0", false)]
+        {
+            let text = format!(r#"{{"content":[],"isError":{said}}}"#);
+            assert_eq!(read_text(&text, false).is_error, is_error, "{said}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::document::{Document, Node, Unusable};
 
 /// Most schemas that one value and its parts are composed of.
 const MAX_SCHEMAS: usize = 10_000;
+const FEW_SCHEMAS: usize = 500;
 /// Keywords whose schemas describe the same value as the schema around them.
 const COMPOSED: &[&str] = &["allOf", "anyOf", "oneOf"];
 
@@ -20,6 +21,11 @@ pub(super) struct Composition<'d> {
 impl<'d> Composition<'d> {
     pub(super) fn new(document: &'d Document) -> Self {
         Self { document, left: MAX_SCHEMAS }
+    }
+
+    /// Reads few schemas, for what is done at each schema of a document.
+    pub(super) fn small(document: &'d Document) -> Self {
+        Self { document, left: FEW_SCHEMAS }
     }
 
     /// Returns `schema` and all schemas that describe the same value: the targets of references, and

@@ -9,6 +9,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::multipart::unfit;
+
 /// Escapes all characters except the unreserved ones of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Like `STRICT`, but keeps reserved characters that have no meaning inside a query value.
@@ -157,6 +159,39 @@ pub(super) fn pairs(
             delimited(members.iter().flat_map(|(key, value)| [key.clone(), plain(value)]).collect())
         }
         (_, value) => vec![one(value)],
+    }
+}
+
+/// Fails when a part of `value` contains what separates its parts, because more of them would arrive.
+/// A separator other than these is escaped in the parts.
+pub(super) fn check_separators(
+    argument: &str,
+    value: &Value,
+    style: Style,
+    explode: bool,
+    escape: Escape,
+) -> Result<(), String> {
+    let separator = match style {
+        Style::Spaces => ' ',
+        Style::Pipes => '|',
+        Style::Simple if matches!(escape, Escape::None) => ',',
+        _ => return Ok(()),
+    };
+    let is_in = |value: &Value| plain(value).contains(separator);
+    let is_ambiguous = match value {
+        Value::Array(items) => (!explode || style == Style::Simple) && items.iter().any(is_in),
+        Value::Object(members) => {
+            (!explode || style == Style::Simple)
+                && members.iter().any(|(key, value)| key.contains(separator) || is_in(value))
+        }
+        _ => false,
+    };
+    match is_ambiguous {
+        false => Ok(()),
+        true => {
+            let problem = format!("has an item with `{separator}`, which separates its items");
+            Err(unfit(argument, &problem))
+        }
     }
 }
 

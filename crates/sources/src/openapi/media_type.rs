@@ -29,7 +29,7 @@ pub(super) fn kind(media_type: &str) -> BodyKind {
         "application/x-www-form-urlencoded" => BodyKind::Form,
         "multipart/form-data" => BodyKind::Multipart,
         "*/*" => BodyKind::Binary,
-        _ if is_text_or_xml(&essence) => BodyKind::Text,
+        _ if is_text(&essence) => BodyKind::Text,
         _ => BodyKind::Binary,
     }
 }
@@ -56,16 +56,26 @@ pub(super) fn is_json(media_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// Returns whether a media type, without parameters, is text or XML.
-pub(super) fn is_text_or_xml(essence: &str) -> bool {
-    essence.starts_with("text/") || essence.ends_with("/xml") || essence.ends_with("+xml")
+/// Returns whether a media type, without parameters, is text, XML or a sequence of JSON texts.
+pub(super) fn is_text(essence: &str) -> bool {
+    const SEQUENCES: [&str; 4] = [
+        "application/json-seq",
+        "application/jsonl",
+        "application/jsonlines",
+        "application/x-ndjson",
+    ];
+    essence.starts_with("text/")
+        || essence.ends_with("/xml")
+        || essence.ends_with("+xml")
+        || essence.ends_with("+json-seq")
+        || SEQUENCES.contains(&essence)
 }
 
 /// Returns whether a media type is written as text.
 pub(super) fn is_textual(media_type: &str) -> bool {
     let essence = essence(media_type);
     is_json(&essence)
-        || is_text_or_xml(&essence)
+        || is_text(&essence)
         || ["*/*", "application/*", "application/x-www-form-urlencoded", "application/yaml"]
             .contains(&essence.as_str())
 }

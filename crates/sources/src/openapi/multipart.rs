@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::{
-    encode::{self, is_plain},
+    encode::{self, Escape, is_plain},
     form::Field,
 };
 
@@ -48,6 +48,7 @@ pub(super) fn encode(
         let items = match (&*value, field) {
             (Value::Null, _) => continue,
             (value, Some(Field { style: Some((style, explode)), binary: false, .. })) => {
+                encode::check_separators(name, value, *style, *explode, Escape::None)?;
                 for (name, value) in encode::pairs(name, value, *style, *explode) {
                     parts.add(&name, Part::Text(value.into_text()), None);
                 }

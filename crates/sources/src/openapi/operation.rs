@@ -28,8 +28,10 @@ use crate::{egress::CONNECTION_HEADERS, text::tidy};
 pub(super) const METHODS: &[&str] =
     &["GET", "PUT", "POST", "DELETE", "OPTIONS", "HEAD", "PATCH", "TRACE", "QUERY"];
 
-/// Longest name of an argument before it is made unique; model providers accept 64 characters.
-const MAX_ARGUMENT: usize = 48;
+/// Longest name of an argument that model providers accept, in characters.
+const MAX_ARGUMENT: usize = 64;
+/// Longest name of an argument before it is made unique.
+const MAX_CHANGED: usize = 48;
 /// Largest number of parameters of one operation.
 const MAX_PARAMETERS: usize = 200;
 /// Characters of a name that is derived from method and path.
@@ -138,7 +140,10 @@ impl Operation {
     ) -> Result<Self, Unusable> {
         let Candidate { name, method, path, items, described } = candidate;
         // Some documents distinguish operations of one path by a fragment, which is not sent.
-        let path = path.split('#').next().unwrap_or_default();
+        let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
+        if placeholders(fragment).next().is_some() {
+            return Err(Unusable::new("its path has a placeholder after `#`, which is not sent"));
+        }
         check_path(path)?;
         let document = reading.document;
         let body = described.get("requestBody").map(|body| document.follow(body)).transpose()?;
@@ -210,9 +215,18 @@ impl Arguments {
         let mut taken: HashSet<String> = body.map(|_| "body".to_owned()).into_iter().collect();
         let (mut properties, mut required) = (Map::new(), Vec::new());
         let mut parameters = Vec::with_capacity(found.len());
-        for mut found in found {
-            let argument = free_name(&found.parameter, &taken);
-            taken.insert(argument.clone());
+        // Names that can stay come first, so that no changed one takes theirs.
+        let mut names = vec![None; found.len()];
+        for is_exact in [true, false] {
+            for (name, found) in names.iter_mut().zip(&found) {
+                if name.is_none() && has_plain_name(&found.parameter) == is_exact {
+                    let argument = free_name(&found.parameter, &taken);
+                    taken.insert(argument.clone());
+                    *name = Some(argument);
+                }
+            }
+        }
+        for (mut found, argument) in found.into_iter().zip(names.into_iter().flatten()) {
             if found.required {
                 required.push(Value::String(argument.clone()));
             }
@@ -314,7 +328,7 @@ fn parameter_of<'d>(
             let media = reading.document.follow(media)?;
             let style = match place {
                 Place::QueryString => query_style(kind)?,
-                _ => Style::Json,
+                _ => content_style(place, kind)?,
             };
             let schema = media.get("schema");
             if (place, style) == (Place::QueryString, Style::Form) {
@@ -369,6 +383,18 @@ fn style(place: Place, name: Option<&str>) -> Option<Style> {
     })
 }
 
+/// Returns how a value with a media type becomes a parameter.
+fn content_style(place: Place, media_type: &str) -> Result<Style, Unusable> {
+    match (kind(media_type), style(place, None)) {
+        (BodyKind::Text, Some(style)) => Ok(style),
+        (BodyKind::Json, _) => Ok(Style::Json),
+        _ => {
+            let kind = tidy(media_type, 80);
+            Err(Unusable::new(format!("a parameter of it is `{kind}`, which is not sent")))
+        }
+    }
+}
+
 /// Returns how a value becomes a whole query.
 fn query_style(media_type: &str) -> Result<Style, Unusable> {
     match kind(media_type) {
@@ -382,15 +408,23 @@ fn query_style(media_type: &str) -> Result<Style, Unusable> {
     }
 }
 
+/// Returns whether model providers accept the name of a parameter.
+fn has_plain_name(parameter: &Parameter) -> bool {
+    parameter.name.len() <= MAX_ARGUMENT && plain_name(&parameter.name) == parameter.name
+}
+
 /// Returns a name for the argument that model providers accept, which refuse all tools of a request
 /// because of one other name: at most 64 characters of `[A-Za-z0-9_.-]`.
 fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
+    if has_plain_name(parameter) && !taken.contains(&parameter.name) {
+        return parameter.name.clone();
+    }
     let plain = plain_name(&parameter.name);
     let plain = match plain == parameter.name {
         true => plain,
         false => plain.trim_matches('_').to_owned(),
     };
-    let plain: String = plain.chars().take(MAX_ARGUMENT).collect();
+    let plain: String = plain.chars().take(MAX_CHANGED).collect();
     let plain = if plain.is_empty() { "value".to_owned() } else { plain };
     if !taken.contains(&plain) {
         return plain;

@@ -109,9 +109,11 @@ fn query(
 ) -> Result<String, String> {
     let mut query = fixed.unwrap_or_default().to_owned();
     for (parameter, value) in given(operation, Place::Query, arguments) {
-        let Parameter { name, style, explode, reserved, .. } = parameter;
+        let Parameter { name, style, explode, reserved, argument, .. } = parameter;
+        let escape = Escape::Url { reserved: *reserved };
+        encode::check_separators(argument, &value, *style, *explode, escape)?;
         let pairs = encode::pairs(name, &value, *style, *explode);
-        append(&mut query, "&", pairs, Escape::Url { reserved: *reserved });
+        append(&mut query, "&", pairs, escape);
     }
     for (Parameter { argument, style, fields, .. }, value) in
         given(operation, Place::QueryString, arguments)
@@ -173,6 +175,7 @@ fn headers(
 ) -> Result<(), String> {
     for (parameter, value) in given(operation, Place::Header, arguments) {
         let Parameter { name, argument, style, explode, .. } = parameter;
+        encode::check_separators(argument, &value, *style, *explode, Escape::None)?;
         let text = encode::single(name, &value, *style, *explode, Escape::None);
         let bad = || unfit(argument, "contains characters that are invalid in a header");
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
@@ -244,7 +247,10 @@ fn form(argument: &str, fields: &[Field], value: &Value) -> Result<String, Strin
         let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
         let pairs = match (field.and_then(|field| field.style), &*value) {
             (_, Value::Null) => continue,
-            (Some((style, explode)), value) => encode::pairs(name, value, style, explode),
+            (Some((style, explode)), value) => {
+                encode::check_separators(name, value, style, explode, STRICT)?;
+                encode::pairs(name, value, style, explode)
+            }
             (None, Value::Array(items)) if items.iter().all(is_plain) => {
                 encode::pairs(name, &value, Style::Form, true)
             }

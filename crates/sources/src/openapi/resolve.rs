@@ -12,7 +12,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value, json};
 
-use super::document::{Document, FileId, Node, ReferenceError};
+use super::{
+    composition::Composition,
+    document::{Document, FileId, Node, ReferenceError},
+};
 use crate::text::tidy_lines;
 
 /// Longest text kept in an open definition, in bytes.
@@ -62,6 +65,8 @@ pub(super) struct Bundle<'d> {
     taken: HashSet<String>,
     /// Copied maps around the one that is being rewritten.
     copies: usize,
+    /// Properties of the other direction only, of the value that the next schema describes with others.
+    one_way: Vec<String>,
     waiting: VecDeque<(String, Node<'d>)>,
 }
 
@@ -75,6 +80,7 @@ impl<'d> Bundle<'d> {
             names: HashMap::new(),
             taken: HashSet::new(),
             copies: 0,
+            one_way: Vec::new(),
             waiting: VecDeque::new(),
         }
     }
@@ -129,8 +135,21 @@ impl<'d> Bundle<'d> {
 
     fn members(&mut self, schema: Node<'_>) -> Result<Map<String, Value>, ReferenceError> {
         let mut kept = Map::new();
+        let mut one_way = std::mem::take(&mut self.one_way);
+        if schema.get("allOf").is_some() {
+            one_way.extend(self.one_way_of(schema));
+        }
         for (keyword, member) in schema.members() {
             let value = match member.value {
+                Value::Array(_) if keyword == "allOf" => {
+                    let mut all = Vec::new();
+                    for schema in member.items() {
+                        self.one_way.clone_from(&one_way);
+                        all.push(self.rewritten(schema)?);
+                    }
+                    self.one_way.clear();
+                    Value::Array(all)
+                }
                 // These would change how references are resolved.
                 _ if keyword == "$id" || keyword == "$schema" => continue,
                 Value::Object(_) if ONE.contains(&keyword) => self.rewritten(member)?,
@@ -142,7 +161,7 @@ impl<'d> Bundle<'d> {
             };
             kept.insert(keyword.to_owned(), value);
         }
-        self.drop_required_of_other_direction(schema, &mut kept);
+        self.drop_required_of_other_direction(schema, &one_way, &mut kept);
         Ok(kept)
     }
 
@@ -169,21 +188,41 @@ impl<'d> Bundle<'d> {
         Ok(Value::Object(rewritten.collect::<Result<_, ReferenceError>>()?))
     }
 
-    /// Removes from `required` the properties that exist in the other direction only.
-    fn drop_required_of_other_direction(&self, schema: Node<'_>, kept: &mut Map<String, Value>) {
-        let properties = schema.get("properties");
-        let properties = properties.and_then(|properties| self.document.follow(properties).ok());
-        let required = kept.get_mut("required").and_then(Value::as_array_mut);
-        let (Some(properties), Some(required)) = (properties, required) else { return };
+    /// Returns the properties that exist in the other direction only, of an object that several schemas
+    /// describe together.
+    fn one_way_of(&self, schema: Node<'_>) -> Vec<String> {
+        let properties =
+            Composition::small(self.document).properties(&[schema]).unwrap_or_default();
+        let is_one_way = |(name, schemas): (&str, Vec<Node<'_>>)| {
+            schemas.into_iter().any(|it| self.is_one_way(it)).then(|| name.to_owned())
+        };
+        properties.into_iter().filter_map(is_one_way).collect()
+    }
+
+    fn is_one_way(&self, property: Node<'_>) -> bool {
         let annotation = match self.direction {
             Direction::Request => "readOnly",
             Direction::Answer => "writeOnly",
         };
+        let followed = self.document.follow(property).ok();
+        [property].into_iter().chain(followed).any(|it| it.flag(annotation) == Some(true))
+    }
+
+    /// Removes from `required` the properties that exist in the other direction only, and `one_way`.
+    fn drop_required_of_other_direction(
+        &self,
+        schema: Node<'_>,
+        one_way: &[String],
+        kept: &mut Map<String, Value>,
+    ) {
+        let properties = schema.get("properties");
+        let properties = properties.and_then(|properties| self.document.follow(properties).ok());
+        let Some(required) = kept.get_mut("required").and_then(Value::as_array_mut) else { return };
         let before = required.len();
         required.retain(|name| {
-            let property = name.as_str().and_then(|name| properties.get(name));
-            let followed = property.and_then(|property| self.document.follow(property).ok());
-            !property.into_iter().chain(followed).any(|it| it.flag(annotation) == Some(true))
+            let Some(name) = name.as_str() else { return true };
+            let property = properties.and_then(|properties| properties.get(name));
+            !one_way.iter().any(|it| it == name) && !property.is_some_and(|it| self.is_one_way(it))
         });
         if required.is_empty() && before > 0 {
             kept.shift_remove("required");
@@ -386,6 +425,21 @@ mod tests {
             .schema(at(&document, &only))
             .unwrap();
         assert_eq!(schema.get("required"), None);
+        // Of an object that several schemas describe, any of them can require it.
+        let parts = json!({
+            "required": ["id"],
+            "allOf": [
+                { "properties": { "id": { "readOnly": true }, "name": {}, "more": {
+                    "required": ["id"], "properties": { "id": {} } } } },
+                { "required": ["id", "name"] },
+            ],
+        });
+        let schema = Bundle::new(&document, Direction::Request, 1 << 20)
+            .schema(at(&document, &parts))
+            .unwrap();
+        assert_eq!(schema.get("required"), None);
+        assert_eq!(schema["allOf"][1]["required"], json!(["name"]));
+        assert_eq!(schema["allOf"][0]["properties"]["more"]["required"], json!(["id"]));
     }
 
     #[test]

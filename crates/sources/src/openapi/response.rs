@@ -13,7 +13,7 @@ use toolcrib_core::{
     limit::wait_millis,
 };
 
-use super::media_type::{is_json, is_text_or_xml};
+use super::media_type::{is_json, is_text};
 use crate::{egress::Answer, error::unread};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -74,7 +74,7 @@ fn failure(
     if let Some(wait) = retry_after {
         head.push_str(&format!("; retry after {} s", wait_millis(wait).div_ceil(1_000)));
     }
-    let text = is_text(media_type).then(|| String::from_utf8_lossy(body));
+    let text = is_readable(media_type).then(|| String::from_utf8_lossy(body));
     let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let outcome = match text {
         Some(text) => Outcome::text(&format!("{}\n{text}", head.trim_end()), true),
@@ -91,11 +91,11 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Outcome {
         None => body,
     };
     let done = || Outcome::text(&format!("done (HTTP {})", status.as_u16()), false);
-    if body.is_empty() || is_text(media_type) && body.trim_ascii().is_empty() {
+    if body.is_empty() || is_readable(media_type) && body.trim_ascii().is_empty() {
         return done();
     }
     let text = match String::from_utf8(body) {
-        Ok(text) if is_text(media_type) => text,
+        Ok(text) if is_readable(media_type) => text,
         Ok(text) => return binary(media_type, text.as_bytes()),
         Err(error) => return binary(media_type, error.as_bytes()),
     };
@@ -138,16 +138,10 @@ fn block(media_type: &str, body: &[u8]) -> Value {
     }
 }
 
-fn is_text(media_type: &str) -> bool {
-    is_json(media_type)
-        || is_text_or_xml(media_type)
-        || matches!(
-            media_type,
-            "application/yaml"
-                | "application/javascript"
-                | "application/x-ndjson"
-                | "application/x-www-form-urlencoded"
-        )
+fn is_readable(media_type: &str) -> bool {
+    const OTHERS: [&str; 3] =
+        ["application/yaml", "application/javascript", "application/x-www-form-urlencoded"];
+    is_json(media_type) || is_text(media_type) || OTHERS.contains(&media_type)
 }
 
 #[cfg(test)]

@@ -209,7 +209,11 @@ fn candidates<'d>(
         };
         for (method, described) in operations_of(document, path, &items, problems) {
             let described = match document.follow(described) {
-                Ok(described) => described,
+                Ok(described) if is_operation(described) => described,
+                Ok(_) => {
+                    problems.add(format!("{} is not an operation", line(method, path)));
+                    continue;
+                }
                 Err(problem) => {
                     problems.add(format!("{} is left out: {problem}", line(method, path)));
                     continue;
@@ -274,6 +278,13 @@ fn operations_of<'d>(
         }
     }
     found
+}
+
+/// Returns whether a value can be an operation: a whole document, and an object whose `$ref` is no
+/// reference, would be one without arguments.
+fn is_operation(described: Node<'_>) -> bool {
+    let foreign = ["$ref", "openapi", "paths"].into_iter().any(|key| described.get(key).is_some());
+    described.value.is_object() && !foreign
 }
 
 /// Returns why an entry of `additionalOperations` cannot be called.

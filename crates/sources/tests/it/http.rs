@@ -25,6 +25,21 @@ async fn an_expired_session_is_renewed_once_for_everybody() {
     assert_eq!(rig.source.status().restarts, 0);
 }
 
+/// The upstream answers in the same session, so the tool has run.
+#[tokio::test]
+async fn the_error_of_a_tool_that_sounds_like_a_lost_session_is_no_reason_to_run_it_again() {
+    let server = FaultyHttp::start(Answers::Json, &["era=legacy", "listen=no"]);
+    let rig = Rig::http(&server.url());
+    for message in ["paid, but the browser session expired", "Session not found"] {
+        let before = server.received_method("tools/call").len();
+        let outcome = rig.call("refuse", json!({ "message": message })).await;
+        assert!(outcome.is_error);
+        assert_eq!(text(&outcome), message);
+        assert_eq!(server.received_method("tools/call").len() - before, 1, "{message}");
+    }
+    assert_eq!(server.sessions_opened(), 1);
+}
+
 #[tokio::test]
 async fn refused_credentials_degrade_the_source_and_say_so() {
     for code in [401, 403] {

@@ -390,7 +390,10 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
             modern,
             json!({ "content": [{ "type": "text", "text": "no luck" }], "isError": true }),
         )],
-        "refuse" => vec![error(request, -32602, "unknown zone \u{1b}[31mred")],
+        "refuse" => {
+            let message = arguments["message"].as_str().unwrap_or("unknown zone \u{1b}[31mred");
+            vec![error(request, -32602, message)]
+        }
         "die" => vec![Step::Die],
         "hang" => vec![Step::Hang],
         "env" => {

@@ -74,6 +74,11 @@ pub(super) fn client_name(params: &Map<String, Value>) -> Option<&str> {
     meta(params)?.get(CLIENT_INFO)?.get("name")?.as_str()
 }
 
+/// Returns the revision that the body names, if any.
+pub(super) fn revision(params: &Map<String, Value>) -> Option<&str> {
+    meta(params)?.get(PROTOCOL_VERSION)?.as_str()
+}
+
 /// Returns the capabilities that the client declares, if any.
 pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     meta(params)?.get(CLIENT_CAPABILITIES)?.as_object()

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
-    descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
+    descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject, SourceKind},
     schema::{self, Schema},
     text::has_hidden,
 };
@@ -108,7 +108,12 @@ fn write_modern(entry: &Entry, out: &mut Vec<u8>) {
     write(entry, output_schema(entry), out);
 }
 
+/// Returns the schema that every result of the tool fits. Clients take a success that does not fit for a
+/// failure, and services answer otherwise than their documents say.
 fn output_schema(entry: &Entry) -> Option<SchemaObject> {
+    if entry.tool.source == SourceKind::Connector {
+        return None;
+    }
     entry.tool.output_schema.as_ref().map(Schema::to_object)
 }
 

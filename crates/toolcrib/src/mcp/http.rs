@@ -184,16 +184,18 @@ async fn answer(
             tracing::warn!(
                 client = %error::quoted(client),
                 header = version,
-                revision = MODERN,
+                body = era::revision(&request.params),
                 "a client names two revisions of MCP in one request; the one in the body counts"
             );
         }
     }
-    let readable = headers::readable(headers).filter(|readable| {
-        !strict || era == Era::Legacy || *readable == AcceptedTypes::JsonAndEvents
-    });
+    let readable = headers::readable(headers);
+    let readable = readable.filter(|it| !strict || *it == AcceptedTypes::JsonAndEvents);
     let Some(readable) = readable else {
-        let problem = "Accept must list application/json and text/event-stream";
+        let problem = match strict {
+            true => "Accept must list application/json and text/event-stream",
+            false => "Accept must allow application/json or text/event-stream",
+        };
         return Ok(invalid(StatusCode::NOT_ACCEPTABLE, id.as_ref(), problem));
     };
     if era == Era::Modern {

@@ -7,6 +7,7 @@ use toolcrib_mcp::{
     message::{Incoming, RpcError},
     meta, method,
     revision::{Era, LEGACY},
+    scan::IdScan,
 };
 
 /// A message of the client.
@@ -52,15 +53,22 @@ impl Message {
             let error = RpcError::invalid_request("batches are not supported");
             return Err(invalid(None, error));
         }
-        let incoming: Incoming<'_> = serde_json::from_slice(line)
-            .map_err(|_| invalid(None, RpcError::parse("the line is not a message of JSON-RPC")))?;
+        let incoming: Incoming<'_> = serde_json::from_slice(line).map_err(|_| {
+            // A client without the id would wait for the answer until its deadline.
+            let mut scan = IdScan::default();
+            scan.feed(line);
+            let error = RpcError::parse("the line is not a message of JSON-RPC");
+            invalid(scan.finish().id, error)
+        })?;
         let id = incoming.id.map(|id| Box::from(id.get()));
         let params = incoming.params.map(RawValue::get).unwrap_or("{}");
         let body = line.to_vec();
         let Some(method) = incoming.method.as_deref().map(Box::from) else {
             return match id {
-                Some(_) => Ok(Self::Response(body)),
-                None => Err(invalid(None, RpcError::invalid_request("the message has no method"))),
+                Some(_) if incoming.result.is_some() || incoming.error.is_some() => {
+                    Ok(Self::Response(body))
+                }
+                id => Err(invalid(id, RpcError::invalid_request("the message has no method"))),
             };
         };
         // The server judges other parameters.
@@ -155,6 +163,14 @@ mod tests {
         assert_eq!(it.cancels, None);
         assert!(matches!(read(r#"{"id":1,"result":{}}"#), Ok(Message::Response(_))));
         assert_eq!(read("nonsense").err(), Some((None, -32700)));
+        for (line, code) in [
+            (r#"{"id":7,"method":"a","method":"b"}"#, -32700),
+            (r#"{"id":7,"method":5}"#, -32700),
+            (r#"{"id":7,"method":"tools/call","params":{"n":NaN}}"#, -32700),
+            (r#"{"jsonrpc":"2.0","id":7}"#, -32600),
+        ] {
+            assert_eq!(read(line).err(), Some((Some("7".into()), code)), "{line}");
+        }
         assert_eq!(read("[]").err(), Some((None, -32600)));
         assert_eq!(read("{}").err(), Some((None, -32600)));
     }

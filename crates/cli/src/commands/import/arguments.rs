@@ -274,7 +274,7 @@ impl Line {
             None => (body, None),
         };
         let is_known_name = match is_short && name.chars().count() > 1 {
-            true => LONG_SHORT.contains(&name) || LONG_SHORT_SECRET.contains(&name),
+            true => is_long_short(name) || LONG_SHORT_SECRET.contains(&name),
             false => is_flag_name(name),
         };
         if is_short && !is_known_name {
@@ -443,12 +443,17 @@ fn is_one_kind(word: &str) -> bool {
         || word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns whether a name after one dash is that of a flag, and no secret after a flag of one letter.
+fn is_long_short(name: &str) -> bool {
+    LONG_SHORT.contains(&name) || SWITCHES.contains(&name)
+}
+
 /// Returns whether `word` is a flag in its usual form, and no secret that begins with a dash.
 fn is_plain_flag(word: &str) -> bool {
     let (name, _) = word.split_once('=').unwrap_or((word, ""));
     match name.strip_prefix("--") {
         Some(name) => is_flag_name(name),
-        None => word.len() == 2 || LONG_SHORT.contains(&name.trim_start_matches('-')),
+        None => word.len() == 2 || is_long_short(name.trim_start_matches('-')),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     described::{Obstacle, Rule, literal},
-    secrets::{has_segment, shown},
+    secrets::has_segment,
 };
 
 /// The meaning of a setting.
@@ -105,9 +105,8 @@ pub(super) fn meaning(key: &str) -> Meaning {
     match folded(key).as_str() {
         "command" | "args" | "env" | "cwd" | "url" | "serverurl" | "httpurl" | "headers"
         | "type" | "transport" | "transporttype" => Meaning::Translated,
-        "disabled" | "enabled" | "active" | "isactive" | "isenabled" | "isdisabled" => {
-            Meaning::Switch
-        }
+        "disabled" | "disable" | "enabled" | "enable" | "active" | "isactive" | "isenabled"
+        | "isdisabled" => Meaning::Switch,
         "blockedtools" | "deniedtools" | "denytools" | "disabledtools" | "disabletools"
         | "disallowedtools" | "excludedtools" | "excludetools" | "hiddentools"
         | "toolblacklist" | "tooldenylist" | "toolsblacklist" | "toolsdenylist" => Meaning::Denied,
@@ -151,6 +150,21 @@ pub(super) fn meaning(key: &str) -> Meaning {
     }
 }
 
+/// Returns whether an unknown setting switches something off, or has a part that may be a restriction.
+fn restricts(value: &Value) -> bool {
+    match value {
+        Value::String(text) => ["blocked", "denied", "disabled", "inactive", "off"]
+            .contains(&text.to_ascii_lowercase().as_str()),
+        Value::Array(items) => items.iter().any(restricts),
+        Value::Object(members) => members.iter().any(|(key, value)| match meaning(key) {
+            Meaning::Switch => *value == Value::Bool(folded(key).contains("disable")),
+            Meaning::Allowed | Meaning::Denied => !is_off(value),
+            _ => restricts(value) || (!is_off(value) && has_segment(key, RESTRICTING)),
+        }),
+        _ => false,
+    }
+}
+
 /// What follows from the settings of a server other than its command or address.
 #[derive(Debug, Default)]
 pub(super) struct Restrictions {
@@ -189,8 +203,9 @@ impl Restrictions {
                 }
                 Meaning::Unknown => {
                     it.name(key, "it is not translated");
-                    if !is_off(value) && has_segment(key, RESTRICTING) {
-                        it.obstacle.add(format!("its `{}` may be a restriction", shown(key)));
+                    let is_one = !is_off(value) && has_segment(key, RESTRICTING);
+                    if is_one || restricts(value) {
+                        it.obstacle.add(format!("its `{key}` may be a restriction"));
                     }
                 }
             }
@@ -204,7 +219,7 @@ impl Restrictions {
     }
 
     fn switch(&mut self, key: &str, value: &Value) {
-        let is_on = !folded(key).contains("disabled");
+        let is_on = !folded(key).contains("disable");
         match value {
             Value::Bool(value) if *value == is_on => {}
             Value::Null => {}

@@ -134,7 +134,8 @@ pub enum PinError {
 impl PinReport {
     /// Returns the remedy for a tool that changes again and again.
     pub fn remedy(&self) -> Option<String> {
-        remedy(&self.tool_id, self.change_count).filter(|_| self.state == PinState::Changed)
+        remedy(&self.tool_id, self.change_count, self.quarantined)
+            .filter(|_| self.state == PinState::Changed)
     }
 }
 

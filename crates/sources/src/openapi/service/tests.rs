@@ -545,3 +545,71 @@ fn maps_and_lists_may_be_references_too() {
         ["POST /a is left out: the $ref `#/x-properties` leads in a circle"]
     );
 }
+
+#[test]
+fn nothing_becomes_an_operation_without_its_arguments() {
+    let document = json!({ "openapi": "3.1.0", "paths": {
+        "/number": { "get": { "$ref": 5 } },
+        "/root": { "get": { "$ref": "" } },
+        "/text": { "get": { "$ref": "#/openapi" } },
+        "/f/#{id}": { "get": { "parameters": [
+            { "name": "id", "in": "path", "required": true, "schema": {} },
+        ] } },
+        "/form": { "get": { "parameters": [
+            { "name": "a", "in": "query", "content": { "application/x-www-form-urlencoded": {} } },
+        ] } },
+    } });
+    let service = read(&document, &SourceLimits::default());
+    assert_eq!(service.discovered.tools.len(), 0);
+    assert_eq!(
+        service.discovered.problems,
+        [
+            "GET /number is not an operation",
+            "GET /root is not an operation",
+            "GET /text is not an operation",
+            "GET /f/#{id} is left out: its path has a placeholder after `#`, which is not sent",
+            "GET /form is left out: a parameter of it is `application/x-www-form-urlencoded`, \
+             which is not sent",
+        ]
+    );
+}
+
+#[test]
+fn names_of_arguments_that_can_stay_are_kept() {
+    let long = "a".repeat(64);
+    let document = json!({ "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": [
+        { "name": "a[]", "in": "query" }, { "name": "a", "in": "query" },
+        { "name": long, "in": "query" },
+    ] } } } });
+    let service = read(&document, &SourceLimits::default());
+    let properties = &service.discovered.tools[0].input_schema.as_ref().unwrap()["properties"];
+    let names: Vec<_> = properties.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(names, ["a_query", "a", &long]);
+}
+
+#[test]
+fn an_item_with_the_separator_is_refused() {
+    let parameter = |name: &str, place: &str, style: &str| {
+        json!({ "name": name, "in": place, "style": style, "explode": false,
+            "schema": { "type": "array" } })
+    };
+    let document = json!({ "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": [
+        parameter("pipes", "query", "pipeDelimited"), parameter("spaces", "query", "spaceDelimited"),
+        parameter("commas", "query", "form"), parameter("X-Commas", "header", "simple"),
+        { "name": "text", "in": "query", "content": { "text/plain": {} } },
+    ] } } } });
+    let all = json!({ "pipes": ["a", "b c,"], "spaces": ["a|", "b"], "commas": ["a,b", "c"],
+        "X-Commas": ["a|b", "c d"], "text": "a b" });
+    assert_eq!(
+        sent(&document, "get_a", all).unwrap(),
+        "GET /a?pipes=a%7Cb%20c%2C&spaces=a%7C%20b&commas=a%2Cb,c&text=a%20b\n"
+    );
+    for (argument, item) in [("pipes", "a|b"), ("spaces", "a b"), ("X-Commas", "a,b")] {
+        let problem = sent(&document, "get_a", json!({ argument: [item] })).unwrap_err();
+        let separator = item.trim_matches(['a', 'b']);
+        let expected = format!(
+            "the argument `{argument}` has an item with `{separator}`, which separates its items"
+        );
+        assert_eq!(problem, expected);
+    }
+}

@@ -75,7 +75,7 @@ pub(super) async fn open(
         let _stream = &stream;
         message
     });
-    stream::respond(messages, First::Comment)
+    stream::respond(messages, First::Retry)
 }
 
 /// `DELETE`: ends a session.

@@ -27,6 +27,8 @@ pub(super) enum First {
     Message(Bytes),
     /// A comment, so that the client sees immediately that the stream is open.
     Comment,
+    /// Also the pause before the client opens the stream again; some give up after two short ones.
+    Retry,
 }
 
 /// Returns a response that streams `messages`.
@@ -50,6 +52,7 @@ fn events(
         let event = match first {
             First::Message(message) => sse::encode(&message).into(),
             First::Comment => Bytes::from_static(b": open\n\n"),
+            First::Retry => Bytes::from_static(b"retry: 4000\n: open\n\n"),
             First::Nothing => match timeout(KEEP_ALIVE, messages.next()).await {
                 Err(_silence) => Bytes::from_static(b": keep-alive\n\n"),
                 Ok(Some(message)) => sse::encode(&message).into(),

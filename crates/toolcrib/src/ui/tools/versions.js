@@ -78,7 +78,7 @@ function Table({ forms }) {
 const OTHER_TENANT = Symbol('another tenant');
 
 function approver(by) {
-  if (by === OTHER_TENANT) return ', by another tenant';
+  if (by === OTHER_TENANT) return ', from outside your tenant';
   return by === undefined ? ', trusted at first sight' : html` by <bdi>${by}</bdi>`;
 }
 
