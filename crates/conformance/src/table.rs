@@ -24,6 +24,8 @@ const SKIPPED: &[(&str, &str)] = &[
     ("oxp.auth.ignored-when-off", "the demo requires keys"),
     ("mcp.http.post-only", "the demo also supports revisions with a handshake"),
     ("mcp.auth.metadata", "the demo has no authorization server"),
+    ("mcp.auth.resource", "the demo has no authorization server"),
+    ("mcp.auth.scope", "the demo has no authorization server"),
     ("explorer.list.when-disabled", "the demo runs tools"),
     ("explorer.call.disabled", "the demo runs tools"),
     ("explorer.validate.when-disabled", "the demo runs tools"),

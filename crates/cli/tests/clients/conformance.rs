@@ -158,6 +158,8 @@ fn the_deviations_of_a_server_in_both_eras_are_named_and_no_others() {
         "mcp.auth.unknown-key",
         "mcp.auth.challenge",
         "mcp.auth.metadata",
+        "mcp.auth.resource",
+        "mcp.auth.scope",
         "mcp.session.not-a-credential",
         "mcp.session.foreign",
     ];

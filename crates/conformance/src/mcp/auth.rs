@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Check, CheckResult, Target, checks,
     http::{Request, Response},
-    skip,
+    skip, skip_unless,
 };
 
 pub(super) const CHECKS: &[Check] = checks! {
@@ -23,6 +23,10 @@ pub(super) const CHECKS: &[Check] = checks! {
     "mcp.auth.metadata", Must, "basic/authorization, RFC 9728 §2, §3", metadata:
         "the resource metadata that a 401 announces is public JSON with `resource` and at least one \
          of `authorization_servers`";
+    "mcp.auth.resource", Must, "RFC 9728 §3.3", resource:
+        "`resource` of the metadata is the address that was requested, or one above it";
+    "mcp.auth.scope", Should, "basic/authorization §scope-selection", scope:
+        "a 401 has `scope` if the metadata names scopes";
 };
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
@@ -51,6 +55,47 @@ async fn challenge(target: &Target) -> CheckResult {
 }
 
 async fn metadata(target: &Target) -> CheckResult {
+    let response = metadata_of(target).await?;
+    let url = json!({ "type": "string", "pattern": "^https?://[^#]+$" });
+    let schema = json!({
+        "type": "object",
+        "required": ["resource", "authorization_servers"],
+        "properties": {
+            "resource": url,
+            "authorization_servers": { "type": "array", "minItems": 1, "items": url },
+            "bearer_methods_supported": { "type": "array", "items": { "type": "string" } },
+            "scopes_supported": { "type": "array", "items": { "type": "string" } },
+        },
+    });
+    response.expect_json_type()?;
+    response.expect_valid(response.json()?, &schema, "valid resource metadata")
+}
+
+async fn resource(target: &Target) -> CheckResult {
+    let response = metadata_of(target).await?;
+    let said = response.json()?.get("resource").and_then(Value::as_str).unwrap_or_default();
+    let said = Url::parse(said).map(|url| url.path().trim_end_matches('/').to_owned());
+    let path = target.path().trim_end_matches('/');
+    // A server under test may have another host than its own.
+    let is_above = |above: &str| {
+        path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let is_right = said.as_deref().is_ok_and(is_above);
+    response.expect(is_right, "a `resource` with the path of the endpoint", format!("{said:?}"))
+}
+
+async fn scope(target: &Target) -> CheckResult {
+    let response = metadata_of(target).await?;
+    let scopes = response.json()?.get("scopes_supported").and_then(Value::as_array);
+    skip_unless(scopes.is_some_and(|it| !it.is_empty()), "the metadata names no scopes")?;
+    let rejection = require_locked(target).await?;
+    let challenge = rejection.header_text("www-authenticate");
+    let has_scope = challenge.contains("scope=");
+    rejection.expect(has_scope, "a challenge with `scope`", format!("`{challenge}`"))
+}
+
+/// Returns the metadata that a 401 announces; skips the check if there is none.
+async fn metadata_of(target: &Target) -> CheckResult<Response> {
     let rejection = require_locked(target).await?;
     let url = metadata_url(rejection.header_text("www-authenticate"));
     let url = url.and_then(|url| Url::parse(url).ok());
@@ -66,19 +111,7 @@ async fn metadata(target: &Target) -> CheckResult {
         Some(_) => return skip("the metadata is on another host"),
         None => return skip("the server announces no resource metadata"),
     }
-    let url = json!({ "type": "string", "pattern": "^https?://[^#]+$" });
-    let schema = json!({
-        "type": "object",
-        "required": ["resource", "authorization_servers"],
-        "properties": {
-            "resource": url,
-            "authorization_servers": { "type": "array", "minItems": 1, "items": url },
-            "bearer_methods_supported": { "type": "array", "items": { "type": "string" } },
-            "scopes_supported": { "type": "array", "items": { "type": "string" } },
-        },
-    });
-    response.expect_json_type()?;
-    response.expect_valid(response.json()?, &schema, "valid resource metadata")
+    Ok(response)
 }
 
 /// Returns the value of `resource_metadata` in a challenge.

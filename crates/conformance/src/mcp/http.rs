@@ -15,6 +15,9 @@ pub(super) const CHECKS: &[Check] = checks! {
         "a response has the content type `application/json` or `text/event-stream`";
     "mcp.http.accept", Should, "streamable-http §sending-messages, RFC 9110 §15.5.7", accept:
         "a client that accepts neither JSON nor event streams is rejected";
+    "mcp.http.json-alone", Should, "RFC 9110 §12.5.1", json_alone:
+        "a client that reads JSON alone, reads anything, or does not say gets an answer that it can \
+         read, or 406";
     "mcp.http.content-type", Should, "RFC 9110 §15.5.16", content_type:
         "a request with another content type than JSON is rejected";
     "mcp.http.origin", Must, "streamable-http §security", origin:
@@ -42,6 +45,23 @@ async fn response_type(target: &Target) -> CheckResult {
 async fn accept(target: &Target) -> CheckResult {
     let rpc = probe(target).await?.header("accept", "text/html");
     rpc.send(target).await?.expect_client_error()
+}
+
+async fn json_alone(target: &Target) -> CheckResult {
+    for accept in [Some("application/json"), Some("*/*"), None] {
+        let rpc = probe(target).await?.without_header("accept");
+        let rpc = match accept {
+            Some(accept) => rpc.header("accept", accept),
+            None => rpc,
+        };
+        let response = rpc.send(target).await?;
+        let is_read = message::reply(&response).is_some()
+            && (accept != Some("application/json") || response.media_type() == "application/json");
+        let expected = "a JSON-RPC reply that the client can read, or status 406";
+        let is_right = is_read || response.status() == 406;
+        response.expect(is_right, expected, message::summary(&response))?;
+    }
+    Ok(())
 }
 
 async fn content_type(target: &Target) -> CheckResult {
