@@ -281,6 +281,7 @@ fn resource_metadata_is_looked_at_where_it_is_announced() {
     let resource = r#"[auth.resource]
 resource = "https://tools.example.com/mcp"
 authorization_servers = ["https://login.example.com"]
+scopes = ["demo:read"]
 "#;
     write_config(dir.path(), &config(resource));
     let (_, key) = key(dir.path(), &["--scope", "*"]);
@@ -288,7 +289,7 @@ authorization_servers = ["https://login.example.com"]
     let mut command = toolcrib(dir.path());
     command.args(["conformance", "--only", "mcp.auth", "--url", &server.url]);
     let ran = finish(command.env("TOOLCRIB_KEY", key)).ok();
-    assert!(ran.stdout.ends_with("4 passed, 0 failed, 0 skipped\n"), "{ran:?}");
+    assert!(ran.stdout.ends_with("6 passed, 0 failed, 0 skipped\n"), "{ran:?}");
 }
 
 /// The names of all elements of `xml`, which must be nested well.
