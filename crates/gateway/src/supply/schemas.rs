@@ -95,34 +95,41 @@ fn is_ecmascript(pattern: &str) -> bool {
 /// Returns an input schema that does not require the properties with a default, if there are some. Only
 /// the object itself and objects in it are read, not what `$ref`, `not`, `if` or alternatives lead to.
 pub(super) fn without_defaulted(schema: &Value) -> Option<Value> {
-    let mut relaxed = schema.clone();
-    relax(&mut relaxed, MAX_READ).then_some(relaxed)
+    requires_defaulted(schema).then(|| {
+        let mut relaxed = schema.clone();
+        relax(&mut relaxed);
+        relaxed
+    })
 }
 
-/// Returns whether it has removed a name.
-fn relax(schema: &mut Value, depth: usize) -> bool {
-    let (Value::Object(members), Some(depth)) = (schema, depth.checked_sub(1)) else {
-        return false;
-    };
-    let mut defaulted = Vec::new();
-    let mut changed = false;
+/// Returns whether a property of `members` has a default.
+fn has_default(members: &SchemaObject, name: &Value) -> bool {
+    let properties = members.get("properties");
+    let property = properties.and_then(|properties| properties.get(name.as_str()?));
+    property.is_some_and(|property| property.get("default").is_some())
+}
+
+fn requires_defaulted(schema: &Value) -> bool {
+    let Value::Object(members) = schema else { return false };
+    let required = members.get("required").and_then(Value::as_array);
+    let properties = members.get("properties").and_then(Value::as_object);
+    required.into_iter().flatten().any(|name| has_default(members, name))
+        || properties.into_iter().flat_map(|it| it.values()).any(requires_defaulted)
+        || members.get("items").is_some_and(requires_defaulted)
+}
+
+fn relax(schema: &mut Value) {
+    let Value::Object(members) = schema else { return };
+    if let Some(Value::Array(mut required)) = members.remove("required") {
+        required.retain(|name| !has_default(members, name));
+        members.insert("required".to_owned(), Value::Array(required));
+    }
     if let Some(Value::Object(properties)) = members.get_mut("properties") {
-        for (name, property) in properties {
-            if property.get("default").is_some() {
-                defaulted.push(name.clone());
-            }
-            changed |= relax(property, depth);
-        }
+        properties.values_mut().for_each(relax);
     }
     if let Some(items) = members.get_mut("items") {
-        changed |= relax(items, depth);
+        relax(items);
     }
-    if let Some(Value::Array(required)) = members.get_mut("required") {
-        let before = required.len();
-        required.retain(|name| !name.as_str().is_some_and(|it| defaulted.iter().any(|d| d == it)));
-        changed |= required.len() < before;
-    }
-    changed
 }
 
 /// Whether `schema` accepts no object, so that no arguments can be right.

@@ -210,9 +210,10 @@ impl Http {
             // Another request has found that, and has opened a new one.
             return true;
         }
-        let encode = |id| message::request(id, method::PING, &json!({}));
-        let ping = Call::plain(method::PING, call.era, &encode);
-        let answer = tokio::time::timeout(ASIDE_TIMEOUT, Box::pin(self.request(&ping))).await;
+        // Not a `ping`, which a server can answer before it looks for the session.
+        let encode = |id| message::request(id, method::LIST_TOOLS, &json!({}));
+        let list = Call::plain(method::LIST_TOOLS, call.era, &encode);
+        let answer = tokio::time::timeout(ASIDE_TIMEOUT, Box::pin(self.request(&list))).await;
         matches!(answer, Ok(Err(Failure::SessionExpired)))
     }
 
