@@ -149,7 +149,7 @@ fn refuse(problem: &str) -> SchemaError {
 
 // === Index: the targets of references, and the size of the document ===
 
-/// What a value in a schema is.
+/// The meaning of a value in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Context {
     Schema,
@@ -160,7 +160,7 @@ enum Context {
 }
 
 impl Context {
-    /// Returns what the member `key` is.
+    /// Returns the context of the member `key`.
     fn of(self, key: &str, member: &Value) -> Self {
         match self {
             Self::Data => Self::Data,

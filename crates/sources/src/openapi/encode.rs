@@ -9,8 +9,6 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::multipart::unfit;
-
 /// Escapes all characters except the unreserved ones of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Like `STRICT`, but keeps reserved characters that have no meaning inside a query value.
@@ -62,6 +60,11 @@ impl Escape {
             Self::None => Cow::Borrowed(text),
         }
     }
+}
+
+/// Describes an argument that does not fit the operation. The message contains no value.
+pub(super) fn unfit(argument: &str, problem: &str) -> String {
+    format!("the argument `{argument}` {problem}")
 }
 
 /// Returns a value as plain text: a string unchanged, a structure as JSON.

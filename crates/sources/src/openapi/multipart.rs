@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::{
-    encode::{self, Escape, is_plain},
+    encode::{self, Escape, is_plain, unfit},
     form::Field,
 };
 
@@ -75,11 +75,6 @@ pub(super) fn encode(
 pub(super) fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, String> {
     let bytes = value.as_str().and_then(base64);
     bytes.ok_or_else(|| unfit(argument, "must be base64"))
-}
-
-/// Describes an argument that does not fit the operation. The message contains no value.
-pub(super) fn unfit(argument: &str, problem: &str) -> String {
-    format!("the argument `{argument}` {problem}")
 }
 
 fn base64(text: &str) -> Option<Vec<u8>> {

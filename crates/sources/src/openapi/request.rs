@@ -12,10 +12,10 @@ use url::Url;
 
 use super::{
     body::Body,
-    encode::{self, DelimitedValue, Escape, Style, is_plain},
+    encode::{self, DelimitedValue, Escape, Style, is_plain, unfit},
     form::Field,
     media_type::BodyKind,
-    multipart::{self, decode, unfit},
+    multipart::{self, decode},
     operation::{Operation, Parameter, Place},
 };
 use crate::egress::{MAX_HOPS, Outgoing};
@@ -254,7 +254,7 @@ fn form(argument: &str, fields: &[Field], value: &Value) -> Result<String, Strin
             (None, Value::Array(items)) if items.iter().all(is_plain) => {
                 encode::pairs(name, &value, Style::Form, true)
             }
-            (None, value) if is_plain(value) => encode::pairs(name, &value, Style::Form, true),
+            (None, value) if is_plain(value) => encode::pairs(name, value, Style::Form, true),
             (None, value) => encode::pairs(name, value, Style::Json, false),
         };
         append(&mut form, "&", pairs, STRICT);
