@@ -109,7 +109,12 @@ impl Host {
         match self.has(F::NoChallenge) {
             true => reply,
             false => {
-                let challenge = format!("Bearer resource_metadata=\"http://{host}{METADATA}\"");
+                let scope = match self.has(F::ChallengeWithoutScope) {
+                    true => "",
+                    false => ", scope=\"mcp\"",
+                };
+                let challenge =
+                    format!("Bearer resource_metadata=\"http://{host}{METADATA}\"{scope}");
                 reply.with("www-authenticate", challenge)
             }
         }
@@ -118,8 +123,14 @@ impl Host {
     fn metadata(&self, host: &str) -> Reply {
         let servers: &[&str] =
             if self.has(F::MetadataWithoutServers) { &[] } else { &["https://login.example"] };
-        let resource = format!("http://{host}/mcp");
-        Reply::json(200, &json!({ "resource": resource, "authorization_servers": servers }))
+        let path = if self.has(F::MetadataOfAnother) { "/other" } else { "" };
+        let resource = format!("http://{host}{path}");
+        let scopes = ["mcp"];
+        Reply::json(
+            200,
+            &json!({ "resource": resource, "authorization_servers": servers,
+                "scopes_supported": scopes }),
+        )
     }
 
     fn get(&self, req: &HttpRequest, principal: Principal) -> Reply {
@@ -157,6 +168,9 @@ impl Host {
         let reads = accept.contains("application/json") || accept.contains("text/event-stream");
         if !reads && !self.has(F::AcceptIgnored) {
             return error(&Value::Null, (406, -32600, Value::Null));
+        }
+        if !accept.contains("text/event-stream") && self.has(F::EventsRequired) {
+            return error(&Value::Null, (400, -32600, Value::Null));
         }
         let Some(body) = req.json() else {
             let status = if self.has(F::NotJsonServerError) { 500 } else { 400 };

@@ -55,7 +55,8 @@ async fn json_alone(target: &Target) -> CheckResult {
             None => rpc,
         };
         let response = rpc.send(target).await?;
-        let is_read = message::reply(&response).is_some()
+        let is_read = response.status() == 200
+            && message::reply(&response).is_some()
             && (accept != Some("application/json") || response.media_type() == "application/json");
         let expected = "a JSON-RPC reply that the client can read, or status 406";
         let is_right = is_read || response.status() == 406;

@@ -67,6 +67,8 @@ faults! {
         AnswerIsPlain = "http.response-type",
         /// `Accept` is ignored.
         AcceptIgnored = "http.accept",
+        /// A client has to accept event streams.
+        EventsRequired = "http.json-alone",
         /// The content type is ignored.
         ContentTypeIgnored = "http.content-type",
         /// `Origin` is ignored.
@@ -119,6 +121,10 @@ faults! {
         NoChallenge = "auth.challenge",
         /// The resource metadata has no authorization server.
         MetadataWithoutServers = "auth.metadata",
+        /// The resource metadata is about another address.
+        MetadataOfAnother = "auth.resource",
+        /// A 401 names no scope.
+        ChallengeWithoutScope = "auth.scope",
         /// `initialize` returns no server info.
         InitializeBare = "initialize.shape",
         /// `initialize` always returns 2025-06-18.
