@@ -35,7 +35,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt as _};
 
 use self::{
-    connection::{Answer, CURRENT, Patience},
+    connection::{Answer, CURRENT, Patience, Shutdown},
     handshake::{HandshakeLimits, Handshakes},
     slots::{Slot, Slots},
 };
@@ -47,6 +47,8 @@ struct Limits {
     /// How long requests in flight may take after the shutdown signal. Longer than most calls, and
     /// shorter than the time after which service managers kill a process.
     patience: Duration,
+    /// How long the answers take that say that a request was cut off.
+    parting: Duration,
     /// How long the headers of a request may take, including later requests on the same connection,
     /// and how long a peer without a valid credential may stay without a request.
     headers: Duration,
@@ -57,7 +59,8 @@ struct Limits {
 }
 
 const LIMITS: Limits = Limits {
-    patience: Duration::from_secs(10),
+    patience: Duration::from_secs(9),
+    parting: Duration::from_secs(1),
     headers: Duration::from_secs(30),
     reading: Duration::from_secs(60),
     connections: 10_000,
@@ -174,7 +177,7 @@ async fn serve_within<S>(
     S::Future: Send,
 {
     let slots = Arc::new(Slots::new(limits.connections));
-    let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
+    let (shutting_down, cut) = (Shutdown::default(), CancellationToken::new());
     // Ends every connection, even when this future is dropped.
     let _cut_when_dropped = cut.clone().drop_guard();
     let connections = TaskTracker::new();
@@ -188,7 +191,7 @@ async fn serve_within<S>(
             () = &mut shutdown => break,
             next = next => next,
         };
-        let ends = Ends { stopping: stopping.clone(), cut: cut.clone() };
+        let ends = Ends { shutdown: shutting_down.clone(), cut: cut.clone() };
         match &handshakes {
             None => connections.spawn(connection(stream, service.clone(), slot, ends, limits)),
             Some(handshakes) => {
@@ -204,11 +207,15 @@ async fn serve_within<S>(
         };
     }
     drop(listener);
-    stopping.cancel();
+    shutting_down.stopping.cancel();
     connections.close();
-    if tokio::time::timeout(limits.patience, connections.wait()).await.is_err() {
-        tracing::warn!("some requests did not end in time and were cut off");
+    let mut ended = pin!(connections.wait());
+    if tokio::time::timeout(limits.patience, &mut ended).await.is_ok() {
+        return;
     }
+    tracing::warn!("some requests did not end in time and were cut off");
+    shutting_down.closing.cancel();
+    tokio::time::timeout(limits.parting, ended).await.ok();
 }
 
 /// Returns the next connection, set up. A failure of one connection does not affect others; other
@@ -242,7 +249,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
 /// What ends every connection.
 struct Ends {
     /// After its requests.
-    stopping: CancellationToken,
+    shutdown: Shutdown,
     /// At once.
     cut: CancellationToken,
 }
@@ -261,10 +268,10 @@ async fn secured(
     stream: TcpStream,
     handshakes: &Handshakes,
     slot: &Slot,
-    Ends { stopping, cut }: &Ends,
+    Ends { shutdown, cut }: &Ends,
 ) -> Option<TlsStream<TcpStream>> {
     // From here on, it can be evicted.
-    slot.connection.start(stopping.clone());
+    slot.connection.start(shutdown.clone());
     tokio::select! {
         biased;
         accepted = handshakes.accept(stream) => accepted,
@@ -273,7 +280,7 @@ async fn secured(
             None
         }
         // No request has begun.
-        () = stopping.cancelled() => None,
+        () = shutdown.stopping.cancelled() => None,
         () = cut.cancelled() => None,
     }
 }
@@ -283,7 +290,7 @@ async fn connection<I, S>(
     stream: I,
     inner: S,
     slot: Slot,
-    Ends { stopping, cut }: Ends,
+    Ends { shutdown, cut }: Ends,
     limits: Limits,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -292,7 +299,7 @@ async fn connection<I, S>(
     S::Future: Send,
 {
     let state = Arc::clone(&slot.connection);
-    state.start(stopping.clone());
+    state.start(shutdown.clone());
     let current = Arc::clone(&state);
     let service = service_fn(move |request: Request<Incoming>| {
         let exchange = current.begin(request.version());
@@ -315,7 +322,7 @@ async fn connection<I, S>(
     // signals that all connections share would be locked by all of them each time.
     let mut signals = FuturesUnordered::<BoxFuture<'_, Signal>>::new();
     signals.push(Box::pin(state.evicted().map(|()| Signal::Evicted)));
-    signals.push(Box::pin(stopping.cancelled().map(|()| Signal::Stopping)));
+    signals.push(Box::pin(shutdown.stopping.cancelled().map(|()| Signal::Stopping)));
     signals.push(Box::pin(cut.cancelled().map(|()| Signal::Cut)));
     // The header timeout of HTTP/1 starts when the protocol is known, and HTTP/2 has none. This one
     // covers both.
@@ -577,9 +584,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_cut_off_can_be_answered_before() {
+        let closing = get(|| async {
+            connection::closing().cancelled().await;
+            "cut off"
+        });
+        let limits = Limits { patience: Duration::from_millis(50), ..LIMITS };
+        let served = start(Router::new().route("/", closing), limits).await;
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(REQUEST).await.unwrap();
+        served.stop.cancel();
+        assert!(rest(&mut stream).await.ends_with("cut off"));
+        timeout(LONG, served.task).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
     async fn answers_that_do_not_end_are_cut_off() {
         let router = Router::new().route("/", get(std::future::pending::<()>));
-        let limits = Limits { patience: Duration::from_millis(50), ..LIMITS };
+        let short = Duration::from_millis(50);
+        let limits = Limits { patience: short, parting: short, ..LIMITS };
         let served = start(router, limits).await;
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         stream.write_all(REQUEST).await.unwrap();

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     call::{CallError, CallInput, CallerInput, Outcome, ProgressSink},
     id::RunId,
@@ -17,7 +18,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     CallReport, CallRequest, Snapshot, ToolRef, metrics::Surface, trace::TaskContext,
 };
-use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
+use toolcrib_mcp::{code, message::RpcError, meta as key, revision::Era};
 
 use super::{
     answer, consent, era, error,
@@ -28,7 +29,7 @@ use super::{
     protocol::{Id, Request},
     session::{Session, Turn},
 };
-use crate::{call_error, respond};
+use crate::{call_error, respond, serve::connection};
 
 pub(super) const SURFACE: Surface = Surface::new("mcp", "Mcp");
 
@@ -69,6 +70,8 @@ pub(super) struct RunningCall {
     /// The answers and the state of a further round, for a client that can be prompted.
     round: Option<String>,
     turn: Option<Arc<Turn>>,
+    /// Cancelled when the server is about to cut off its requests.
+    closing: CancellationToken,
 }
 
 /// The response of a call.
@@ -189,6 +192,7 @@ impl ToolCall {
             reads_structured: self.reads_structured,
             round,
             turn,
+            closing: connection::closing(),
         }
     }
 }
@@ -218,7 +222,13 @@ impl RunningCall {
                 biased;
                 () = wait(self.turn.as_deref().map(Turn::cancelled)) => {
                     self.called = None;
-                    return None;
+                    // The end of a session is none of this request, whose client waits for an answer.
+                    let ended = self.turn.as_deref().is_some_and(Turn::is_over);
+                    return ended.then(|| Outgoing::Answer(self.lost("the session has ended")));
+                }
+                () = self.closing.cancelled() => {
+                    self.called = None;
+                    return Some(Outgoing::Answer(self.lost("the server is shutting down")));
                 }
                 () = wait(self.progress.as_ref().map(|(_, queue)| queue.news())) => {}
                 // Queued reports are still sent first, in the next iterations.
@@ -227,6 +237,18 @@ impl RunningCall {
                     self.ended = Some(called);
                 }
             }
+        }
+    }
+
+    /// Returns the answer to a call that was cancelled for a reason that its client does not know.
+    fn lost(&self, reason: &str) -> CallAnswer {
+        let error = RpcError::new(code::INTERNAL, format!("{reason}; the call may have run"));
+        CallAnswer {
+            bytes: answer::error(Some(&self.id), &error).into(),
+            run_id: None,
+            status: error::status(&error, self.era),
+            retry_after: None,
+            lacks: None,
         }
     }
 

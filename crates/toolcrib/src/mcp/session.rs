@@ -286,6 +286,11 @@ impl Turn {
         self.hold.0.call(principal, request).await
     }
 
+    /// Returns whether the session has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.hold.0.ended.is_cancelled()
+    }
+
     /// Waits until the client cancels the request or the session ends.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;

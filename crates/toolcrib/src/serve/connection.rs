@@ -41,8 +41,27 @@ pub(crate) fn unauthenticated() {
 
 /// Returns a token that is cancelled at shutdown, to end responses that would otherwise never end.
 pub(crate) fn stopping() -> CancellationToken {
-    let known = CURRENT.try_with(|connection| connection.stopping.get().cloned());
+    shutdown().stopping
+}
+
+/// Returns a token that is cancelled shortly before requests are cut off at shutdown, so that they can
+/// still be answered.
+pub(crate) fn closing() -> CancellationToken {
+    shutdown().closing
+}
+
+fn shutdown() -> Shutdown {
+    let known = CURRENT.try_with(|connection| connection.shutdown.get().cloned());
     known.ok().flatten().unwrap_or_default()
+}
+
+/// What a connection hears of a shutdown.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shutdown {
+    /// Cancelled at its beginning.
+    pub(super) stopping: CancellationToken,
+    /// Cancelled shortly before its end.
+    pub(super) closing: CancellationToken,
 }
 
 /// How long a connection counts as new. A caller that is about to send its key must not be treated
@@ -65,8 +84,8 @@ pub(super) struct Connection {
     on_authenticated: Box<dyn Fn() + Send + Sync>,
     /// Cancelled when another connection needs this slot.
     evicted: CancellationToken,
-    /// Cancelled at shutdown; set when the connection is served.
-    stopping: OnceLock<CancellationToken>,
+    /// Set when the connection is served.
+    shutdown: OnceLock<Shutdown>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,13 +131,13 @@ impl Connection {
                 since: Instant::now(),
             }),
             evicted: CancellationToken::new(),
-            stopping: OnceLock::new(),
+            shutdown: OnceLock::new(),
         }
     }
 
-    /// Marks the connection as being served, until after `stopping` is cancelled.
-    pub(super) fn start(&self, stopping: CancellationToken) {
-        self.stopping.get_or_init(|| stopping);
+    /// Marks the connection as being served, until `shutdown`.
+    pub(super) fn start(&self, shutdown: Shutdown) {
+        self.shutdown.get_or_init(|| shutdown);
         let mut activity = self.activity.lock();
         activity.started = true;
         activity.since = Instant::now();
@@ -325,7 +344,7 @@ mod tests {
         assert!(connection.expires(patience).is_some(), "no request");
         let now = Instant::now();
         assert_eq!(connection.rank(now), None, "nothing has read it yet");
-        connection.start(CancellationToken::new());
+        connection.start(Shutdown::default());
         let now = Instant::now();
         assert_eq!(connection.rank(now).unwrap().0, Rank::Fresh);
         assert_eq!(connection.rank(now + FRESH).unwrap().0, Rank::Idle);

@@ -11,9 +11,8 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::sync::CancellationToken;
 
-use super::slots::Slots;
+use super::{connection::Shutdown, slots::Slots};
 use crate::tls::{HandshakeFailure, Tls};
 
 /// The limits of handshakes.
@@ -66,7 +65,7 @@ impl Handshakes {
         let peer = stream.peer_addr().ok();
         let handshake = async {
             let place = self.places.take().await;
-            place.connection.start(CancellationToken::new());
+            place.connection.start(Shutdown::default());
             tokio::select! {
                 biased;
                 done = self.handshake(stream) => done,

@@ -223,16 +223,15 @@ impl Drop for Slot {
 #[cfg(test)]
 mod tests {
     use http::Version;
-    use tokio_util::sync::CancellationToken;
 
     use super::{
-        super::connection::{CURRENT, authenticated, unauthenticated},
+        super::connection::{CURRENT, Shutdown, authenticated, unauthenticated},
         *,
     };
 
     async fn take(slots: &Arc<Slots>) -> Slot {
         let slot = slots.take().await;
-        slot.connection.start(CancellationToken::new());
+        slot.connection.start(Shutdown::default());
         slot
     }
 
@@ -356,7 +355,7 @@ mod tests {
         let first = slots.take().await;
         slots.make_room();
         assert!(!first.connection.is_evicted());
-        first.connection.start(CancellationToken::new());
+        first.connection.start(Shutdown::default());
         slots.make_room();
         assert!(first.connection.is_evicted());
     }
