@@ -57,16 +57,6 @@ impl Schema {
         Value::Object(self.to_object())
     }
 
-    /// Returns `other` when it has the same text, and otherwise itself. Equal schemas then share
-    /// their text.
-    #[must_use]
-    pub fn shared_with(self, other: Option<&Self>) -> Self {
-        match other {
-            Some(other) if *other == self => other.clone(),
-            Some(_) | None => self,
-        }
-    }
-
     /// Returns whether both are one text in memory.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -207,13 +197,5 @@ mod tests {
         let deepest = Schema::try_from(&nested(MAX_NESTING)).unwrap();
         assert_eq!(deepest.to_value(), nested(MAX_NESTING));
         assert_eq!(Schema::try_from(&nested(MAX_NESTING + 2)), Err(TooDeep));
-    }
-
-    #[test]
-    fn equal_schemas_share_their_text() {
-        let schema = |value| Schema::try_from(&value).unwrap();
-        let one = schema(json!({ "type": "object" }));
-        assert!(schema(json!({ "type": "object" })).shared_with(Some(&one)).is_shared_with(&one));
-        assert!(!schema(json!({})).shared_with(Some(&one)).is_shared_with(&one));
     }
 }

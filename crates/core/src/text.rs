@@ -29,7 +29,13 @@ pub fn is_hidden(character: char) -> bool {
 /// Returns whether `text` has a character that a one-line name must not have: a hidden one, or any
 /// other control character, line breaks and tabs included.
 pub fn has_hidden(text: &str) -> bool {
-    text.chars().any(|character| character.is_control() || is_hidden(character))
+    hides(text) || text.contains(['\n', '\r', '\t'])
+}
+
+fn hides(text: &str) -> bool {
+    // Most text is printable ASCII, of which many bytes are compared at a time without a branch.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t');
+    !text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) && text.chars().any(is_hidden)
 }
 
 /// Returns whether a person sees no character of `text`: it has only spaces, hidden characters and
@@ -103,9 +109,30 @@ pub fn duration(duration: Duration) -> String {
 
 /// Returns `text` without invisible characters.
 pub fn seen(text: &str) -> Cow<'_, str> {
-    match text.chars().any(is_hidden) {
+    match hides(text) {
         true => text.chars().filter(|character| !is_hidden(*character)).collect::<String>().into(),
         false => text.into(),
+    }
+}
+
+/// Returns `value` as [`clean`] leaves it.
+pub fn cleaned(value: &Value) -> Cow<'_, Value> {
+    if !hides_within(value) {
+        return Cow::Borrowed(value);
+    }
+    let mut value = value.clone();
+    clean(&mut value);
+    Cow::Owned(value)
+}
+
+fn hides_within(value: &Value) -> bool {
+    match value {
+        Value::String(text) => hides(text),
+        Value::Array(items) => items.iter().any(hides_within),
+        Value::Object(members) => {
+            members.iter().any(|(name, member)| hides(name) || hides_within(member))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 
@@ -120,7 +147,7 @@ pub fn clean(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(clean),
         Value::Object(members) => {
-            if members.keys().any(|name| name.chars().any(is_hidden)) {
+            if members.keys().any(|name| hides(name)) {
                 *members = std::mem::take(members)
                     .into_iter()
                     .map(|(name, member)| (seen(&name).into_owned(), member))

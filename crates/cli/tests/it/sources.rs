@@ -117,7 +117,7 @@ async fn what_is_not_offered_is_said_and_tools_for_apps_are_unknown() {
         config("").replace("\"]\n[source.tools", "\", \"list=apps\", \"more=yes\"]\n[source.tools");
     write_config(dir.path(), &text);
     let not_offered = "not offered: 3 resources, 1 prompt, instructions (13 characters), \
-                       icons of 1 tool, _meta of 2 tools";
+                       icons of the server, icons of 1 tool, _meta of 2 tools";
     let app = "note: tool `late` is left out: it is for MCP Apps only, which are not offered";
     let task = "note: tool `fail` is left out: it only runs as a task, which is not supported";
     let listed = run(dir.path(), &["sources", "list"]).ok();
@@ -146,7 +146,7 @@ async fn what_is_not_offered_is_said_and_tools_for_apps_are_unknown() {
                 "resources": { "count": 3, "complete": true },
                 "resourceTemplates": { "count": 0, "complete": true },
                 "prompts": { "count": 1, "complete": true },
-                "instructions": 13, "toolIcons": 1, "toolMeta": 2,
+                "instructions": 13, "serverIcons": true, "toolIcons": 1, "toolMeta": 2,
             })
     })
     .await;

@@ -91,9 +91,13 @@ pub(super) fn one(pointer: &str, text: &str, found: &mut Findings<'_>) {
 }
 
 fn hidden(pointer: &str, text: &str, found: &mut Findings<'_>) {
+    let mut before = None;
     let mut hidden: Vec<String> = text
         .chars()
-        .filter(|character| is_hidden(*character))
+        .filter(|character| {
+            let before = before.replace(*character);
+            is_hidden(*character) && !is_style_of(before, *character)
+        })
         .map(|character| format!("U+{:04X}", u32::from(character)))
         .collect();
     hidden.sort();
@@ -111,6 +115,12 @@ fn hidden(pointer: &str, text: &str, found: &mut Findings<'_>) {
         format!("the text contains invisible characters: {}{more}", hidden.join(", ")),
         "inspect the text byte by byte; models follow instructions that people cannot see",
     );
+}
+
+/// Whether `character` chooses the style of the emoji before it. Many texts have one, and one tells nothing.
+fn is_style_of(before: Option<char>, character: char) -> bool {
+    matches!(character, '\u{fe0e}' | '\u{fe0f}')
+        && before.is_some_and(|it| !it.is_alphabetic() && !it.is_whitespace() && !is_hidden(it))
 }
 
 fn instructions(pointer: &str, text: &str, found: &mut Findings<'_>) {

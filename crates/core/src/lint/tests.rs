@@ -131,14 +131,16 @@ fn secrets_are_found_and_never_repeated() {
 #[test]
 fn invisible_characters_are_reported_by_code_point() {
     let tool = ToolDescriptor {
-        description: Some("Adds\u{200b} two\u{202e} numbers\u{e0041}".to_owned()),
+        description: Some("Adds\u{200b} a\u{fe0f} two\u{202e} numbers\u{e0041}".to_owned()),
         ..fine()
     };
     let found = lint(&tool);
     assert_eq!(found[0].rule, "text/hidden");
-    assert!(found[0].message.ends_with("U+200B, U+202E, U+E0041"), "{}", found[0].message);
-    let fine =
-        ToolDescriptor { description: Some("Zeile\n\tÄ 漢字 👩 ok".to_owned()), ..fine() };
+    assert!(found[0].message.ends_with("U+200B, U+202E, U+E0041, U+FE0F"), "{}", found[0].message);
+    let fine = ToolDescriptor {
+        description: Some("Zeile\n\tÄ 漢字 👩 ⚠\u{fe0f} 1\u{fe0f}\u{20e3} ok".to_owned()),
+        ..fine()
+    };
     assert_eq!(lint(&fine), []);
 }
 

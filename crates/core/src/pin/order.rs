@@ -129,9 +129,13 @@ fn sort(schema: &mut Value, levels: usize) {
     }
 }
 
-/// Sorts by the exact canonical form.
+/// Sorts by the exact canonical form. Lists of names need not be written for it.
 fn sort_items(items: &mut [Value]) {
-    items.sort_by_cached_key(exact_bytes);
+    if items.iter().all(Value::is_string) {
+        items.sort_unstable_by(|a, b| a.as_str().cmp(&b.as_str()));
+    } else {
+        items.sort_by_cached_key(exact_bytes);
+    }
 }
 
 /// Whether the values of a schema are lists without repetition, if they are lists.

@@ -16,6 +16,8 @@ pub struct NotOffered {
     pub prompts: Amount,
     /// The characters of its instructions.
     pub instructions: u64,
+    /// Whether it has icons itself.
+    pub server_icons: bool,
     /// Its tools with icons.
     pub tool_icons: u64,
     /// Its tools with `_meta`.
@@ -78,6 +80,7 @@ impl fmt::Display for NotOffered {
                 let length = counted(self.instructions, "character", "characters");
                 format!("instructions ({length})")
             }),
+            self.server_icons.then(|| "icons of the server".to_owned()),
             tools(self.tool_icons, "icons"),
             tools(self.tool_meta, "_meta"),
         ];
@@ -115,13 +118,14 @@ mod tests {
             resource_templates: Amount { count: 1, complete: true },
             prompts: Amount { count: 2_000, complete: false },
             instructions: 1_204,
+            server_icons: true,
             tool_icons: 1,
             tool_meta: 14,
         };
         assert_eq!(
             all.to_string(),
             "3 resources, 1 resource template, at least 2 000 prompts, \
-             instructions (1 204 characters), icons of 1 tool, _meta of 14 tools"
+             instructions (1 204 characters), icons of the server, icons of 1 tool, _meta of 14 tools"
         );
         let unknown = NotOffered { prompts: Amount::UNKNOWN, ..NotOffered::default() };
         assert_eq!(unknown.to_string(), "prompts (not counted)");

@@ -4,6 +4,7 @@
 //! from the claims of an upstream.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -238,19 +239,19 @@ impl Assembler<'_> {
             );
         }
         let mut notes = Vec::new();
-        let input = clean_value(tool.input_schema.as_ref());
-        if input.as_ref().is_some_and(schemas::refuses_objects) {
+        let input = tool.input_schema.as_ref().map(text::cleaned);
+        if input.as_deref().is_some_and(schemas::refuses_objects) {
             return Err("its input schema accepts no object, and arguments are one".to_owned());
         }
         let input_schema = kept(input.as_ref(), listed.and_then(|listed| listed.input.as_ref()))?;
         // Compiled from the schema that callers see, so that it is also the checked one. Only a property
         // that the upstream gives a default may be left out: many name it as required all the same.
         let is_remote = matches!(source.kind, SourceKind::Mcp | SourceKind::Connector);
-        let relaxed = input.as_ref().filter(|_| is_remote);
+        let relaxed = input.as_deref().filter(|_| is_remote);
         let relaxed = relaxed.and_then(schemas::without_defaulted);
-        let relaxed_text = relaxed.as_ref().map(|schema| kept(Some(schema), None)).transpose()?;
-        let checked = relaxed.as_ref().or(input.as_ref());
-        let arguments = match (checked, relaxed_text.as_ref().unwrap_or(&input_schema)) {
+        let relaxed_text = relaxed.as_ref().map(written).transpose()?.flatten();
+        let checked = relaxed.as_ref().or(input.as_deref());
+        let arguments = match (checked, relaxed_text.as_ref().or(input_schema.as_ref())) {
             (Some(input), Some(text)) => ArgumentCheck::compile_on_use(input, text, validators),
             (input, _) => ArgumentCheck::compile(input).map(|check| (check, Vec::new())),
         };
@@ -260,7 +261,8 @@ impl Assembler<'_> {
             let pattern: String = pattern.chars().take(MAX_PATTERN).collect();
             format!("arguments are not checked against the pattern {pattern:?} of its input schema")
         }));
-        let output = clean_value(tool.output_schema.as_ref()).map(schemas::output).transpose();
+        let output =
+            tool.output_schema.as_ref().map(text::cleaned).map(schemas::output).transpose();
         let output = output.unwrap_or_else(|problem| {
             notes.push(format!("its output schema is left out: {problem}"));
             None
@@ -311,7 +313,7 @@ impl Assembler<'_> {
                 None => rate,
             }),
             timeout: set.timeout.unwrap_or(gate.timeout),
-            annotations: clean_value(tool.annotations.as_ref()),
+            annotations: tool.annotations.as_ref().map(|it| text::cleaned(it).into_owned()),
             consent: set.consent(),
             arguments,
             digest: None,
@@ -324,12 +326,21 @@ impl Assembler<'_> {
     }
 }
 
-/// Returns the text of a schema in object form, shared with the one that was listed if no character
-/// of it was removed.
-fn kept(schema: Option<&Value>, listed: Option<&Schema>) -> Result<Option<Schema>, String> {
-    let Some(Value::Object(members)) = schema else { return Ok(None) };
-    let schema = Schema::new(members).map_err(|error| error.to_string())?;
-    Ok(Some(schema.shared_with(listed)))
+/// Returns the text of a schema in object form: the one that was listed, if the schema is as it was
+/// listed.
+fn kept(
+    schema: Option<&Cow<'_, Value>>,
+    listed: Option<&Schema>,
+) -> Result<Option<Schema>, String> {
+    match (schema, listed) {
+        (Some(Cow::Borrowed(_)), Some(listed)) => Ok(Some(listed.clone())),
+        (schema, _) => schema.map_or(Ok(None), |schema| written(schema)),
+    }
+}
+
+fn written(schema: &Value) -> Result<Option<Schema>, String> {
+    let Value::Object(members) = schema else { return Ok(None) };
+    Schema::new(members).map(Some).map_err(|error| error.to_string())
 }
 
 /// Whether the tools of a kind have ids under the prefix of the protocol (RFC 0069).
@@ -356,13 +367,6 @@ fn clean(text: &str, max: usize) -> String {
 
 fn is_longer(text: &str, max: usize) -> bool {
     text.chars().nth(max).is_some()
-}
-
-/// A schema or annotations without invisible characters.
-fn clean_value(value: Option<&Value>) -> Option<Value> {
-    let mut value = value?.clone();
-    text::clean(&mut value);
-    Some(value)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use toolcrib_core::{
     limit::Rate,
     pin::PinForm,
     schema::{Schema, TooDeep, is_deeper},
-    source::{Discovered, DiscoveredTool, mcp::is_for_apps_only},
+    source::{Discovered, DiscoveredTool},
 };
 
 /// A [`Discovered`] as text. Has the same JSON.
@@ -83,12 +83,6 @@ impl Listed {
             && self.tools.iter().zip(&other.tools).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    /// Returns the list without tools for Apps only. A list that an older version stored has them.
-    pub(crate) fn without_tools_for_apps(mut self) -> Self {
-        self.tools.retain(|tool| !tool.is_for_apps_only());
-        self
-    }
-
     /// Returns each tool as it was listed.
     pub(crate) fn discovered_tools(&self) -> impl Iterator<Item = DiscoveredTool> {
         self.tools.iter().filter_map(|tool| tool.discovered())
@@ -146,12 +140,6 @@ impl ListedTool {
         tool.input_schema = input.or(tool.input_schema);
         tool.output_schema = output.or(tool.output_schema);
         Some(tool)
-    }
-
-    fn is_for_apps_only(&self) -> bool {
-        // Few tools have the key, so few are parsed.
-        self.rest.contains("visibility")
-            && self.discovered().is_some_and(|tool| is_for_apps_only(&tool.raw))
     }
 
     /// Returns whether both are equal, in any order of members.

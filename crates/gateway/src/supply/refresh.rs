@@ -388,8 +388,7 @@ impl Supply {
             }
         };
         match serde_json::from_str::<LastGood<Listed>>(&json) {
-            Ok(last) => (last.upstream == spec.upstream.identity())
-                .then(|| last.discovered.without_tools_for_apps()),
+            Ok(last) => (last.upstream == spec.upstream.identity()).then_some(last.discovered),
             Err(error) => {
                 tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
                 None

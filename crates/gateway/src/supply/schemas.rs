@@ -4,6 +4,8 @@
 //! when they list them, and give up all tools because of one that they cannot compile. The official
 //! client for TypeScript does so with Ajv, whose rules are stricter than those of JSON Schema.
 
+use std::borrow::Cow;
+
 use regress::{Flags, Regex};
 use serde_json::Value;
 use toolcrib_core::{
@@ -21,13 +23,23 @@ const MAX_PATTERN: usize = 1_000;
 ///
 /// # Errors
 /// Why some client cannot compile it.
-pub(super) fn output(mut schema: Value) -> Result<Value, String> {
+pub(super) fn output(mut schema: Cow<'_, Value>) -> Result<Cow<'_, Value>, String> {
     // A client refuses a second schema with the same `$id`, also one of another source.
-    if let Value::Object(members) = &mut schema {
+    if schema.get("$id").is_some()
+        && let Value::Object(members) = schema.to_mut()
+    {
         members.shift_remove("$id");
     }
     ArgumentCheck::compile(Some(&schema)).map_err(|error| error.to_string())?;
-    schema::visit_mut(&mut schema, &mut without_stray_nullable);
+    let mut is_stray = false;
+    schema::visit(&schema, &mut |members| is_stray |= has_stray_nullable(members));
+    if is_stray {
+        schema::visit_mut(schema.to_mut(), &mut |members| {
+            if has_stray_nullable(members) {
+                members.shift_remove("nullable");
+            }
+        });
+    }
     let mut problem = None;
     schema::visit(&schema, &mut |members| {
         problem = problem.take().or_else(|| compiles(members).err());
@@ -72,19 +84,16 @@ fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
     false
 }
 
-/// Removes `nullable` where Ajv refuses it: without `type`, and against it. It means nothing in JSON
-/// Schema.
-fn without_stray_nullable(members: &mut SchemaObject) {
+/// Whether Ajv refuses `nullable` here: without `type`, and against it. It means nothing in JSON Schema.
+fn has_stray_nullable(members: &SchemaObject) -> bool {
+    let Some(nullable) = members.get("nullable") else { return false };
     let allows_null = match members.get("type") {
         Some(Value::Array(types)) => types.iter().any(|it| it == "null"),
         Some(one) => one == "null",
         None => true,
     };
     let is_typed = members.contains_key("type");
-    let is_false = members.get("nullable") == Some(&Value::Bool(false));
-    if !is_typed || allows_null && is_false {
-        members.shift_remove("nullable");
-    }
+    !is_typed || allows_null && *nullable == Value::Bool(false)
 }
 
 fn is_ecmascript(pattern: &str) -> bool {
@@ -152,6 +161,7 @@ fn refuses(schema: &Value, root: &Value, left: &mut usize) -> bool {
     };
     let reference = members.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
     wrong_type
+        || members.get("not").is_some_and(accepts_objects)
         || members.get("const").is_some_and(|value| !value.is_object())
         || list("enum").is_some_and(|values| !values.iter().any(Value::is_object))
         || list("allOf").is_some_and(|all| all.iter().any(|each| refuses(each, root, left)))
@@ -161,6 +171,16 @@ fn refuses(schema: &Value, root: &Value, left: &mut usize) -> bool {
         || reference
             .and_then(|pointer| root.pointer(pointer))
             .is_some_and(|target| refuses(target, root, left))
+}
+
+/// Whether `schema` says nothing, or no more than that a value is an object.
+fn accepts_objects(schema: &Value) -> bool {
+    match schema {
+        Value::Object(members) => {
+            members.iter().all(|(keyword, value)| keyword == "type" && *value == "object")
+        }
+        schema => *schema == Value::Bool(true),
+    }
 }
 
 #[cfg(test)]
@@ -189,7 +209,7 @@ mod tests {
             (json!({ "type": "string", "pattern": "[" }), "\"[\""),
             (json!({ "patternProperties": { "a\\-b": {} } }), "a\\\\-b"),
         ] {
-            let problem = output(property(schema.clone())).unwrap_err();
+            let problem = output(Cow::Owned(property(schema.clone()))).unwrap_err();
             assert!(problem.contains(why), "{schema}: {problem}");
         }
         for schema in [
@@ -199,11 +219,11 @@ mod tests {
             json!({ "properties": { "id": { "type": "string" }, "$id": {}, "enum": {} } }),
             json!({ "const": { "id": "a", "nullable": true, "enum": [] } }),
         ] {
-            assert!(output(property(schema.clone())).is_ok(), "{schema}");
+            assert!(output(Cow::Owned(property(schema.clone()))).is_ok(), "{schema}");
         }
         // Neither takes long, although each is a kilobyte that repeats itself a million times.
         for pattern in ["((((a{1000}){1000}){1000}){1000}){1000}", "(?:(?:a?){500}){500}b"] {
-            output(property(json!({ "type": "string", "pattern": pattern }))).ok();
+            output(Cow::Owned(property(json!({ "type": "string", "pattern": pattern })))).ok();
         }
         for (nullable, clean) in [
             (json!({ "nullable": true }), json!({})),
@@ -216,10 +236,10 @@ mod tests {
                 json!({ "type": "string", "nullable": true }),
             ),
         ] {
-            assert_eq!(output(property(nullable)), Ok(property(clean)));
+            assert_eq!(output(Cow::Owned(property(nullable))), Ok(Cow::Owned(property(clean))));
         }
         let named = json!({ "$id": "https://example.com/a", "type": "object" });
-        assert_eq!(output(named), Ok(json!({ "type": "object" })));
+        assert_eq!(output(Cow::Borrowed(&named)).as_deref(), Ok(&json!({ "type": "object" })));
     }
 
     #[test]
@@ -255,6 +275,8 @@ mod tests {
             json!({ "type": ["string", "null"] }),
             json!({ "const": 5 }),
             json!({ "enum": ["a", null] }),
+            json!({ "not": { "type": "object" } }),
+            json!({ "not": {} }),
             json!({ "allOf": [{}, { "type": "array" }] }),
             json!({ "anyOf": [{ "type": "array" }, { "enum": [1] }] }),
             json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "number" } } }),
@@ -266,6 +288,7 @@ mod tests {
             json!({}),
             json!({ "type": ["null", "object"] }),
             json!({ "oneOf": [{ "type": "array" }, { "type": "object" }] }),
+            json!({ "not": { "type": "object", "required": ["a"] } }),
             json!({ "enum": [1, {}] }),
             json!({ "$ref": "#" }),
             json!({ "anyOf": [] }),

@@ -40,6 +40,8 @@ pub(crate) struct Session {
     pub(crate) has_prompts: bool,
     /// The characters of its instructions.
     pub(crate) instructions: u64,
+    /// Whether the server has icons.
+    pub(crate) has_icons: bool,
     /// Its own version, as it declares it.
     pub(crate) version: Option<String>,
 }
@@ -195,7 +197,18 @@ fn session(era: Era, result: &Value, server: Option<&Value>) -> Session {
             .get("instructions")
             .and_then(Value::as_str)
             .map_or(0, |text| text.chars().count() as u64),
+        has_icons: server.and_then(|server| server.get("icons")).is_some_and(has_content),
         version: version.map(|version| crate::text::tidy(version, 100)),
+    }
+}
+
+/// Returns whether a member of an upstream says something.
+pub(super) fn has_content(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        _ => true,
     }
 }
 

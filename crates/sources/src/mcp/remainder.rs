@@ -7,11 +7,11 @@ use std::{collections::HashSet, time::Duration};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 use toolcrib_core::source::{Amount, DiscoveredTool, NotOffered};
 use toolcrib_mcp::{code, method};
 
-use super::{connection::Connection, message::Reply};
+use super::{connection::Connection, message::Reply, negotiation::has_content};
 
 /// The most pages of one list.
 const MAX_PAGES: usize = 20;
@@ -71,6 +71,7 @@ impl Remainder {
             resource_templates: count(session.has_resources, method::LIST_RESOURCE_TEMPLATES).await,
             prompts: count(session.has_prompts, method::LIST_PROMPTS).await,
             instructions: session.instructions,
+            server_icons: session.has_icons,
             ..NotOffered::default()
         };
         let mut state = self.0.lock();
@@ -90,15 +91,6 @@ impl Remainder {
         let state = self.0.lock();
         let State { tool_icons, tool_meta, .. } = *state;
         Some(NotOffered { tool_icons, tool_meta, ..state.counts? })
-    }
-}
-
-fn has_content(value: &Value) -> bool {
-    match value {
-        Value::Null => false,
-        Value::Array(items) => !items.is_empty(),
-        Value::Object(members) => !members.is_empty(),
-        _ => true,
     }
 }
 

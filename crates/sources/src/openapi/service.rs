@@ -6,10 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
-use toolcrib_core::{
-    canonical::{self, Digest},
-    source::{Discovered, DiscoveredTool, SourceLimits},
-};
+use toolcrib_core::source::{Discovered, DiscoveredTool, SourceLimits};
 use url::Url;
 
 use super::{
@@ -119,16 +116,8 @@ impl Service {
         let output = operation.output.take();
         let sent = callable.sent();
         let operation = &mut callable.operation;
-        let raw = json!({
-            "name": operation.name,
-            "method": operation.method,
-            "path": operation.path,
-            "title": operation.title,
-            "description": operation.description,
-            // Only digests, because the full schemas would be stored twice.
-            "inputSchema": digest(&input),
-            "outputSchema": output.as_ref().map(digest),
-        });
+        // All else is in the tool itself, and would be stored twice.
+        let raw = json!({ "method": operation.method, "path": operation.path });
         self.discovered.tools.push(DiscoveredTool {
             name: operation.name.clone(),
             title: operation.title.take(),
@@ -331,11 +320,6 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
         taken.insert(it.name.clone());
     }
     found
-}
-
-/// Returns a hash of `schema`.
-fn digest(schema: &Value) -> String {
-    Digest::of(&canonical::exact_bytes(schema)).to_string()
 }
 
 /// Returns text of a document, cleaned for display to the operator.

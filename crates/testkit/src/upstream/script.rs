@@ -226,7 +226,7 @@ impl Script {
     fn initialized(&self) -> Value {
         self.instructed(json!({
             "protocolVersion": LEGACY, "capabilities": self.capabilities(),
-            "serverInfo": { "name": "faulty", "version": "1.2.3" },
+            "serverInfo": server_info(),
         }))
     }
 
@@ -591,11 +591,16 @@ fn malformed_tools() -> Vec<Value> {
     ]
 }
 
+fn server_info() -> Value {
+    json!({
+        "name": "faulty", "version": "1.2.3", "icons": [{ "src": "https://example.com/icon.png" }],
+    })
+}
+
 pub(super) fn result(request: &Value, modern: bool, mut body: Value) -> Step {
     if modern {
         body["resultType"] = "complete".into();
-        body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo":
-            { "name": "faulty", "version": "1.2.3" } });
+        body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": server_info() });
     }
     // The id comes last, as one of the common SDKs writes it.
     Step::Say(json!({ "result": body, "jsonrpc": "2.0", "id": request["id"] }))

@@ -81,26 +81,28 @@ impl Id {
 
     /// Returns `value` as an id, if it is a legal one.
     pub(super) fn of(value: &Value) -> Option<Self> {
-        let legal = match value {
-            Value::String(_) => true,
-            // JSON-RPC 2.0 §4: no fraction.
-            Value::Number(number) => !number.as_str().contains(['.', 'e', 'E']),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-        };
-        let text = legal.then(|| value.to_string())?;
+        // JSON-RPC 2.0 §4: no fraction.
+        let is_legal = !matches!(value, Value::Number(it) if it.as_str().contains(['.', 'e', 'E']));
+        Self::echoed(value).filter(|_| is_legal)
+    }
+
+    /// Returns `value` as the id of a refusal, which may be any number. A client without its id would
+    /// wait for the answer until its deadline.
+    fn echoed(value: &Value) -> Option<Self> {
+        let text =
+            matches!(value, Value::String(_) | Value::Number(_)).then(|| value.to_string())?;
         (text.len() <= MAX_ID).then(|| Self(text.into()))
     }
 
-    /// Returns the id of a message that could not be parsed, if it is a legal one.
+    /// Returns the id of a message that could not be parsed.
     pub(super) fn scanned(scanned: &Scanned) -> Option<Self> {
-        Self::of(&serde_json::from_str(scanned.id.as_deref()?).ok()?)
+        Self::echoed(&serde_json::from_str(scanned.id.as_deref()?).ok()?)
     }
 }
 
 /// Parses one message.
 pub(super) fn parse(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     let value = json::parse_strict(bytes).map_err(|error| {
-        // A client without the id would wait for the answer until its deadline.
         let mut scan = IdScan::default();
         scan.feed(bytes);
         let id = Id::scanned(&scan.finish());
@@ -118,7 +120,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Message, InvalidMessage> {
     let id = match message.remove("id") {
         None => None,
         Some(id) => Some(Id::of(&id).ok_or_else(|| {
-            invalid(None, "`id` must be an integer or a string of at most 254 bytes")
+            invalid(Id::echoed(&id), "`id` must be an integer or a string of at most 254 bytes")
         })?),
     };
     if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
@@ -186,13 +188,13 @@ mod tests {
             ("{\"id\":1", Some("1"), code::PARSE),
             (r#"{"id":"a","method":"m","params":{"a":"\ud800"}}"#, Some("\"a\""), code::PARSE),
             (r#"{"id":4,"method":"m","params":{"a":1,"a":2}}"#, Some("4"), code::PARSE),
-            (r#"{"id":1.5,"method":"m","params":{"a":1,"a":2}}"#, None, code::PARSE),
+            (r#"{"id":1.5,"method":"m","params":{"a":1,"a":2}}"#, Some("1.5"), code::PARSE),
             (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#, None, code::PARSE),
             ("[]", None, code::INVALID_REQUEST),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, None, code::INVALID_REQUEST),
             ("\"text\"", None, code::INVALID_REQUEST),
             (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, None, code::INVALID_REQUEST),
-            (r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, None, code::INVALID_REQUEST),
+            (r#"{"jsonrpc":"2.0","id":1.0,"method":"m"}"#, Some("1.0"), code::INVALID_REQUEST),
             (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, None, code::INVALID_REQUEST),
             (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, None, code::INVALID_REQUEST),
             (r#"{"jsonrpc":"1.0","id":7,"method":"m"}"#, Some("7"), code::INVALID_REQUEST),

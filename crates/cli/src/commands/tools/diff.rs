@@ -42,7 +42,7 @@ pub(super) fn text(pin: &PinReport) -> String {
     if let Some(approved) = &pin.approved {
         let by = match &approved.by {
             Some(by) => format!("approved by {}", visible_line(by.as_str())),
-            None if approved.by_other_tenant => "approved outside this tenant".to_owned(),
+            None if approved.by_other_tenant => "approved from outside your tenant".to_owned(),
             None => "trusted as the first form".to_owned(),
         };
         line(&mut out, format_args!("  {by}, {}", moment(approved)));

@@ -10,13 +10,14 @@ function entries(amount, one, many) {
 
 /** `3 resources, instructions (120 characters)` */
 export function notOffered(parts) {
-  const { resources, resourceTemplates, prompts, instructions, toolIcons, toolMeta } = parts;
+  const { resources, resourceTemplates, prompts, instructions, serverIcons, toolIcons, toolMeta } = parts;
   const tools = (count, what) => (count > 0 ? `${what} of ${plural(count, 'tool')}` : undefined);
   return [
     entries(resources, 'resource', 'resources'),
     entries(resourceTemplates, 'resource template', 'resource templates'),
     entries(prompts, 'prompt', 'prompts'),
     instructions > 0 ? `instructions (${plural(instructions, 'character')})` : undefined,
+    serverIcons ? 'icons of the server' : undefined,
     tools(toolIcons, 'icons'),
     tools(toolMeta, '_meta'),
   ].filter(Boolean).join(', ');
