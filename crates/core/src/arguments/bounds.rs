@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::{
     pointer::percent_decoded,
     schema::{DATA, MAPS},
+    text::visible_line,
 };
 
 /// The most JSON values in a schema document. The largest tool schemas seen in practice have some
@@ -35,6 +36,8 @@ const MAX_EXPLAINED: u64 = 4_000_000;
 const MAX_REPEATED: u64 = 1 << 16;
 /// The most evaluations to find the unevaluated members of a value: about a third of a second.
 const MAX_UNEVALUATED: u64 = 1_000_000;
+/// The most characters of a reference in an error.
+const MAX_SHOWN: usize = 160;
 
 /// What a compiled schema takes in memory, as measured: by itself, for each subschema, and for each
 /// pattern such as `^[A-Za-z0-9_-]{1,256}$`. Enumerations and their like add to it by their text.
@@ -383,9 +386,8 @@ impl<'s> Walk<'s> {
     }
 
     fn follow(&mut self, reference: &str, at: At<'s>) -> Result<(), SchemaError> {
-        let (target, base) = self.resolve(reference, at.base).ok_or_else(|| {
-            refuse("it refers to something outside itself; references are never fetched")
-        })?;
+        let resolved = self.resolve(reference, at.base);
+        let (target, base) = resolved.ok_or_else(|| self.unresolved(reference))?;
         if let Some((_, from)) = self.open.iter().find(|(open, _)| std::ptr::eq(*open, target)) {
             // Without a step down the validator detects the cycle at once.
             if let Some(way) = self.path.get(*from..).filter(|way| !way.is_empty()) {
@@ -398,6 +400,19 @@ impl<'s> Walk<'s> {
         let visited = self.visit(target, At { base, ..at });
         self.open.pop();
         visited
+    }
+
+    /// Returns why `reference` has no target.
+    fn unresolved(&self, reference: &str) -> SchemaError {
+        let document = reference.split('#').next().unwrap_or_default();
+        let is_own = document.is_empty() || self.index.documents.contains_key(document);
+        let shown: String = visible_line(reference).chars().take(MAX_SHOWN).collect();
+        refuse(&match is_own {
+            true => format!("the reference `{shown}` leads to nothing"),
+            false => format!(
+                "the reference `{shown}` leads outside the schema; references are never fetched"
+            ),
+        })
     }
 
     /// Returns the target of `reference` and the document that contains it.

@@ -193,8 +193,12 @@ mod tests {
     fn a_schema_that_some_client_cannot_compile_is_not_passed_on() {
         let property = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
         for (schema, why) in [
-            (json!({ "$ref": "#/$defs/gone" }), "outside itself"),
-            (json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }), "outside itself"),
+            (json!({ "$ref": "#/$defs/gone" }), "`#/$defs/gone` leads to nothing"),
+            (json!({ "$ref": "#gone" }), "`#gone` leads to nothing"),
+            (
+                json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }),
+                "`https://json-schema.org/draft/2020-12/schema` leads outside the schema",
+            ),
             (json!({ "$ref": "#/properties/a" }), "leads to itself"),
             (
                 json!({ "properties": { "b": { "$ref": "#/properties/a/properties/c" },
