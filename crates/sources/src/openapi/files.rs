@@ -15,6 +15,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::StreamExt as _;
@@ -37,8 +38,14 @@ use crate::{
 const ROOTS: [&str; 3] = ["openapi.yaml", "openapi.yml", "openapi.json"];
 /// Extensions of the files that a document may refer to.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
-/// Files that are requested from their addresses at the same time.
-const CONCURRENT: usize = 16;
+/// Files that are requested from their addresses at the same time: as many as browsers request from one
+/// host. Small servers refuse connections beyond a few.
+const CONCURRENT: usize = 6;
+/// The pauses before a file is requested again whose connection was refused or broke.
+const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
+/// Most repeated requests for the files of one document. A server that is down fails the rest at once.
+const MAX_REPEATS: usize = 100;
 
 /// The location of the root document.
 pub(super) enum DocumentLocation {
@@ -108,6 +115,7 @@ impl DocumentReader {
         let builder = blocking(move || DocumentBuilder::new(url, &bytes)).await?;
         let mut builder = builder.map_err(|error| protocol(error.to_string()))?;
         let mut interrupted = None;
+        let repeats = AtomicUsize::new(MAX_REPEATS);
         loop {
             let requests = builder.requests();
             if requests.is_empty() {
@@ -116,7 +124,7 @@ impl DocumentReader {
             let (local, remote): (Vec<_>, Vec<_>) =
                 requests.into_iter().partition(|(_, url)| url.scheme() == "file");
             let mut contents = Vec::with_capacity(remote.len());
-            for (id, content) in self.fetch_all(remote, &mut left).await {
+            for (id, content) in self.fetch_all(remote, &mut left, &repeats).await {
                 contents.push((
                     id,
                     content.map_err(|(reason, failure)| {
@@ -163,18 +171,15 @@ impl DocumentReader {
         &self,
         requests: Vec<(FileId, Url)>,
         left: &mut usize,
+        repeats: &AtomicUsize,
     ) -> Vec<(FileId, Result<Vec<u8>, Unfetched>)> {
         let shared = AtomicUsize::new(*left);
         let reads: Vec<_> = requests
             .iter()
             .map(|(id, url)| async {
-                let read = self.remote(url, shared.load(Ordering::Relaxed)).await;
+                let read = self.remote(url, shared.load(Ordering::Relaxed), repeats).await;
                 let read = read.and_then(|bytes| {
-                    let rest = |left: usize| left.checked_sub(bytes.len());
-                    match shared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest) {
-                        Ok(_) => Ok(bytes),
-                        Err(_) => Err((too_large(), None)),
-                    }
+                    take(&shared, bytes.len()).map(|()| bytes).ok_or_else(|| (too_large(), None))
                 });
                 (*id, read)
             })
@@ -184,13 +189,22 @@ impl DocumentReader {
         read
     }
 
-    async fn remote(&self, url: &Url, max: usize) -> Result<Vec<u8>, Unfetched> {
+    async fn remote(
+        &self,
+        url: &Url,
+        max: usize,
+        repeats: &AtomicUsize,
+    ) -> Result<Vec<u8>, Unfetched> {
         let is_own = self.location.url().is_some_and(|root| root.origin() == url.origin());
         if !is_own && !self.egress.lists(url) {
             let problem = "its host is not in the source's `allow`; add it there if it is meant";
             return Err((problem.to_owned(), None));
         }
-        self.fetch(url, max).await.map_err(|error| {
+        let fetched = match is_own {
+            true => self.fetch_own(url, max, repeats).await,
+            false => self.fetch(url, max).await,
+        };
+        fetched.map_err(|error| {
             let reason = match &error {
                 FetchError::Egress(EgressError::TooLarge(_)) => too_large(),
                 error => error.to_string(),
@@ -199,6 +213,26 @@ impl DocumentReader {
             let failure = (is_own && error.is_passing()).then(|| unavailable(failure));
             (reason, failure)
         })
+    }
+
+    /// Requests a file of the document's own server, again if its connection is refused or breaks.
+    async fn fetch_own(
+        &self,
+        url: &Url,
+        max: usize,
+        repeats: &AtomicUsize,
+    ) -> Result<Vec<u8>, FetchError> {
+        for pause in PAUSES {
+            match self.fetch(url, max).await {
+                Err(FetchError::Egress(EgressError::Connect(_) | EgressError::Broken(_)))
+                    if take(repeats, 1).is_some() =>
+                {
+                    tokio::time::sleep(pause).await;
+                }
+                fetched => return fetched,
+            }
+        }
+        self.fetch(url, max).await
     }
 
     async fn fetch(&self, url: &Url, max: usize) -> Result<Vec<u8>, FetchError> {
@@ -314,6 +348,12 @@ fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Takes `amount` of what is left, if there is so much.
+fn take(left: &AtomicUsize, amount: usize) -> Option<()> {
+    let rest = |left: usize| left.checked_sub(amount);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).ok().map(drop)
+}
+
 fn too_large() -> String {
     format!("the files of the document are larger than {} MiB together", MAX_DOCUMENT >> 20)
 }
@@ -326,3 +366,6 @@ pub(super) async fn blocking<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| unavailable("reading the document was interrupted"))
 }
+
+#[cfg(test)]
+mod tests;
