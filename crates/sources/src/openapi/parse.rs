@@ -3,6 +3,8 @@
 //! Invariant: nesting and the number of nodes are bounded before the result is processed. A
 //! duplicate key is an error in both languages.
 
+mod exact;
+
 use serde_json::Value;
 use toolcrib_core::json::parse_strict;
 
@@ -78,10 +80,19 @@ fn yaml(bytes: &[u8], budget: &YamlBudget) -> Result<Value, String> {
             max_documents: 1,
         },
     };
-    serde_saphyr::from_slice_with_options(bytes, options).map_err(|error| {
+    let problem = |error: serde_saphyr::Error| {
         let at = error.location().map(|at| format!(" at line {}", at.line())).unwrap_or_default();
         format!("YAML or breaks its limits{at}")
-    })
+    };
+    let text = std::str::from_utf8(bytes).ok().filter(|text| exact::is_needed(text));
+    match text {
+        None => serde_saphyr::from_slice_with_options(bytes, options).map_err(problem),
+        Some(text) => {
+            let node: exact::Node =
+                serde_saphyr::from_str_with_options(text, options).map_err(problem)?;
+            node.into_value(text)
+        }
+    }
 }
 
 fn is_within(value: &Value, depth: usize) -> bool {

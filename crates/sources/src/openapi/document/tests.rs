@@ -132,6 +132,46 @@ fn a_document_of_3_2_may_refer_to_its_own_address() {
 }
 
 #[test]
+fn numbers_of_yaml_keep_their_text() {
+    let numbers = [
+        "18446744073709551616",
+        "-9223372036854775809",
+        "0.1234567890123456789012",
+        "1.50",
+        "1E-7",
+        "9007199254740993.0",
+        "-0.0",
+        "12345678901234567890123",
+    ];
+    let list: String = numbers.iter().map(|it| format!("  - {it}\n")).collect();
+    let flow = format!("[{}]", numbers.join(", "));
+    let text = format!(
+        "openapi: 3.1.0\nlist: \n{list}ä: &a {flow} # 1.10\nalias: *a\nsame: [1, -5, 1.5, yes, \
+         0x1F, .5, '1.50', 1_0, 2020-01-01, 1.2.3]\nsigned: +1.50\n12345678901234567890123: key\n"
+    );
+    let document = parsed(text.as_bytes()).unwrap();
+    for name in ["list", "ä", "alias"] {
+        let found: Vec<_> =
+            document.root().get(name).unwrap().items().map(|it| it.value.to_string()).collect();
+        assert_eq!(found, numbers, "{name}");
+    }
+    let same = document.root().get("same").unwrap().value;
+    let plain = parsed(
+        b"openapi: 3.1.0\nsame: [1, -5, 1.5, yes, 0x1F, .5, '1.50', 1_0, 2020-01-01, 1.2.3]\n",
+    );
+    assert_eq!(same, plain.unwrap().root().get("same").unwrap().value);
+    assert_eq!(document.root().get("signed").unwrap().value.to_string(), "1.50");
+    assert_eq!(document.root().text("12345678901234567890123"), Some("key"));
+    for text in [
+        format!("openapi: 3.1.0\na: {}\n", "1".repeat(600)),
+        "openapi: 3.1.0\na: 1.50\na: 1\n".to_owned(),
+        "openapi: 3.1.0\na: {'$serde_json::private::Number': '1.50'}\n".to_owned(),
+    ] {
+        assert!(parsed(text.as_bytes()).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn an_address_does_not_lead_to_local_files() {
     let text = r#"{"openapi":"3.1.0","a":{"$ref":"file:///etc/hosts.json"}}"#;
     let document = read("https://a.example/api", &[("https://a.example/api", text)]);
