@@ -1,7 +1,7 @@
 //! An OpenAPI document of version 3.0, 3.1 or 3.2: its files, and the references between them.
 //!
-//! Invariant: a reference is resolved against the file that contains it. It leads to a value, or to
-//! an error that names it.
+//! Invariant: a reference is resolved against the file that contains it: against its own address (`$self`
+//! or `$id`), and then against where it was read. It leads to a value, or to an error that names it.
 //!
 //! Invariant: the size and number of the files of a document are bounded together.
 
@@ -15,7 +15,10 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
-use super::parse::{MAX_DOCUMENT, YamlBudget, parse};
+use super::{
+    identifiers::{self, Names, References, anchored},
+    parse::{MAX_DOCUMENT, YamlBudget, parse},
+};
 use crate::text::tidy;
 
 /// Largest number of files of a document. DigitalOcean's has some 3 000.
@@ -31,6 +34,17 @@ pub(crate) struct Document {
     /// The first file is the root.
     files: Vec<File>,
     places: HashMap<Url, FileId>,
+    /// The schemas and files with an address of their own.
+    names: HashMap<Url, Named>,
+}
+
+/// The place of a named schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Named {
+    /// Its file and JSON pointer.
+    Place(FileId, String),
+    /// Several schemas have the name.
+    Ambiguous,
 }
 
 /// A document whose files are being read.
@@ -45,7 +59,10 @@ pub(crate) struct DocumentBuilder {
 /// A file of a document.
 #[derive(Debug)]
 struct File {
+    /// Where it was read.
     url: Url,
+    /// The address that it gives itself, or the same.
+    base: Url,
     /// The content, or why there is none.
     content: Result<Value, String>,
     /// Whether its schemas are those of 3.0, which differ from JSON Schema.
@@ -97,6 +114,8 @@ pub(super) enum ReferenceProblem {
     Dangling,
     #[error("leads in a circle")]
     Circle,
+    #[error("is ambiguous: several schemas have this name")]
+    Ambiguous,
     #[error("is not read: {0}")]
     Unread(String),
 }
@@ -205,14 +224,12 @@ impl DocumentBuilder {
             None if root.get("swagger").is_some() => return Err(DocumentError::Swagger),
             None => return Err(DocumentError::Version),
         };
-        // A document of 3.2 may refer to itself by the address in `$self`.
-        let own = root.get("$self").and_then(Value::as_str);
-        let own = own.and_then(|own| locate(&url, own).ok());
-        let root = File { url: url.clone(), content: Ok(root), is_old };
-        let places = own.into_iter().chain([url]).map(|url| (url, FileId(0))).collect();
-        let document = Document { files: vec![root], places };
+        let content = Err("the file has not been read".to_owned());
+        let file = File { url: url.clone(), base: url.clone(), content, is_old };
+        let places = HashMap::from([(url, FileId(0))]);
+        let document = Document { files: vec![file], places, names: HashMap::new() };
         let mut builder = Self { document, budget, requested: 1 };
-        builder.request_references(FileId(0));
+        builder.set(FileId(0), root, is_old).map_err(DocumentError::Malformed)?;
         Ok(builder)
     }
 
@@ -230,33 +247,63 @@ impl DocumentBuilder {
             parse(&bytes, &mut self.budget).map_err(|problem| format!("the file is not {problem}"))
         });
         let is_old = self.document.is_old(FileId(0));
-        let Some(file) = self.document.files.get_mut(id.0) else { return };
-        file.is_old = parsed.as_ref().ok().and_then(version).unwrap_or(is_old);
-        file.content = parsed;
-        self.request_references(id);
+        let set = parsed.and_then(|content| {
+            let is_old = version(&content).unwrap_or(is_old);
+            self.set(id, content, is_old).map_err(|problem| format!("the file is not {problem}"))
+        });
+        if let (Err(problem), Some(file)) = (set, self.document.files.get_mut(id.0)) {
+            file.content = Err(problem);
+        }
     }
 
     pub(crate) fn finish(self) -> Document {
         self.document
     }
 
-    /// Requests the files that the file `id` refers to.
-    fn request_references(&mut self, id: FileId) {
-        let Document { files, places } = &mut self.document;
-        let mut found = Vec::new();
-        if let Some(File { url, content: Ok(content), .. }) = files.get(id.0) {
-            each_reference(content, &mut |reference| {
-                if let Ok(url) = locate(url, reference)
-                    && !places.contains_key(&url)
-                    && files.len() + found.len() < MAX_FILES
-                {
-                    places.insert(url.clone(), FileId(files.len() + found.len()));
-                    found.push(url);
-                }
-            });
+    /// Sets the content of the file `id`, and requests the files that it refers to. An error completes a
+    /// sentence such as "the file is not …".
+    fn set(&mut self, id: FileId, mut content: Value, is_old: bool) -> Result<(), String> {
+        let mut references = References::of(&content);
+        let Some(file) = self.document.files.get_mut(id.0) else { return Ok(()) };
+        let own = own_address(&content, is_old).and_then(|own| file.url.join(own).ok());
+        if let Some(mut own) = own {
+            own.set_fragment(None);
+            file.base = own;
         }
-        let content = || Err("the file has not been read".to_owned());
-        files.extend(found.into_iter().map(|url| File { url, content: content(), is_old: false }));
+        let (url, base) = (file.url.clone(), file.base.clone());
+        // The schemas of 3.0 have no names.
+        if references.has_names && !is_old {
+            let names = identifiers::rewrite(&mut content, &base)?;
+            references = References::of(&content);
+            self.document.add_names(id, &url, &base, names);
+        }
+        if base != url {
+            self.document.add_name(base, Named::Place(id, String::new()));
+        }
+        if let Some(file) = self.document.files.get_mut(id.0) {
+            file.content = Ok(content);
+            file.is_old = is_old;
+        }
+        for reference in references.foreign {
+            self.request(id, &url, &reference);
+        }
+        Ok(())
+    }
+
+    /// Requests the file that `reference` in the file `from`, at `url`, leads to.
+    fn request(&mut self, from: FileId, url: &Url, reference: &str) {
+        let Document { files, places, .. } = &self.document;
+        let Ok(location) = locate(url, reference) else { return };
+        let is_known =
+            places.contains_key(&location) || self.document.find(from, reference).is_some();
+        if is_known || files.len() == MAX_FILES {
+            return;
+        }
+        let content = Err("the file has not been read".to_owned());
+        let id = FileId(files.len());
+        self.document.places.insert(location.clone(), id);
+        let (url, base) = (location.clone(), location);
+        self.document.files.push(File { url, base, content, is_old: false });
     }
 }
 
@@ -287,18 +334,53 @@ impl Document {
         from: FileId,
         reference: &str,
     ) -> Result<(FileId, String), ReferenceError> {
-        let (place, pointer) = reference.split_once('#').unwrap_or((reference, ""));
-        if !pointer.is_empty() && !pointer.starts_with('/') {
-            // An anchor is valid only in schemas.
-            return Err(ReferenceError::new(reference, ReferenceProblem::Dangling));
+        if let Some(pointer) = reference.strip_prefix('#').filter(|it| it.starts_with('/')) {
+            return Ok((from, decoded(pointer)));
         }
-        let file = match place {
-            "" => from,
-            _ => {
-                self.file(from, reference).map_err(|why| ReferenceError::unread(reference, why))?
+        match self.find(from, reference) {
+            Some(Named::Place(file, pointer)) => return Ok((file, pointer)),
+            Some(Named::Ambiguous) => {
+                return Err(ReferenceError::new(reference, ReferenceProblem::Ambiguous));
             }
+            None => {}
+        }
+        let unread = |why: &str| ReferenceError::unread(reference, why);
+        let file = match reference.starts_with('#') {
+            true => from,
+            false => self.file(from, reference).map_err(|why| unread(&why))?,
         };
-        Ok((file, percent_decode_str(pointer).decode_utf8_lossy().into_owned()))
+        match self.files.get(file.0).map(|file| &file.content) {
+            Some(Err(reason)) => Err(unread(reason)),
+            // It has no such anchor.
+            Some(Ok(_)) | None => Err(ReferenceError::new(reference, ReferenceProblem::Dangling)),
+        }
+    }
+
+    /// Returns the place of a reference in the file `from`, if its file or name is known.
+    fn find(&self, from: FileId, reference: &str) -> Option<Named> {
+        let (place, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let fragment = decoded(fragment);
+        let is_anchor = !fragment.is_empty() && !fragment.starts_with('/');
+        let File { url, base, .. } = self.files.get(from.0)?;
+        [base, url].into_iter().find_map(|base| {
+            let mut at = if place.is_empty() { base.clone() } else { base.join(place).ok()? };
+            at.set_fragment(None);
+            if is_anchor {
+                return self.names.get(&anchored(&at, &fragment)).cloned();
+            }
+            let file = self.places.get(&at).copied();
+            let is_read = |id: FileId| self.files.get(id.0).is_some_and(|it| it.content.is_ok());
+            match (file, self.names.get(&at)) {
+                // What is at an address comes before what names itself so.
+                (Some(file), _) if is_read(file) => Some(Named::Place(file, fragment.clone())),
+                (_, Some(Named::Place(file, pointer))) => {
+                    Some(Named::Place(*file, format!("{pointer}{fragment}")))
+                }
+                (_, Some(Named::Ambiguous)) => Some(Named::Ambiguous),
+                (Some(file), None) => Some(Named::Place(file, fragment.clone())),
+                (None, None) => None,
+            }
+        })
     }
 
     fn file(&self, from: FileId, reference: &str) -> Result<FileId, String> {
@@ -306,6 +388,27 @@ impl Document {
         let url = locate(&from.url, reference)?;
         let too_many = || format!("the document has more than {MAX_FILES} files");
         self.places.get(&url).copied().ok_or_else(too_many)
+    }
+
+    /// Adds the names of the file `id`, which was read at `url` and has the address `base`.
+    fn add_names(&mut self, id: FileId, url: &Url, base: &Url, names: Names) {
+        for (name, pointer) in names {
+            let named = pointer.map_or(Named::Ambiguous, |pointer| Named::Place(id, pointer));
+            let mut holder = name.clone();
+            holder.set_fragment(None);
+            // The anchors of a file are known by both of its addresses.
+            if let Some(anchor) = name.fragment().filter(|_| holder == *base && base != url) {
+                self.add_name(anchored(url, anchor), named.clone());
+            }
+            self.add_name(name, named);
+        }
+    }
+
+    fn add_name(&mut self, name: Url, named: Named) {
+        let other = self.names.entry(name).or_insert_with(|| named.clone());
+        if *other != named {
+            *other = Named::Ambiguous;
+        }
     }
 
     /// Returns the value that the `$ref` string `reference` in the file `from` points to.
@@ -369,24 +472,16 @@ fn version(root: &Value) -> Option<bool> {
     }
 }
 
-/// Calls `visit` with each `$ref` to another file.
-fn each_reference(value: &Value, visit: &mut impl FnMut(&str)) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| each_reference(item, visit)),
-        Value::Object(members) => {
-            for (key, member) in members {
-                match member {
-                    Value::String(reference) if key == "$ref" => {
-                        if !reference.starts_with('#') {
-                            visit(reference);
-                        }
-                    }
-                    member => each_reference(member, visit),
-                }
-            }
-        }
-        _ => {}
-    }
+/// Returns the address that a file gives itself: `$self` of a document of 3.2, or `$id` of a schema.
+fn own_address(root: &Value, is_old: bool) -> Option<&str> {
+    let text = |key: &str| root.get(key).and_then(Value::as_str);
+    let id = text("$id").filter(|id| !is_old && !id.starts_with('#'));
+    text("$self").or(id)
+}
+
+/// Returns a fragment without escapes.
+fn decoded(fragment: &str) -> String {
+    percent_decode_str(fragment).decode_utf8_lossy().into_owned()
 }
 
 /// Returns the address of the file that `reference` in the file at `base` leads to.

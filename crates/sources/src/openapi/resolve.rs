@@ -151,7 +151,7 @@ impl<'d> Bundle<'d> {
                     Value::Array(all)
                 }
                 // These would change how references are resolved.
-                _ if keyword == "$id" || keyword == "$schema" => continue,
+                _ if ["$id", "$anchor", "$schema"].contains(&keyword) => continue,
                 Value::Object(_) if ONE.contains(&keyword) => self.rewritten(member)?,
                 Value::Array(_) if LIST.contains(&keyword) => {
                     member.items().map(|schema| self.rewritten(schema)).collect::<Result<_, _>>()?

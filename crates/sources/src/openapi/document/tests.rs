@@ -132,6 +132,45 @@ fn a_document_of_3_2_may_refer_to_its_own_address() {
 }
 
 #[test]
+fn files_and_schemas_are_found_by_the_addresses_that_they_give_themselves() {
+    let root = r##"{"openapi":"3.2.0","$self":"https://a.example/v2/api",
+        "relative":{"$ref":"api#/own"}, "absolute":{"$ref":"/v2/api#/own"}, "own":{"value":"own"},
+        "near":{"$ref":"near.yaml#/a"}, "name":{"$ref":"https://b.example/pets"},
+        "inner":{"$ref":"https://b.example/cat#whiskers"}, "anchor":{"$ref":"lib/pets.yaml#dog"},
+        "taken":{"$ref":"lib/taken.yaml"}, "self":{"$ref":"https://a.example/v2/near#/a"}}"##;
+    let document = read(
+        "file:///api/openapi.json",
+        &[
+            ("file:///api/openapi.json", root),
+            (
+                "file:///api/near.yaml",
+                "openapi: 3.2.0\n$self: https://a.example/v2/near\na: {value: near}\n",
+            ),
+            (
+                "file:///api/lib/pets.yaml",
+                "$id: https://b.example/pets\nvalue: pets\n$defs:\n  dog: {$anchor: dog, value: dog}\n  \
+                 cat: {$id: cat, $defs: {w: {$anchor: whiskers, value: whiskers}}}\n",
+            ),
+            // A file cannot take the place of another one.
+            ("file:///api/lib/taken.yaml", "$id: ../near.yaml\nvalue: taken\n"),
+        ],
+    );
+    let follow = |name: &str| document.follow(document.root().get(name).unwrap());
+    for (name, value) in [
+        ("relative", "own"),
+        ("absolute", "own"),
+        ("near", "near"),
+        ("name", "pets"),
+        ("inner", "whiskers"),
+        ("anchor", "dog"),
+        ("taken", "taken"),
+        ("self", "near"),
+    ] {
+        assert_eq!(follow(name).map(|node| node.text("value")), Ok(Some(value)), "{name}");
+    }
+}
+
+#[test]
 fn numbers_of_yaml_keep_their_text() {
     let numbers = [
         "18446744073709551616",

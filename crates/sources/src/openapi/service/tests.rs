@@ -1,3 +1,5 @@
+mod names;
+
 use std::collections::BTreeMap;
 
 use super::*;
