@@ -2,13 +2,16 @@
 
 use std::sync::LazyLock;
 
+use http::HeaderValue;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
     document::{Document, Node, Unusable},
-    form::{Content, Field, Form, FormKind},
-    media_type::{BodyKind, essence, kind, rank},
+    form::{Content, Fields, Form, FormKind},
+    media_type::{
+        BodyKind, essence, is_range, is_valid, kind, listed, permits, rank, requires_type,
+    },
 };
 use crate::text::tidy;
 
@@ -20,10 +23,9 @@ const MAX_NAMED: usize = 20;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Body {
     pub(super) kind: BodyKind,
-    /// As in the document, with parameters.
+    /// As in the document, with parameters. For bytes it can be a range.
     pub(super) media_type: String,
-    /// Form fields with an explicit encoding.
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Fields,
 }
 
 /// A request body and its argument.
@@ -42,9 +44,8 @@ pub(super) struct BodyEntry<'d> {
 static ANY: LazyLock<Value> = LazyLock::new(|| Value::Bool(true));
 static TEXT: LazyLock<Value> = LazyLock::new(|| json!({ "type": "string" }));
 static FORM: LazyLock<Value> = LazyLock::new(|| json!({ "type": "object" }));
-static BASE64: LazyLock<Value> = LazyLock::new(
-    || json!({ "type": "string", "contentEncoding": "base64", "description": "base64" }),
-);
+static BYTES: LazyLock<Value> =
+    LazyLock::new(|| json!({ "type": "string", "contentEncoding": "base64" }));
 
 impl<'d> BodyEntry<'d> {
     /// Reads a `requestBody`. Returns `None` when it has no content.
@@ -56,16 +57,7 @@ impl<'d> BodyEntry<'d> {
         let media = document.follow(media)?;
         let described = media.get("schema");
         let kind = body_kind(document, media_type, described)?;
-        let media_type = match (media_type, kind) {
-            // For a media type range, a concrete type within it is sent.
-            (range, BodyKind::Text) if range.contains('*') => "text/plain",
-            (range, BodyKind::Json) if range.contains('*') => "application/json",
-            (range, _) if range.contains('*') => "application/octet-stream",
-            (one, _) => one,
-        };
-        if http::HeaderValue::from_str(media_type).is_err() {
-            return Err(Unusable::new("its body has no usable media type"));
-        }
+        let media_type = sent_type(media_type, kind)?;
         let form = match kind {
             BodyKind::Form => Form::read(document, FormKind::Urlencoded, media, described)?,
             BodyKind::Multipart => Form::read(document, FormKind::Multipart, media, described)?,
@@ -73,30 +65,77 @@ impl<'d> BodyEntry<'d> {
         };
         let schema = match kind {
             BodyKind::Json => described.unwrap_or(media.with(&ANY)),
-            BodyKind::Text => media.with(&TEXT),
-            BodyKind::Binary => media.with(&BASE64),
+            BodyKind::Binary if !is_range(media_type) => media.with(&BYTES),
+            BodyKind::Text | BodyKind::Binary => media.with(&TEXT),
             BodyKind::Form | BodyKind::Multipart => described.unwrap_or(media.with(&FORM)),
         };
-        let mut files: Vec<_> =
-            form.files().take(MAX_NAMED + 1).map(|name| format!("`{name}`")).collect();
-        if files.len() > MAX_NAMED {
-            files.truncate(MAX_NAMED);
-            files.push("…".to_owned());
-        }
-        let remark = format!(
-            "Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: {}.",
-            files.join(", ")
-        );
+        let remark = match kind {
+            BodyKind::Binary => Some(bytes_remark(media_type)),
+            _ => files_remark(&form.fields),
+        };
         let Form { fields, notes } = form;
         Ok(Some(Self {
             body: Body { kind, media_type: media_type.to_owned(), fields },
             required: body.flag("required").unwrap_or(false),
             schema,
             description: body.text("description"),
-            remark: (!files.is_empty()).then_some(remark),
+            remark,
             notes,
         }))
     }
+}
+
+/// Returns the media type with which a body is sent. Of a range, that is one within it; for bytes it stays
+/// the range, because the caller names the type.
+fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
+    let within = |types: &[&'static str]| types.iter().copied().find(|it| permits(media_type, it));
+    let sent = match kind {
+        _ if !is_range(media_type) => Some(media_type),
+        BodyKind::Json => Some("application/json"),
+        BodyKind::Text => within(&["text/plain", "application/octet-stream"]),
+        BodyKind::Binary | BodyKind::Form | BodyKind::Multipart => Some(media_type),
+    };
+    let is_usable = |it: &&str| match is_range(it) {
+        true => is_valid(it),
+        false => HeaderValue::from_str(it).is_ok(),
+    };
+    sent.filter(is_usable).ok_or_else(|| {
+        let named = listed(&[media_type]);
+        Unusable::new(format!("its body is {named}, of which no media type can be named"))
+    })
+}
+
+/// Returns a sentence about a body of bytes.
+fn bytes_remark(media_type: &str) -> String {
+    match (is_range(media_type), requires_type(&[media_type])) {
+        (false, _) => "Base64 of the bytes.".to_owned(),
+        (true, false) => "Base64 of the bytes, or `data:TYPE;base64,` and base64.".to_owned(),
+        (true, true) => {
+            let permitted = listed(&[media_type]);
+            format!("`data:TYPE;base64,` and base64 of the bytes; TYPE is {permitted}.")
+        }
+    }
+}
+
+/// Returns a sentence about the files of a form.
+fn files_remark(fields: &Fields) -> Option<String> {
+    let files: Vec<_> = fields.files().take(MAX_NAMED + 1).collect();
+    let named = |(name, media_types): &(String, &[String])| match media_types.len() > 1
+        || requires_type(media_types)
+    {
+        true => format!("{name} (TYPE is {})", listed(media_types)),
+        false => name.clone(),
+    };
+    let mut names: Vec<_> = files.iter().take(MAX_NAMED).map(named).collect();
+    if files.len() > MAX_NAMED {
+        names.push("…".to_owned());
+    }
+    (!names.is_empty()).then(|| {
+        format!(
+            "Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: {}.",
+            names.join(", ")
+        )
+    })
 }
 
 /// Returns how the argument of a body with this media type and schema becomes bytes.

@@ -6,26 +6,42 @@ use super::document::{Document, Node, Unusable};
 
 /// Most schemas that one value and its parts are composed of.
 const MAX_SCHEMAS: usize = 10_000;
-const FEW_SCHEMAS: usize = 500;
+/// The same for work that is repeated at each schema of a document, which would be quadratic.
+const MAX_REPEATED: usize = 500;
 /// Keywords whose schemas describe the same value as the schema around them.
 const COMPOSED: &[&str] = &["allOf", "anyOf", "oneOf"];
 
 /// Finds the schemas that others are composed of, up to a limit.
 pub(super) struct Composition<'d> {
     pub(super) document: &'d Document,
+    limit: usize,
     left: usize,
+}
+
+/// The properties of an object, each with all its schemas.
+#[derive(Default)]
+pub(super) struct Properties<'d> {
+    pub(super) named: BTreeMap<&'d str, Vec<Node<'d>>>,
+    /// The schemas of properties that match a pattern.
+    pub(super) matching: Vec<Node<'d>>,
+    /// The schemas of properties with any other name. Those that only permit them are not included.
+    pub(super) others: Vec<Node<'d>>,
 }
 
 // === impl Composition ===
 
 impl<'d> Composition<'d> {
     pub(super) fn new(document: &'d Document) -> Self {
-        Self { document, left: MAX_SCHEMAS }
+        Self::limited(document, MAX_SCHEMAS)
     }
 
-    /// Reads few schemas, for what is done at each schema of a document.
-    pub(super) fn small(document: &'d Document) -> Self {
-        Self { document, left: FEW_SCHEMAS }
+    /// Creates a composition for work that is repeated at each schema of a document.
+    pub(super) fn repeated(document: &'d Document) -> Self {
+        Self::limited(document, MAX_REPEATED)
+    }
+
+    fn limited(document: &'d Document, limit: usize) -> Self {
+        Self { document, limit, left: limit }
     }
 
     /// Returns `schema` and all schemas that describe the same value: the targets of references, and
@@ -38,9 +54,8 @@ impl<'d> Composition<'d> {
                 continue;
             }
             self.left = self.left.checked_sub(1).ok_or_else(|| {
-                Unusable::new(format!(
-                    "its arguments are composed of more than {MAX_SCHEMAS} schemas"
-                ))
+                let limit = self.limit;
+                Unusable::new(format!("its arguments are composed of more than {limit} schemas"))
             })?;
             let reference = schema.text("$ref");
             let target = reference.map(|reference| self.document.at(schema.file, reference));
@@ -71,18 +86,20 @@ impl<'d> Composition<'d> {
         Ok(all)
     }
 
-    /// Returns the properties of an object, each with all its schemas.
-    pub(super) fn properties(
-        &mut self,
-        schemas: &[Node<'d>],
-    ) -> Result<BTreeMap<&'d str, Vec<Node<'d>>>, Unusable> {
-        let mut properties: BTreeMap<&str, Vec<Node<'d>>> = BTreeMap::new();
+    /// Returns the properties of an object that all of `schemas` describe.
+    pub(super) fn properties(&mut self, schemas: &[Node<'d>]) -> Result<Properties<'d>, Unusable> {
+        let mut properties = Properties::default();
         for schema in schemas {
             for schema in self.of(*schema)? {
-                let map = schema.get("properties").map(|map| self.document.follow(map));
-                for (name, property) in map.transpose()?.into_iter().flat_map(Node::members) {
-                    properties.entry(name).or_default().push(property);
+                let map = |word| schema.get(word).map(|map| self.document.follow(map)).transpose();
+                for (name, property) in map("properties")?.into_iter().flat_map(Node::members) {
+                    properties.named.entry(name).or_default().push(property);
                 }
+                let matching = map("patternProperties")?.into_iter().flat_map(Node::members);
+                properties.matching.extend(matching.map(|(_, schema)| schema));
+                let others = ["additionalProperties", "unevaluatedProperties"].into_iter();
+                let others = others.filter_map(|word| schema.get(word));
+                properties.others.extend(others.filter(|it| it.members().next().is_some()));
             }
         }
         Ok(properties)

@@ -3,33 +3,59 @@
 //!
 //! The fields are the properties of the schema and of all schemas that it is composed of.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    composition::Composition,
+    composition::{Composition, Properties},
     document::{Document, Node, Unusable},
     encode::Style,
     integers::Integers,
-    media_type::is_textual,
+    media_type::{essence, is_json, is_textual, is_valid, listed, permits},
 };
 
 /// Most fields of one form.
 const MAX_FIELDS: usize = 1_000;
 
-/// A form field for which the document specifies more than a plain value.
+/// How the fields of a form are sent, where the document specifies more than a plain value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Fields {
+    named: BTreeMap<String, Field>,
+    /// The fields with any other name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others: Option<Field>,
+}
+
+/// How a form field is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Field {
-    pub(super) name: String,
     /// Serialization in a form; `None` when the document specifies none.
     pub(super) style: Option<(Style, bool)>,
-    /// The media type of its part.
-    pub(super) media_type: Option<String>,
-    /// Whether the argument is the bytes in base64.
-    pub(super) binary: bool,
+    pub(super) content: FieldContent,
     #[serde(skip_serializing_if = "Integers::is_none")]
     pub(super) integers: Integers,
+}
+
+/// How the value of a field becomes bytes, unless it has a style.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum FieldContent {
+    /// A plain value is its text, and a structure is JSON.
+    Text {
+        /// The usual one if it is `None`.
+        media_type: Option<String>,
+    },
+    /// Any value is JSON, also a string.
+    Json { media_type: String },
+    /// The argument is the bytes in base64.
+    File {
+        /// The media types and ranges that are permitted; all if there are none.
+        media_types: Vec<String>,
+    },
 }
 
 /// The kinds of forms.
@@ -42,7 +68,7 @@ pub(super) enum FormKind {
 /// The fields of a form.
 #[derive(Debug, Default)]
 pub(super) struct Form {
-    pub(super) fields: Vec<Field>,
+    pub(super) fields: Fields,
     /// Parts of the description that requests do not follow.
     pub(super) notes: Vec<String>,
 }
@@ -54,17 +80,95 @@ pub(super) struct Content<'d> {
     pub(super) is_binary: bool,
     /// Whether the value is text that contains bytes in an encoding, and is sent as that text.
     pub(super) is_encoded: bool,
+    /// Whether the value is bytes if no media type is specified.
+    is_untyped: bool,
     /// Whether the value can be other than a string.
     is_structured: bool,
+    /// Whether the value can be an object.
+    is_object: bool,
     media_type: Option<&'d str>,
+}
+
+// === impl Fields ===
+
+impl Fields {
+    /// Returns how the field `name` is sent; `None` for a plain value.
+    pub(super) fn get(&self, name: &str) -> Option<&Field> {
+        self.named.get(name).or(self.others.as_ref())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.others.is_none()
+    }
+
+    /// Returns the fields that are files, by how a text names them, with their media types.
+    pub(super) fn files(&self) -> impl Iterator<Item = (String, &[String])> {
+        let named = self.named.iter().map(|(name, field)| (format!("`{name}`"), field));
+        let others = self.others.iter().map(|field| ("all other fields".to_owned(), field));
+        named.chain(others).filter_map(|(name, field)| match &field.content {
+            FieldContent::File { media_types } => Some((name, media_types.as_slice())),
+            FieldContent::Text { .. } | FieldContent::Json { .. } => None,
+        })
+    }
 }
 
 // === impl Field ===
 
 impl Field {
-    /// Finds the field `name` among `fields`.
-    pub(super) fn find<'f>(fields: &'f [Self], name: &str) -> Option<&'f Self> {
-        fields.iter().find(|field| field.name == name)
+    /// Returns whether it is sent as without a description.
+    fn is_plain(&self) -> bool {
+        self.style.is_none()
+            && self.content == FieldContent::Text { media_type: None }
+            && self.integers.is_none()
+    }
+}
+
+// === impl FieldContent ===
+
+impl FieldContent {
+    /// Reads how values of the media types and ranges `types` are sent.
+    ///
+    /// The specification says that a string is JSON with its quotes if the media type is. It is the content
+    /// itself only if its schema has `contentMediaType` or an encoding.
+    fn read(kind: FormKind, content: Content<'_>, types: &[&str]) -> Self {
+        let is_file = types.first().is_some_and(|kind| !is_textual(kind))
+            && !content.is_encoded
+            && !content.is_structured;
+        let is_untyped = content.is_untyped && types.first().is_none_or(|it| essence(it) == "*/*");
+        if kind == FormKind::Multipart && (content.is_binary || is_file || is_untyped) {
+            let media_types = types.iter().map(|kind| (*kind).to_owned()).collect();
+            return Self::File { media_types };
+        }
+        const JSON: &str = "application/json";
+        let json = |kind: &str| match essence(kind).as_str() {
+            "application/*" => Some(JSON.to_owned()),
+            _ => is_json(kind).then(|| kind.to_owned()),
+        };
+        let is_content = content.is_encoded || content.media_type.is_some();
+        let preferred = match content.is_object {
+            true => types.iter().find_map(|kind| json(kind)),
+            false => types.first().and_then(|kind| json(kind)),
+        };
+        if let Some(media_type) = preferred.filter(|_| !is_content) {
+            return Self::Json { media_type };
+        }
+        let concrete = types.iter().find_map(|kind| match essence(kind).as_str() {
+            "*/*" => None,
+            "text/*" => Some("text/plain"),
+            range if range.contains('*') => None,
+            _ => Some(kind),
+        });
+        Self::Text { media_type: concrete.map(str::to_owned) }
+    }
+
+    /// Returns the media type of a structure that is sent as JSON. An error describes the argument.
+    pub(super) fn of_structure(media_type: Option<&str>) -> Result<&str, String> {
+        const OTHERS: [&str; 3] = ["text/plain", "application/octet-stream", "application/yaml"];
+        match media_type {
+            None => Ok("application/json"),
+            Some(kind) if is_json(kind) || OTHERS.iter().any(|it| permits(kind, it)) => Ok(kind),
+            Some(kind) => Err(format!("must be a string: it is sent as {}", listed(&[kind]))),
+        }
     }
 }
 
@@ -87,57 +191,75 @@ impl Form {
         let encoding =
             media.get("encoding").map(|encoding| document.follow(encoding)).transpose()?;
         let mut composition = Composition::new(document);
-        let mut fields = composition.properties(schema.as_slice())?;
+        let Properties { named: mut fields, matching, others } =
+            composition.properties(schema.as_slice())?;
         for (name, _) in encoding.into_iter().flat_map(Node::members) {
             // An encoding counts even if no schema names its field.
-            fields.entry(name).or_default();
+            fields.entry(name).or_insert_with(|| others.clone());
         }
         if fields.len() > MAX_FIELDS {
             return Err(Unusable::new(format!("its form has more than {MAX_FIELDS} fields")));
         }
+        let is_multipart = kind == FormKind::Multipart;
+        if is_multipart && Content::of_field(&mut composition, kind, &matching)?.is_binary {
+            let problem = "its form has files in `patternProperties`, which are not sent";
+            return Err(Unusable::new(problem));
+        }
         let mut form = Self::default();
-        for (name, properties) in fields {
-            let content = Content::of_field(&mut composition, kind, &properties)?;
-            let integers = Integers::read(&mut composition, &properties)?;
+        let mut named = BTreeMap::new();
+        for (name, schemas) in fields {
             let encoding = encoding.and_then(|encoding| encoding.get(name));
             let encoding = encoding.map(|encoding| document.follow(encoding)).transpose()?;
-            form.add(document, kind, name, content, integers, encoding)?;
+            let field = form.field(&mut composition, kind, name, &schemas, encoding)?;
+            if is_multipart {
+                form.note_headers(name, encoding);
+            }
+            named.insert(name.to_owned(), field);
         }
+        let others = form.field(&mut composition, kind, "", &others, None)?;
+        if others.is_plain() {
+            named.retain(|_, field| !field.is_plain());
+        }
+        let others = (!others.is_plain()).then_some(others);
+        form.fields = Fields { named, others };
         Ok(form)
     }
 
-    /// Adds a field.
-    fn add(
+    /// Reads one field.
+    fn field<'d>(
         &mut self,
-        document: &Document,
+        composition: &mut Composition<'d>,
         kind: FormKind,
         name: &str,
-        content: Content<'_>,
-        integers: Integers,
-        encoding: Option<Node<'_>>,
-    ) -> Result<(), Unusable> {
+        schemas: &[Node<'d>],
+        encoding: Option<Node<'d>>,
+    ) -> Result<Field, Unusable> {
+        let content = Content::of_field(composition, kind, schemas)?;
+        let integers = Integers::read(composition, schemas)?;
         let style = match encoding {
             // In 3.0 the parts of a multipart body have no style.
-            Some(encoding) if kind == FormKind::Multipart && document.is_old(encoding.file) => None,
+            Some(encoding)
+                if kind == FormKind::Multipart && composition.document.is_old(encoding.file) =>
+            {
+                None
+            }
             Some(encoding) => style(encoding)?,
             None => None,
         };
         let types = encoding.and_then(|encoding| encoding.text("contentType"));
         let types = types.or(content.media_type).unwrap_or_default();
-        let types = || types.split(',').map(str::trim).filter(|kind| !kind.is_empty());
-        let is_file = types().next().is_some_and(|kind| !is_textual(kind))
-            && !content.is_encoded
-            && !content.is_structured;
-        let binary = kind == FormKind::Multipart && (content.is_binary || is_file);
-        let media_type = types().find(|kind| !kind.contains('*')).map(str::to_owned);
-        if kind == FormKind::Multipart {
-            self.note_headers(name, encoding);
+        let types: Vec<_> = types.split(',').map(str::trim).filter(|it| is_valid(it)).collect();
+        let is_object = content.is_object;
+        let content = FieldContent::read(kind, content, &types);
+        if let (FieldContent::Text { media_type: Some(kind) }, true) = (&content, is_object)
+            && style.is_none()
+            && FieldContent::of_structure(Some(kind)).is_err()
+        {
+            let kind = listed(&[kind]);
+            self.notes
+                .push(format!("the form field `{name}` is sent only if it is a string, as {kind}"));
         }
-        if style.is_some() || media_type.is_some() || binary || !integers.is_none() {
-            let name = name.to_owned();
-            self.fields.push(Field { name, style, media_type, binary, integers });
-        }
-        Ok(())
+        Ok(Field { style, content, integers })
     }
 
     /// Notes the headers of a part. No argument can set them.
@@ -151,11 +273,6 @@ impl Form {
             let headers = headers.join("`, `");
             self.notes.push(format!("the form field `{name}` is sent without `{headers}`"));
         }
-    }
-
-    /// Returns the names of the fields that are files.
-    pub(super) fn files(&self) -> impl Iterator<Item = &str> {
-        self.fields.iter().filter(|field| field.binary).map(|field| field.name.as_str())
     }
 }
 
@@ -177,9 +294,10 @@ impl<'d> Content<'d> {
         if schema.text("format") == Some("binary") {
             self.is_binary = true;
         }
-        let structured = ["object", "integer", "number", "boolean"];
-        self.is_structured |= structured.into_iter().any(|name| schema.is_type(name))
-            || schema.get("properties").is_some();
+        let is_object = schema.is_type("object") || schema.get("properties").is_some();
+        self.is_object |= is_object;
+        self.is_structured |= is_object
+            || ["integer", "number", "boolean"].into_iter().any(|name| schema.is_type(name));
         self.is_encoded |= is_part && schema.text("format") == Some("byte");
         if document.is_old(schema.file) {
             return;
@@ -190,7 +308,7 @@ impl<'d> Content<'d> {
             self.is_binary |= !is_textual(media_type) && schema.get("contentEncoding").is_none();
         }
         let is_empty = schema.value.as_object().is_some_and(serde_json::Map::is_empty);
-        self.is_binary |= is_part && (is_empty || schema.value == &Value::Bool(true));
+        self.is_untyped |= is_part && (is_empty || schema.value == &Value::Bool(true));
     }
 
     /// Reads the schemas of a form field, or of the items of the list that it contains.

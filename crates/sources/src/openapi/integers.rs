@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
-use toolcrib_core::number::plain_integer;
+use toolcrib_core::number::{is_integer, plain_integer};
 
 use super::{
     composition::Composition,
@@ -30,10 +30,10 @@ impl Integers {
         composition: &mut Composition<'d>,
         schemas: &[Node<'d>],
     ) -> Result<Self, Unusable> {
-        let itself = is_integer(composition, schemas)?;
+        let itself = can_be_integer(composition, schemas)?;
         let mut members = Vec::new();
-        for (name, schemas) in composition.properties(schemas)? {
-            if is_integer(composition, &schemas)? {
+        for (name, schemas) in composition.properties(schemas)?.named {
+            if can_be_integer(composition, &schemas)? {
                 members.push(name.to_owned());
             }
         }
@@ -62,14 +62,39 @@ impl Integers {
     }
 }
 
+/// The numbers that a schema permits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    Integers,
+    Any,
+}
+
+impl Numbers {
+    /// Returns the numbers of one schema; `None` if it names none. Values that it lists say more than its
+    /// type, and many lists have no type.
+    fn of(schema: Node<'_>) -> Option<Self> {
+        let listed = schema.get("enum").into_iter().flat_map(Node::items);
+        let mut numbers = listed.chain(schema.get("const")).filter_map(|it| it.value.as_number());
+        if let Some(first) = numbers.next() {
+            let all = is_integer(first) && numbers.all(is_integer);
+            return Some(if all { Self::Integers } else { Self::Any });
+        }
+        match (schema.is_type("number"), schema.is_type("integer")) {
+            (true, _) => Some(Self::Any),
+            (false, true) => Some(Self::Integers),
+            (false, false) => None,
+        }
+    }
+}
+
 /// Returns whether a value, or each item of the list that it is, can be an integer and no other number.
-fn is_integer<'d>(
+fn can_be_integer<'d>(
     composition: &mut Composition<'d>,
     schemas: &[Node<'d>],
 ) -> Result<bool, Unusable> {
-    let all = composition.with_items(schemas)?;
-    let is = |name| all.iter().any(|schema| schema.is_type(name));
-    Ok(is("integer") && !is("number"))
+    let schemas = composition.with_items(schemas)?;
+    let numbers: Vec<_> = schemas.into_iter().filter_map(Numbers::of).collect();
+    Ok(numbers.contains(&Numbers::Integers) && !numbers.contains(&Numbers::Any))
 }
 
 /// Returns a number that is an integer in plain digits, also in a list: `1.0`, `1e2` and `-0` are

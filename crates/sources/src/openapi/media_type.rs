@@ -1,6 +1,14 @@
 //! Media types of bodies, parts and parameters.
 
+use http::HeaderValue;
 use serde::Serialize;
+
+use crate::text::tidy;
+
+/// The media type of any bytes.
+const BYTES: &str = "application/octet-stream";
+/// Longest list of media types in a message, in bytes.
+const MAX_SHOWN: usize = 160;
 
 /// How the argument becomes bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -27,7 +35,7 @@ pub(super) fn kind(media_type: &str) -> BodyKind {
     match essence.as_str() {
         _ if is_json(&essence) => BodyKind::Json,
         "application/x-www-form-urlencoded" => BodyKind::Form,
-        "multipart/form-data" => BodyKind::Multipart,
+        "multipart/form-data" | "multipart/*" => BodyKind::Multipart,
         "*/*" => BodyKind::Binary,
         _ if is_text(&essence) => BodyKind::Text,
         _ => BodyKind::Binary,
@@ -78,4 +86,75 @@ pub(super) fn is_textual(media_type: &str) -> bool {
         || is_text(&essence)
         || ["*/*", "application/*", "application/x-www-form-urlencoded", "application/yaml"]
             .contains(&essence.as_str())
+}
+
+/// Returns whether a media type is a range, such as `image/*`.
+pub(super) fn is_range(media_type: &str) -> bool {
+    essence(media_type).contains('*')
+}
+
+/// Returns whether a text is a media type or a range that a document can name.
+pub(super) fn is_valid(media_type: &str) -> bool {
+    let essence = essence(media_type);
+    let is_token = |text: &str| {
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || "!#$%&'+-.^_`|~".contains(c);
+        !text.is_empty() && text.chars().all(is_legal)
+    };
+    let is_type = match essence.split_once('/') {
+        Some(("*", subtype)) => subtype == "*",
+        Some((kind, subtype)) => is_token(kind) && (subtype == "*" || is_token(subtype)),
+        None => false,
+    };
+    is_type && HeaderValue::from_str(media_type).is_ok()
+}
+
+/// Returns whether a media type or range includes a media type.
+pub(super) fn permits(range: &str, media_type: &str) -> bool {
+    let (range, media_type) = (essence(range), essence(media_type));
+    match range.split_once('/') {
+        Some(("*", "*")) => true,
+        Some((kind, "*")) => media_type.split_once('/').is_some_and(|(it, _)| it == kind),
+        _ => range == media_type,
+    }
+}
+
+/// Returns whether bytes can only be sent if the caller names their media type, which is one of
+/// `permitted`.
+pub(super) fn requires_type<T: AsRef<str>>(permitted: &[T]) -> bool {
+    bytes_type(permitted, None).is_err()
+}
+
+/// Returns the media type of bytes for which the document permits `permitted`, or any if it is empty:
+/// the `named` one of the caller, or else the first that is no range. An error describes the argument.
+pub(super) fn bytes_type<T: AsRef<str>>(
+    permitted: &[T],
+    named: Option<&str>,
+) -> Result<String, String> {
+    let all = || permitted.iter().map(AsRef::as_ref);
+    let includes =
+        |media_type: &str| permitted.is_empty() || all().any(|it| permits(it, media_type));
+    let chosen = match named {
+        // The document may add parameters.
+        Some(named) if includes(named) => {
+            all().find(|it| essence(it) == named.to_ascii_lowercase()).or(Some(named))
+        }
+        // Bytes of every media type are these.
+        Some(_) => all().find(|it| essence(it) == BYTES),
+        None => all().find(|it| !is_range(it)).or(includes(BYTES).then_some(BYTES)),
+    };
+    chosen.map(str::to_owned).ok_or_else(|| {
+        let permitted = listed(permitted);
+        match named {
+            Some(_) => format!("has a media type other than {permitted}"),
+            None => format!(
+                "has no media type; begin it with `data:TYPE;base64,` and a TYPE of {permitted}"
+            ),
+        }
+    })
+}
+
+/// Returns media types for a message.
+pub(super) fn listed<T: AsRef<str>>(media_types: &[T]) -> String {
+    let all: Vec<_> = media_types.iter().map(|it| format!("`{}`", it.as_ref())).collect();
+    tidy(&all.join(", "), MAX_SHOWN)
 }

@@ -17,7 +17,7 @@ use super::{
     composition::Composition,
     document::{Document, Node, ReferenceError, Unusable},
     encode::Style,
-    form::{Field, Form, FormKind},
+    form::{Fields, Form, FormKind},
     integers::Integers,
     media_type::{BodyKind, is_json, kind},
     resolve::{Bundle, Direction, plain_name, size},
@@ -88,8 +88,8 @@ pub(super) struct Parameter {
     #[serde(skip_serializing_if = "Integers::is_none")]
     pub(super) integers: Integers,
     /// The fields of a query string that is a form.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) fields: Vec<Field>,
+    #[serde(skip_serializing_if = "Fields::is_empty")]
+    pub(super) fields: Fields,
 }
 
 /// The location of a parameter.
@@ -212,21 +212,10 @@ impl Arguments {
         body: Option<&BodyEntry<'_>>,
     ) -> Result<Self, ReferenceError> {
         let mut bundle = Bundle::new(reading.document, Direction::Request, reading.share);
-        let mut taken: HashSet<String> = body.map(|_| "body".to_owned()).into_iter().collect();
         let (mut properties, mut required) = (Map::new(), Vec::new());
         let mut parameters = Vec::with_capacity(found.len());
-        // Names that can stay come first, so that no changed one takes theirs.
-        let mut names = vec![None; found.len()];
-        for is_exact in [true, false] {
-            for (name, found) in names.iter_mut().zip(&found) {
-                if name.is_none() && has_plain_name(&found.parameter) == is_exact {
-                    let argument = free_name(&found.parameter, &taken);
-                    taken.insert(argument.clone());
-                    *name = Some(argument);
-                }
-            }
-        }
-        for (mut found, argument) in found.into_iter().zip(names.into_iter().flatten()) {
+        let names = argument_names(&found, body.map(|_| "body"));
+        for (mut found, argument) in found.into_iter().zip(names) {
             if found.required {
                 required.push(Value::String(argument.clone()));
             }
@@ -322,7 +311,7 @@ fn parameter_of<'d>(
         }
     }
     let content = described.get("content").map(|content| reading.document.follow(content));
-    let mut fields = Vec::new();
+    let mut fields = Fields::default();
     let (schema, style) = match content.transpose()?.and_then(|content| content.members().next()) {
         Some((kind, media)) => {
             let media = reading.document.follow(media)?;
@@ -408,34 +397,44 @@ fn query_style(media_type: &str) -> Result<Style, Unusable> {
     }
 }
 
-/// Returns whether model providers accept the name of a parameter.
-fn has_plain_name(parameter: &Parameter) -> bool {
-    parameter.name.len() <= MAX_ARGUMENT && plain_name(&parameter.name) == parameter.name
-}
-
-/// Returns a name for the argument that model providers accept, which refuse all tools of a request
-/// because of one other name: at most 64 characters of `[A-Za-z0-9_.-]`.
-fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
-    if has_plain_name(parameter) && !taken.contains(&parameter.name) {
-        return parameter.name.clone();
-    }
-    let plain = plain_name(&parameter.name);
-    let plain = match plain == parameter.name {
-        true => plain,
-        false => plain.trim_matches('_').to_owned(),
+/// Returns the names of the arguments for `found`, all different and other than `reserved`. Model
+/// providers refuse all tools of a request because of one name that is not 1 to 64 characters of
+/// `[A-Za-z0-9_.-]`, so other names are changed.
+fn argument_names(found: &[ParameterEntry<'_>], reserved: Option<&str>) -> Vec<String> {
+    let mut taken: HashSet<String> = reserved.map(str::to_owned).into_iter().collect();
+    let candidate = |name: &str| {
+        let plain = plain_name(name);
+        if plain == name && name.len() <= MAX_ARGUMENT {
+            return plain;
+        }
+        let changed = if plain == name { plain.as_str() } else { plain.trim_matches('_') };
+        let changed: String = changed.chars().take(MAX_CHANGED).collect();
+        if changed.is_empty() { "value".to_owned() } else { changed }
     };
-    let plain: String = plain.chars().take(MAX_CHANGED).collect();
-    let plain = if plain.is_empty() { "value".to_owned() } else { plain };
-    if !taken.contains(&plain) {
-        return plain;
+    let mut names = vec![String::new(); found.len()];
+    // Names that can stay come first, so that no changed one takes theirs.
+    for is_kept in [true, false] {
+        for (chosen, ParameterEntry { parameter, .. }) in names.iter_mut().zip(found) {
+            let plain = candidate(&parameter.name);
+            if (plain == parameter.name) != is_kept {
+                continue;
+            }
+            let place = PLACES.iter().find(|(_, place)| *place == parameter.place);
+            let place = place.map_or("", |(name, _)| name);
+            let short: String = plain.chars().take(MAX_CHANGED).collect();
+            let (mut name, mut count) = (plain, 1_usize);
+            while taken.contains(&name) {
+                name = match count {
+                    1 => format!("{short}_{place}"),
+                    _ => format!("{short}_{place}_{count}"),
+                };
+                count += 1;
+            }
+            taken.insert(name.clone());
+            *chosen = name;
+        }
     }
-    let place = PLACES.iter().find(|(_, place)| *place == parameter.place);
-    let place = place.map_or("", |(name, _)| name);
-    let mut name = format!("{plain}_{place}");
-    while taken.contains(&name) {
-        name.push('_');
-    }
-    name
+    names
 }
 
 /// Returns a schema with `description` added, unless it already has one, and then with `remark`.

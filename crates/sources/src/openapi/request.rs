@@ -13,9 +13,9 @@ use url::Url;
 use super::{
     body::Body,
     encode::{self, DelimitedValue, Escape, Style, is_plain, unfit},
-    form::Field,
-    media_type::BodyKind,
-    multipart::{self, decode},
+    form::{FieldContent, Fields},
+    media_type::{BodyKind, bytes_type},
+    multipart::{self, File},
     operation::{Operation, Parameter, Place},
 };
 use crate::egress::{MAX_HOPS, Outgoing};
@@ -222,7 +222,13 @@ fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String
             Value::String(text) => text.clone().into_bytes(),
             _ => return Err(unfit("body", "must be a string")),
         },
-        BodyKind::Binary => decode("body", value)?,
+        BodyKind::Binary => {
+            let file = File::read(value).map_err(|problem| unfit("body", problem))?;
+            let named = file.media_type.as_deref();
+            media_type =
+                bytes_type(&[media_type], named).map_err(|problem| unfit("body", &problem))?;
+            file.bytes
+        }
         BodyKind::Multipart => {
             let boundary = boundary()?;
             media_type = format!("multipart/form-data; boundary={boundary}");
@@ -240,22 +246,32 @@ fn members<'v>(argument: &str, value: &'v Value) -> Result<&'v Map<String, Value
 
 /// Encodes `application/x-www-form-urlencoded`. A field without a style is written as it is, a list
 /// of plain values is repeated, and any deeper value becomes JSON.
-fn form(argument: &str, fields: &[Field], value: &Value) -> Result<String, String> {
+fn form(argument: &str, fields: &Fields, value: &Value) -> Result<String, String> {
     let mut form = String::new();
     for (name, value) in members(argument, value)? {
-        let field = Field::find(fields, name);
+        let field = fields.get(name);
         let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
-        let pairs = match (field.and_then(|field| field.style), &*value) {
-            (_, Value::Null) => continue,
-            (Some((style, explode)), value) => {
+        let value = &*value;
+        let is_flat = match value {
+            Value::Null => continue,
+            Value::Array(items) => items.iter().all(is_plain),
+            value => is_plain(value),
+        };
+        let media_type = match field.map(|field| &field.content) {
+            Some(FieldContent::Text { media_type }) => media_type.as_deref(),
+            Some(FieldContent::Json { .. } | FieldContent::File { .. }) | None => None,
+        };
+        let is_json = field.is_some_and(|it| matches!(it.content, FieldContent::Json { .. }));
+        let pairs = match field.and_then(|field| field.style) {
+            Some((style, explode)) => {
                 encode::check_separators(name, value, style, explode, STRICT)?;
                 encode::pairs(name, value, style, explode)
             }
-            (None, Value::Array(items)) if items.iter().all(is_plain) => {
-                encode::pairs(name, &value, Style::Form, true)
+            None if is_flat && !is_json => encode::pairs(name, value, Style::Form, true),
+            None => {
+                FieldContent::of_structure(media_type).map_err(|problem| unfit(name, &problem))?;
+                encode::pairs(name, value, Style::Json, false)
             }
-            (None, value) if is_plain(value) => encode::pairs(name, value, Style::Form, true),
-            (None, value) => encode::pairs(name, value, Style::Json, false),
         };
         append(&mut form, "&", pairs, STRICT);
     }

@@ -191,12 +191,11 @@ impl<'d> Bundle<'d> {
     /// Returns the properties that exist in the other direction only, of an object that several schemas
     /// describe together.
     fn one_way_of(&self, schema: Node<'_>) -> Vec<String> {
-        let properties =
-            Composition::small(self.document).properties(&[schema]).unwrap_or_default();
+        let properties = Composition::repeated(self.document).properties(&[schema]);
         let is_one_way = |(name, schemas): (&str, Vec<Node<'_>>)| {
             schemas.into_iter().any(|it| self.is_one_way(it)).then(|| name.to_owned())
         };
-        properties.into_iter().filter_map(is_one_way).collect()
+        properties.unwrap_or_default().named.into_iter().filter_map(is_one_way).collect()
     }
 
     fn is_one_way(&self, property: Node<'_>) -> bool {

@@ -1,3 +1,4 @@
+mod bodies;
 mod names;
 
 use std::collections::BTreeMap;
@@ -273,8 +274,8 @@ fn the_files_of_a_composed_multipart_body_are_bytes() {
     let input = service.discovered.tools[0].input_schema.as_ref().unwrap();
     assert_eq!(
         input["properties"]["body"]["description"],
-        "Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: `file`, \
-         `maybe`, `more`."
+        "Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: `file` \
+         (TYPE is `image/*`, `image/png`), `maybe`, `more`."
     );
     let body = json!({ "body": {
         "file": "YQ==", "more": ["Yg==", "Yw=="], "maybe": "ZA==", "note": "n", "digest": "ZQ==",
@@ -332,7 +333,7 @@ fn the_work_on_a_form_is_bounded() {
 fn a_caller_may_name_a_file() {
     let media = json!({
         "schema": { "properties": { "file": { "format": "binary" }, "png": { "format": "binary" } } },
-        "encoding": { "png": { "contentType": "image/png" } },
+        "encoding": { "png": { "contentType": "image/png, audio/*" } },
     });
     let document = posting("3.0.3", "multipart/form-data", media, json!({}));
     let send = |file: &str| sent(&document, "f", json!({ "body": { "file": file, "png": file } }));
@@ -346,12 +347,13 @@ fn a_caller_may_name_a_file() {
             "data:;name=a\r\n\"x.txt;base64,YQ==",
             "filename=\"a%0D%0A%22x.txt\"\nContent-Type: application/octet-stream\n\na\n",
         ),
-        ("data:a\r\nX-Y: z;base64,YQ==", "filename=\"file\"\n\na\n"),
-        ("data:a/b;base64,YQ==", "name=\"png\"; filename=\"png\"\nContent-Type: image/png\n\na\n"),
+        ("YQ==", "name=\"png\"; filename=\"png\"\nContent-Type: image/png\n\na\n"),
     ] {
         let text = send(file).unwrap();
         assert!(text.contains(part), "{part}: {text}");
     }
+    let problem = send("data:a\r\nX-Y: z;base64,YQ==").unwrap_err();
+    assert!(problem.contains("has an invalid media type"), "{problem}");
     for file in ["data:a/b,YQ==", "data:a/b;base64,no", "no"] {
         assert!(send(file).unwrap_err().contains("must be base64, or `data:"), "{file}");
     }
@@ -376,7 +378,7 @@ fn parts_of_3_1_are_bytes_or_text_by_their_media_type_and_encoding() {
     });
     let document = posting("3.1.0", "multipart/form-data", media, json!({}));
     let body = json!({ "body": {
-        "picture": "YQ==", "encoded": "Yg==", "page": "<p>", "any": ["Yw=="], "sound": "ZA==",
+        "picture": "YQ==", "encoded": "Yg==", "page": "<p>", "any": ["Yw=="], "sound": "data:audio/ogg;base64,ZA==",
         "filter": { "x": { "y": 1 } },
     } });
     let text = sent(&document, "f", body).unwrap();
@@ -385,7 +387,7 @@ fn parts_of_3_1_are_bytes_or_text_by_their_media_type_and_encoding() {
         "name=\"encoded\"\nContent-Type: image/png\n\nYg==\n",
         "name=\"page\"\nContent-Type: text/html\n\n<p>\n",
         "name=\"any\"; filename=\"any\"\nContent-Type: application/octet-stream\n\nc\n",
-        "name=\"sound\"; filename=\"sound\"\nContent-Type: application/octet-stream\n\nd\n",
+        "name=\"sound\"; filename=\"sound\"\nContent-Type: audio/ogg\n\nd\n",
         "name=\"filter[x][y]\"\n\n1\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -587,6 +589,15 @@ fn names_of_arguments_that_can_stay_are_kept() {
     let properties = &service.discovered.tools[0].input_schema.as_ref().unwrap()["properties"];
     let names: Vec<_> = properties.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["a_query", "a", &long]);
+
+    let same: Vec<_> =
+        (0..150).map(|n| json!({ "name": format!("a{}", "[".repeat(n)), "in": "query" })).collect();
+    let document =
+        json!({ "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": same } } } });
+    let service = read(&document, &SourceLimits::default());
+    let properties = &service.discovered.tools[0].input_schema.as_ref().unwrap()["properties"];
+    let properties = properties.as_object().unwrap();
+    assert!(properties.len() == 150 && properties.keys().all(|name| name.len() <= 64));
 }
 
 #[test]
