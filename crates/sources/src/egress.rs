@@ -18,8 +18,9 @@ mod guard;
 mod outgoing;
 mod redirect;
 mod resolve;
+mod retry_after;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
@@ -28,6 +29,7 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use toolcrib_core::{
     budget::{ByteBudget, Reservation},
+    clock::Timestamp,
     credential::CredentialProblem,
     egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
 };
@@ -43,6 +45,7 @@ use self::{
     resolve::GuardedResolver,
 };
 pub(crate) use self::{
+    content::Flaw,
     error::EgressError,
     guard::Guard,
     outgoing::{CONNECTION_HEADERS, Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
@@ -86,6 +89,13 @@ pub(crate) struct Answer {
     content: Content,
     /// Reservation for the body bytes kept in memory.
     kept: Reservation,
+}
+
+/// As much of a body as could be read.
+pub(crate) struct Body {
+    pub(crate) bytes: Vec<u8>,
+    /// Its problem, if there is one.
+    pub(crate) flaw: Option<Flaw>,
 }
 
 // === impl Network ===
@@ -303,18 +313,38 @@ impl Answer {
         essence.trim().to_ascii_lowercase()
     }
 
-    /// Returns the next chunk of the body, or `None` at its end.
+    /// Returns how long to wait before a retry, if a busy service says so.
+    pub(crate) fn retry_after(&self, now: Timestamp) -> Option<Duration> {
+        retry_after::retry_after(self.status(), self.headers(), now)
+    }
+
+    /// Returns the problem of the part of the body that was read.
+    pub(crate) fn flaw(&self) -> Option<Flaw> {
+        self.content.flaw()
+    }
+
+    /// Returns the next chunk of the body, or `None` at its end. Fails at the place where a compressed
+    /// body is damaged.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
         loop {
-            if let Some(piece) = self.content.next()? {
+            if let Some(piece) = self.content.next() {
                 return Ok(Some(piece));
             }
-            let Some(frame) = self.response.frame().await else {
-                return self.content.finish();
-            };
-            // Trailers are left out.
-            if let Ok(data) = frame?.into_data() {
-                self.content.put(data);
+            if self.content.flaw() == Some(Flaw::Damaged) {
+                return Err(EgressError::Broken("the compressed body is damaged".to_owned()));
+            }
+            match self.response.frame().await {
+                // Trailers are left out.
+                Some(frame) => {
+                    if let Ok(data) = frame?.into_data() {
+                        self.content.put(data);
+                    }
+                }
+                None => match self.content.finish() {
+                    Some(last) => return Ok(Some(last)),
+                    None if self.content.flaw() == Some(Flaw::Damaged) => {}
+                    None => return Ok(None),
+                },
             }
         }
     }
@@ -335,13 +365,54 @@ impl Answer {
     pub(crate) async fn collect(mut self, max: usize) -> Result<Vec<u8>, EgressError> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk().await? {
-            if body.len() + chunk.len() > max {
-                return Err(EgressError::TooLarge(max));
-            }
-            self.keep(body.len() + chunk.len())?;
-            body.extend_from_slice(&chunk);
+            self.append(&mut body, &chunk, max)?;
         }
         Ok(body)
+    }
+
+    /// Returns as much of the body as can be read: the request has had its effect, whatever is wrong with
+    /// the answer. Fails when it is larger than `max` bytes.
+    pub(crate) async fn read(mut self, max: usize) -> Result<Body, EgressError> {
+        let mut bytes = Vec::new();
+        let flaw = loop {
+            match self.chunk().await {
+                Ok(Some(chunk)) => self.append(&mut bytes, &chunk, max)?,
+                Ok(None) => break self.flaw(),
+                Err(_) => {
+                    let is_damaged = self.flaw() == Some(Flaw::Damaged);
+                    let last = self.content.finish().unwrap_or_default();
+                    self.append(&mut bytes, &last, max)?;
+                    break Some(if is_damaged { Flaw::Damaged } else { Flaw::Incomplete });
+                }
+            }
+        };
+        // Text is evidently not coded, whatever the header says.
+        let is_text = || std::str::from_utf8(&bytes).is_ok();
+        let flaw = flaw.filter(|flaw| *flaw != Flaw::UnknownCoding || !is_text());
+        Ok(Body { bytes, flaw })
+    }
+
+    /// Returns the beginning of the body of a refusal, at most `max` bytes. The status alone is sufficient,
+    /// so nothing fails.
+    pub(crate) async fn beginning(mut self, max: usize) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Ok(Some(mut chunk)) = self.chunk().await {
+            chunk.truncate(max - body.len());
+            if self.append(&mut body, &chunk, max).is_err() || body.len() == max {
+                break;
+            }
+        }
+        body
+    }
+
+    fn append(&mut self, body: &mut Vec<u8>, chunk: &[u8], max: usize) -> Result<(), EgressError> {
+        let size = body.len() + chunk.len();
+        if size > max {
+            return Err(EgressError::TooLarge(max));
+        }
+        self.keep(size)?;
+        body.extend_from_slice(chunk);
+        Ok(())
     }
 }
 

@@ -27,6 +27,7 @@ mod openapi;
 mod pack;
 mod problems;
 mod process;
+mod refusal;
 mod status;
 mod text;
 mod unusable;

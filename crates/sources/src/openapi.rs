@@ -27,6 +27,7 @@ mod server;
 mod service;
 mod source;
 
+pub(crate) use media_type::is_readable;
 pub(crate) use source::{ConnectorSource, Plan};
 
 #[cfg(fuzzing)]

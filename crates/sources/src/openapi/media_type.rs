@@ -64,6 +64,13 @@ pub(super) fn is_json(media_type: &str) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
+/// Returns whether bodies of a media type, without parameters, are text for people and models.
+pub(crate) fn is_readable(essence: &str) -> bool {
+    const OTHERS: [&str; 3] =
+        ["application/yaml", "application/javascript", "application/x-www-form-urlencoded"];
+    is_json(essence) || is_text(essence) || OTHERS.contains(&essence)
+}
+
 /// Returns whether a media type, without parameters, is text, XML or a sequence of JSON texts.
 pub(super) fn is_text(essence: &str) -> bool {
     const SEQUENCES: [&str; 4] = [

@@ -1,86 +1,63 @@
 //! Converts a response to an outcome.
 
-use std::time::Duration;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use chrono::DateTime;
-use http::{StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
     call::{Outcome, UpstreamError, text_block},
     clock::Timestamp,
     json::parse_strict,
-    limit::wait_millis,
 };
 
-use super::media_type::{is_json, is_text};
-use crate::{egress::Answer, error::unread};
+use super::media_type::{is_json, is_readable};
+use crate::{
+    egress::{Answer, Body, Flaw},
+    error::unread,
+    refusal::{MAX_WORDS, Refusal, words},
+};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The longest wait that is passed on.
-const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Bytes of an error response's body that are passed on.
-const MAX_FAILURE: usize = 8 << 10;
 
 /// Reads the response. An unsuccessful status is a failure of the tool, with the service's own
 /// error text.
 pub(super) async fn outcome(
-    mut answer: Answer,
+    answer: Answer,
     max: usize,
     now: Timestamp,
 ) -> Result<Outcome, UpstreamError> {
     let status = answer.status();
     let media_type = answer.media_type();
     if !status.is_success() {
-        let mut body = Vec::new();
-        while body.len() < MAX_FAILURE {
-            match answer.chunk().await {
-                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                // The status alone is sufficient.
-                Ok(None) | Err(_) => break,
-            }
+        let retry_after = answer.retry_after(now);
+        let body = answer.beginning(MAX_WORDS).await;
+        let words = words(&media_type, &body).into_owned();
+        return Ok(Refusal { status, retry_after, words }.outcome());
+    }
+    let Body { bytes, flaw } = answer.read(max).await.map_err(|error| unread(error, max))?;
+    Ok(match flaw {
+        None => success(status, &media_type, bytes),
+        Some(flaw) => flawed(status, &media_type, &bytes, flaw),
+    })
+}
+
+/// A body that could not be read as the service declares it is passed on as far as it was read. It is a
+/// success nevertheless, because the service has done the operation.
+fn flawed(status: StatusCode, media_type: &str, body: &[u8], flaw: Flaw) -> Outcome {
+    let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    let status = status.as_u16();
+    let content = match std::str::from_utf8(body) {
+        _ if body.trim_ascii().is_empty() => text_block(&format!("done (HTTP {status})")),
+        Ok(text) => text_block(text),
+        // A character may be cut, and coded bytes are no text.
+        Err(_) if is_readable(media_type) && flaw != Flaw::UnknownCoding => {
+            text_block(&String::from_utf8_lossy(body))
         }
-        body.truncate(MAX_FAILURE);
-        return Ok(failure(status, &media_type, &body, retry_after(&answer, now)));
-    }
-    let body = answer.collect(max).await.map_err(|error| unread(error, max))?;
-    Ok(success(status, &media_type, body))
-}
-
-/// Returns the time of `Retry-After` (RFC 9110, section 10.2.3: seconds, or a date).
-fn retry_after(answer: &Answer, now: Timestamp) -> Option<Duration> {
-    let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-    let value =
-        answer.headers().get(header::RETRY_AFTER).filter(|_| busy.contains(&answer.status()))?;
-    wait(value.to_str().ok()?.trim(), now)
-}
-
-fn wait(value: &str, now: Timestamp) -> Option<Duration> {
-    let wait = match value.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => (DateTime::parse_from_rfc2822(value).ok()?.to_utc() - now).to_std().ok()?,
+        Err(_) => block(media_type, body),
     };
-    (!wait.is_zero()).then_some(wait.min(MAX_WAIT))
-}
-
-fn failure(
-    status: StatusCode,
-    media_type: &str,
-    body: &[u8],
-    retry_after: Option<Duration>,
-) -> Outcome {
-    let reason = status.canonical_reason().unwrap_or_default();
-    let mut head = format!("HTTP {} {reason}", status.as_u16());
-    if let Some(wait) = retry_after {
-        head.push_str(&format!("; retry after {} s", wait_millis(wait).div_ceil(1_000)));
-    }
-    let text = is_readable(media_type).then(|| String::from_utf8_lossy(body));
-    let text = text.as_deref().map(str::trim).filter(|text| !text.is_empty());
-    let outcome = match text {
-        Some(text) => Outcome::text(&format!("{}\n{text}", head.trim_end()), true),
-        None => Outcome::text(head.trim_end(), true),
-    };
-    Outcome { retry_after, ..outcome }
+    let note = format!(
+        "[the service did it (HTTP {status}), but there is a problem with its answer: {flaw}]"
+    );
+    Outcome::blocks(vec![content, text_block(&note)], false)
 }
 
 /// Every form of body is a success, because the service has done the operation: an agent would repeat a
@@ -138,12 +115,6 @@ fn block(media_type: &str, body: &[u8]) -> Value {
     }
 }
 
-fn is_readable(media_type: &str) -> bool {
-    const OTHERS: [&str; 3] =
-        ["application/yaml", "application/javascript", "application/x-www-form-urlencoded"];
-    is_json(media_type) || is_text(media_type) || OTHERS.contains(&media_type)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,31 +161,22 @@ mod tests {
     }
 
     #[test]
-    fn a_service_says_how_long_to_wait_in_seconds_or_with_a_date() {
-        let now = DateTime::from_timestamp(1_445_412_470, 0).unwrap();
-        let seconds = |text: &str| wait(text, now).map(|wait| wait.as_secs());
-        assert_eq!(seconds("7"), Some(7));
-        assert_eq!(seconds("Wed, 21 Oct 2015 07:28:00 GMT"), Some(10));
-        assert_eq!(seconds("Wed, 21 Oct 2015 07:27:00 GMT"), None, "in the past");
-        assert_eq!(seconds("999999999999"), Some(24 * 60 * 60));
-        for odd in ["", "0", "-1", "soon", "1.5"] {
-            assert_eq!(seconds(odd), None, "{odd}");
+    fn a_flawed_body_is_passed_on_with_a_note() {
+        let json = "application/json";
+        for (media_type, body, flaw, first) in [
+            (json, b"\xef\xbb\xbf{\"a\":1}" as &[u8], Flaw::NotCompressed, "{\"a\":1}"),
+            (json, b"{\"a\":\"\xc3", Flaw::Damaged, "{\"a\":\"\u{fffd}"),
+            ("", b"plain", Flaw::Incomplete, "plain"),
+            (json, b"", Flaw::Damaged, "done (HTTP 201)"),
+        ] {
+            let outcome = flawed(StatusCode::CREATED, media_type, body, flaw);
+            assert!(!outcome.is_error && outcome.structured.is_none(), "{flaw:?}");
+            let blocks: Value = serde_json::from_str(outcome.content.get()).unwrap();
+            assert_eq!(blocks[0]["text"], first);
+            let note = blocks[1]["text"].as_str().unwrap();
+            assert!(note.contains("HTTP 201") && note.contains(&flaw.to_string()), "{note}");
         }
-        let busy = failure(StatusCode::TOO_MANY_REQUESTS, "text/plain", b"slow", wait("7", now));
-        assert!(busy.content.get().contains("HTTP 429 Too Many Requests; retry after 7 s\\nslow"));
-        assert_eq!(busy.retry_after, Some(Duration::from_secs(7)));
-    }
-
-    #[test]
-    fn failures_say_their_status_and_what_the_service_said() {
-        let failed = failure(StatusCode::NOT_FOUND, "application/json", b"{\"e\":1}", None);
-        assert!(failed.is_error);
-        assert!(
-            failed.content.get().contains("HTTP 404 Not Found\\n{\\\"e\\\":1}"),
-            "{:?}",
-            failed.content
-        );
-        let silent = failure(StatusCode::BAD_GATEWAY, "image/png", b"\x89PNG", None);
-        assert!(silent.content.get().contains("\"HTTP 502 Bad Gateway\""));
+        let coded = flawed(StatusCode::OK, json, b"\x0b\x80", Flaw::UnknownCoding);
+        assert!(coded.content.get().contains("\"blob\":\"C4A=\""), "{:?}", coded.content);
     }
 }
