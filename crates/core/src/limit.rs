@@ -98,7 +98,7 @@ pub trait RateLimiter: Send + Sync + 'static {
 /// Returns a wait in whole milliseconds for dialects: rounded up, so that a caller who waits that
 /// long is not too early.
 pub fn wait_millis(wait: Duration) -> u64 {
-    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// Takes one call from a bucket at `now`. Returns the bucket's new state, or as `Err` the

@@ -171,9 +171,9 @@ pub(crate) fn with_run(mut response: Response, run: Option<&RunId>) -> Response 
     response
 }
 
-/// Adds `Retry-After` with `wait`, if there is one, rounded up to whole seconds and at least one.
+/// Adds `Retry-After` with `wait`, if there is one, rounded up to whole seconds.
 pub(crate) fn with_retry_after(mut response: Response, wait: Option<Duration>) -> Response {
-    let seconds = wait.map(|wait| wait.as_millis().div_ceil(1000).max(1).to_string());
+    let seconds = wait.map(|wait| wait.as_nanos().div_ceil(1_000_000_000).to_string());
     if let Some(value) = seconds.and_then(|seconds| HeaderValue::try_from(seconds).ok()) {
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
