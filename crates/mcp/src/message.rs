@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Number, Value, json, value::RawValue};
 
-use crate::{code, method};
+use crate::{code, method, scan};
 
 /// A message with its parts still raw.
 #[derive(Debug, Deserialize)]
@@ -22,12 +22,17 @@ pub struct Incoming<'a> {
     /// Its parameters.
     #[serde(borrow, default)]
     pub params: Option<&'a RawValue>,
-    /// The result of a request.
-    #[serde(borrow, default)]
+    /// The result of a request, which may be `null`.
+    #[serde(borrow, default, deserialize_with = "present")]
     pub result: Option<&'a RawValue>,
     /// The error of a request.
     #[serde(borrow, default)]
     pub error: Option<&'a RawValue>,
+}
+
+/// A member that is present, even if it is `null`.
+fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
 }
 
 /// A JSON-RPC error.
@@ -108,17 +113,17 @@ impl RpcError {
             code: value.get("code").and_then(Value::as_i64).unwrap_or_default(),
             message: match value.get("message").unwrap_or(&value) {
                 Value::String(text) => Cow::Owned(text.clone()),
-                _ => Cow::Borrowed("no message"),
+                // Without a message, all of it says more than nothing.
+                _ => Cow::Owned(raw.get().to_owned()),
             },
             data: value.get("data").cloned().map(Box::new),
         }
     }
 }
 
-/// Returns `id` as a number. Some servers repeat a numeric id as a string.
+/// Returns `id` as a number. Some servers repeat a numeric id as a string, others as `1.0`.
 pub fn numeric_id(id: &RawValue) -> Option<u64> {
-    let text = id.get();
-    text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text).parse().ok()
+    scan::number(id.get())
 }
 
 #[derive(Serialize)]
@@ -251,6 +256,7 @@ mod tests {
         let error = read(r#"{"code":-32602,"message":"bad","data":{"a":1}}"#);
         assert_eq!(error, RpcError::new(-32602, "bad").with_data(json!({ "a": 1 })));
         assert_eq!(read("\"bad\""), RpcError::new(0, "bad"));
-        assert_eq!(read(r#"{"code":"x","message":5}"#), RpcError::new(0, "no message"));
+        let odd = r#"{"code":"x","message":5}"#;
+        assert_eq!(read(odd), RpcError::new(0, odd));
     }
 }

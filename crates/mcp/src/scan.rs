@@ -1,5 +1,5 @@
 //! Finds the `id` of a JSON-RPC message that is too large to be kept, or is not valid, while its
-//! bytes pass by. Needs constant memory.
+//! bytes pass by, in constant memory; and the members of a message that is not valid.
 
 /// The parts of a message that a scan finds.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,10 +30,62 @@ pub struct IdScan {
     found: Scanned,
 }
 
+/// Returns the JSON text of an id as a number. Some servers repeat a numeric id as a string, others as
+/// `1.0`.
+pub(crate) fn number(id: &str) -> Option<u64> {
+    let id = id.strip_prefix('"').and_then(|id| id.strip_suffix('"')).unwrap_or(id);
+    id.strip_suffix(".0").unwrap_or(id).parse().ok()
+}
+
+/// Returns the text of the member `name` of `object`, which need not be valid JSON. The value of an
+/// object that is cut is cut as well. Of several members with this name, the first counts.
+pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    if !object.trim_ascii_start().starts_with('{') {
+        return None;
+    }
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    // Where the current key or value begins, and whether it is a value.
+    let (mut start, mut in_value, mut is_wanted) = (0, false, false);
+    for (at, byte) in object.bytes().enumerate() {
+        if in_string {
+            in_string = escaped || byte != b'"';
+            escaped = !escaped && byte == b'\\';
+            continue;
+        }
+        let token = || object.get(start..at).map(str::trim_ascii);
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => {
+                depth += 1;
+                if depth == 1 {
+                    start = at + 1;
+                }
+            }
+            b'}' | b']' | b',' if depth == 1 => {
+                if is_wanted {
+                    return token();
+                }
+                if byte != b',' {
+                    return None;
+                }
+                (start, in_value) = (at + 1, false);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b':' if depth == 1 && !in_value => {
+                let key = token().and_then(|key| key.strip_prefix('"')?.strip_suffix('"'));
+                is_wanted = key == Some(name);
+                (start, in_value) = (at + 1, true);
+            }
+            _ => {}
+        }
+    }
+    object.get(start..).filter(|_| is_wanted).map(str::trim_ascii)
+}
+
 impl Scanned {
     /// Returns the id as a number, also if it is a string with a number.
     pub fn number(&self) -> Option<u64> {
-        self.id.as_deref()?.trim_matches('"').parse().ok()
+        self.id.as_deref().and_then(number)
     }
 }
 
@@ -142,5 +194,35 @@ mod tests {
         let scanned = |id: &str| Scanned { id: Some(id.into()), has_method: false };
         assert_eq!([scanned("5").number(), scanned("\"5\"").number()], [Some(5); 2]);
         assert_eq!(scanned("\"a\"").number(), None);
+    }
+
+    #[test]
+    fn ids_are_numbers_in_any_spelling() {
+        for id in ["5", "\"5\"", "5.0", "\"5.0\""] {
+            assert_eq!(number(id), Some(5), "{id}");
+        }
+        for id in ["-5", "5.5", "a", "\"\"", "", "null"] {
+            assert_eq!(number(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn members_are_found_in_objects_that_are_not_valid() {
+        for (object, expected) in [
+            (r#"{"id":5,"result":{"a":NaN}}"#, Some(r#"{"a":NaN}"#)),
+            (r#" { "result" : [1,{"result":2}] , "id":5}"#, Some(r#"[1,{"result":2}]"#)),
+            (r#"{"a":"\"result\":1,}","result":-Infinity,"x":1}"#, Some("-Infinity")),
+            (r#"{"a":{"result":1},"result":"b\\","result":2}"#, Some(r#""b\\""#)),
+            (r#"{"id":5,"result":{"content":[{"text":"cut"#, Some(r#"{"content":[{"text":"cut"#)),
+            (r#"{"id":5,"result":"#, Some("")),
+            (r#"{"id":5,"res"#, None),
+            (r#"{"id":5} {"result":1}"#, None),
+            (r#"{"x":"result"}"#, None),
+            (r#"[{"result":1}]"#, None),
+            ("result: 1", None),
+            ("", None),
+        ] {
+            assert_eq!(member(object, "result"), expected, "{object}");
+        }
     }
 }

@@ -61,6 +61,17 @@ impl SseParser {
         Ok(())
     }
 
+    /// Returns the data of an event that the stream did not complete.
+    pub fn rest(mut self) -> Vec<u8> {
+        if !self.line.is_empty() {
+            self.end_of_line(&mut |_| {});
+        }
+        if self.data.last() == Some(&b'\n') {
+            self.data.pop();
+        }
+        self.data
+    }
+
     fn end_of_line(&mut self, event: &mut dyn FnMut(&[u8])) {
         let mut line = self.line.as_slice();
         if !std::mem::replace(&mut self.started, true) {
@@ -120,6 +131,20 @@ mod tests {
                 parser.push(piece, &mut keep).unwrap();
             }
             assert_eq!(events, ["{\"a\":1}", "b\n\nc", "d"], "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn the_data_of_an_event_without_an_end_can_be_read() {
+        for (stream, rest) in [
+            ("data: a\n\ndata: {\"b\":1}\n", "{\"b\":1}"),
+            ("data: a\n\ndata: {\"b\":\ndata: 1}", "{\"b\":\n1}"),
+            ("data: a\n\nid: 7\nda", ""),
+            ("data: a\n\n", ""),
+        ] {
+            let mut parser = SseParser::new(1000);
+            parser.push(stream.as_bytes(), &mut |_| {}).unwrap();
+            assert_eq!(String::from_utf8(parser.rest()).unwrap(), rest, "{stream:?}");
         }
     }
 

@@ -11,6 +11,7 @@ mod call;
 mod connection;
 mod discover;
 mod era;
+mod failure;
 mod http;
 mod list_changes;
 mod message;
@@ -38,23 +39,28 @@ pub(crate) fn fuzz(frame: &[u8]) {
     use toolcrib_core::{call::CallerInput, id::SourceId};
     use toolcrib_mcp::message::{Incoming, RpcError};
 
-    if !frame.trim_ascii_start().starts_with(b"{") {
-        return;
-    }
-    let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(frame) else { return };
     let source = SourceId::parse("fuzz").expect("it is an id");
     let all = serde_json::json!({ "elicitation": {}, "sampling": {}, "roots": {} });
     let mut anybody = CallerInput::declaring(all.as_object().expect("it is an object"));
     anybody.state = Some("again".to_owned());
-    let context = |modern, input| result::ReplyContext { source: &source, modern, input };
-    if let Some(result) = incoming.result {
+    let (text, _) = message::decode(frame);
+    let incoming = serde_json::from_str::<Incoming<'_>>(&text).ok();
+    let incoming = incoming.filter(|_| text.trim_ascii_start().starts_with('{'));
+    let result = incoming.as_ref().and_then(|incoming| incoming.result);
+    let error = incoming.as_ref().and_then(|incoming| incoming.error);
+    if let Some(result) = result {
         discover::fuzz(result);
     }
-    let result = incoming.result.map(|result| message::Reply::Result(RawValue::to_owned(result)));
-    let error = incoming.error.map(|error| message::Reply::Error(RpcError::read(error)));
-    for reply in result.into_iter().chain(error) {
-        for (modern, input) in [(false, None), (true, None), (true, Some(&anybody))] {
-            match context(modern, input).outcome(&reply, 1 << 16) {
+    for (modern, input) in [(false, None), (true, None), (true, Some(&anybody))] {
+        let result = result.map(|result| {
+            let json = RawValue::to_owned(result);
+            Ok(message::Reply::Result(message::RpcResult { json, problem: None }))
+        });
+        let error = error.map(|error| Ok(message::Reply::Error(RpcError::read(error))));
+        let malformed = message::read_malformed(&text, "it is fuzzed");
+        for answer in result.into_iter().chain(error).chain([malformed]) {
+            let context = result::ReplyContext { source: &source, modern, input };
+            match context.outcome(answer, 1 << 16) {
                 Ok(outcome) => {
                     let blocks: Vec<&RawValue> =
                         serde_json::from_str(outcome.content.get()).expect("content is a list");

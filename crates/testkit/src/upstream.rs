@@ -19,5 +19,5 @@ pub mod script;
 pub mod stdio;
 
 pub use echoing::{Arrived, Echoing};
-pub use http::{Answers, FaultyHttp, Received};
+pub use http::{Answers, CallAnswer, FaultyHttp, Received};
 pub use program::faulty_program;

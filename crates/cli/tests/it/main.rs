@@ -47,6 +47,7 @@ mod progress;
 mod prometheus;
 mod quota;
 mod record;
+mod refusals;
 mod reload;
 mod remote;
 mod replicas;

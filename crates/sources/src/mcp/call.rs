@@ -1,13 +1,9 @@
-//! One request to an upstream, before a transport carries it, and why it has no reply.
+//! One request to an upstream, before a transport carries it.
 
-use http::{HeaderMap, StatusCode};
-use toolcrib_core::{
-    call::{UpstreamError, UpstreamErrorKind},
-    egress::EgressTrail,
-};
+use http::HeaderMap;
+use toolcrib_core::egress::EgressTrail;
 
 use super::{era::Era, peer::Interest};
-use crate::error::refused;
 
 /// One request, before it has an id.
 pub(crate) struct Call<'a> {
@@ -47,63 +43,4 @@ impl<'a> Call<'a> {
             encode,
         }
     }
-}
-
-/// Why a request has no reply.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    Upstream(UpstreamError),
-    /// The upstream does not know the session; it did not read the request.
-    SessionExpired,
-    /// HTTP 401 or 403.
-    Credentials(StatusCode),
-    /// Another status without an answer, and the beginning of its body.
-    Refused {
-        status: StatusCode,
-        body: String,
-    },
-}
-
-// === impl Failure ===
-
-impl Failure {
-    /// Whether another era would fail as well.
-    pub(crate) fn is_final(&self) -> bool {
-        match self {
-            Self::Upstream(error) => matches!(
-                error.kind,
-                UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
-            ),
-            Self::Credentials(_) => true,
-            Self::SessionExpired | Self::Refused { .. } => false,
-        }
-    }
-
-    /// Describes the failure for the operator. The details are made here, not quoted from the
-    /// upstream.
-    pub(crate) fn reason(self) -> String {
-        UpstreamError::from(self).detail
-    }
-}
-
-impl From<UpstreamError> for Failure {
-    fn from(error: UpstreamError) -> Self {
-        Self::Upstream(error)
-    }
-}
-
-impl From<Failure> for UpstreamError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Upstream(error) => error,
-            Failure::SessionExpired => refused("the session expired again at once"),
-            Failure::Credentials(status) => refused(credentials_refused(status)),
-            Failure::Refused { status, .. } => refused(format!("HTTP status {}", status.as_u16())),
-        }
-    }
-}
-
-/// Describes 401 or 403 for the operator.
-pub(crate) fn credentials_refused(status: StatusCode) -> String {
-    format!("upstream refused our credentials ({})", status.as_u16())
 }

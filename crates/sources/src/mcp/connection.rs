@@ -20,7 +20,8 @@ use toolcrib_core::{
 use toolcrib_mcp::{message, method, param_header};
 
 use super::{
-    call::{Call, Failure},
+    call::Call,
+    failure::Failure,
     http::LegacySession,
     list_changes::ListChanges,
     message::{CallParams, ListParams, Reply},

@@ -17,7 +17,7 @@ use toolcrib_mcp::{
     param_header::{self, Broken},
 };
 
-use super::{call::Failure, connection::Connection, message::Reply};
+use super::{connection::Connection, failure::Failure, message::Reply};
 use crate::{
     error::{protocol, refused},
     problems::Problems,
@@ -51,7 +51,7 @@ pub(crate) async fn discover(
                 return Err(refused(format!("tools/list: error {}: {message}", error.code)).into());
             }
         };
-        match list.page(&page)? {
+        match list.page(&page.json)? {
             Some(next) => cursor = Some(next),
             None => break,
         }

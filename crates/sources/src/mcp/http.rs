@@ -4,6 +4,7 @@
 //! Invariant: dropping a request closes its stream (which cancels in the 2026-07-28 era) and, in
 //! the handshake era, also posts a cancellation.
 //! Invariant: an answer or event over the size limit ends its stream.
+//! Invariant: a call that was answered with 2xx ran, so what can be read of its answer is passed on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,6 +18,7 @@ use tokio::{
 };
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
+    clock::Clock,
     egress::EgressTrail,
 };
 use toolcrib_mcp::{
@@ -24,21 +26,24 @@ use toolcrib_mcp::{
     message::{self, Incoming, RpcError},
     method,
     revision::MODERN,
+    scan,
     sse::SseParser,
 };
 
 use super::{
-    call::{Call, Failure, credentials_refused},
+    call::Call,
     era::Era,
-    message::Reply,
+    failure::{Failure, Malformed, credentials_refused},
+    message::{Reply, decode, read_malformed},
     peer::{OnCancel, Peer, ReplyHandle},
 };
 use crate::{
     context::SourceContext,
     credential::{RequestOrigin, SourceCredential},
-    egress::{Answer, Egress, EgressError, Endpoint},
-    error::{died, protocol, refused, too_large},
-    text::tidy,
+    egress::{Answer, Body, Egress, EgressError, Endpoint, Flaw},
+    error::{died, refused, too_large},
+    refusal::{MAX_WORDS, Refusal, words},
+    text::{fit_for_callers, tidy, tidy_lines},
 };
 
 /// How long a message that expects no answer (a notification, the end of a session) may take.
@@ -49,8 +54,6 @@ const REST_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_REPLIES: usize = 8;
 /// Longest address of a redirect that is shown, in characters.
 const MAX_ADDRESS: usize = 200;
-/// The most bytes of the body of a refusal that are read for its reason.
-const MAX_REASON: usize = 2_048;
 /// Cancellations that may be in flight at once. While an upstream accepts none of them, further ones
 /// are dropped.
 const MAX_CANCELLATIONS: usize = 64;
@@ -69,6 +72,7 @@ pub(crate) struct Http {
     target: HttpTarget,
     peer: Arc<Peer>,
     max_message_bytes: usize,
+    clock: Arc<dyn Clock>,
     session: Mutex<LegacySession>,
     /// Why the connection ended; the supervisor then makes another.
     pub(crate) end: SetOnce<String>,
@@ -110,6 +114,33 @@ fn names_lost_session(words: &str) -> bool {
     names || words.contains("not initialized") || words.contains("not been initialized")
 }
 
+fn is_about_credentials(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// Adds the problem of the body of an answer to its result.
+fn noting(reply: Result<Reply, Failure>, flaw: Option<Flaw>) -> Result<Reply, Failure> {
+    reply.map(|mut reply| {
+        if let (Reply::Result(result), Some(flaw)) = (&mut reply, flaw) {
+            result.problem.get_or_insert_with(|| about_answer(flaw));
+        }
+        reply
+    })
+}
+
+fn about_answer(flaw: Flaw) -> String {
+    format!("there is a problem with its answer: {flaw}")
+}
+
+// === impl LegacySession ===
+
+impl LegacySession {
+    /// Returns whether `status` means that the upstream does not know this session.
+    fn is_unknown(&self, status: StatusCode) -> bool {
+        status == StatusCode::NOT_FOUND && self.id.is_some()
+    }
+}
+
 // === impl Http ===
 
 impl Http {
@@ -118,6 +149,7 @@ impl Http {
             target,
             peer,
             max_message_bytes: context.limits.max_message_bytes,
+            clock: Arc::clone(&context.clock),
             session: Mutex::default(),
             end: SetOnce::new(),
             runtime: context.runtime.clone(),
@@ -164,40 +196,40 @@ impl Http {
         let body = (call.encode)(waiter.id());
         self.peer.mark_sent(waiter.id());
         let answer = self.send(Method::POST, headers, Some(body), &call.egress).await?;
-        match answer.status() {
-            // Only this tool is forbidden; calls of others continue.
-            status @ StatusCode::FORBIDDEN if call.method == method::CALL_TOOL => {
-                return Err(Failure::Credentials(status));
-            }
-            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) if call.optional => {
-                return Err(Failure::Credentials(status));
-            }
-            _ => {}
+        let status = answer.status();
+        let is_call = call.method == method::CALL_TOOL;
+        if call.optional && is_about_credentials(status) {
+            return Err(Failure::Credentials(status));
         }
-        self.check_credentials(answer.status())?;
-        if answer.status().is_redirection() {
+        if !is_call {
+            self.check_credentials(status)?;
+        }
+        if status.is_redirection() {
             return Err(self.redirected(&answer).into());
         }
-        let is_unknown = answer.status() == StatusCode::NOT_FOUND && session.id.is_some();
         let reads_session = !handshake && !call.era.is_modern();
-        if handshake && answer.status().is_success() {
+        if handshake && status.is_success() {
             self.session.lock().id = answer.headers().get(mcp_header::SESSION_ID).cloned();
         }
-        let reply = if answer.status().is_success() && answer.media_type() == "text/event-stream" {
-            self.read_stream(answer, waiter).await
-        } else {
-            self.read_document(answer, waiter).await
+        let reply = match status.is_success() {
+            true if answer.media_type() == "text/event-stream" => {
+                self.read_stream(answer, waiter).await
+            }
+            true => self.read_document(answer, waiter).await,
+            false => self.read_refusal(answer, waiter).await,
         };
+        // A 403 to a call concerns this tool; calls of others continue.
+        if is_call && status == StatusCode::UNAUTHORIZED {
+            self.check_credentials(status).ok();
+        }
         // Many servers report a lost session with an error instead of 404.
         let may_be_lost = match &reply {
-            _ if is_unknown => true,
+            _ if session.is_unknown(status) => true,
             Ok(Reply::Error(error)) => reads_session && names_lost_session(&error.message),
-            Err(Failure::Refused { body, .. }) => reads_session && names_lost_session(body),
+            Err(Failure::Refused(refusal)) => reads_session && names_lost_session(&refusal.words),
             _ => false,
         };
-        match may_be_lost
-            && (call.method != method::CALL_TOOL || self.is_lost(call, &session).await)
-        {
+        match may_be_lost && (!is_call || self.is_lost(call, &session).await) {
             true => Err(Failure::SessionExpired),
             false => reply,
         }
@@ -327,42 +359,89 @@ impl Http {
 
     fn check_status(&self, status: StatusCode, session: &LegacySession) -> Result<(), Failure> {
         self.check_credentials(status)?;
-        match status == StatusCode::NOT_FOUND && session.id.is_some() {
+        match session.is_unknown(status) {
             true => Err(Failure::SessionExpired),
             false => Ok(()),
         }
     }
 
     fn check_credentials(&self, status: StatusCode) -> Result<(), Failure> {
-        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        if is_about_credentials(status) {
             self.end.set(credentials_refused(status)).ok();
             return Err(Failure::Credentials(status));
         }
         Ok(())
     }
 
+    /// Routes the messages of a document, and returns the answer that is among them.
+    fn accept(
+        self: &Arc<Self>,
+        document: &[u8],
+        waiter: &mut ReplyHandle,
+    ) -> Option<Result<Reply, Failure>> {
+        self.peer.accept(document, &mut |message| self.reply(message));
+        waiter.take()
+    }
+
+    /// Reads a document with status 2xx, which is an answer even if it is not valid.
     async fn read_document(
         self: &Arc<Self>,
         answer: Answer,
         waiter: &mut ReplyHandle,
     ) -> Result<Reply, Failure> {
-        let status = answer.status();
-        let body = self.body(answer).await?;
-        self.peer.accept(&body, &mut |message| self.reply(message));
-        if let Some(reply) = waiter.take() {
-            return Ok(reply?);
+        let body = answer.read(self.max_message_bytes).await;
+        let Body { bytes, flaw } = body.map_err(|error| self.failed(error))?;
+        if let Some(reply) = self.accept(&bytes, waiter) {
+            return noting(reply, flaw);
         }
+        let (text, _) = decode(&bytes);
         // An error about a request whose id the server did not get to know has no id.
-        if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_slice(&body) {
+        if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_str(&text) {
             return Ok(Reply::Error(RpcError::read(error)));
         }
-        Err(match status.is_success() {
-            true => Failure::Upstream(protocol("an answer that is not JSON-RPC")),
-            false => {
-                let start = body.get(..body.len().min(MAX_REASON)).unwrap_or_default();
-                Failure::Refused { status, body: String::from_utf8_lossy(start).into_owned() }
+        if bytes.is_empty() && flaw == Some(Flaw::Incomplete) {
+            return Err(died("the connection broke before the answer").into());
+        }
+        let is_blank = text.trim().is_empty();
+        let problem = match flaw {
+            Some(flaw) => about_answer(flaw),
+            None if is_blank => "its answer is empty".to_owned(),
+            None => "its answer is not JSON-RPC".to_owned(),
+        };
+        if is_blank || flaw == Some(Flaw::UnknownCoding) {
+            let (text, is_error) = (String::new(), false);
+            return Err(Failure::Malformed(Malformed { text, is_error, problem }));
+        }
+        read_malformed(&text, &problem)
+    }
+
+    /// Reads an answer with an unsuccessful status: a message of JSON-RPC, or the words of the service.
+    async fn read_refusal(
+        self: &Arc<Self>,
+        answer: Answer,
+        waiter: &mut ReplyHandle,
+    ) -> Result<Reply, Failure> {
+        let (status, media_type) = (answer.status(), answer.media_type());
+        let retry_after = answer.retry_after(self.clock.now());
+        let body = answer.beginning(self.max_message_bytes).await;
+        let without_id = || {
+            let incoming: Incoming<'_> = serde_json::from_slice(&body).ok()?;
+            // Many services have another `error` in their JSON.
+            Some(Ok(Reply::Error(serde_json::from_str(incoming.error?.get()).ok()?)))
+        };
+        let said = match self.accept(&body, waiter).or_else(without_id) {
+            Some(Ok(Reply::Error(error))) if retry_after.is_none() => {
+                return Ok(Reply::Error(error));
             }
-        })
+            Some(Ok(Reply::Error(error))) => error.message,
+            Some(Ok(Reply::Result(result))) if result.get() != "null" => {
+                return Ok(Reply::Result(result));
+            }
+            Some(Err(Failure::Upstream(error))) => return Err(error.into()),
+            _ => words(&media_type, &body),
+        };
+        let words = fit_for_callers(&tidy_lines(&said, MAX_WORDS));
+        Err(Failure::Refused(Refusal { status, retry_after, words }))
     }
 
     async fn read_stream(
@@ -371,13 +450,32 @@ impl Http {
         waiter: &mut ReplyHandle,
     ) -> Result<Reply, Failure> {
         let mut parser = SseParser::new(self.max_message_bytes);
-        while self.route_next(&mut answer, &mut parser).await? {
-            if let Some(reply) = waiter.take() {
-                self.read_rest(answer);
-                return Ok(reply?);
+        let end = loop {
+            match self.route_next(&mut answer, &mut parser).await {
+                Ok(true) => {}
+                Ok(false) => break died("the event stream ended without the answer").into(),
+                Err(Failure::Upstream(error)) if error.kind == UpstreamErrorKind::TooLarge => {
+                    return Err(error.into());
+                }
+                Err(end) => break end,
             }
+            if let Some(reply) = waiter.take() {
+                let flaw = answer.flaw();
+                self.read_rest(answer);
+                return noting(reply, flaw);
+            }
+        };
+        // The last event may have the answer, even if it is not complete.
+        let event = parser.rest();
+        if let Some(reply) = self.accept(&event, waiter) {
+            return noting(reply, answer.flaw());
         }
-        Err(died("the event stream ended without the answer").into())
+        let (text, _) = decode(&event);
+        let has = |name| scan::member(&text, name).is_some();
+        match !has("method") && (has("result") || has("error")) {
+            true => read_malformed(&text, "its answer is cut off"),
+            false => Err(end),
+        }
     }
 
     /// Routes the messages of the next chunk of `stream`; returns false at its end.

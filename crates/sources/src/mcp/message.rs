@@ -1,20 +1,70 @@
 //! Requests to an upstream, and what answers them.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use toolcrib_mcp::{
     code,
     message::{self, RpcError},
-    method,
+    method, scan,
 };
 
-use super::era::Meta;
+use super::{
+    era::Meta,
+    failure::{Failure, Malformed},
+};
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Reply {
-    Result(Box<RawValue>),
+    Result(RpcResult),
     Error(RpcError),
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub(crate) struct RpcResult {
+    pub(crate) json: Box<RawValue>,
+    /// The problem of the answer, although its result could be read.
+    pub(crate) problem: Option<String>,
+}
+
+/// The problem of an answer with invalid UTF-8.
+const NOT_UTF8: &str = "its answer is not valid UTF-8; each invalid part is replaced by U+FFFD";
+
+/// Returns the text of a message without a byte order mark, and the problem of its encoding.
+pub(crate) fn decode(message: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
+    let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
+    match String::from_utf8_lossy(message) {
+        text @ Cow::Borrowed(_) => (text, None),
+        text @ Cow::Owned(_) => (text, Some(NOT_UTF8)),
+    }
+}
+
+/// Reads an answer that is not valid JSON-RPC, as far as it can be read. `problem` describes it.
+pub(crate) fn read_malformed(answer: &str, problem: &str) -> Result<Reply, Failure> {
+    let error = scan::member(answer, "error").filter(|error| *error != "null");
+    let part = error.or_else(|| scan::member(answer, "result"));
+    let json = part.and_then(|part| RawValue::from_string(part.to_owned()).ok());
+    let problem = problem.to_owned();
+    match json {
+        Some(json) if error.is_some() => Ok(Reply::Error(RpcError::read(&json))),
+        Some(json) => Ok(Reply::Result(RpcResult { json, problem: Some(problem) })),
+        None => {
+            let text = part.unwrap_or(answer).trim().to_owned();
+            Err(Failure::Malformed(Malformed { text, is_error: error.is_some(), problem }))
+        }
+    }
+}
+
+// === impl RpcResult ===
+
+impl RpcResult {
+    /// Returns the JSON text.
+    pub(crate) fn get(&self) -> &str {
+        self.json.get()
+    }
 }
 
 /// Encodes the answer to an upstream's own request: `ping` is answered, everything else refused,

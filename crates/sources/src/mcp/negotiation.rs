@@ -15,8 +15,9 @@ use toolcrib_mcp::{
 };
 
 use super::{
-    call::{Call, Failure},
+    call::Call,
     era::{CLIENT_INFO, Era},
+    failure::Failure,
     message::Reply,
     wire::Wire,
 };

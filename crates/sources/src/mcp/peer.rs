@@ -24,10 +24,14 @@ use toolcrib_mcp::{
 };
 
 use super::{
+    failure::Failure,
     list_changes::ListChanges,
-    message::{Reply, encode_answer},
+    message::{Reply, RpcResult, decode, encode_answer, read_malformed},
 };
-use crate::error::{died, protocol, unavailable};
+use crate::error::{died, unavailable};
+
+/// The problem of an answer that serde_json refuses.
+const NOT_JSON_RPC: &str = "its answer is not valid JSON-RPC";
 
 /// Requests of one connection that wait for an answer.
 pub(crate) struct Peer {
@@ -45,7 +49,7 @@ struct Table {
 }
 
 struct PendingRequest {
-    answer: oneshot::Sender<Result<Reply, UpstreamError>>,
+    answer: oneshot::Sender<Result<Reply, Failure>>,
     interest: Interest,
     sent: bool,
 }
@@ -68,7 +72,7 @@ pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
 pub(crate) struct ReplyHandle {
     peer: Arc<Peer>,
     id: u64,
-    answer: oneshot::Receiver<Result<Reply, UpstreamError>>,
+    answer: oneshot::Receiver<Result<Reply, Failure>>,
     on_cancel: Option<OnCancel>,
 }
 
@@ -111,20 +115,27 @@ impl Peer {
     /// Routes one message; `reply` sends an answer to a request of the upstream's own. Returns false if
     /// it is not a message.
     pub(crate) fn accept(&self, message: &[u8], reply: &mut dyn FnMut(Vec<u8>)) -> bool {
+        let (text, problem) = decode(message);
         // Checked first, because serde reads structs from arrays, too.
-        let is_object = message.trim_ascii_start().first() == Some(&b'{');
-        if is_object && let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(message) {
-            return self.route(&incoming, reply);
+        let is_object = text.trim_ascii_start().starts_with('{');
+        if is_object && let Ok(incoming) = serde_json::from_str::<Incoming<'_>>(&text) {
+            return self.route(&incoming, problem, reply);
         }
         // The handshake era allowed several messages in one array.
-        if let Ok(batch) = serde_json::from_slice::<Vec<Incoming<'_>>>(message) {
+        if let Ok(batch) = serde_json::from_str::<Vec<Incoming<'_>>>(&text) {
             // All of them are routed, whatever the first one is.
-            return batch.iter().filter(|incoming| self.route(incoming, reply)).count() > 0;
+            let routed = batch.iter().filter(|incoming| self.route(incoming, problem, reply));
+            return routed.count() > 0;
         }
-        self.accept_malformed(message)
+        self.accept_malformed(&text)
     }
 
-    fn route(&self, incoming: &Incoming<'_>, reply: &mut dyn FnMut(Vec<u8>)) -> bool {
+    fn route(
+        &self,
+        incoming: &Incoming<'_>,
+        problem: Option<&str>,
+        reply: &mut dyn FnMut(Vec<u8>),
+    ) -> bool {
         match (incoming.id, incoming.method.as_deref()) {
             (None, Some(method::PROGRESS)) => self.progress(incoming.params),
             (None, Some(method::TOOLS_CHANGED)) => self.list_changed.announce(),
@@ -136,7 +147,7 @@ impl Peer {
             }
             (Some(_), Some(_)) => return false,
             (Some(id), None) => match numeric_id(id) {
-                Some(id) => self.answer(id, incoming),
+                Some(id) => self.answer(id, incoming, problem),
                 None => return false,
             },
             (None, None) => return false,
@@ -144,24 +155,27 @@ impl Peer {
         true
     }
 
-    fn answer(&self, id: u64, incoming: &Incoming<'_>) {
+    fn answer(&self, id: u64, incoming: &Incoming<'_>, problem: Option<&str>) {
         let answer = match (incoming.result, incoming.error) {
-            (_, Some(error)) => Ok(Reply::Error(RpcError::read(error))),
-            (Some(result), None) => Ok(Reply::Result(result.to_owned())),
-            (None, None) => Err(protocol("an answer with neither a result nor an error")),
+            (_, Some(error)) => Reply::Error(RpcError::read(error)),
+            // JavaScript leaves out a result that is `undefined`.
+            (result, None) => {
+                let json = result.unwrap_or(RawValue::NULL).to_owned();
+                Reply::Result(RpcResult { json, problem: problem.map(str::to_owned) })
+            }
         };
-        self.settle(id, answer);
+        self.settle(id, Ok(answer));
     }
 
-    /// Fails the request whose id is in a malformed answer, so that it does not wait for its
+    /// Answers the request whose id is in a malformed answer, so that it does not wait for its
     /// deadline.
-    fn accept_malformed(&self, message: &[u8]) -> bool {
+    fn accept_malformed(&self, message: &str) -> bool {
         let mut scan = IdScan::default();
-        scan.feed(message);
+        scan.feed(message.as_bytes());
         let scanned = scan.finish();
         let id = scanned.number().filter(|_| !scanned.has_method);
         if let Some(id) = id {
-            self.settle(id, Err(protocol("an answer that is not valid JSON-RPC")));
+            self.settle(id, read_malformed(message, NOT_JSON_RPC));
         }
         id.is_some()
     }
@@ -188,7 +202,7 @@ impl Peer {
     }
 
     /// Ends request `id`; the answer to a dropped request is discarded.
-    pub(crate) fn settle(&self, id: u64, answer: Result<Reply, UpstreamError>) {
+    pub(crate) fn settle(&self, id: u64, answer: Result<Reply, Failure>) {
         let waiting = self.table.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
             // The receiver is gone only when its `ReplyHandle` is, which then also has no more interest.
@@ -216,7 +230,7 @@ impl Peer {
         self.interrupted.fetch_or(!waiting.is_empty(), Ordering::Relaxed);
         for (_, waiting) in waiting {
             let kind = if waiting.sent { kind } else { UpstreamErrorKind::Unavailable };
-            drop(waiting.answer.send(Err(UpstreamError::new(kind, detail))));
+            drop(waiting.answer.send(Err(UpstreamError::new(kind, detail).into())));
         }
     }
 }
@@ -229,8 +243,8 @@ impl ReplyHandle {
     }
 
     /// Waits for the answer.
-    pub(crate) async fn answer(&mut self) -> Result<Reply, UpstreamError> {
-        (&mut self.answer).await.unwrap_or_else(|_| Err(died("the connection is gone")))
+    pub(crate) async fn answer(&mut self) -> Result<Reply, Failure> {
+        (&mut self.answer).await.unwrap_or_else(|_| Err(died("the connection is gone").into()))
     }
 
     /// Marks the request as over: dropping it cancels nothing.
@@ -239,7 +253,7 @@ impl ReplyHandle {
     }
 
     /// Returns the answer, if it was routed already.
-    pub(crate) fn take(&mut self) -> Option<Result<Reply, UpstreamError>> {
+    pub(crate) fn take(&mut self) -> Option<Result<Reply, Failure>> {
         self.answer.try_recv().ok()
     }
 }
@@ -310,15 +324,53 @@ mod tests {
         assert!(refused.concat().contains("-32601"), "{refused:?}");
     }
 
-    #[test]
-    fn malformed_answers_fail_their_request_and_noise_is_recognised() {
+    /// The result of the answer to request 1, and whether it is valid; else its error.
+    fn answered(answer: &[u8]) -> Result<(String, Option<String>), String> {
         let peer = Peer::new(Arc::default());
-        for answer in [r#"{"id":1}"#, r#"{"id":2,"id":2,"result":{}}"#, r#"{"id":3,"result":{"#] {
-            let mut waiter = peer.register(Interest::default(), None).unwrap();
-            assert!(accept(&peer, answer).0, "{answer}");
-            let kind = waiter.take().unwrap().unwrap_err().kind;
-            assert_eq!(kind, UpstreamErrorKind::Protocol, "{answer}");
+        let mut waiter = peer.register(Interest::default(), None).unwrap();
+        assert!(peer.accept(answer, &mut |_| ()), "{}", String::from_utf8_lossy(answer));
+        match waiter.take().expect("the call ends at once") {
+            Ok(Reply::Result(result)) => Ok((result.get().to_owned(), result.problem)),
+            Ok(Reply::Error(error)) => Err(error.message.into_owned()),
+            Err(Failure::Malformed(answer)) if answer.is_error => Err(answer.text),
+            Err(Failure::Malformed(answer)) => {
+                Ok((format!("malformed: {}", answer.text), Some(answer.problem)))
+            }
+            Err(failure) => panic!("{failure:?}"),
         }
+    }
+
+    #[test]
+    fn an_answer_is_read_as_far_as_it_can_be() {
+        let fine = |text: &str| Ok((text.to_owned(), None));
+        let odd = |text: &str| Ok((text.to_owned(), Some(NOT_JSON_RPC.to_owned())));
+        for (answer, expected) in [
+            ("\u{feff}{\"id\":1,\"result\":{}}", fine("{}")),
+            ("\u{feff} [{\"id\":1,\"result\":{}}]", fine("{}")),
+            (r#"{"id":1.0,"result":{}}"#, fine("{}")),
+            (r#"{"id":1,"result":null}"#, fine("null")),
+            (r#"{"id":1,"result":null,"error":null}"#, fine("null")),
+            (r#"{"id":1}"#, fine("null")),
+            (r#"{"id":1,"id":1,"result":{"a":1}}"#, odd(r#"{"a":1}"#)),
+            (r#"{"result":{"a":1},"id":1,"took":NaN}"#, odd(r#"{"a":1}"#)),
+            (
+                r#"{"result":{"a":[NaN,-Infinity]},"id":1}"#,
+                odd(r#"malformed: {"a":[NaN,-Infinity]}"#),
+            ),
+            (r#"{"id":1,"result":{"a":"#, odd(r#"malformed: {"a":"#)),
+            (r#"{"id":1,"error":{"code":1,"message":"no"},"took":NaN}"#, Err("no".to_owned())),
+            (r#"{"id":1,"error":{"data":NaN}}"#, Err(r#"{"data":NaN}"#.to_owned())),
+        ] {
+            assert_eq!(answered(answer.as_bytes()), expected, "{answer}");
+        }
+        let (text, problem) = answered(b"{\"id\":1,\"result\":\"caf\xe9\"}").unwrap();
+        assert_eq!(text, "\"caf\u{fffd}\"");
+        assert!(problem.unwrap().contains("U+FFFD"));
+    }
+
+    #[test]
+    fn noise_is_recognised() {
+        let peer = Peer::new(Arc::default());
         for noise in
             ["", "Listening on port 3000", "[1]", "{}", "null", r#"{"id":"x","result":{}}"#]
         {
@@ -352,8 +404,11 @@ mod tests {
         );
         peer.mark_sent(sent.id());
         peer.fail_all(UpstreamErrorKind::Died, "gone");
-        assert_eq!(queued.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Unavailable);
-        assert_eq!(sent.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Died);
+        let kind = |handle: &mut ReplyHandle| {
+            UpstreamError::from(handle.take().unwrap().unwrap_err()).kind
+        };
+        assert_eq!(kind(&mut queued), UpstreamErrorKind::Unavailable);
+        assert_eq!(kind(&mut sent), UpstreamErrorKind::Died);
         let late = peer.register(Interest::default(), None).err().unwrap();
         assert_eq!(late.kind, UpstreamErrorKind::Unavailable);
     }

@@ -2,10 +2,8 @@
 //!
 //! Invariant: a well-formed block is passed on as the upstream wrote it; any other is replaced by a
 //! text that says so. Nothing is dropped without a note.
-//! Invariant: a success stays a success, even if its content is malformed. An agent repeats a failed
-//! call, and the tool would run twice.
-
-use std::{borrow::Cow, collections::HashMap};
+//! Invariant: a success stays a success, even if its content or the answer around it is malformed. An
+//! agent repeats a failed call, and the tool would run twice.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -16,9 +14,13 @@ use toolcrib_core::{
     },
     id::SourceId,
 };
-use toolcrib_mcp::{code, message::RpcError};
+use toolcrib_mcp::{code, message::RpcError, scan};
 
-use super::{message::Reply, part::Part};
+use super::{
+    failure::{Failure, Malformed},
+    message::Reply,
+    part::Part,
+};
 use crate::{
     error::{over_max_result, protocol},
     text::{fit_for_callers, tidy, tidy_lines},
@@ -38,11 +40,23 @@ pub(crate) struct ReplyContext<'a> {
 }
 
 impl ReplyContext<'_> {
-    /// Reads a reply to `tools/call`.
-    pub(crate) fn outcome(self, reply: &Reply, max_bytes: usize) -> Result<Outcome, UpstreamError> {
-        let read = match reply {
-            Reply::Result(result) => self.read(result),
-            Reply::Error(error) => self.refused(error),
+    /// Reads the answer to `tools/call`.
+    pub(crate) fn outcome(
+        self,
+        answer: Result<Reply, Failure>,
+        max_bytes: usize,
+    ) -> Result<Outcome, UpstreamError> {
+        let read = match answer {
+            Ok(Reply::Result(result)) => {
+                self.read(&result.json).map(|outcome| match &result.problem {
+                    Some(problem) => with_block(outcome, &self.note(problem)),
+                    None => outcome,
+                })
+            }
+            Ok(Reply::Error(error)) => self.refused(&error),
+            Err(Failure::Refused(refusal)) => Ok(refusal.outcome()),
+            Err(Failure::Malformed(answer)) => Ok(self.malformed(&answer)),
+            Err(failure) => Err(failure.into()),
         };
         match read {
             Ok(outcome) => outcome.check_size(max_bytes).map(|()| outcome),
@@ -51,6 +65,24 @@ impl ReplyContext<'_> {
             }
             read => read,
         }
+    }
+
+    /// An answer that is not valid ends a call that ran. Its text is passed on; without any text the
+    /// call is a failure, because the answer may have been an error.
+    fn malformed(self, answer: &Malformed) -> Outcome {
+        let Malformed { text, is_error, problem } = answer;
+        if text.is_empty() {
+            let source = self.source;
+            let text = format!(
+                "source `{source}`: the call ran, but its result could not be read: {problem}. \
+                 It may have taken effect; check that before you repeat it."
+            );
+            return Outcome::text(&text, true);
+        }
+        if *is_error {
+            return Outcome::text(&fit_for_callers(&tidy_lines(text, MAX_ERROR_TEXT)), true);
+        }
+        self.unread(&format!("{problem}; this is its text"), text)
     }
 
     /// A JSON-RPC error becomes a result of the tool: a model can correct its arguments from the text.
@@ -113,9 +145,12 @@ impl ReplyContext<'_> {
         let is_object = result.get().starts_with('{');
         let read = is_object.then(|| serde_json::from_str::<CallResult<'_>>(result.get()).ok());
         let Some(parts) = read.flatten() else {
-            return self.unread("it answered something that is not a tool result", result);
+            return Ok(match result.get() {
+                "null" => Outcome::blocks(vec![self.note("it answered without a result")], false),
+                text => self.unread("it answered something that is not a tool result", text),
+            });
         };
-        let (text, result) = (result, parts);
+        let (text, result) = (result.get(), parts);
         match result.result_type.as_ref().map(Part::text) {
             None | Some(Some("complete")) if result.task.is_none() || result.content.is_some() => {}
             Some(Some("input_required")) => {
@@ -130,7 +165,7 @@ impl ReplyContext<'_> {
         let present = |value: &&RawValue| self.modern || value.get() != "null";
         let structured = result.structured_content.filter(present);
         if result.content.is_none() && structured.is_none() {
-            return self.unread("it answered without any content", text);
+            return Ok(self.unread("it answered without any content", text));
         }
         let is_error = match result.is_error {
             None | Some(Value::Null) => false,
@@ -142,15 +177,13 @@ impl ReplyContext<'_> {
         Ok(self.checked(result.content, structured, is_error))
     }
 
-    /// A successful result of an unknown form, as its text.
-    fn unread(self, problem: &str, result: &RawValue) -> Result<Outcome, UpstreamError> {
-        let members = serde_json::from_str::<HashMap<Cow<'_, str>, &RawValue>>(result.get());
-        let member = |name: &str| members.as_ref().ok()?.get(name).map(|value| value.get());
-        if member("resultType").is_some_and(|kind| kind != "\"complete\"") {
-            return Ok(Outcome::text(&format!("source `{}`: {problem}", self.source), true));
+    /// Returns a result of an unknown form, which need not be valid JSON, as its text.
+    fn unread(self, problem: &str, result: &str) -> Outcome {
+        if scan::member(result, "resultType").is_some_and(|kind| kind != "\"complete\"") {
+            return Outcome::text(&format!("source `{}`: {problem}", self.source), true);
         }
-        let is_error = member("isError") == Some("true");
-        Ok(Outcome::blocks(vec![self.note(problem), text_block(result.get())], is_error))
+        let is_error = scan::member(result, "isError") == Some("true");
+        Outcome::blocks(vec![self.note(problem), text_block(result)], is_error)
     }
 
     fn note(self, problem: &str) -> Value {
@@ -232,6 +265,18 @@ impl ReplyContext<'_> {
     }
 }
 
+/// Returns `outcome` with `block` at the end of its content.
+fn with_block(outcome: Outcome, block: &Value) -> Outcome {
+    let blocks = serde_json::from_str::<Vec<&RawValue>>(outcome.content.get()).unwrap_or_default();
+    let block = raw(block);
+    let blocks: Vec<_> = blocks.into_iter().chain([&*block]).collect();
+    let content = serde_json::value::to_raw_value(&blocks);
+    match content {
+        Ok(content) => Outcome { content, ..outcome },
+        Err(_) => outcome,
+    }
+}
+
 /// Why a block cannot be passed on.
 enum BadBlock {
     Unreadable,
@@ -272,6 +317,7 @@ fn check_resource(resource: Option<Part<'_>>) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::message::RpcResult;
 
     fn context(modern: bool, input: Option<&CallerInput>) -> ReplyContext<'_> {
         static CRIB: std::sync::LazyLock<SourceId> =
@@ -279,9 +325,13 @@ mod tests {
         ReplyContext { source: &CRIB, modern, input }
     }
 
+    fn reply(result: &str, problem: Option<&str>) -> Result<Reply, Failure> {
+        let json = RawValue::from_string(result.to_owned()).unwrap();
+        Ok(Reply::Result(RpcResult { json, problem: problem.map(str::to_owned) }))
+    }
+
     fn read_text(result: &str, modern: bool) -> Outcome {
-        let reply = Reply::Result(RawValue::from_string(result.to_owned()).unwrap());
-        context(modern, None).outcome(&reply, 1 << 20).unwrap()
+        context(modern, None).outcome(reply(result, None), 1 << 20).unwrap()
     }
 
     #[test]
@@ -307,7 +357,6 @@ mod tests {
         for (result, part) in [
             ("{}", "{}"),
             ("[]", "[]"),
-            ("null", "null"),
             (r#""text""#, "text"),
             (r#"{"tools":[1]}"#, "tools"),
             (r#"{"content":null,"n":7}"#, "7"),
@@ -327,6 +376,43 @@ mod tests {
             [r#"{"content":"no","isError":true}"#, r#"{"content":[],"content":[],"isError":true}"#]
         {
             assert!(read_text(failed, true).is_error, "{failed}");
+        }
+    }
+
+    #[test]
+    fn a_problem_of_an_answer_is_noted_after_its_content() {
+        let good = r#"{"content":[{"type":"text","text":"good"}],"structuredContent":{"a":1}}"#;
+        let outcome = context(true, None).outcome(reply(good, Some("it is odd")), 1 << 20).unwrap();
+        let expected = r#"[{"type":"text","text":"good"},{"type":"text","text":"[source `crib`: it is odd]"}]"#;
+        assert_eq!(outcome.content.get(), expected);
+        assert_eq!(outcome.structured.unwrap().get(), r#"{"a":1}"#);
+        let nothing = read_text("null", true);
+        assert!(!nothing.is_error && nothing.content.get().contains("without a result"));
+    }
+
+    #[test]
+    fn what_could_be_read_of_a_malformed_answer_is_passed_on() {
+        let malformed = |text: &str, is_error| {
+            let (text, problem) = (text.to_owned(), "it is odd".to_owned());
+            let answer = Malformed { text, is_error, problem };
+            context(true, None).outcome(Err(Failure::Malformed(answer)), 1 << 20).unwrap()
+        };
+        for result in [r#"{"content":[],"structuredContent":{"n":NaN}}"#, "{\"content\":[", "ok"] {
+            let outcome = malformed(result, false);
+            assert!(!outcome.is_error && outcome.structured.is_none(), "{result}");
+            let blocks: Value = serde_json::from_str(outcome.content.get()).unwrap();
+            let note = "[source `crib`: it is odd; this is its text]";
+            assert_eq!(blocks, json!([text_block(note), text_block(result)]));
+        }
+        for (answer, is_error, text) in [
+            (r#"{"content":[{"text":NaN}],"isError":true}"#, false, "NaN"),
+            (r#"{"resultType":"task","task":NaN}"#, false, "it is odd"),
+            (r#"{"message":"no","data":NaN}"#, true, "NaN"),
+            ("", false, "the call ran, but its result could not be read: it is odd"),
+        ] {
+            let outcome = malformed(answer, is_error);
+            assert!(outcome.is_error && outcome.retry_after.is_none(), "{answer}");
+            assert!(outcome.content.get().contains(text), "{:?}", outcome.content);
         }
     }
 
@@ -387,8 +473,8 @@ mod tests {
 
     #[test]
     fn errors_of_the_protocol_become_text_that_a_model_can_use() {
-        let error = |code, message: &str| Reply::Error(RpcError::new(code, message.to_owned()));
-        let read = |reply| context(true, None).outcome(&reply, 4096);
+        let error = |code, message: &str| Ok(Reply::Error(RpcError::new(code, message.to_owned())));
+        let read = |reply| context(true, None).outcome(reply, 4096);
         let told = read(error(-32602, "bad\u{1b}[0m `zone`\nsee docs")).unwrap();
         assert!(told.is_error);
         assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
@@ -401,13 +487,8 @@ mod tests {
     #[test]
     fn a_result_over_the_callers_cap_is_refused() {
         // I-27
-        let reply = Reply::Result(
-            RawValue::from_string(
-                r#"{"content":[{"type":"text","text":"0123456789"}]}"#.to_owned(),
-            )
-            .unwrap(),
-        );
-        let error = context(true, None).outcome(&reply, 20).unwrap_err();
+        let reply = reply(r#"{"content":[{"type":"text","text":"0123456789"}]}"#, None);
+        let error = context(true, None).outcome(reply, 20).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::TooLarge);
     }
 }

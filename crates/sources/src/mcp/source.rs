@@ -18,7 +18,7 @@ use toolcrib_core::{
 use toolcrib_tasks::{Policy, Task};
 
 use super::{
-    call::Failure,
+    failure::Failure,
     result,
     supervise::{Listing, Supervisor, Target},
 };
@@ -87,12 +87,12 @@ impl McpSource {
                 connection.call_tool(name, schema, &call).await
             }
             reply => reply,
-        }?;
+        };
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
         let context = result::ReplyContext { source: &self.supervisor.context.id, modern, input };
-        context.outcome(&reply, call.max_result_bytes)
+        context.outcome(reply, call.max_result_bytes)
     }
 }
 

@@ -25,6 +25,7 @@ use toolcrib_mcp::{
 
 use super::{
     call::Call,
+    failure::Failure,
     message::Reply,
     peer::{OnCancel, Peer},
 };
@@ -127,7 +128,7 @@ impl Stdio {
         self.peer.was_interrupted()
     }
 
-    pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, UpstreamError> {
+    pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, Failure> {
         let cancels = self.cancels.clone();
         let on_cancel: OnCancel = Box::new(move |id| {
             cancels.send(id).ok();
@@ -323,7 +324,7 @@ impl Reader {
                     match (found.number(), found.has_method) {
                         (Some(id), false) => {
                             let error = too_large("it is longer than a message can be");
-                            peer.settle(id, Err(error));
+                            peer.settle(id, Err(error.into()));
                         }
                         // A notification or request: no caller waits for it.
                         (_, true) => {}

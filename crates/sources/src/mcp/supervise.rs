@@ -24,10 +24,10 @@ use toolcrib_core::{
 use toolcrib_tasks::Backoff;
 
 use super::{
-    call::Failure,
     connection::Connection,
     discover,
     era::Era,
+    failure::Failure,
     http::{Http, HttpTarget, LegacySession},
     list_changes::ListChanges,
     negotiation::{Approach, Session, initialize, negotiate},

@@ -12,12 +12,8 @@ use toolcrib_core::call::UpstreamError;
 use toolcrib_mcp::{message, method};
 
 use super::{
-    call::{Call, Failure},
-    connection::Connection,
-    list_changes::ListChanges,
-    message::Reply,
-    peer::Interest,
-    wire::Wire,
+    call::Call, connection::Connection, failure::Failure, list_changes::ListChanges,
+    message::Reply, peer::Interest, wire::Wire,
 };
 
 /// Waits for further notifications of the same change: servers often send one per tool.

@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    call::{Call, Failure},
-    era::Era,
-    http::Http,
-    message::Reply,
-    stdio::Stdio,
-};
+use super::{call::Call, era::Era, failure::Failure, http::Http, message::Reply, stdio::Stdio};
 use crate::process::stderr::Probe;
 
 /// The transport of a connection.
@@ -22,7 +16,7 @@ pub(crate) enum Wire {
 impl Wire {
     pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, Failure> {
         match self {
-            Self::Stdio(stdio) => Ok(stdio.request(call).await?),
+            Self::Stdio(stdio) => stdio.request(call).await,
             Self::Http(http) => http.request(call).await,
         }
     }

@@ -76,7 +76,11 @@ async fn a_forbidden_call_does_not_affect_other_callers() {
             let rig = Rig::http(&server.url());
             rig.ready().await;
             server.refuse_with(code);
-            assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Refused);
+            let refused = rig.call("echo", json!({})).await;
+            assert!(refused.is_error);
+            let said = text(&refused);
+            assert!(said.starts_with(&format!("HTTP {code} ")), "{said}");
+            assert!(said.contains("\nrefused"), "{said}");
             if restarted {
                 rig.degraded().await;
             }

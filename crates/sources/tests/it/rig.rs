@@ -1,6 +1,6 @@
 //! A source with the environment that a gateway provides.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -25,6 +25,7 @@ use toolcrib_core::{
     source::{
         Discovered, HttpSpec, SecretValue, Source, SourceFactory as _, SourceLimits,
         SourceListener, SourceSpec, SourceState, SourceStatus, StderrMode, StdioSpec, UpstreamSpec,
+        connector::{ConnectorSpec, DocumentAt},
         pack::PackSpec,
     },
 };
@@ -106,6 +107,21 @@ impl Rig {
             allow: AllowList::default(),
         };
         Self::build(UpstreamSpec::McpHttp(spec), limits)
+    }
+
+    /// Creates a connector to the service at `url`. `document` is the OpenAPI document.
+    pub(crate) fn connector(url: &str, document: &Path) -> Self {
+        Self::build(
+            UpstreamSpec::Connector(ConnectorSpec {
+                document: DocumentAt::Path(document.to_owned()),
+                base_url: Some(url.to_owned()),
+                operations: Vec::new(),
+                variables: BTreeMap::new(),
+                headers: BTreeMap::new(),
+                allow: AllowList::default(),
+            }),
+            SourceLimits::default(),
+        )
     }
 
     pub(crate) fn pack(spec: PackSpec, limits: SourceLimits) -> Self {

@@ -57,6 +57,15 @@ pub struct FaultyHttp {
     runtime: Option<Runtime>,
 }
 
+/// A fixed answer to every `tools/call`.
+#[derive(Debug, Clone)]
+pub struct CallAnswer {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    /// `ID` is replaced by the id of the request, unless the body is compressed.
+    pub body: Vec<u8>,
+}
+
 struct Shared {
     script: Script,
     answers: Answers,
@@ -64,6 +73,7 @@ struct Shared {
     sessions: Mutex<HashSet<String>>,
     opened: AtomicUsize,
     status: AtomicU16,
+    call_answer: Mutex<Option<CallAnswer>>,
     changes: broadcast::Sender<()>,
 }
 
@@ -86,6 +96,7 @@ impl FaultyHttp {
             sessions: Mutex::default(),
             opened: AtomicUsize::new(0),
             status: AtomicU16::new(0),
+            call_answer: Mutex::default(),
             changes: broadcast::channel(16).0,
         });
         let router = Router::new().route("/mcp", any(serve)).with_state(Arc::clone(&shared));
@@ -135,6 +146,11 @@ impl FaultyHttp {
         self.shared.status.store(status, Ordering::SeqCst);
     }
 
+    /// Gives every call this answer.
+    pub fn answer_calls(&self, answer: CallAnswer) {
+        *self.shared.call_answer.lock() = Some(answer);
+    }
+
     /// Adds the tool `late` and notifies listeners.
     pub fn grow(&self) {
         self.shared.script.grow();
@@ -144,6 +160,22 @@ impl FaultyHttp {
     /// Returns the number of streams that wait for changes.
     pub fn listeners(&self) -> usize {
         self.shared.changes.receiver_count()
+    }
+}
+
+impl CallAnswer {
+    fn response(self, id: &Value) -> Response {
+        let Self { status, headers, mut body } = self;
+        if !body.starts_with(b"\x1f\x8b")
+            && let Some(at) = body.windows(2).position(|two| two == b"ID")
+        {
+            body.splice(at..at + 2, id.to_string().into_bytes());
+        }
+        let mut response = Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(name, value);
+        }
+        response.body(Body::from(body)).unwrap()
     }
 }
 
@@ -199,6 +231,10 @@ async fn serve(
         return status(StatusCode::NOT_FOUND, "no such session");
     } else if let Some(refused) = check_session(&shared, &headers, &message) {
         return refused;
+    }
+    let call_answer = shared.call_answer.lock().clone();
+    if let Some(answer) = call_answer.filter(|_| message["method"] == "tools/call") {
+        return answer.response(&message["id"]);
     }
     match method.as_str() {
         "GET" => follow(&shared),
@@ -330,7 +366,7 @@ fn streamed(shared: &Arc<Shared>, request: &Value, steps: Vec<Step>) -> Response
     let watch = Watch { shared: Arc::clone(shared), request: request.clone(), complete: false };
     let listening = request["method"] == "subscriptions/listen";
     let prime = if shared.answers == Answers::Splinters {
-        vec![Step::Raw("id: 0\r\nretry: 3000\r\ndata:\r\n\r\n: comment\r\n\r\n".to_owned())]
+        vec![Step::Raw(b"id: 0\r\nretry: 3000\r\ndata:\r\n\r\n: comment\r\n\r\n".to_vec())]
     } else {
         Vec::new()
     };
@@ -344,7 +380,7 @@ fn streamed(shared: &Arc<Shared>, request: &Value, steps: Vec<Step>) -> Response
             };
             let event = match step {
                 Step::Say(message) => format!("event: message\ndata: {message}\n\n"),
-                Step::Raw(text) => text,
+                Step::Raw(bytes) => return Some((Ok(Bytes::from(bytes)), (steps, watch))),
                 Step::Big(id, bytes) => {
                     let text = "x".repeat(bytes);
                     format!(

@@ -48,8 +48,8 @@ pub struct Behaviour {
 pub enum Step {
     /// Send a message.
     Say(Value),
-    /// Send text that need not be a message.
-    Raw(String),
+    /// Send bytes that need not be a message.
+    Raw(Vec<u8>),
     /// Send this many bytes in one message that answers the request.
     Big(Value, usize),
     /// Wait.
@@ -364,7 +364,7 @@ fn shuffled(form: u64) -> Value {
 /// `fail` (isError), `refuse` (JSON-RPC error), `die`, `hang`, `slow {ms}`, `progress {n, ms}` (with
 /// `ms` before each report, then the result at once), `env`, `big {bytes}`, `oversized {bytes}` (one
 /// message, its id last), `noise`, `block {kind}`, `grow` (adds the tool `late`), `ask` (sends requests
-/// to the client), `grandchild`, `malformed`, `region`, `question {kind, …}` (see there).
+/// to the client), `grandchild`, `malformed`, `answer {text}`, `region`, `question {kind, …}` (see there).
 fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     let arguments = &request["params"]["arguments"];
     let bytes = || usize::try_from(arguments["bytes"].as_u64().unwrap_or_default()).unwrap();
@@ -402,7 +402,15 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
         }
         "big" => text(&"x".repeat(bytes())),
         "oversized" => vec![Step::Big(request["id"].clone(), bytes())],
-        "malformed" => vec![Step::Raw(format!("{{\"id\":{},\"result\":{{]}}", request["id"]))],
+        "malformed" => {
+            vec![Step::Raw(format!("{{\"id\":{},\"result\":{{]}}", request["id"]).into_bytes())]
+        }
+        // Exactly this text, in which `ID` is the id of the request, as one byte per character.
+        "answer" => {
+            let text = arguments["text"].as_str().unwrap_or_default();
+            let text = text.replace("ID", &request["id"].to_string());
+            vec![Step::Raw(text.chars().map(|c| u8::try_from(c).expect("it is a byte")).collect())]
+        }
         "block" => {
             let block = block(arguments["kind"].as_str().unwrap_or_default());
             let good = json!({ "type": "text", "text": "good" });
@@ -438,7 +446,7 @@ fn steps_before_result(script: &Script, request: &Value) -> Option<(Vec<Step>, &
         "noise" => {
             let lines =
                 ["Listening on stdio", "", "{ not json", "[1, 2", "\u{1b}[32mcoloured\u{1b}[0m"];
-            (lines.map(|line| Step::Raw(line.to_owned())).into(), "after the noise")
+            (lines.map(|line| Step::Raw(line.as_bytes().to_vec())).into(), "after the noise")
         }
         "grow" => {
             script.grow();
@@ -480,10 +488,9 @@ fn question(request: &Value, modern: bool) -> Vec<Step> {
             "data": { "requiredCapabilities": arguments["wanted"] } } }))],
         "result" => {
             let result = arguments["result"].as_str().unwrap_or_default();
-            vec![Step::Raw(format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}",
-                request["id"]
-            ))]
+            let answer =
+                format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}", request["id"]);
+            vec![Step::Raw(answer.into_bytes())]
         }
         _ if params["inputResponses"].is_object() => {
             let sent = json!({

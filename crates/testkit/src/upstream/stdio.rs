@@ -53,7 +53,7 @@ pub fn run(words: &[String]) {
 fn perform(step: Step) {
     match step {
         Step::Say(message) => print(&format!("{message}\n")),
-        Step::Raw(text) => print(&format!("{text}\n")),
+        Step::Raw(bytes) => print_bytes(&[&bytes, b"\n" as &[u8]].concat()),
         Step::Big(id, bytes) => {
             let text = "x".repeat(bytes);
             print(&format!(
@@ -104,9 +104,13 @@ fn orphan() {
 }
 
 fn print(text: &str) {
+    print_bytes(text.as_bytes());
+}
+
+fn print_bytes(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
     // A closed reader is no reason to panic: stdin ends too.
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+    if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
         exit(0);
     }
 }

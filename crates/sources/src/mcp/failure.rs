@@ -1,0 +1,80 @@
+//! Why a request to an upstream has no reply.
+
+use http::StatusCode;
+use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
+
+use crate::{
+    error::{protocol, refused},
+    refusal::Refusal,
+};
+
+/// Why a request has no reply.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Upstream(UpstreamError),
+    /// The upstream does not know the session; it did not read the request.
+    SessionExpired,
+    /// HTTP 401 or 403, for all requests but calls of tools.
+    Credentials(StatusCode),
+    /// Another unsuccessful status; for calls of tools any.
+    Refused(Refusal),
+    /// An answer that is not valid.
+    Malformed(Malformed),
+}
+
+/// An answer without a result that is valid JSON, as far as it can be read.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    /// Its result or its error if it has one, else all of it.
+    pub(crate) text: String,
+    /// Whether `text` is an error.
+    pub(crate) is_error: bool,
+    pub(crate) problem: String,
+}
+
+// === impl Failure ===
+
+impl Failure {
+    /// Whether another era would fail as well.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Self::Upstream(error) => matches!(
+                error.kind,
+                UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
+            ),
+            Self::Credentials(_) => true,
+            Self::SessionExpired | Self::Refused(_) | Self::Malformed(_) => false,
+        }
+    }
+
+    /// Describes the failure for the operator. The details are made here, not quoted from the
+    /// upstream.
+    pub(crate) fn reason(self) -> String {
+        UpstreamError::from(self).detail
+    }
+}
+
+impl From<UpstreamError> for Failure {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+impl From<Failure> for UpstreamError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Upstream(error) => error,
+            Failure::SessionExpired => refused("the session expired again at once"),
+            Failure::Credentials(status) => refused(credentials_refused(status)),
+            Failure::Refused(refusal) => {
+                refused(format!("HTTP status {}", refusal.status.as_u16()))
+            }
+            Failure::Malformed(answer) => protocol(answer.problem),
+        }
+    }
+}
+
+/// Describes 401 or 403 for the operator.
+pub(crate) fn credentials_refused(status: StatusCode) -> String {
+    format!("upstream refused our credentials ({})", status.as_u16())
+}
