@@ -131,7 +131,8 @@ await check('an answered card stays, and nothing moves under the pointer', async
   // Another person answers one: it stays as well, and its buttons go.
   const ben = await as('ben', '#/approvals');
   await card(ben.page, ids[1]).locator('[data-verdict="reject"]').click();
-  await card(page, ids[1]).getByText('It is no longer pending').waitFor();
+  await card(page, ids[1]).getByText('The tool does not run.').waitFor();
+  truthy(/Rejected by ben/.test(await card(page, ids[1]).textContent()), 'who answered is not said');
   equal(await card(page, ids[1]).locator('[data-verdict]').count(), 0, 'buttons of a decided request');
   await ben.close();
   await close();
@@ -187,7 +188,7 @@ await check('a card draws what runs, and answers that come with it', async () =>
     body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
   });
   const id = (await reply.text()).match(/"dev\.toolcrib\/approvalId":"([^"]+)"/)[1];
-  await card(page, id).waitFor();
+  await page.getByRole('link', { name: 'All pending requests' }).click();
   await card(page, id)
     .getByText('This call continues an earlier one. It also sends answers to questions of the tool:')
     .waitFor();

@@ -177,7 +177,7 @@ command = [${JSON.stringify(process.execPath)}, "more.mjs"]
   );
   equal(
     await page.textContent('[data-notes] li'),
-    'tool `refresh` is left out: it is for MCP Apps only, which are not offered',
+    'tool refresh is left out: it is for MCP Apps only, which are not offered',
   );
   await close();
   writeFileSync(file, SERVED);

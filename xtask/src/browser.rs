@@ -21,8 +21,9 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 7] = [
+const ALONE: [&str; 8] = [
     "approvals.mjs",
+    "daily.mjs",
     "render.mjs",
     "hostile-screens.mjs",
     "first-run.mjs",
@@ -31,7 +32,7 @@ const ALONE: [&str; 7] = [
     "sources.mjs",
 ];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 14] = [
+const SCRIPTS: [(&str, &str); 15] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -42,6 +43,7 @@ const SCRIPTS: [(&str, &str); 14] = [
     ("sign-in in a browser", "oidc.mjs"),
     ("configuration in a browser", "sources.mjs"),
     ("approvals in a browser", "approvals.mjs"),
+    ("every day in a browser", "daily.mjs"),
     ("roles in a browser", "roles.mjs"),
     ("accessibility in a browser", "accessibility.mjs"),
     ("keyboard in a browser", "keyboard.mjs"),

@@ -158,10 +158,12 @@ impl EventSearch {
             return Ok(Summary::empty(filter, buckets, now));
         };
         let mut filter = filter.clone();
-        filter.from = Some(filter.from.map_or(own.at, |from| from.max(own.at)));
+        // The parts of the time that was asked for, also before the first event.
+        let from = filter.from.unwrap_or(own.at);
+        filter.from = Some(from.max(own.at));
         let to = *filter.to.get_or_insert(now + chrono::TimeDelta::seconds(1));
         let of_run = self.positions_of_run(Some(tenant), &filter).await?;
-        let mut counting = Counting::new(filter.from.unwrap_or(to), to, buckets);
+        let mut counting = Counting::new(from, to, buckets);
         let scope = Scope {
             tenant: Some(tenant.clone()),
             filter,

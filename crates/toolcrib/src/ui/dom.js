@@ -65,6 +65,13 @@ export function readable(name, value) {
   return READ.has(name) && typeof value === 'string' ? visibleText(value) : value;
 }
 
+/** Returns the parts of `text` as children: what is between backticks is code. */
+export function codeIn(text) {
+  return text
+    .split(/`([^`\n]+)`/)
+    .map((part, at) => (at % 2 === 1 ? h('code', { text: part }) : part));
+}
+
 /** Replaces the text of an element. */
 export function setText(element, text) {
   element.textContent = visibleText(String(text));

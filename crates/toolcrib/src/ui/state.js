@@ -11,6 +11,8 @@ export const state = {
   who: undefined,
   /** The number of approvals that the caller can answer. */
   pending: 0,
+  /** The number of sources that need attention, for callers who may see them. */
+  unhealthy: 0,
   /** Identity providers for sign-in, as {issuer, name}. */
   providers: [],
   /** Why the last sign-in failed or ended, as {text, said}. */
@@ -30,7 +32,7 @@ const listeners = new Map();
 
 /**
  * Calls `listener` at each event, until the returned function is called. Events: `tools` (list or its
- * status), `filter`, `facts`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `who`, `pending`, `palette`, `providers` and, from
+ * status), `filter`, `facts`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from
  * the stream of changes, `live:…`.
  */
 export function on(event, listener) {

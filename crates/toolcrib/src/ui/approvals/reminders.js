@@ -1,11 +1,12 @@
 // Notifications of the browser about new requests, if the user switches them on.
 import { html, useEffect, useState, Button } from '../lib/ui.js';
+import { setNotifying } from '../shell/live.js';
 import { state, on } from '../state.js';
 
 let wanted = false;
 let known = 0;
 
-on('pending', () => {
+on('counts', () => {
   const more = state.pending > known;
   known = state.pending;
   if (!wanted || !more || !document.hidden || Notification.permission !== 'granted') return;
@@ -23,6 +24,7 @@ export function Reminders() {
   const [refused, setRefused] = useState(false);
   useEffect(() => {
     wanted = on;
+    setNotifying(on);
     known = state.pending;
   }, [on]);
   if (!('Notification' in window)) return null;

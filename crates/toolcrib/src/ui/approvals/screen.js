@@ -5,6 +5,7 @@ import {
   useRef,
   useState,
   announce,
+  milliseconds,
   number,
   plural,
   send,
@@ -23,6 +24,7 @@ import { mixedWords } from '../lib/visible.js';
 import { go, href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { DANGERS, levelsOf } from '../tools/badges.js';
+import { draftOf, keepDraft } from './drafts.js';
 import { Reminders } from './reminders.js';
 
 /** Requests that are listed at first, and at most. */
@@ -69,18 +71,38 @@ export default function Approvals({ route, who }) {
       )}
     </div>
     <div id="approvals-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="tab-panel">
-      ${tab === 'pending'
-        ? html`<${Pending} change=${change} opened=${route.path[0]} who=${who} />`
-        : html`<${Decided} change=${change} who=${who} />`}
+      ${tab === 'history'
+        ? html`<${Decided} change=${change} who=${who} />`
+        : route.path[0] === undefined
+          ? html`<${Pending} change=${change} who=${who} />`
+          : html`<${Linked} key=${route.path[0]} id=${route.path[0]} change=${change} who=${who} />`}
     </div>
   </div>`;
+}
+
+/** The request that a link names, and no other. */
+function Linked({ id, change, who }) {
+  const found = useData(`/v1/approvals/${encodeURIComponent(id)}`, { key: String(change) });
+  const all = html`<p><a href=${href('approvals')}>All pending requests</a></p>`;
+  if (found.status === 404)
+    return html`<${Empty} title="There is no such request for you">
+      <p class="muted">
+        The link may be incomplete, the request may be older than 30 days, or it is for other approvers
+        than you.
+      </p>
+      ${all}
+    <//>`;
+  return html`<${Loaded} of=${found} rows=${4}>
+    ${(data) => html`${all}
+      <div class="cards"><${Card} first=${data} who=${who} gone=${false} opened=${true} /></div>`}
+  <//>`;
 }
 
 /**
  * Invariant: an answered card stays where it is until the screen is opened again, and newer cards
  * are added below it, so that nothing moves under the pointer.
  */
-function Pending({ change, opened, who }) {
+function Pending({ change, who }) {
   const [limit, setLimit] = useState(FIRST);
   const found = useData(`/v1/approvals?state=pending&limit=${limit}`, { key: String(change) });
   const more = found.data?.more === true;
@@ -103,7 +125,7 @@ function Pending({ change, opened, who }) {
       <div class="cards">
         ${list.map(
           (it) => html`<${Card} key=${it.approvalId} first=${it} who=${who}
-            gone=${!more && !stillPending.has(it.approvalId)} opened=${opened === it.approvalId} />`,
+            gone=${!more && !stillPending.has(it.approvalId)} />`,
         )}
       </div>`;
     }}
@@ -118,15 +140,19 @@ function Older({ limit, onMore }) {
   </div>`;
 }
 
-function Card({ first, gone, opened, who }) {
+function Card({ first, gone, opened = false, who }) {
   const element = useRef();
   const [answered, setAnswered] = useState();
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState();
-  const [comment, setComment] = useState('');
+  const [comment, setComment] = useState(() => draftOf(first.approvalId));
+  const type = (text) => {
+    setComment(text);
+    keepDraft(first.approvalId, text);
+  };
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
     // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
-    key: gone ? 'gone' : String(first.votes?.length),
+    key: gone ? 'gone' : `${first.state} ${first.votes?.length}`,
   });
   const it = { ...first, ...detail.data };
   const state = answered?.state ?? it.state;
@@ -152,7 +178,7 @@ function Card({ first, gone, opened, who }) {
     setProblem(reply.problem);
     if (reply.problem !== undefined) return;
     setAnswered({ ...reply.data, verdict });
-    setComment('');
+    type('');
     element.current.focus({ preventScroll: true }); // the buttons are gone
     announce({ reject: 'Rejected', withdraw: 'Withdrawn' }[verdict] ?? 'Approved');
   };
@@ -188,7 +214,7 @@ function Card({ first, gone, opened, who }) {
       ${canAnswer
         ? html`<input class="input" type="text" maxlength="1000" autocomplete="off"
               aria-label="Comment" placeholder="Comment (optional)" value=${comment}
-              onInput=${(event) => setComment(event.target.value)} />
+              onInput=${(event) => type(event.target.value)} />
             ${it.mayRespond &&
             html`<${Button} kind="primary" busy=${busy === 'grant'} data-verdict="grant"
                 onClick=${() => answer('grant')}>Approve<//>
@@ -197,7 +223,7 @@ function Card({ first, gone, opened, who }) {
             ${it.mayOverride &&
             html`<${Button} kind="danger" busy=${busy === 'override'} data-verdict="override"
               onClick=${() => answer('override')}>Override<//>`}`
-        : html`<p>${outcome({ it, answered, gone, own, decided })}</p>`}
+        : html`<p data-outcome>${answered ? afterAnswer(answered) : outcome({ it, own, gone })}</p>`}
       ${canWithdraw &&
       html`<${Button} busy=${busy === 'withdraw'} data-verdict="withdraw"
         onClick=${() => answer('withdraw')}>Withdraw<//>`}
@@ -234,19 +260,53 @@ function reason(it) {
     : `The rules of this tool require that ${who} agrees before it runs.`;
 }
 
-function outcome({ it, answered, gone, own, decided }) {
-  if (answered) {
-    if (answered.verdict === 'withdraw')
-      return 'You withdrew the approval. The call needs a new one.';
-    if (answered.verdict === 'reject') return 'You rejected it. The tool does not run.';
-    const left = answered.quorum - answered.granted;
-    if (answered.state === 'pending')
-      return `You approved it. ${plural(left, 'more approval is', 'more approvals are')} needed.`;
-    return 'You approved it. The call may run now.';
+function afterAnswer({ verdict, state, quorum, granted }) {
+  if (verdict === 'withdraw') return 'You withdrew the approval. The call needs a new one.';
+  if (verdict === 'reject') return 'You rejected it. The tool does not run.';
+  if (state === 'pending')
+    return `You approved it. ${plural(quorum - granted, 'more approval is', 'more approvals are')} needed.`;
+  return 'You approved it. The call may run now.';
+}
+
+/** What became of a request, or why this caller cannot answer it. */
+function outcome({ it, own, gone }) {
+  const { state, votes = [] } = it;
+  const last = (...verdicts) => votes.findLast((vote) => verdicts.includes(vote.verdict));
+  const by = (vote) =>
+    html`${' '}by <bdi class="strong">${vote?.principal ?? 'someone'}</bdi>${' '}<${Time} at=${vote?.at ?? it.decidedAt} />`;
+  const release = last('override', 'grant');
+  const released = html`${release?.verdict === 'override' ? 'Overridden' : 'Approved'}${by(release)}`;
+  switch (state) {
+    case 'granted':
+    case 'overridden':
+      return html`${released}. The call has not run yet.`;
+    case 'used':
+      return html`${released}; <${Ran} call=${it.usedBy} />.`;
+    case 'rejected':
+      return html`Rejected${by(last('reject'))}. The tool does not run.`;
+    case 'withdrawn':
+      return html`Withdrawn${by(last('withdraw'))}. The call needs a new approval.`;
+    case 'expired':
+      return release === undefined
+        ? html`It expired <${Time} at=${it.expiresAt} /> without an answer. The tool does not run.`
+        : html`${released}, but no call used it before it expired. The tool does not run.`;
+    default:
+      if (gone) return 'It is no longer pending.';
+      return own
+        ? 'It is your own request: someone else has to answer it.'
+        : 'You cannot answer this request.';
   }
-  if (decided || gone) return 'It is no longer pending. See Decided for what happened.';
-  if (own) return 'It is your own request: someone else has to answer it.';
-  return 'You cannot answer this request.';
+}
+
+/** How the call went, for callers who may read the record. */
+function Ran({ call }) {
+  const search = new URLSearchParams({ limit: 1, query: `id:${call} type:agent.toolReturned` });
+  const found = useData(`/v1/events?${search}`, { enabled: call !== undefined && may('audit:read') });
+  const { event, facts } = found.data?.events.at(-1) ?? {};
+  if (event === undefined) return 'it ran';
+  const { durationMs } = event.payload;
+  const how = facts?.status === 'ok' ? 'ok' : 'and failed';
+  return html`<a href=${href('record', ['run', event.runId])}>it ran</a>, ${how}${durationMs === undefined ? '' : `, in ${milliseconds(durationMs)}`}`;
 }
 
 function State({ state }) {

@@ -2,6 +2,7 @@
 // nothing here sets HTML. Invariant (I-53): hidden characters of a text that people read are drawn as
 // escapes, because every template is made by `html` of this module.
 import {
+  h,
   html as template,
   useEffect,
   useLayoutEffect,
@@ -33,54 +34,85 @@ export function html(...parts) {
   return drawn(template(...parts));
 }
 
-/** The nodes that `drawn` has seen: those of an inner template, and those that are the same each time. */
+/** The nodes that `drawn` has made: those of an inner template. */
 const known = new WeakSet();
 
+/**
+ * Makes each node anew. A template keeps its parts that are the same each time, and such a part, once
+ * drawn, would keep alive every element that was ever on the page with it.
+ */
 function drawn(node) {
   if (typeof node === 'string') return visibleText(node);
   if (Array.isArray(node)) return node.map(drawn);
   if (typeof node !== 'object' || node === null || known.has(node)) return node;
-  known.add(node);
-  const { type, props } = node;
-  if (typeof props !== 'object' || props === null) return node;
+  const { type, key, ref } = node;
+  if (typeof node.props !== 'object' || node.props === null) return node;
+  const props = { ...node.props };
   // A component draws its texts with its own template.
   if (typeof type === 'string')
     for (const name of Object.keys(props)) props[name] = readable(name, props[name]);
   if (props.children !== undefined) props.children = drawn(props.children);
-  return node;
+  const made = h(type, { ...props, key, ref });
+  known.add(made);
+  return made;
 }
 
+/** How long to wait before a request that failed is repeated, in ms. */
+const PAUSES = [2_000, 5_000, 10_000, 30_000];
+
+/** Whether a request may succeed later: no answer, too many requests, or a failure of the server. */
+const mayPass = (status) => status === 0 || status === 408 || status === 429 || status >= 500;
+
 /**
- * Loads `path` and loads it again when `key` changes. Returns {data, problem, status, loading,
- * reload}; the last data stays while newer data is loading, so that nothing jumps.
+ * Loads `path` and loads it again when `key` changes, or after a failure that may pass. Returns {data,
+ * problem, status, good, loading, reload}. The last data stays while newer data is loading or cannot be
+ * loaded, so that nothing jumps and nothing typed is lost; `good` is when it was loaded. With `keep` it
+ * stays for another path, too.
  */
-export function useData(path, { key = '', enabled = true } = {}) {
+export function useData(path, { key = '', enabled = true, keep = false } = {}) {
   const [state, setState] = useState({ loading: true });
   const [turn, setTurn] = useState(0);
   const from = useRef();
+  const failures = useRef(0);
   useEffect(() => {
     if (!enabled || path === undefined) return undefined;
     const controller = new AbortController();
     // Data of another address is not shown under this one.
-    const same = from.current === path;
+    const same = keep || from.current === path;
     setState((old) => (same ? { ...old, loading: true } : { loading: true }));
     from.current = path;
+    let timer;
+    const again = () => setTurn((it) => it + 1);
     (async () => {
       let next;
+      let wait;
       try {
         const reply = await request('GET', path, { signal: controller.signal });
+        wait = reply.retryAfter;
         next =
           reply.status === 200
-            ? { data: reply.data, status: 200 }
+            ? { data: reply.data, status: 200, good: new Date() }
             : { problem: problemText(reply), status: reply.status };
       } catch (error) {
         if (controller.signal.aborted) return;
         next = { problem: `The server could not be reached (${error.message}).`, status: 0 };
       }
       if (controller.signal.aborted) return;
-      setState((old) => ({ data: old.data, ...next, loading: false }));
+      if (mayPass(next.status)) {
+        const pause = PAUSES[Math.min(failures.current, PAUSES.length - 1)];
+        failures.current += 1;
+        timer = setTimeout(again, Math.max(pause, (wait ?? 0) * 1000));
+        addEventListener('online', again);
+      } else {
+        failures.current = 0;
+      }
+      setState(({ data, good }) => ({ data, good, ...next, loading: false }));
     })();
-    return () => controller.abort();
+    return () => {
+      controller.abort();
+      clearTimeout(timer);
+      removeEventListener('online', again);
+    };
   }, [path, key, turn, enabled]);
   return { ...state, reload: () => setTurn((it) => it + 1) };
 }
@@ -176,14 +208,30 @@ export function Empty({ title, children }) {
 /** What went wrong, and a way to try again. */
 export function Problem({ text, retry }) {
   return html`<div class="problem-box" role="alert">
-    <p>${text}</p>
+    <p><${Said} text=${text} /></p>
     ${retry && html`<${Button} onClick=${retry}>Try again<//>`}
   </div>`;
 }
 
-/** Shows the state of `useData`, or its content. */
-export function Loaded({ of, rows, children }) {
-  if (of.data !== undefined && of.status === 200) return children(of.data);
+/** A text of the server: what is between backticks is code. */
+export function Said({ text }) {
+  return text
+    .split(/`([^`\n]+)`/)
+    .map((part, at) => (at % 2 === 1 ? html`<code key=${at}>${part}</code>` : visibleText(part)));
+}
+
+/** Says since when what is shown is not current. */
+export function Stale({ of }) {
+  const since = of.good?.toLocaleTimeString(undefined, { timeStyle: 'short' });
+  return html`<p class="stale" role="status">Not current since ${since}, trying again. ${of.problem}</p>`;
+}
+
+/** Shows the state of `useData`, or its content. `keeps` is whether a refused request leaves the content. */
+export function Loaded({ of, rows, keeps = false, children }) {
+  const isStale = mayPass(of.status);
+  // Always both, so that the content stays the same elements when it becomes stale.
+  if (of.data !== undefined && (of.status === 200 || isStale || (keeps && of.status === 400)))
+    return html`${isStale && html`<${Stale} of=${of} />`}${children(of.data)}`;
   if (of.problem !== undefined) return html`<${Problem} text=${of.problem} retry=${of.reload} />`;
   return html`<${Skeleton} rows=${rows} />`;
 }

@@ -52,22 +52,32 @@ function Bars({ summary, onRange }) {
   const { buckets } = summary;
   const step = summary.stepSecs * 1000;
   const time = (it) => new Date(it.from).getTime();
-  // The parts of the whole time, so that a quiet one shows as a gap.
+  // The whole time that was chosen, so that a quiet part shows as a gap.
   const first = Math.floor(new Date(summary.from).getTime() / step) * step;
   const last = Math.max(new Date(summary.to).getTime(), time(buckets.at(-1)) + step);
   const count = Math.max(Math.ceil((last - first) / step), 1);
   const wide = WIDTH / count;
   const most = Math.max(...buckets.map(callsOf), 1);
-  const slowest = Math.max(...buckets.map((it) => it.p95Ms ?? 0), 1);
+  const measured = buckets.map((it) => it.p95Ms).filter((it) => it !== undefined);
+  const slowest = measured.length === 0 ? undefined : Math.max(...measured);
   const x = (it) => ((time(it) - first) / step) * wide;
-  const y = (ms) => HEIGHT + 8 + LATENCY - (ms / slowest) * LATENCY;
-  const line = (name) =>
-    buckets
-      .filter((it) => it[name] !== undefined)
-      .map((it, at) => `${at === 0 ? 'M' : 'L'}${(x(it) + wide / 2).toFixed(1)},${y(it[name]).toFixed(1)}`)
+  const y = (ms) => HEIGHT + 8 + LATENCY - (ms / Math.max(slowest, 1)) * LATENCY;
+  // A line joins neighbours only. A part without neighbours is a short line of its own.
+  const line = (name) => {
+    const known = buckets.filter((it) => it[name] !== undefined);
+    return known
+      .map((it, at) => {
+        const joins = at > 0 && time(it) - time(known[at - 1]) === step;
+        const height = y(it[name]).toFixed(1);
+        const from = joins ? 'L' : `M${(x(it) + wide / 4).toFixed(1)},${height}L`;
+        return `${from}${(x(it) + (joins ? wide / 2 : (3 * wide) / 4)).toFixed(1)},${height}`;
+      })
       .join('');
+  };
   const label = `${number(buckets.reduce((sum, it) => sum + callsOf(it), 0))} calls from ${new Date(first).toLocaleString()} to ${new Date(last).toLocaleString()}; the table has the numbers`;
   return html`<div>
+    <div class="plot">
+    <p class="y-axis muted" aria-hidden="true"><span>${number(most)}</span><span>0 calls</span>${slowest !== undefined && html`<span>${milliseconds(slowest)}</span><span>0 ms</span>`}</p>
     <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 8 + LATENCY}`} preserveAspectRatio="none" role="img" aria-label=${label}>
       <line class="grid" x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
       ${buckets.map((it) => {
@@ -91,9 +101,10 @@ function Bars({ summary, onRange }) {
         </rect>`,
       )}
     </svg>
+    </div>
     <p class="axis-labels muted">
       <span>${new Date(first).toLocaleString()}</span>
-      <span>at most ${number(most)} calls and ${milliseconds(slowest)} (p95) in ${duration(summary.stepSecs)}</span>
+      <span>at most ${number(most)} calls${slowest === undefined ? '' : ` and ${milliseconds(slowest)} (p95)`} in ${duration(summary.stepSecs)}</span>
       <span>${new Date(last).toLocaleString()}</span>
     </p>
   </div>`;

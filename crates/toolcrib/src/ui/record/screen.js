@@ -8,6 +8,7 @@ import {
   milliseconds,
   number,
   plural,
+  send,
   useData,
   useEvents,
   useTick,
@@ -81,8 +82,8 @@ function Events({ route }) {
   const known = useRef(0);
   useTick();
   const search = parameters(text, range).toString();
-  const found = useData(`/v1/events?limit=${ROWS}&${search}`, { key: String(turn) });
-  const counted = useData(`/v1/events/summary?${search}`, { key: String(turn) });
+  const found = useData(`/v1/events?limit=${ROWS}&${search}`, { key: String(turn), keep: true });
+  const counted = useData(`/v1/events/summary?${search}`, { key: String(turn), keep: true });
   const query = (q, time = range) =>
     go('record', [], { q, range: time === '24h' ? '' : time }, { replace: true });
   useEffect(() => setOlder({ entries: [] }), [search, turn]);
@@ -99,15 +100,20 @@ function Events({ route }) {
   };
   const last = useRef(0);
   useEvents(['live:record'], ({ position }) => {
-    if (position <= known.current) return;
-    // With conditions, only the search knows which of the new events match.
-    setFresh(position - known.current);
-    if (live && Date.now() - last.current > 1000) {
-      last.current = Date.now();
+    if (position <= known.current || Date.now() - last.current < 1000) return;
+    last.current = Date.now();
+    if (live) {
       known.current = position;
       show();
+    } else {
+      countFresh();
     }
   });
+  // Only the search knows which of the new events match.
+  const countFresh = async () => {
+    const reply = await send('GET', `/v1/events?limit=${ROWS}&after=${known.current}&${search}`);
+    if (reply.problem === undefined) setFresh(reply.data.events.length);
+  };
   const more = async (cursor) => {
     setOlder((it) => ({ ...it, busy: true }));
     const reply = await request('GET', `/v1/events?limit=${ROWS}&cursor=${cursor}&${search}`);
@@ -156,12 +162,12 @@ function Events({ route }) {
     <p class=${bad ? 'bad' : 'muted'} id="record-hint" role=${bad ? 'alert' : undefined}>
       ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star matches any part of a name.'}
     </p>
-    ${bad === undefined &&
-    html`<${Loaded} of=${counted} rows=${3}>
+    ${(bad === undefined || found.data !== undefined) &&
+    html`<${Loaded} of=${counted} rows=${3} keeps>
         ${(summary) =>
           summary.events > 0 && html`<${Charts} summary=${summary} onRange=${select} onFilter=${add} />`}
       <//>
-      <${Loaded} of=${found} rows=${10}>
+      <${Loaded} of=${found} rows=${10} keeps>
         ${({ events, cursor }) => {
           const shown = [...older.entries, ...events].reverse();
           const next = older.asked ? older.cursor : cursor;
@@ -178,7 +184,7 @@ function Events({ route }) {
             </div>
             <div class="table-box" tabindex="0" role="region" aria-label="Events">
               ${fresh > 0 &&
-              html`<button type="button" class="fresh" onClick=${show}>${plural(fresh, 'new event')}</button>`}
+              html`<button type="button" class="fresh" onClick=${show}>${fresh < ROWS ? plural(fresh, 'new event') : `${ROWS} or more new events`}</button>`}
               <table class="table">
                 <thead>
                   <tr><th>Time</th><th>Event</th><th>Actor</th><th>Tool</th><th>Status</th><th class="right">Took</th><th>Run</th></tr>

@@ -114,11 +114,11 @@ function Explained({ it }) {
   if (it.checked === 0) return html`<p class="muted">There are no events yet.</p>`;
   return html`<p class="done" data-verified="sound">
     <span>${plural(it.checked, 'event')} (positions ${number(it.from)} to ${number(it.to)}) are unchanged and
-      complete: this page has computed the hash of each one, and each continues the one before it.</span>
+      complete: this page has computed the hash of each one, and each continues the one before it.</span>${' '}
     ${it.checkpoint
-      ? html`<span>Checkpoint ${number(it.checkpoint.number)}, signed <${Time} at=${it.checkpoint.at} />, covers them up to
+      ? html`<span>Checkpoint ${number(it.checkpoint.number)}, signed <${Time} at=${it.checkpoint.time} />, covers them up to
           position ${number(it.checkpoint.position)}${it.unsigned > 0 ? `; the last ${plural(it.unsigned, 'event')} will be signed by the next one` : ''}.</span>`
-      : html`<span>No checkpoint is signed yet.</span>`}
+      : html`<span>No checkpoint is signed yet.</span>`}${' '}
     <span>Signatures, older events and a store that was set back: <code>toolcrib audit verify --anchor …</code></span>
   </p>`;
 }

@@ -1,87 +1,150 @@
-// One stream of changes for the whole tab: `catalog`, `approval` and `record`. It is opened again
-// after an interruption, with growing pauses, and at once when the tab wakes up.
+// The stream of changes: `catalog`, `approval` and `record`. Over HTTP/1.1 a browser opens six connections
+// to a host, and each stream takes one, so that all tabs of a caller share one stream: they elect a tab that
+// holds it and passes the changes on. Hidden tabs take no part, unless they notify.
 import { state, on, emit } from '../state.js';
-import { fetchWithKey } from '../api.js';
+import { base, fetchWithKey } from '../api.js';
 
 const PAUSES = [500, 1_000, 2_000, 5_000, 15_000, 30_000];
 /** The server sends a comment every 15 s; a stream that is silent for longer is dead. */
 const SILENCE = 45_000;
 
-let controller;
-let attempt = 0;
-let timer;
-let heard = 0;
-
 /** `open` is whether changes arrive at this moment. */
 export const live = { open: false };
 
+/** The part of this tab; undefined while it takes none. */
+let member;
+let notifies = false;
+
 export function startLive() {
   on('who', () => {
-    close();
-    if (state.who) open();
+    leave();
+    follow();
   });
-  document.addEventListener('visibilitychange', () => {
-    if (document.hidden || !state.who) return;
-    if (!live.open || Date.now() - heard > SILENCE) {
-      close();
-      open();
-    }
-  });
+  document.addEventListener('visibilitychange', follow);
 }
 
-function close() {
-  clearTimeout(timer);
-  controller?.abort();
-  controller = undefined;
+/** Whether changes arrive while the tab is hidden, too. */
+export function setNotifying(value) {
+  notifies = value;
+  follow();
+}
+
+function follow() {
+  const wanted = state.who !== undefined && (!document.hidden || notifies);
+  if (!wanted) leave();
+  else if (member === undefined) join();
+}
+
+function join() {
+  const { tenant, principal, keyId, expiresAt } = state.who;
+  const name = `toolcrib ${JSON.stringify([base, tenant, principal, keyId ?? expiresAt])}`;
+  const ending = new AbortController();
+  const mine = { channel: new BroadcastChannel(name), signal: ending.signal, ending, leads: false };
+  member = mine;
+  mine.channel.onmessage = ({ data }) => hear(mine, data);
+  mine.channel.postMessage({ asks: true });
+  // Without https the browser elects nobody, and each tab has its own stream.
+  if (navigator.locks === undefined) lead(mine);
+  else navigator.locks.request(name, { signal: mine.signal }, () => lead(mine)).catch(() => {});
+}
+
+function leave() {
+  member?.ending.abort();
+  member?.channel.close();
+  member = undefined;
   setOpen(false);
+}
+
+/** Takes a message of the tab that holds the stream, which may be this one. */
+function hear(mine, { asks, open, name, value }) {
+  if (member !== mine) return;
+  if (asks) {
+    if (mine.leads) mine.channel.postMessage({ open: live.open });
+  } else if (open !== undefined) {
+    setOpen(open);
+  } else {
+    emit(`live:${name}`, value);
+  }
+}
+
+function tell(mine, message) {
+  if (mine.signal.aborted) return;
+  mine.channel.postMessage(message);
+  hear(mine, message);
 }
 
 function setOpen(value) {
   if (live.open === value) return;
   live.open = value;
   emit('live:state');
+  // What changed while no stream was open.
+  if (value) emit('live:open');
 }
 
-async function open() {
-  const mine = new AbortController();
-  controller = mine;
+/** Holds the stream, and opens it again after an interruption, until the tab leaves. */
+async function lead(mine) {
+  mine.leads = true;
+  for (let attempt = 0; !mine.signal.aborted; attempt += 1) {
+    try {
+      await hold(mine, () => {
+        attempt = 0;
+      });
+    } catch {
+      // The pause follows.
+    }
+    tell(mine, { open: false });
+    await pause(PAUSES[Math.min(attempt, PAUSES.length - 1)], mine.signal);
+  }
+}
+
+/** Waits; ends early when the browser is online again. */
+function pause(ms, signal) {
+  if (signal.aborted) return undefined;
+  return new Promise((resolve) => {
+    const timer = setTimeout(end, ms);
+    function end() {
+      clearTimeout(timer);
+      removeEventListener('online', end);
+      signal.removeEventListener('abort', end);
+      resolve();
+    }
+    addEventListener('online', end);
+    signal.addEventListener('abort', end);
+  });
+}
+
+async function hold(mine, onOpen) {
+  const silent = new AbortController();
+  let heard = Date.now();
+  const timer = setInterval(() => Date.now() - heard > SILENCE && silent.abort(), 5_000);
   try {
     const response = await fetchWithKey('/v1/changes', {
       headers: { Accept: 'text/event-stream' },
-      signal: mine.signal,
+      signal: AbortSignal.any([mine.signal, silent.signal]),
       cache: 'no-store',
     });
     if (response.status === 401 && state.status === 'ready') emit('reload');
     if (!response.ok || !response.body) throw new Error(String(response.status));
-    attempt = 0;
-    setOpen(true);
-    // What changed while no stream was open.
-    emit('live:open');
-    await read(response.body.getReader());
-  } catch {
-    // The pause below follows.
-  }
-  if (mine.signal.aborted || controller !== mine) return;
-  setOpen(false);
-  timer = setTimeout(() => state.who && open(), PAUSES[Math.min(attempt, PAUSES.length - 1)]);
-  attempt += 1;
-}
-
-async function read(reader) {
-  const decoder = new TextDecoder();
-  let rest = '';
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    heard = Date.now();
-    rest += decoder.decode(value, { stream: true });
-    const messages = rest.split('\n\n');
-    rest = messages.pop();
-    for (const message of messages) dispatch(message);
+    onOpen();
+    tell(mine, { open: true });
+    const reader = response.body.getReader();
+    const decoder = new TextDecoder();
+    let rest = '';
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      heard = Date.now();
+      rest += decoder.decode(value, { stream: true });
+      const messages = rest.split('\n\n');
+      rest = messages.pop();
+      for (const message of messages) dispatch(mine, message);
+    }
+  } finally {
+    clearInterval(timer);
   }
 }
 
-function dispatch(message) {
+function dispatch(mine, message) {
   let name;
   let data = '';
   for (const line of message.split('\n')) {
@@ -90,7 +153,7 @@ function dispatch(message) {
   }
   if (name === undefined) return;
   try {
-    emit(`live:${name}`, JSON.parse(data));
+    tell(mine, { name, value: JSON.parse(data) });
   } catch {
     // Not a message of this server.
   }

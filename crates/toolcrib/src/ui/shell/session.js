@@ -28,6 +28,7 @@ export function keep(wanted) {
 }
 
 export function signOut() {
+  emit('signed-out');
   state.signInProblem = undefined;
   leave();
 }

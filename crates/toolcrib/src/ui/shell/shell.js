@@ -2,11 +2,12 @@
 // The tools are the first screen and part of the document; every other one is loaded when it opens.
 import { html, render, useLayoutEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
-import { base, request } from '../api.js';
+import { base } from '../api.js';
 import { byId, reveal } from '../dom.js';
 import { current, href } from './routes.js';
 import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
 import { startFirstRun } from './first-run.js';
+import { startCounts } from './counts.js';
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
@@ -20,6 +21,9 @@ export const SECTIONS = [
   { id: 'connect', name: 'Connect', keys: 'c' },
 ];
 
+/** How long changes may be missing before the page says so, in ms. */
+const GAP = 3_000;
+
 export function visibleSections() {
   return state.who ? SECTIONS.filter(({ scope, or }) => scope === undefined || may(scope) || may(or)) : [];
 }
@@ -27,6 +31,7 @@ export function visibleSections() {
 export function startShell() {
   if (!hasGateway) return;
   startSession();
+  startCounts();
   startLive();
   startPalette();
   startFirstRun();
@@ -43,11 +48,13 @@ export function startShell() {
   on('who', () => draw());
   on('providers', () => draw());
   on('tools', () => state.token === '' && draw());
-  on('pending', () => draw());
+  on('counts', () => draw());
+  on('live:state', () => {
+    draw();
+    setTimeout(draw, GAP + 100);
+  });
   on('palette', () => draw());
   on('live:catalog', () => emit('reload'));
-  on('live:approval', () => countPending());
-  on('live:open', () => countPending());
   addEventListener('hashchange', () => draw(true));
   document.addEventListener('keydown', shortcut);
   draw();
@@ -61,21 +68,6 @@ export function restoredKey() {
   return hasGateway ? keptKey() : '';
 }
 
-async function countPending() {
-  const who = state.who;
-  let reply;
-  try {
-    reply = await request('GET', '/v1/approvals?state=pending', {});
-  } catch {
-    return; // the next change counts again
-  }
-  if (state.who !== who || !Array.isArray(reply.data?.approvals)) return;
-  const count = reply.data.approvals.filter((it) => it.mayRespond || it.mayOverride).length;
-  if (count === state.pending) return;
-  state.pending = count;
-  emit('pending');
-}
-
 function Sections() {
   const sections = visibleSections();
   const open = current().section;
@@ -85,12 +77,24 @@ function Sections() {
       ({ id, name }) => html`<a key=${id} href=${href(id)} class="section"
         aria-current=${id === open ? 'page' : undefined} data-section=${id}>
         ${name}
-        ${id === 'approvals' &&
-        state.pending > 0 &&
-        html`<span class="count" aria-label=${`${state.pending} pending`}>${number(state.pending)}</span>`}
+        ${id === 'approvals' && html`<${Count} of=${state.pending} word="pending" />`}
+        ${id === 'sources' && html`<${Count} of=${state.unhealthy} word="that need attention" />`}
       </a>`,
     )}
   </nav>`;
+}
+
+function Count({ of, word }) {
+  return of > 0 && html`<span class="count" aria-label=${`${of} ${word}`}>${number(of)}</span>`;
+}
+
+/** Says that changes do not arrive, once that lasts. */
+function Offline() {
+  const since = useRef();
+  if (live.open || document.hidden) since.current = undefined;
+  else since.current ??= Date.now();
+  if (since.current === undefined || Date.now() - since.current < GAP) return null;
+  return html`<span class="badge amber" role="status" id="offline">Not connected, trying again</span>`;
 }
 
 function Account() {
@@ -116,6 +120,7 @@ function Account() {
   }, [open]);
   if (!who) return html`<${Providers} />`;
   return html`<div class="account" ref=${menu}>
+    <${Offline} />
     <button type="button" class="button search-button" onClick=${() => emit('palette', true)}>
       Search <kbd aria-hidden="true">Ctrl K</kbd>
     </button>

@@ -15,9 +15,11 @@ import {
   Empty,
   Loaded,
   Problem,
+  Said,
   Time,
 } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
+import { needsAttention } from '../shell/counts.js';
 import { may } from '../shell/session.js';
 import { AddSource } from './add.js';
 import { ChangeSource, Rules, ToolsetDialog } from './change.js';
@@ -41,6 +43,17 @@ const figure = (value) =>
 const EVERY_MS = 5_000;
 
 const TONES = { starting: 'blue', ready: 'green', degraded: 'red', stopped: 'grey' };
+
+/** What a person should look at, of a source; nothing of one that is healthy. */
+function problemOf({ state, detail, problems = [], quarantined }) {
+  const first = state === 'ready' ? problems[0] : (detail ?? problems[0]);
+  const more = problems.length - (problems.includes(first) ? 1 : 0);
+  return [
+    first,
+    first !== undefined && more > 0 ? `${plural(more, 'more problem')}` : undefined,
+    quarantined > 0 ? `${plural(quarantined, 'tool is', 'tools are')} quarantined` : undefined,
+  ].filter(Boolean).join('; ');
+}
 
 export default function Sources({ route }) {
   const [turn, setTurn] = useState(0);
@@ -74,15 +87,17 @@ export default function Sources({ route }) {
 function All({ data, config, onWritten }) {
   const { sources, toolsets } = data;
   const [asking, setAsking] = useState();
-  const bad = sources.filter((it) => it.state !== 'ready');
+  const bad = sources.filter(needsAttention);
   return html`<div>
     <div class="screen-head">
       <div>
         <h2>Sources</h2>
         <p>
-          ${bad.length === 0
-            ? `${plural(sources.length, 'source')}, all healthy.`
-            : `${plural(bad.length, 'source needs', 'sources need')} attention.`}
+          ${sources.length === 0
+            ? 'There is no source yet.'
+            : bad.length === 0
+              ? `${plural(sources.length, 'source')}, all healthy.`
+              : `${number(bad.length)} of ${plural(sources.length, 'source')} ${bad.length === 1 ? 'needs' : 'need'} attention.`}
         </p>
       </div>
       ${config &&
@@ -129,7 +144,7 @@ function All({ data, config, onWritten }) {
                   <td class="right">${milliseconds(it.latency?.p95Ms)}</td>
                   <td><${Breaker} breaker=${it.breaker} /></td>
                   <td><${Time} at=${it.discoveredAt} fallback="not yet" /></td>
-                  <td class="wrap muted">${it.detail ?? it.problems?.[0] ?? ''}</td>
+                  <td class="wrap muted"><${Said} text=${problemOf(it)} /></td>
                 </tr>`,
               )}
             </tbody>
@@ -204,7 +219,7 @@ function One({ source, reload, config, onWritten }) {
       <div>
         <p><a href=${href('sources')}>Sources</a></p>
         <h2><bdi class="mono">${source.id}</bdi> <${State} source=${source} /></h2>
-        ${source.detail && html`<p>${source.detail}</p>`}
+        ${source.detail && html`<p><${Said} text=${source.detail} /></p>`}
       </div>
       <div class="row">
         ${may('sources:refresh') && html`<${RefreshNow} source=${source.id} reload=${reload} />`}
@@ -258,12 +273,12 @@ function One({ source, reload, config, onWritten }) {
     ${source.problems?.length > 0 &&
     html`<section class="panel padded">
       <h3>Problems</h3>
-      <ul>${source.problems.map((text) => html`<li key=${text}>${text}</li>`)}</ul>
+      <ul>${source.problems.map((text) => html`<li key=${text}><${Said} text=${text} /></li>`)}</ul>
     </section>`}
     ${source.notes?.length > 0 &&
     html`<section class="panel padded" data-notes>
       <h3>Notes</h3>
-      <ul>${source.notes.map((text) => html`<li key=${text}>${text}</li>`)}</ul>
+      <ul>${source.notes.map((text) => html`<li key=${text}><${Said} text=${text} /></li>`)}</ul>
     </section>`}
     ${settings &&
     html`<${Rules} source=${source.id} settings=${settings} proposals=${rules.data?.proposals ?? []}
@@ -280,7 +295,7 @@ function Log({ source }) {
     <${Loaded} of=${found} rows=${3}>
       ${({ lines }) =>
         lines.length === 0
-          ? html`<p class="muted">Its processes wrote nothing.</p>`
+          ? html`<p class="muted">No line is kept. Lines of before the handshake are kept only if it failed.</p>`
           : html`<pre class="lines" tabindex="0">${lines
               .map((it) => `${it.at}  ${it.line}`)
               .join('\n')}</pre>`}

@@ -137,9 +137,9 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
     return JSON.stringify(form.sendable());
   }
 
-  /** The arguments for a snippet: those that would be sent now, or undefined. */
+  /** The arguments for a snippet: those that were given so far, or undefined. */
   function compact() {
-    if (mode === 'form') return JSON.stringify(form.sendable());
+    if (mode === 'form') return JSON.stringify(form.sendable({ given: true }));
     return parseProblem(text.value) ? undefined : JSON.stringify(parseJson(text.value));
   }
 

@@ -77,7 +77,7 @@ export function createForm({ schema, args, onChange }) {
     ],
     /** Whether a field holds a text that does not parse. */
     isBroken: (path) => context.problems.has(path),
-    sendable: () => sendable(context),
+    sendable: (options) => sendable(context, options),
     /** Returns the errors, by path, in words for people. */
     showErrors: (errors) => {
       context.errors = new Map();
@@ -426,11 +426,14 @@ function missing(context) {
   return list;
 }
 
-/** The arguments without optional fields that were added and left empty. */
-function sendable(context) {
+/**
+ * The arguments without optional fields that were added and left empty; with `given`, also without
+ * required ones.
+ */
+function sendable(context, { given = false } = {}) {
   const copy = structuredCloneJson(context.value);
   for (const [path, { simple, required, item }] of context.fields) {
-    if (required || item || allowsNull(simple) || valueAt(context.value, path) !== null) continue;
+    if ((required && !given) || item || allowsNull(simple) || valueAt(context.value, path) !== null) continue;
     const parts = pointerParts(path);
     const parent = parts.slice(0, -1).reduce((at, part) => at?.[part], copy);
     if (isObject(parent)) delete parent[parts.at(-1)];

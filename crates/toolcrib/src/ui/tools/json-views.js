@@ -100,7 +100,7 @@ function table(rows) {
       {
         class: 'table-scroll result-table',
         tabindex: '0',
-        role: 'region',
+        role: 'group',
         'aria-label': 'Result as a table',
       },
       h(
@@ -139,7 +139,7 @@ export function tree(value) {
   const host = h('div', {
     class: 'tree',
     tabindex: '0',
-    role: 'region',
+    role: 'group',
     'aria-label': 'Result as a tree',
   });
   const root = isEmpty(value) ? leaf(undefined, value) : branch(undefined, value, 0);

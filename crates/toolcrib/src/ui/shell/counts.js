@@ -1,0 +1,52 @@
+// What waits for the caller, as counts in the navigation: approvals, and sources that need attention.
+import { state, on, emit } from '../state.js';
+import { request } from '../api.js';
+import { may } from './session.js';
+
+/** How often sources are looked at while the tab is visible: no change is sent for a broken one. */
+const EVERY_MS = 30_000;
+
+/** Whether someone should look at a source. `toolcrib sources list` counts the same. */
+export function needsAttention({ state, problems, quarantined }) {
+  return state === 'degraded' || state === 'stopped' || problems?.length > 0 || quarantined > 0;
+}
+
+export function startCounts() {
+  const both = () => {
+    countApprovals();
+    countSources();
+  };
+  on('live:approval', countApprovals);
+  on('live:catalog', countSources);
+  on('live:open', both);
+  on('who', () => state.who === undefined && set({ pending: 0, unhealthy: 0 }));
+  setInterval(() => !document.hidden && countSources(), EVERY_MS);
+}
+
+const countApprovals = () =>
+  count('/v1/approvals?state=pending', ({ approvals }) => ({
+    pending: approvals.filter((it) => it.mayRespond || it.mayOverride).length,
+  }));
+
+function countSources() {
+  if (may('sources:read'))
+    count('/v1/sources', ({ sources }) => ({ unhealthy: sources.filter(needsAttention).length }));
+}
+
+async function count(path, read) {
+  const { who } = state;
+  if (who === undefined) return;
+  let reply;
+  try {
+    reply = await request('GET', path, {});
+  } catch {
+    return; // the next change counts again
+  }
+  if (state.who === who && reply.status === 200) set(read(reply.data));
+}
+
+function set(counts) {
+  if (Object.entries(counts).every(([name, value]) => state[name] === value)) return;
+  Object.assign(state, counts);
+  emit('counts');
+}

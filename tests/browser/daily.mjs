@@ -1,0 +1,335 @@
+// What approvers and auditors rely on every day: links, kept words, counts, sentences of the record, and a
+// page that stays small. On a server that this script starts.
+//
+//   TOOLCRIB_PROGRAM=target/debug/toolcrib node daily.mjs
+import { randomBytes } from 'node:crypto';
+import { connect, createServer } from 'node:net';
+import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
+import { program, startServer } from './own-server.mjs';
+
+const CONFIG = `[store]
+seal_key = { file = "seal.key" }
+
+[record]
+checkpoint_interval = "200ms"
+
+[approvals]
+show_arguments = true
+timeout = "1h"
+
+[[source]]
+id = "shop"
+kind = "mcp"
+command = [${JSON.stringify(program)}, "demo-upstream"]
+
+[source.tools."*"]
+scopes = ["shop:use"]
+
+[source.tools."wipe"]
+scopes = ["shop:use"]
+approval = "always"
+
+[[source]]
+id = "gone"
+kind = "mcp"
+command = ["./no-such-program"]
+`;
+const server = await startServer(CONFIG, { 'seal.key': randomBytes(32).toString('base64') });
+const key = (name, ...scopes) =>
+  server.key('--name', name, '--principal', name, ...scopes.flatMap((it) => ['--scope', it]));
+const KEYS = {
+  cara: key('cara', 'shop:use'),
+  ann: key('ann', 'approvals:respond'),
+  lena: key('lena', 'approvals:respond', 'audit:read'),
+  omar: key('omar', 'shop:use', 'sources:read', 'audit:read'),
+};
+const browser = await launch();
+const complaints = [];
+
+async function as(role, address, at = server.url) {
+  const opened = await openPage(browser);
+  const { page } = opened;
+  await page.goto(`${at}/explorer${address}`);
+  await signIn(page, KEYS[role]);
+  return { ...opened, close: () => (complaints.push(...opened.complaints), opened.close()) };
+}
+
+async function api(role, method, path, body) {
+  const reply = await fetch(`${server.url}${path}`, {
+    method,
+    headers: { Authorization: `Bearer ${KEYS[role]}`, 'Content-Type': 'application/json' },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  return { status: reply.status, data: await reply.json() };
+}
+const echo = (text) => api('cara', 'POST', '/explorer/tools/shop__echo/call', { text });
+const wipe = (target) => api('cara', 'POST', '/explorer/tools/shop__wipe/call', { target });
+/** Asks to run the tool that needs an approval; returns the id of the request. */
+const request = async (target) => (await wipe(target)).data.details.approvalId;
+const answer = (role, id, verdict) => api(role, 'POST', `/v1/approvals/${id}`, { verdict });
+
+/** The way to the server, which can be cut. */
+async function cable() {
+  const sockets = new Set();
+  const listener = createServer((here) => {
+    const there = connect(Number(new URL(server.url).port), '127.0.0.1');
+    for (const [from, to] of [[here, there], [there, here]]) {
+      sockets.add(from);
+      from.on('close', () => sockets.delete(from) && to.destroy());
+      from.on('error', () => to.destroy());
+      from.pipe(to);
+    }
+  });
+  const listen = (port) => new Promise((done) => listener.listen(port, '127.0.0.1', done));
+  await listen(0);
+  const { port } = listener.address();
+  const cut = async () => {
+    const closed = new Promise((done) => listener.close(done));
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  };
+  return { url: `http://127.0.0.1:${port}`, cut, mend: () => listen(port) };
+}
+
+async function until(what, look) {
+  for (let tries = 0; tries < 300; tries += 1) {
+    const found = await look();
+    if (found) return found;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  throw new Error(`not in time: ${what}`);
+}
+
+/** The text that a person reads, on one line. */
+const read = async (locator) => (await locator.innerText()).replace(/\s+/g, ' ').trim();
+
+await until('the tools', async () => JSON.stringify((await api('cara', 'GET', '/v1/tools')).data).includes('wipe'));
+
+await check('eight tabs share one stream of changes, and each one hears them', async () => {
+  let streams = 0;
+  const { page, close } = await as('ann', '#/approvals');
+  const context = page.context();
+  const tabs = [page];
+  context.on('request', (it) => (streams += it.url().endsWith('/v1/changes') ? 1 : 0));
+  for (let at = 1; at < 8; at += 1) {
+    const tab = await context.newPage();
+    await tab.goto(`${server.url}/explorer#/approvals`, { timeout: 10_000 });
+    await signIn(tab, KEYS.ann);
+    await tab.getByRole('heading', { name: 'Approvals' }).waitFor();
+    tabs.push(tab);
+  }
+  equal(streams, 0, 'streams of the other seven tabs');
+  const id = await request('eight tabs');
+  for (const tab of tabs) await tab.waitForSelector(`[data-approval="${id}"].approval`);
+  // Another tab takes over from the one that held the stream.
+  await tabs.shift().close();
+  await until('another stream', () => streams === 1);
+  const next = await request('seven tabs');
+  for (const tab of tabs) await tab.waitForSelector(`[data-approval="${next}"].approval`);
+  for (const it of [id, next]) await answer('ann', it, 'reject');
+  await close();
+});
+
+await check('a link to a request shows that request alone, in its state', async () => {
+  const other = await request('another one');
+  const id = await request('the linked one');
+  const { page, close } = await as('lena', `#approval=${id}`);
+  const shown = page.locator('.approval');
+  await shown.getByText('the linked one').waitFor();
+  equal(await shown.count(), 1, 'requests on the screen');
+  equal(await page.locator('[data-verdict="grant"]').count(), 1, 'buttons to approve');
+  // Another approver answers, and the call runs.
+  await answer('ann', id, 'grant');
+  await shown.getByText('The call has not run yet.').waitFor();
+  truthy(/^Approved by ann (now|\d+ seconds? ago)\. The call has not run yet\.$/.test(await read(shown.locator('[data-outcome]'))), await read(shown.locator('[data-outcome]')));
+  equal(await page.locator('[data-verdict="grant"]').count(), 0, 'buttons of an answered request');
+  equal((await wipe('the linked one')).status, 200, 'the call after the approval');
+  await page.reload();
+  await signIn(page, KEYS.lena);
+  await shown.getByText('it ran').waitFor();
+  await shown.getByText(/, ok, in/).waitFor();
+  const told = await read(shown.locator('[data-outcome]'));
+  truthy(/^Approved by ann (now|\d+ seconds? ago); it ran, ok, in \d+ m?s\.$/.test(told), told);
+  equal(await shown.count(), 1, 'requests on the screen');
+  await close();
+  await answer('ann', other, 'reject');
+
+  const rejected = await as('ann', `#approval=${other}`);
+  await rejected.page.getByText('The tool does not run.').waitFor();
+  truthy(/^Rejected by ann .*\. The tool does not run\.$/.test(await read(rejected.page.locator('[data-outcome]'))), 'the sentence of a rejection');
+  await rejected.close();
+});
+
+await check('a link to an unknown or invisible request says so, and shows no other', async () => {
+  const id = await request('not for omar');
+  for (const [role, link] of [['ann', 'no-such-request'], ['omar', id]]) {
+    const { page, close } = await as(role, `#/approvals/${link}`);
+    await page.getByRole('heading', { name: 'There is no such request for you' }).waitFor();
+    equal(await page.locator('.approval').count(), 0, `requests for ${role}`);
+    equal(await page.locator('[data-verdict]').count(), 0, `buttons for ${role}`);
+    await close();
+  }
+  await answer('ann', id, 'reject');
+});
+
+await check('a request that fails leaves the screen, and what was typed stays', async () => {
+  const id = await request('behind a failure');
+  const { page, close } = await as('ann', '#/approvals');
+  const card = page.locator(`[data-approval="${id}"].approval`);
+  await card.getByLabel('Comment').fill('half a sentence');
+  await page.route('**/v1/approvals**', (route) => route.fulfill({ status: 503, json: { error: 'unavailable', message: 'the store is away' } }));
+  const second = await request('during the failure');
+  const stale = page.locator('#screen .stale').first();
+  await stale.waitFor();
+  truthy(/^Not current since .+, trying again\. the store is away$/.test(await read(stale)), await read(stale));
+  equal(await card.getByLabel('Comment').inputValue(), 'half a sentence', 'the comment during the failure');
+  await page.unroute('**/v1/approvals**');
+  await page.waitForSelector(`[data-approval="${second}"].approval`);
+  equal(await page.locator('#screen .stale').count(), 0, 'notes of a failure that is over');
+  equal(await card.getByLabel('Comment').inputValue(), 'half a sentence', 'the comment after the failure');
+
+  // The sign-in ends, and the same person comes back.
+  await page.route('**/tools', (route) => route.fulfill({ status: 401, json: { error: 'unauthenticated', message: 'ended' } }));
+  await page.route('**/v1/**', (route) => route.fulfill({ status: 401, json: { error: 'unauthenticated', message: 'ended' } }));
+  await request('a change for the page');
+  await page.waitForSelector('#signin');
+  await page.unroute('**/v1/**');
+  await page.unroute('**/tools');
+  await signIn(page, KEYS.ann);
+  await card.waitFor();
+  equal(await card.getByLabel('Comment').inputValue(), 'half a sentence', 'the comment after the next sign-in');
+  await page.click('#account-button');
+  await page.click('#sign-out');
+  await page.waitForSelector('#signin');
+  await signIn(page, KEYS.ann);
+  await card.waitFor();
+  equal(await card.getByLabel('Comment').inputValue(), '', 'the comment after signing out');
+  await close();
+  const { approvals } = (await api('ann', 'GET', '/v1/approvals?state=pending')).data;
+  for (const it of approvals) await answer('ann', it.approvalId, 'reject');
+});
+
+await check('a page without a connection says so, and goes on by itself', async () => {
+  const { url, cut, mend } = await cable();
+  const { page, close } = await as('omar', '#/sources', url);
+  await page.waitForSelector('#screen tbody tr');
+  await cut();
+  await page.waitForSelector('#offline', { timeout: 20_000 });
+  equal(await read(page.locator('#offline')), 'Not connected, trying again', 'the sign');
+  const stale = page.locator('#screen .stale');
+  await stale.waitFor();
+  truthy(/^Not current since .+, trying again\. The server could not be reached/.test(await read(stale)), await read(stale));
+  equal(await page.locator('#screen tbody tr[data-source]').count(), 2, 'rows');
+  await mend();
+  await page.locator('#offline').waitFor({ state: 'detached', timeout: 40_000 });
+  await stale.waitFor({ state: 'detached', timeout: 40_000 });
+  await close();
+});
+
+await check('sources say what is wrong, and the navigation counts them', async () => {
+  const { page, close } = await as('omar', '#/sources');
+  await page.getByText('1 of 2 sources needs attention.').waitFor();
+  const cells = await page.locator('tr[data-source="gone"] td').allInnerTexts();
+  equal(cells.at(-1), 'cannot start the program: not found; check command, cwd and PATH', 'the problem');
+  const fine = await page.locator('tr[data-source="shop"] td').allInnerTexts();
+  equal(fine.at(-1), '', 'the problem of a healthy source');
+  const count = page.locator('.section[data-section="sources"] .count');
+  await count.waitFor();
+  equal([await count.innerText(), await count.getAttribute('aria-label')], ['1', '1 that need attention'], 'count');
+  await close();
+});
+
+await check('the record verifies in whole sentences', async () => {
+  await echo('one');
+  await until('a checkpoint', async () => (await api('lena', 'GET', '/v1/record/checkpoints')).data.checkpoints.length > 0);
+  const { page, close } = await as('lena', '#/record');
+  await page.getByRole('button', { name: 'Verify' }).click();
+  await page.waitForSelector('[data-verified=sound]');
+  const told = await read(page.locator('[data-verified=sound]'));
+  truthy(
+    /^\S+ events \(positions \S+ to \S+\) are unchanged and complete: this page has computed the hash of each one, and each continues the one before it\. Checkpoint \S+, signed (now|\d+ (second|minute)s? ago), covers them up to position \S+(; the last \S+ events? will be signed by the next one)?\. Signatures, older events/.test(told),
+    told,
+  );
+  await close();
+});
+
+await check('new events are counted if they match', async () => {
+  const { page, close } = await as('lena', '#/record?q=actor%3Aomar');
+  await api('omar', 'POST', '/explorer/tools/shop__echo/call', { text: 'the first of omar' });
+  await page.getByRole('button', { name: 'Refresh' }).click();
+  await page.locator('#screen tbody tr').first().waitFor();
+  for (let at = 0; at < 5; at += 1) await echo('not of omar');
+  await page.waitForTimeout(1_500);
+  equal(await page.locator('.fresh').count(), 0, 'notes about events that do not match');
+  await api('omar', 'POST', '/explorer/tools/shop__echo/call', { text: 'the second of omar' });
+  await until('the note about events that match', async () => {
+    await echo('a change');
+    return (await page.locator('.fresh').count()) > 0;
+  });
+  equal(await read(page.locator('.fresh')), '2 new events', 'the call and its result');
+  await close();
+});
+
+await check('a condition that cannot be read leaves the rows', async () => {
+  const { page, close } = await as('lena', '#/record');
+  await page.locator('#screen tbody tr').first().waitFor();
+  const rows = await page.locator('#screen tbody tr').count();
+  await page.fill('#record-query', 'nonsense:');
+  await page.locator('#record-hint[role=alert]').waitFor();
+  equal(await page.locator('#screen tbody tr').count(), rows, 'rows');
+  await close();
+});
+
+await check('the chart spans the time that was chosen, and says nothing of what was not measured', async () => {
+  const { page, close } = await as('lena', '#/record?range=7d');
+  await page.locator('.chart svg').waitFor();
+  const [from, , to] = await page.locator('.axis-labels span').allInnerTexts();
+  const days = (new Date(to) - new Date(from)) / 86_400_000;
+  truthy(days > 6.9 && days < 7.5, `the axis spans ${days} days: ${from} to ${to}`);
+  const axis = await page.locator('.y-axis span').allInnerTexts();
+  truthy(/^\d+$/.test(axis[0]) && axis[1] === '0 calls' && /^\d/.test(axis[2]), axis.join(', '));
+  // A line joins neighbours only: each part begins anew after a gap.
+  const line = await page.locator('.chart path.line').first().getAttribute('d');
+  equal(line.match(/M/g).length, 1, 'parts of the line');
+  await page.fill('#record-query', 'status:approval_required');
+  await page.locator('.axis-labels', { hasText: /at most \d+ calls in / }).waitFor();
+  equal((await page.locator('.y-axis span').allInnerTexts()).slice(1), ['0 calls'], 'the axis of times');
+  await close();
+});
+
+await check('the live view stays small', async () => {
+  for (let at = 0; at < 60; at += 1) await echo(`before ${at}`);
+  const { page, close } = await as('lena', '#/record');
+  const session = await page.context().newCDPSession(page);
+  const nodes = async () => {
+    for (let times = 0; times < 3; times += 1) await session.send('HeapProfiler.collectGarbage');
+    return (await session.send('Memory.getDOMCounters')).nodes;
+  };
+  await until('a full table', async () => (await page.locator('#screen tbody tr').count()) === 100);
+  await page.getByRole('button', { name: 'Live' }).click();
+  const before = await nodes();
+  // Rows are replaced at most once a second.
+  for (let at = 0; at < 90; at += 1) {
+    await echo(`live ${at}`);
+    await page.waitForTimeout(200);
+  }
+  const after = await nodes();
+  truthy(after < before * 1.25, `${before} nodes before and ${after} after ninety calls`);
+  await close();
+});
+
+await check('a snippet leaves out what is empty', async () => {
+  const { page, close } = await as('cara', '#tool=shop__echo');
+  await page.waitForSelector('[data-action="execute"]');
+  await page.getByRole('tab', { name: 'Code' }).click();
+  const code = page.locator('[role=tabpanel]:visible pre.code:visible').first();
+  await code.waitFor();
+  const text = await code.innerText();
+  truthy(text.includes("-d '{}'"), text);
+  await close();
+});
+
+await check('no page of this script complained', () => equal(complaints.filter((it) => !/ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED/.test(it)), [], 'complaints'));
+await browser.close();
+await server.stop();
+await finish();
