@@ -189,13 +189,12 @@ await check('a tab has one stream of changes, which is opened again after a slee
   for (const section of ['approvals', 'record', 'sources', 'access', 'connect', 'tools']) await open(page, section);
   equal(streams, 1, 'streams of a tab');
   // After a sleep the stream has been silent for too long, and is opened again.
+  const again = page.waitForRequest((request) => request.url().endsWith('/v1/changes'));
   await page.evaluate(() => {
     const now = Date.now;
     Date.now = () => now() + 60_000;
-    document.dispatchEvent(new Event('visibilitychange'));
-    Date.now = now;
   });
-  await page.waitForTimeout(500);
+  await again;
   equal(streams, 2, 'streams after a sleep');
   await open(page, 'approvals');
   const refused = await call('admin', 'demo.wipe', { target: `asleep ${Date.now()}` });

@@ -34,7 +34,12 @@ id = "gone"
 kind = "mcp"
 command = ["./no-such-program"]
 `;
-const server = await startServer(CONFIG, { 'seal.key': randomBytes(32).toString('base64') });
+const ROLES = `
+[[role]]
+name = "clerk"
+scopes = ["shop:use"]
+`;
+const server = await startServer(CONFIG + ROLES, { 'seal.key': randomBytes(32).toString('base64') });
 const key = (name, ...scopes) =>
   server.key('--name', name, '--principal', name, ...scopes.flatMap((it) => ['--scope', it]));
 const KEYS = {
@@ -42,6 +47,8 @@ const KEYS = {
   ann: key('ann', 'approvals:respond'),
   lena: key('lena', 'approvals:respond', 'audit:read'),
   omar: key('omar', 'shop:use', 'sources:read', 'audit:read'),
+  ada: key('ada', 'tools:none'),
+  boss: key('boss', 'audit:read', 'explain:others', 'roles:read'),
 };
 const browser = await launch();
 const complaints = [];
@@ -315,6 +322,93 @@ await check('the live view stays small', async () => {
   }
   const after = await nodes();
   truthy(after < before * 1.25, `${before} nodes before and ${after} after ninety calls`);
+  await close();
+});
+
+await check('a click on a filter is undone by Back, and times are dates on request and on paper', async () => {
+  const { page, close } = await as('lena', '#/record');
+  const field = page.locator('#record-query');
+  await page.locator('#screen tbody tr').first().waitFor();
+  await page.locator('#screen tbody button', { hasText: 'cara' }).first().click();
+  await until('the condition', async () => (await field.inputValue()) === 'actor:cara');
+  await page.goBack();
+  await until('no condition', async () => (await field.inputValue()) === '');
+  const time = page.locator('#screen tbody time').first();
+  truthy(/ago|now/.test(await time.innerText()), await time.innerText());
+  await page.click('#absolute-times');
+  const dated = /\d{4}.*\d\d:\d\d:\d\d.* (UTC|GMT|[A-Z]{2,5})/;
+  truthy(dated.test(await time.innerText()), await time.innerText());
+  await page.click('#absolute-times');
+  await page.emulateMedia({ media: 'print' });
+  const drawn = await time.evaluate((it) => [getComputedStyle(it).fontSize, getComputedStyle(it, '::after').content]);
+  truthy(drawn[0] === '0px' && dated.test(drawn[1]), drawn.join(' '));
+  equal(await page.locator('.top').isVisible(), false, 'the header on paper');
+  await close();
+});
+
+await check('why a call was denied is one sentence, one click from its event', async () => {
+  await api('ada', 'POST', '/explorer/tools/shop__echo/call', { text: 'not for ada' });
+  const { page, close } = await as('boss', '#/record?q=actor%3Aada');
+  await page.locator('[data-why]').first().click();
+  const told = page.locator('[data-denial]').first();
+  await told.getByText('keys:manage').waitFor();
+  equal(
+    await read(told),
+    'ada lacks shop:use for shop__echo. The role clerk has it. Whoever has it and the scope keys:manage can give it.',
+    'the sentence',
+  );
+  await close();
+  const auditor = await as('lena', '#/record?q=actor%3Aada');
+  await auditor.page.locator('[data-why]').first().click();
+  await auditor.page.locator('[data-denial]').first().waitFor();
+  truthy(/^(The caller lacks a scope of the tool\. With the scope explain:others this page says which one\.|There is no such tool for the caller\.)$/.test(await read(auditor.page.locator('[data-denial]').first())), await read(auditor.page.locator('[data-denial]').first()));
+  await auditor.close();
+});
+
+await check('keys: an inbox without the mouse, the search of a screen, and the list of keys', async () => {
+  const ids = [];
+  for (let at = 0; at < 6; at += 1) ids.push(await request(`inbox ${at}`));
+  const { page, close } = await as('ann', '#/approvals');
+  await page.locator('.approval').nth(5).waitFor();
+  const order = await page.locator('.approval').evaluateAll((all) => all.map((it) => it.dataset.approval));
+  equal(order, ids, 'the order: those that expire first');
+  const focused = () => page.evaluate(() => document.activeElement?.closest('.approval')?.dataset.approval);
+  await page.keyboard.press('j');
+  equal(await focused(), ids[0], 'the first request');
+  await page.keyboard.press('j');
+  await page.keyboard.press('a');
+  await page.locator(`[data-approval="${ids[1]}"]`).getByText('You approved it.').waitFor();
+  await page.keyboard.press('j');
+  await page.keyboard.press('r');
+  await page.locator(`[data-approval="${ids[2]}"]`).getByText('You rejected it.').waitFor();
+  await page.keyboard.press('k');
+  equal(await focused(), ids[1], 'the request before');
+  await page.keyboard.press('/');
+  equal(await page.evaluate(() => document.activeElement.id), 'approvals-filter', 'the search of the screen');
+  await page.keyboard.type('nobody');
+  await page.getByText('0 of 6 requests').waitFor();
+  await page.fill('#approvals-filter', 'cara');
+  await page.getByText('6 of 6 requests').waitFor();
+  await page.locator('#account-button').focus();
+  await page.keyboard.press('?');
+  const dialog = page.getByRole('dialog', { name: 'Keys' });
+  await dialog.getByText('approve the request that has the focus').waitFor();
+  await page.keyboard.press('Escape');
+  await dialog.waitFor({ state: 'detached' });
+  for (const id of ids) await answer('ann', id, 'reject');
+  await close();
+});
+
+await check('the palette knows actions', async () => {
+  const { page, close } = await as('lena', '');
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('verify');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('[data-verified=sound]');
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('sign out');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#signin');
   await close();
 });
 

@@ -320,6 +320,7 @@ await check('an approver sees pending approvals and decides them', async () => {
   const card = (id) => desk.locator(`article[data-approval="${id}"]`);
   await card(asked[1]).waitFor();
   equal(await desk.locator('.approval.marked').getAttribute('data-approval'), asked[1], 'marked');
+  await desk.getByRole('link', { name: 'All pending requests' }).click();
   await card(asked[0]).locator('text="depth"').waitFor();
   const text = await card(asked[0]).textContent();
   for (const part of ['admin', 'mcp:demo.wipe', 'depth'])

@@ -187,7 +187,7 @@ for (const [kind, nasty] of Object.entries(NASTY)) {
       Object.defineProperty(document, 'hidden', { get: () => true });
       const { state, emit } = await import('/explorer/assets/state.js');
       state.pending += 1;
-      emit('pending');
+      emit('counts');
     });
     const notes = await page.evaluate(() => window.notes);
     equal(notes.length, 1, 'notifications');

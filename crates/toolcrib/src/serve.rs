@@ -585,7 +585,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_cut_off_can_be_answered_before() {
-        let closing = get(|| async {
+        let began = CancellationToken::new();
+        let begin = began.clone();
+        let closing = get(move || async move {
+            begin.cancel();
             connection::closing().cancelled().await;
             "cut off"
         });
@@ -593,6 +596,7 @@ mod tests {
         let served = start(Router::new().route("/", closing), limits).await;
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         stream.write_all(REQUEST).await.unwrap();
+        timeout(LONG, began.cancelled()).await.unwrap();
         served.stop.cancel();
         assert!(rest(&mut stream).await.ends_with("cut off"));
         timeout(LONG, served.task).await.unwrap().unwrap();

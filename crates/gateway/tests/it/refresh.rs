@@ -52,24 +52,6 @@ async fn the_last_good_catalog_survives_a_failing_source_and_a_restart() {
     assert_eq!(second.gateway.supply().reports()[0].discovered_at, None);
 }
 
-/// A catalog that was stored before such tools were left out has them.
-#[tokio::test]
-async fn a_stored_tool_for_apps_only_is_not_offered() {
-    let first = rig(&["one"], "").await;
-    let mut listed = offer(&["one", "two"]);
-    listed.tools[1].raw = json!({ "name": "two", "_meta": { "ui": { "visibility": ["app"] } } });
-    *first.source().offers.lock() = Ok(listed);
-    first.gateway.supply().refresh(&"s".parse().unwrap());
-    let caller = principal("t", &["*"]);
-    eventually("both are stored", || first.listed(&caller).len() == 2).await;
-    let catalogs = first.catalogs.clone();
-    first.gateway.close().await;
-
-    let down = Some(Err(UpstreamErrorKind::Unavailable));
-    let second = rig_with(down, &one_source(""), catalogs).await;
-    assert_eq!(second.listed(&caller), ["mcp:s.one"]);
-}
-
 #[tokio::test]
 async fn a_source_whose_tools_cannot_be_listed_is_not_ready_and_says_why() {
     let rig = rig(&["one"], "").await;

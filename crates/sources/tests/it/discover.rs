@@ -250,8 +250,8 @@ async fn not_offered(rig: &Rig) -> String {
 
 #[tokio::test]
 async fn what_a_server_has_in_addition_to_tools_is_counted() {
-    let line =
-        "3 resources, 1 prompt, instructions (13 characters), icons of 1 tool, _meta of 2 tools";
+    let line = "3 resources, 1 prompt, instructions (13 characters), icons of the server, icons of \
+                1 tool, _meta of 2 tools";
     for era in ["era=modern", "era=legacy"] {
         let words = [era, "list=apps", "more=yes"];
         let rig = Rig::faulty(&words);

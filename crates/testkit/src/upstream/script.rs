@@ -210,6 +210,10 @@ impl Script {
     fn instructed(&self, mut result: Value) -> Value {
         if self.has_more() {
             result["instructions"] = "Grüße\u{202e} first.".into();
+            let server = json!({ "name": "faulty", "version": "1.2.3",
+                "icons": [{ "src": "https://example.com/icon.png" }] });
+            result["serverInfo"] = server.clone();
+            result["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": server });
         }
         result
     }
@@ -599,15 +603,15 @@ fn malformed_tools() -> Vec<Value> {
 }
 
 fn server_info() -> Value {
-    json!({
-        "name": "faulty", "version": "1.2.3", "icons": [{ "src": "https://example.com/icon.png" }],
-    })
+    json!({ "name": "faulty", "version": "1.2.3" })
 }
 
 pub(super) fn result(request: &Value, modern: bool, mut body: Value) -> Step {
     if modern {
         body["resultType"] = "complete".into();
-        body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": server_info() });
+        if body["_meta"].is_null() {
+            body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo": server_info() });
+        }
     }
     // The id comes last, as one of the common SDKs writes it.
     Step::Say(json!({ "result": body, "jsonrpc": "2.0", "id": request["id"] }))

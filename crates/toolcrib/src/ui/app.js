@@ -8,6 +8,7 @@ import { startAuth } from './auth.js';
 import { startList } from './tools/list.js';
 import { readAddress } from './tools/filters.js';
 import { startDetail } from './tools/detail.js';
+import { isTyping } from './shell/keys.js';
 import { current } from './shell/routes.js';
 import { hasGateway, identify } from './shell/session.js';
 import { restoredKey, startShell } from './shell/shell.js';
@@ -101,12 +102,16 @@ function drawMode() {
 
 function startKeys() {
   document.addEventListener('keydown', (event) => {
-    const typing = event.target.closest?.('input, textarea, select, dialog');
-    if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      event.preventDefault();
-      if (document.body.dataset.view === 'detail') location.hash = '';
-      byId('search').focus();
+    if (event.key !== '/' || isTyping(event)) return;
+    event.preventDefault();
+    if (document.body.dataset.section !== 'tools') {
+      const search = byId('screen').querySelector('[type=search]');
+      if (search) search.focus();
+      else emit('palette', true);
+      return;
     }
+    if (document.body.dataset.view === 'detail') location.hash = '';
+    byId('search').focus();
   });
   for (const link of document.querySelectorAll('a[data-focus]')) {
     link.addEventListener('click', (event) => {

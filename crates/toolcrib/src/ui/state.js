@@ -32,7 +32,7 @@ const listeners = new Map();
 
 /**
  * Calls `listener` at each event, until the returned function is called. Events: `tools` (list or its
- * status), `filter`, `facts`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from
+ * status), `filter`, `facts`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `keys`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from
  * the stream of changes, `live:…`.
  */
 export function on(event, listener) {

@@ -36,15 +36,15 @@ export default function Access({ route, who }) {
           aria-current=${id === open ? 'page' : undefined}>${name}</a>`,
       )}
     </nav>`}
-    ${open === 'keys' && html`<${Keys} who=${who} />`}
+    ${open === 'keys' && html`<${Keys} who=${who} begins=${route.query.get('new') === 'key'} />`}
     ${open === 'roles' &&
     html`<h2>Access</h2><${Roles} key=${route.path[1] ?? ''} name=${route.path[1]} />`}
   </div>`;
 }
 
-function Keys({ who }) {
+function Keys({ who, begins }) {
   const found = useData('/v1/keys');
-  const [making, setMaking] = useState(false);
+  const [making, setMaking] = useState(begins);
   const [all, setAll] = useState(false);
   // Not part of a row: a rotated key leaves the list while its successor is shown.
   const [asking, setAsking] = useState();

@@ -22,6 +22,7 @@ import {
 import { pretty } from '../json.js';
 import { mixedWords } from '../lib/visible.js';
 import { go, href } from '../shell/routes.js';
+import { isTyping } from '../shell/keys.js';
 import { may } from '../shell/session.js';
 import { DANGERS, levelsOf } from '../tools/badges.js';
 import { draftOf, keepDraft } from './drafts.js';
@@ -30,6 +31,8 @@ import { Reminders } from './reminders.js';
 /** Requests that are listed at first, and at most. */
 const FIRST = 100;
 const MOST = 1_000;
+/** From this number on, requests can be filtered. */
+const MANY = 5;
 
 const STATES = {
   pending: ['amber', 'pending'],
@@ -47,6 +50,7 @@ export default function Approvals({ route, who }) {
   const [change, setChange] = useState(0);
   useEvents(['live:approval', 'live:open'], () => setChange((it) => it + 1));
   useTick(15_000);
+  useCardKeys();
   return html`<div class="approvals-screen">
     <div class="screen-head">
       <div>
@@ -94,7 +98,7 @@ function Linked({ id, change, who }) {
     <//>`;
   return html`<${Loaded} of=${found} rows=${4}>
     ${(data) => html`${all}
-      <div class="cards"><${Card} first=${data} who=${who} gone=${false} opened=${true} /></div>`}
+      <div class="cards" onKeyDown=${onCardKey}><${Card} first=${data} who=${who} gone=${false} opened=${true} /></div>`}
   <//>`;
 }
 
@@ -105,9 +109,12 @@ function Linked({ id, change, who }) {
 function Pending({ change, who }) {
   const [limit, setLimit] = useState(FIRST);
   const found = useData(`/v1/approvals?state=pending&limit=${limit}`, { key: String(change) });
+  const [filter, setFilter] = useState('');
   const more = found.data?.more === true;
   const cards = useRef(new Map());
-  for (const it of found.data?.approvals ?? []) {
+  // Those that expire first come first.
+  const listed = [...(found.data?.approvals ?? [])].sort((a, b) => Date.parse(a.expiresAt) - Date.parse(b.expiresAt));
+  for (const it of listed) {
     const known = cards.current.get(it.approvalId);
     cards.current.set(it.approvalId, { ...known, ...it });
   }
@@ -121,15 +128,54 @@ function Pending({ change, who }) {
             When a caller uses a tool that needs consent, its request appears here by itself.
           </p>
         <//>`;
-      return html`${more && html`<${Older} limit=${limit} onMore=${() => setLimit(MOST)} />`}
-      <div class="cards">
-        ${list.map(
+      const words = filter.trim().toLowerCase();
+      const fits = (it) => [it.principal, it.toolId, it.tool?.name ?? ''].some((text) => text.toLowerCase().includes(words));
+      const shown = list.filter(fits);
+      return html`${(list.length > MANY || filter !== '') && html`<div class="bar">
+          <input class="input grow" type="search" id="approvals-filter" spellcheck="false" autocomplete="off"
+            aria-label="Filter by tool or person" placeholder="Filter by tool or person" value=${filter}
+            onInput=${(event) => setFilter(event.target.value)} />
+          <span class="muted" role="status">${number(shown.length)} of ${plural(list.length, 'request')}</span>
+        </div>`}
+      ${more && html`<${Older} limit=${limit} onMore=${() => setLimit(MOST)} />`}
+      <div class="cards" onKeyDown=${onCardKey}>
+        ${shown.map(
           (it) => html`<${Card} key=${it.approvalId} first=${it} who=${who}
             gone=${!more && !stillPending.has(it.approvalId)} />`,
         )}
       </div>`;
     }}
   <//>`;
+}
+
+/** `a` and `r` answer the card that has the focus. */
+function onCardKey(event) {
+  const verdict = { a: 'grant', r: 'reject' }[event.key];
+  // Only on the card itself, so that nobody answers with a slip in a field.
+  if (verdict === undefined || isTyping(event) || !event.target.matches('.approval')) return;
+  const button = event.target.querySelector(`[data-verdict="${verdict}"]`);
+  if (button === null) return;
+  event.preventDefault();
+  button.click();
+}
+
+/** `j` and `k` move the focus from card to card. */
+function useCardKeys() {
+  useEffect(() => {
+    const listen = (event) => {
+      const step = { j: 1, k: -1 }[event.key];
+      if (step === undefined || isTyping(event)) return;
+      const cards = [...document.querySelectorAll('.approval')];
+      const at = cards.indexOf(document.activeElement?.closest('.approval'));
+      const next = cards[at === -1 ? 0 : at + step];
+      if (next === undefined) return;
+      event.preventDefault();
+      next.focus({ preventScroll: true });
+      next.scrollIntoView({ block: 'nearest' });
+    };
+    addEventListener('keydown', listen);
+    return () => removeEventListener('keydown', listen);
+  }, []);
 }
 
 /** Says that older requests wait, which are not listed. */

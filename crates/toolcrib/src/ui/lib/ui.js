@@ -12,7 +12,7 @@ import {
 import { ICONS, announce, readable } from '../dom.js';
 import { visibleText } from './visible.js';
 import { request, problemText } from '../api.js';
-import { on } from '../state.js';
+import { on, emit } from '../state.js';
 import { DANGERS, levelsOf } from '../tools/badges.js';
 
 export {
@@ -164,11 +164,39 @@ export function ago(date, now = Date.now()) {
   return relative.format(Math.trunc(seconds / size), unit);
 }
 
-/** A relative time with the absolute one as its title. */
+let areAbsolute = false;
+
+/** Whether times are shown as dates with the zone. */
+export function useAbsoluteTimes() {
+  const [, setTurn] = useState(0);
+  useEffect(() => on('times', () => setTurn((it) => it + 1)), []);
+  return areAbsolute;
+}
+
+export function setAbsoluteTimes(value) {
+  areAbsolute = value;
+  emit('times');
+}
+
+/** "26 Nov 2026, 21:20:03 UTC", in the words of the browser's language. */
+export function dated(date) {
+  return date.toLocaleString(undefined, {
+    year: 'numeric',
+    month: 'short',
+    day: 'numeric',
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+    timeZoneName: 'short',
+  });
+}
+
+/** A relative time with the absolute one as its title, or the absolute one if the user wants that. */
 export function Time({ at, fallback = 'never' }) {
+  const absolute = useAbsoluteTimes();
   const date = new Date(at ?? NaN);
   if (Number.isNaN(date.getTime())) return html`<span class="muted">${fallback}</span>`;
-  return html`<time datetime=${date.toISOString()} title=${date.toLocaleString()}>${ago(date)}</time>`;
+  return html`<time datetime=${date.toISOString()} title=${dated(date)}>${absolute ? dated(date) : ago(date)}</time>`;
 }
 
 /** A badge: colour and word. Tones: grey, green, red, amber, blue, violet. */

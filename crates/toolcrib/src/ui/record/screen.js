@@ -9,6 +9,8 @@ import {
   number,
   plural,
   send,
+  setAbsoluteTimes,
+  useAbsoluteTimes,
   useData,
   useEvents,
   useTick,
@@ -24,6 +26,7 @@ import { visible } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
 import { completions } from './completions.js';
+import { Why, isDenial } from './denial.js';
 import { NAMES, TONES, wire } from './names.js';
 import { Verify } from './verify.js';
 
@@ -81,16 +84,24 @@ function Events({ route }) {
   const [older, setOlder] = useState({ entries: [] });
   const known = useRef(0);
   useTick();
+  const absolute = useAbsoluteTimes();
   const search = parameters(text, range).toString();
   const found = useData(`/v1/events?limit=${ROWS}&${search}`, { key: String(turn), keep: true });
   const counted = useData(`/v1/events/summary?${search}`, { key: String(turn), keep: true });
-  const query = (q, time = range) =>
-    go('record', [], { q, range: time === '24h' ? '' : time }, { replace: true });
+  const query = (q, time = range, { replace = false } = {}) => {
+    typing.current = false;
+    go('record', [], { q, range: time === '24h' ? '' : time }, { replace });
+  };
   useEffect(() => setOlder({ entries: [] }), [search, turn]);
+  const typing = useRef(false);
   useEffect(() => setTyped(text), [text]);
   useEffect(() => {
     if (typed === text) return undefined;
-    const timer = setTimeout(() => query(typed), PAUSE);
+    // What is typed leaves one entry in the history, a click another one.
+    const timer = setTimeout(() => {
+      query(typed, range, { replace: typing.current });
+      typing.current = true;
+    }, PAUSE);
     return () => clearTimeout(timer);
   }, [typed]);
   if (found.data) known.current = Math.max(known.current, found.data.next);
@@ -136,6 +147,7 @@ function Events({ route }) {
         <p>Every call and decision of your tenant, the newest first. It has no arguments and no results.</p>
       </div>
       <div class="row">
+        <${Button} aria-pressed=${absolute} id="absolute-times" onClick=${() => setAbsoluteTimes(!absolute)}>Absolute times<//>
         <${Button} aria-pressed=${live} onClick=${() => setLive(!live)}>${live ? 'Live: on' : 'Live: off'}<//>
         <${Button} onClick=${show}>Refresh<//>
       </div>
@@ -176,11 +188,11 @@ function Events({ route }) {
                 <p class="muted">${text === '' ? 'The next call of a tool appears here.' : 'Change the conditions, or the time.'}</p>
                 ${range !== 'all' && html`<${Button} onClick=${() => query(text, 'all')}>Search all time<//>`}
               <//>
-              <${Verify} />`;
+              <${Verify} now=${route.query.get('verify') === 'now'} />`;
           return html`<div class="row">
               <span class="muted">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}</span>
               <${Export} search=${search} />
-              <${Verify} />
+              <${Verify} now=${route.query.get('verify') === 'now'} />
             </div>
             <div class="table-box" tabindex="0" role="region" aria-label="Events">
               ${fresh > 0 &&
@@ -253,7 +265,7 @@ function Row({ it, add }) {
     <td>${NAMES[event.type] ?? event.type}</td>
     <td>${filter('actor', facts.principal, facts.principal)}</td>
     <td>${filter('tool', facts.tool, wire(facts.tool ?? ''))}</td>
-    <td class="nowrap"><${Status} status=${facts.status} code=${codeOf(event)} /></td>
+    <td><span class="nowrap"><${Status} status=${facts.status} code=${codeOf(event)} /></span>${isDenial(it) && html`<${Why} it=${it} />`}</td>
     <td class="right">${event.payload.durationMs === undefined ? '' : milliseconds(event.payload.durationMs)}</td>
     <td><a href=${href('record', ['run', event.runId])}><code>${event.runId.slice(-8)}</code></a></td>
   </tr>`;
@@ -292,6 +304,7 @@ function Run({ id }) {
                     <${Status} status=${facts.status} code=${codeOf(event)} />
                     ${durationMs !== undefined && html`<span class="muted">${milliseconds(durationMs)}</span>`}
                   </div>
+                  ${isDenial({ event, facts }) && html`<div><${Why} it=${{ event, facts }} /></div>`}
                   <details><summary>Event</summary><pre class="lines" tabindex="0">${visible(event)}</pre></details>
                 </div>
               </li>`;

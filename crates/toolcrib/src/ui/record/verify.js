@@ -1,6 +1,6 @@
 // Checks the hash chain of the newest events in this page, and explains the result: the server's own
 // word is not needed for it.
-import { html, useState, number, plural, Button, Time } from '../lib/ui.js';
+import { html, useEffect, useState, number, plural, Button, Time } from '../lib/ui.js';
 import { request, problemText } from '../api.js';
 
 /** As many of the newest events are checked; `toolcrib audit verify` checks all. */
@@ -85,7 +85,8 @@ async function checkpoints() {
   }
 }
 
-export function Verify() {
+/** `now` is whether it begins by itself. */
+export function Verify({ now = false }) {
   const [state, setState] = useState({});
   const run = async () => {
     setState({ busy: true });
@@ -95,6 +96,9 @@ export function Verify() {
       setState({ problem: error.message });
     }
   };
+  useEffect(() => {
+    if (now) run();
+  }, [now]);
   // Browsers compute digests only on https and on this machine.
   const possible = globalThis.crypto?.subtle !== undefined;
   return html`<div class="verify" role="status">

@@ -1,11 +1,21 @@
-// The command palette: tools, sections, sources and runs by a few letters.
+// The command palette: tools, screens, sources, roles, people, runs and actions by a few letters.
 import { html, useData, useMemo, useModal, useState } from '../lib/ui.js';
+import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { href } from './routes.js';
-import { may } from './session.js';
+import { may, signOut } from './session.js';
 import { visibleSections } from './shell.js';
 
 const MOST = 12;
+
+/** What can be done from anywhere. An action with an address is a screen that begins with it. */
+const ACTIONS = [
+  { name: 'Sign out', run: signOut },
+  { name: 'Switch the theme', run: () => byId('theme').click() },
+  { name: 'Show the keys', run: () => emit('keys') },
+  { name: 'Verify the record', address: href('record', [], { verify: 'now' }), scope: 'audit:read' },
+  { name: 'Create a key', address: href('access', ['keys'], { new: 'key' }), scope: 'keys:manage' },
+];
 let open = false;
 
 export function startPalette() {
@@ -29,11 +39,17 @@ function Search() {
   const [at, setAt] = useState(0);
   const { close, props } = useModal(() => emit('palette', false));
   const sources = useData('/v1/sources', { enabled: may('sources:read') }).data?.sources;
-  const found = useMemo(() => matches(text, sources ?? []), [text, sources]);
+  const roles = useData('/v1/roles', { enabled: may('roles:read') }).data?.roles;
+  const keys = useData('/v1/keys', { enabled: may('keys:manage') }).data?.keys;
+  const found = useMemo(
+    () => matches(text, { sources: sources ?? [], roles: roles ?? [], keys: keys ?? [] }),
+    [text, sources, roles, keys],
+  );
   const choose = (item) => {
     if (item === undefined) return;
     close();
-    location.hash = item.address;
+    if (item.run) item.run();
+    else location.hash = item.address;
   };
   const onKeyDown = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -47,16 +63,16 @@ function Search() {
   };
   return html`<dialog class="dialog palette" aria-label="Go to" ...${props}>
     <input class="input" type="search" role="combobox" aria-expanded="true" autocomplete="off"
-      aria-controls="palette-list" aria-label="Go to a tool, screen, source or run" spellcheck="false"
+      aria-controls="palette-list" aria-label="Go to a tool, screen, source, role, person or run, or do something" spellcheck="false"
       aria-activedescendant=${found.length > 0 ? `palette-${at}` : undefined}
-      placeholder="A tool, a screen, a source, the id of a run" value=${text} onKeyDown=${onKeyDown}
+      placeholder="A tool, a screen, a person, “sign out”, the id of a run" value=${text} onKeyDown=${onKeyDown}
       onInput=${(event) => {
         setText(event.target.value);
         setAt(0);
       }} />
     <ul id="palette-list" role="listbox" aria-label="Matches">
       ${found.map(
-        (item, index) => html`<li key=${item.address} id=${`palette-${index}`} role="option"
+        (item, index) => html`<li key=${`${item.kind} ${item.name}`} id=${`palette-${index}`} role="option"
           aria-selected=${index === at} onClick=${() => choose(item)}>
           <bdi>${item.name}</bdi><span class="muted">${item.kind}</span>
         </li>`,
@@ -66,7 +82,7 @@ function Search() {
   </dialog>`;
 }
 
-function matches(text, sources) {
+function matches(text, { sources, roles, keys }) {
   const wanted = text.trim().toLowerCase();
   const fits = (name) => name.toLowerCase().includes(wanted);
   const sections = visibleSections();
@@ -75,6 +91,15 @@ function matches(text, sources) {
     .map(({ id, name }) => ({ name, kind: 'screen', address: href(id) }));
   for (const { id } of sources.filter(({ id }) => fits(id)).slice(0, MOST))
     items.push({ name: id, kind: 'source', address: href('sources', [id]) });
+  for (const { name } of roles.filter(({ name }) => fits(name)).slice(0, MOST))
+    items.push({ name, kind: 'role', address: href('access', ['roles', name]) });
+  const people = new Set(keys.map(({ principal }) => principal).filter(fits));
+  for (const name of [...people].slice(0, MOST))
+    items.push({
+      name,
+      kind: 'person',
+      address: may('audit:read') ? href('record', [], { q: `actor:${name}` }) : href('access', ['keys']),
+    });
   // An id of a run, as the record and errors print it.
   if (/^[\w:-]{16,}$/.test(text.trim()) && sections.some(({ id }) => id === 'record'))
     items.push({ name: text.trim(), kind: 'run', address: href('record', ['run', text.trim()]) });
@@ -83,6 +108,8 @@ function matches(text, sources) {
   tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
   for (const { name } of tools.slice(0, MOST))
     items.push({ name, kind: 'tool', address: href('tools', [name]) });
+  for (const { scope, ...action } of ACTIONS.filter(({ name }) => wanted !== '' && fits(name)))
+    if (scope === undefined || may(scope)) items.push({ ...action, kind: 'action' });
   return items.slice(0, MOST + 6);
 }
 

@@ -8,6 +8,7 @@ import { current, href } from './routes.js';
 import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
 import { startFirstRun } from './first-run.js';
 import { startCounts } from './counts.js';
+import { Keys, isTyping, startKeys } from './keys.js';
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
@@ -34,12 +35,13 @@ export function startShell() {
   startCounts();
   startLive();
   startPalette();
+  startKeys();
   startFirstRun();
   const draw = (moved = false) => {
     const signedIn = state.who !== undefined && byId('auth').contains(document.activeElement);
     render(html`<${Sections} />`, byId('sections'));
     render(html`<${Account} />`, byId('account'));
-    render(html`<${Palette} />`, byId('palette'));
+    render(html`<${Palette} /><${Keys} />`, byId('palette'));
     byId('auth').hidden = state.who !== undefined;
     const bar = byId('sections').firstElementChild;
     reveal(bar, bar?.querySelector('[aria-current]'));
@@ -264,8 +266,7 @@ let prefix = 0;
 
 /** `g` and a letter open a section. */
 function shortcut(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest?.('input, textarea, select, dialog, [contenteditable]')) return;
+  if (isTyping(event)) return;
   if (event.key === 'g') {
     prefix = Date.now();
     return;

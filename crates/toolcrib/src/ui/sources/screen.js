@@ -295,7 +295,7 @@ function Log({ source }) {
     <${Loaded} of=${found} rows=${3}>
       ${({ lines }) =>
         lines.length === 0
-          ? html`<p class="muted">No line is kept. Lines of before the handshake are kept only if it failed.</p>`
+          ? html`<p class="muted">It has written nothing since its handshake.</p>`
           : html`<pre class="lines" tabindex="0">${lines
               .map((it) => `${it.at}  ${it.line}`)
               .join('\n')}</pre>`}

@@ -1,0 +1,75 @@
+// Why a call was denied, in one sentence: what is missing, which roles have it, and who can give it. The
+// server's explanation for the person is of this moment, so the sentence says if it has changed since.
+import { html, useState, useData } from '../lib/ui.js';
+import { href } from '../shell/routes.js';
+import { may } from '../shell/session.js';
+import { wire } from './names.js';
+
+/** What the reason of a denial means, where nothing more is known. */
+const REASONS = {
+  unauthenticated: 'The request had no valid key or token.',
+  tenant: 'The tool does not exist for the tenant of the caller.',
+  scope: 'The caller lacks a scope of the tool.',
+  unlabelled: 'The tool has no scope, so nobody may use it: the operator has to give it one.',
+  policy: 'A policy forbids it.',
+  undecided: 'The policies could not be evaluated, and without them nobody may use the tool.',
+  unknown: 'There is no such tool for the caller.',
+  rate_limited: 'The caller has used up a rate. It may call again later.',
+  quota_exceeded: 'The caller has used up the quota of the day.',
+};
+
+/** Whether an event is a denial that can be explained. */
+export function isDenial({ event, facts }) {
+  return event.type === 'authorization.decided' || facts?.status === 'denied' || facts?.status === 'forbidden';
+}
+
+export function Why({ it }) {
+  const [open, setOpen] = useState(false);
+  return html`<button type="button" class="quiet" aria-expanded=${open} data-why onClick=${() => setOpen(!open)}>Why?</button>
+    ${open && html`<${Sentence} it=${it} />`}`;
+}
+
+function Sentence({ it: { event, facts = {} } }) {
+  const { reason, resource } = event.payload;
+  const { principal } = facts;
+  const tool = facts.tool ?? resource;
+  const isExplained = may('explain:others') && reason !== 'unauthenticated' && tool !== undefined && principal !== undefined;
+  const search = new URLSearchParams({ tool, principal });
+  const found = useData(`/v1/explain?${search}`, { enabled: isExplained });
+  const roles = useData('/v1/roles', { enabled: isExplained && may('roles:read') }).data?.roles;
+  if (isExplained && found.loading) return html`<p class="muted" role="status">Loading the explanation…</p>`;
+  const missing = missingScopes(found.data);
+  const words = REASONS[reason ?? event.payload.error?.code] ?? 'It was refused.';
+  return html`<p class="denial" role="status" data-denial>
+    ${missing.length > 0
+      ? html`<${Missing} principal=${principal} tool=${tool} missing=${missing} roles=${roles} />`
+      : html`${words}${found.data?.outcome === 'allowed' && html` <strong>A call of <bdi>${principal}</bdi> would run now: something has changed since.</strong>`}
+        ${!isExplained && reason === 'scope' && html` With the scope <code>explain:others</code> this page says which one.`}`}
+  </p>`;
+}
+
+function Missing({ principal, tool, missing, roles }) {
+  const all = (roles ?? []).filter(({ scopes }) => missing.every((scope) => scopes?.some((it) => covers(it, scope))));
+  return html`<bdi class="strong">${principal}</bdi> lacks ${list(missing.map((it) => html`<code key=${it}>${it}</code>`))}${' '}
+    for <bdi class="mono">${wire(tool)}</bdi>.${' '}
+    ${roles !== undefined &&
+    (all.length === 0
+      ? 'No role of this tenant has it. '
+      : html`${all.length === 1 ? 'The role' : 'The roles'} ${list(all.map(({ name }) => html`<a key=${name} href=${href('access', ['roles', name])}><bdi>${name}</bdi></a>`))} ${all.length === 1 ? 'has' : 'have'} it. `)}
+    Whoever has it and the scope <code>keys:manage</code> can give it.`;
+}
+
+function missingScopes(report) {
+  const step = report?.steps?.find(({ step, result }) => step === 'scope' && result === 'stop');
+  return (step?.details?.required ?? []).filter(({ grant }) => grant === null).map(({ scope }) => scope);
+}
+
+/** Whether a grant such as `files:*` gives a scope. Scopes that have to be named are no scopes of tools. */
+function covers(grant, scope) {
+  return grant === '*' || grant === scope || (grant.endsWith(':*') && scope.startsWith(grant.slice(0, -1)));
+}
+
+/** `a`, `a and b`, `a, b and c`. */
+function list(parts) {
+  return parts.map((part, at) => [at === 0 ? '' : at === parts.length - 1 ? ' and ' : ', ', part]);
+}
