@@ -2,53 +2,22 @@
 // this script starts: caller, two approvers, someone who may override, and another tenant.
 //
 //   TOOLCRIB_PROGRAM=target/debug/toolcrib node approvals.mjs
-import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
-import { program, startServer } from './own-server.mjs';
+import { check, equal, finish, launch, truthy, until } from './lib.mjs';
+import { openSignedIn, startShop } from './own-server.mjs';
 
-const server = await startServer(
-  `[store]
-seal_key = { file = "seal.key" }
-
-[approvals]
-show_arguments = true
-timeout = "1h"
-
-[[source]]
-id = "shop"
-kind = "mcp"
-command = [${JSON.stringify(program)}, "demo-upstream"]
-
-[source.tools."*"]
-scopes = ["shop:use"]
-
-[source.tools."wipe"]
-scopes = ["shop:use"]
-approval = "always"
-approval_quorum = 2
-`,
-  { 'seal.key': randomBytes(32).toString('base64') },
-);
-const key = (name, tenant, ...scopes) =>
-  server.key('--name', name, '--principal', name, '--tenant', tenant, ...scopes.flatMap((it) => ['--scope', it]));
+const server = await startShop('approval_quorum = 2');
 const KEYS = {
-  cara: key('cara', 'default', 'shop:use'),
-  ann: key('ann', 'default', 'approvals:respond'),
-  ben: key('ben', 'default', 'approvals:respond'),
-  olga: key('olga', 'default', 'approvals:respond', 'approvals:override'),
-  stranger: key('stranger', 'elsewhere', '*'),
+  cara: server.keyOf('cara', ['shop:use']),
+  ann: server.keyOf('ann', ['approvals:respond']),
+  ben: server.keyOf('ben', ['approvals:respond']),
+  olga: server.keyOf('olga', ['approvals:respond', 'approvals:override']),
+  stranger: server.keyOf('stranger', ['*'], 'elsewhere'),
 };
 const browser = await launch();
 const complaints = [];
 
-async function as(role, address, options = {}) {
-  const opened = await openPage(browser, options);
-  const { page } = opened;
-  await page.goto(`${server.url}/explorer${address}`);
-  await signIn(page, KEYS[role]);
-  return { page, close: () => (complaints.push(...opened.complaints), opened.close()) };
-}
+const as = (role, address, options) => openSignedIn(browser, server.url, address, KEYS[role], complaints, options);
 
 /** Calls the tool as the caller; returns the id of the request. */
 async function request(target) {
@@ -60,12 +29,10 @@ async function request(target) {
   return (await reply.json()).details.approvalId;
 }
 
-// Until the server knows the tool.
-for (let tries = 0; tries < 300; tries += 1) {
+await until('the tools', async () => {
   const reply = await fetch(`${server.url}/v1/tools`, { headers: { Authorization: `Bearer ${KEYS.cara}` } });
-  if (JSON.stringify(await reply.json()).includes('wipe')) break;
-  await new Promise((resolve) => setTimeout(resolve, 100));
-}
+  return JSON.stringify(await reply.json()).includes('wipe');
+});
 
 const card = (page, id) => page.locator(`[data-approval="${id}"].approval`);
 const top = (locator) => locator.evaluate((it) => it.getBoundingClientRect().top + scrollY);

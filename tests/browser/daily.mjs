@@ -2,64 +2,38 @@
 // page that stays small. On a server that this script starts.
 //
 //   TOOLCRIB_PROGRAM=target/debug/toolcrib node daily.mjs
-import { randomBytes } from 'node:crypto';
 import { connect, createServer } from 'node:net';
-import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
-import { program, startServer } from './own-server.mjs';
+import { check, equal, finish, launch, signIn, truthy, until } from './lib.mjs';
+import { openSignedIn, startShop } from './own-server.mjs';
 
-const CONFIG = `[store]
-seal_key = { file = "seal.key" }
-
-[record]
-checkpoint_interval = "200ms"
-
-[approvals]
-show_arguments = true
-timeout = "1h"
-
-[[source]]
-id = "shop"
-kind = "mcp"
-command = [${JSON.stringify(program)}, "demo-upstream"]
-
-[source.tools."*"]
-scopes = ["shop:use"]
-
-[source.tools."wipe"]
-scopes = ["shop:use"]
-approval = "always"
-
+const server = await startShop(
+  '',
+  `
 [[source]]
 id = "gone"
 kind = "mcp"
 command = ["./no-such-program"]
-`;
-const ROLES = `
+
+[record]
+checkpoint_interval = "200ms"
+
 [[role]]
 name = "clerk"
 scopes = ["shop:use"]
-`;
-const server = await startServer(CONFIG + ROLES, { 'seal.key': randomBytes(32).toString('base64') });
-const key = (name, ...scopes) =>
-  server.key('--name', name, '--principal', name, ...scopes.flatMap((it) => ['--scope', it]));
+`,
+);
 const KEYS = {
-  cara: key('cara', 'shop:use'),
-  ann: key('ann', 'approvals:respond'),
-  lena: key('lena', 'approvals:respond', 'audit:read'),
-  omar: key('omar', 'shop:use', 'sources:read', 'audit:read'),
-  ada: key('ada', 'tools:none'),
-  boss: key('boss', 'audit:read', 'explain:others', 'roles:read'),
+  cara: server.keyOf('cara', ['shop:use']),
+  ann: server.keyOf('ann', ['approvals:respond']),
+  lena: server.keyOf('lena', ['approvals:respond', 'audit:read']),
+  omar: server.keyOf('omar', ['shop:use', 'sources:read', 'audit:read']),
+  ada: server.keyOf('ada', ['tools:none']),
+  boss: server.keyOf('boss', ['audit:read', 'explain:others', 'roles:read']),
 };
 const browser = await launch();
 const complaints = [];
 
-async function as(role, address, at = server.url) {
-  const opened = await openPage(browser);
-  const { page } = opened;
-  await page.goto(`${at}/explorer${address}`);
-  await signIn(page, KEYS[role]);
-  return { ...opened, close: () => (complaints.push(...opened.complaints), opened.close()) };
-}
+const as = (role, address, url = server.url) => openSignedIn(browser, url, address, KEYS[role], complaints);
 
 async function api(role, method, path, body) {
   const reply = await fetch(`${server.url}${path}`, {
@@ -96,15 +70,6 @@ async function cable() {
     await closed;
   };
   return { url: `http://127.0.0.1:${port}`, cut, mend: () => listen(port) };
-}
-
-async function until(what, look) {
-  for (let tries = 0; tries < 300; tries += 1) {
-    const found = await look();
-    if (found) return found;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  throw new Error(`not in time: ${what}`);
 }
 
 /** The text that a person reads, on one line. */

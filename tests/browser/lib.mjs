@@ -107,6 +107,16 @@ export async function countClicks(page) {
   };
 }
 
+/** Waits until `look` returns a value, and returns it. */
+export async function until(what, look) {
+  for (let tries = 0; tries < 300; tries += 1) {
+    const found = await look();
+    if (found) return found;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  throw new Error(`not in time: ${what}`);
+}
+
 let passed = 0;
 let failed = 0;
 

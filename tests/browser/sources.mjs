@@ -9,7 +9,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
+import { check, equal, finish, launch, openPage, signIn, truthy, until } from './lib.mjs';
 
 const program = process.env.TOOLCRIB_PROGRAM;
 if (!program) {
@@ -108,16 +108,6 @@ const api = async (role, address) => {
   const reply = await fetch(`${url}${address}`, { headers: { Authorization: `Bearer ${KEYS[role]}` } });
   return { status: reply.status, data: await reply.json() };
 };
-
-/** Waits until `look` returns something. */
-async function until(what, look) {
-  for (let tries = 0; tries < 300; tries += 1) {
-    const found = await look();
-    if (found) return found;
-    await new Promise((done) => setTimeout(done, 100));
-  }
-  throw new Error(`not in time: ${what}`);
-}
 
 /** Opens the page as one of the callers, at an address. */
 async function as(role, address = '', options = {}) {

@@ -64,7 +64,7 @@ impl Schema {
 }
 
 /// Keywords whose values are data, not schemas.
-pub(crate) const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
+pub const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 /// Keywords whose values are maps of schemas under any names.
 pub(crate) const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];

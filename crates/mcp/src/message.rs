@@ -113,7 +113,7 @@ impl RpcError {
             code: value.get("code").and_then(Value::as_i64).unwrap_or_default(),
             message: match value.get("message").unwrap_or(&value) {
                 Value::String(text) => Cow::Owned(text.clone()),
-                // Without a message, all of it says more than nothing.
+                // Without a message, the whole error is the best description.
                 _ => Cow::Owned(raw.get().to_owned()),
             },
             data: value.get("data").cloned().map(Box::new),

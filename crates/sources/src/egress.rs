@@ -392,8 +392,8 @@ impl Answer {
         Ok(Body { bytes, flaw })
     }
 
-    /// Returns the beginning of the body of a refusal, at most `max` bytes. The status alone is sufficient,
-    /// so nothing fails.
+    /// Returns the beginning of the body of a refusal, at most `max` bytes. Errors end it early,
+    /// because the status alone is sufficient.
     pub(crate) async fn beginning(mut self, max: usize) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Some(mut chunk)) = self.chunk().await {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Caller, Server, config, dir, key, write_config};
+use crate::support::{Caller, Server, config, dir, eventually_async, key, write_config};
 
 /// Returns the status of a list and the text of a call in `session`.
 async fn use_of(caller: &Caller, session: &str) -> (u16, Value) {
@@ -30,6 +30,11 @@ async fn a_session_goes_on_after_a_restart_until_its_client_ends_it() {
     let session = server.caller(Some(&text)).open_mcp_session().await;
     let left = server.caller(Some(&text)).open_mcp_session().await;
     let works = (200, json!("on"));
+    // Its source is discovered after the start.
+    eventually_async("the tool is offered", async || {
+        use_of(&server.caller(Some(&text)), &session).await == works
+    })
+    .await;
     assert_eq!(use_of(&server.caller(Some(&text)), &session).await, works);
 
     let server = restart(dir.path(), server);

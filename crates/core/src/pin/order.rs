@@ -129,7 +129,7 @@ fn sort(schema: &mut Value, levels: usize) {
     }
 }
 
-/// Sorts by the exact canonical form. Lists of names need not be written for it.
+/// Sorts strings by their text, and other lists by the exact canonical form.
 fn sort_items(items: &mut [Value]) {
     if items.iter().all(Value::is_string) {
         items.sort_unstable_by(|a, b| a.as_str().cmp(&b.as_str()));

@@ -84,7 +84,7 @@ fn leads_in_a_circle(members: &SchemaObject, root: &Value) -> bool {
     false
 }
 
-/// Whether Ajv refuses `nullable` here: without `type`, and against it. It means nothing in JSON Schema.
+/// Whether Ajv refuses `nullable` here: without `type`, or if it contradicts it. JSON Schema ignores it.
 fn has_stray_nullable(members: &SchemaObject) -> bool {
     let Some(nullable) = members.get("nullable") else { return false };
     let allows_null = match members.get("type") {
@@ -173,7 +173,7 @@ fn refuses(schema: &Value, root: &Value, left: &mut usize) -> bool {
             .is_some_and(|target| refuses(target, root, left))
 }
 
-/// Whether `schema` says nothing, or no more than that a value is an object.
+/// Whether `schema` accepts every object because its only keyword, if any, is the type.
 fn accepts_objects(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => {

@@ -203,7 +203,7 @@ fn session(era: Era, result: &Value, server: Option<&Value>) -> Session {
     }
 }
 
-/// Returns whether a member of an upstream says something.
+/// Whether a member is present and not empty.
 pub(super) fn has_content(value: &Value) -> bool {
     match value {
         Value::Null => false,

@@ -147,7 +147,7 @@ impl ReplyContext<'_> {
         let Some(parts) = read.flatten() else {
             return Ok(match result.get() {
                 "null" => Outcome::blocks(vec![self.note("it answered without a result")], false),
-                text => self.unread("it answered something that is not a tool result", text),
+                text => self.unread("its answer is not a tool result", text),
             });
         };
         let (text, result) = (result.get(), parts);

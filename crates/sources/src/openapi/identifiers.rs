@@ -11,6 +11,7 @@ use std::{
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
+use toolcrib_core::schema::DATA;
 use url::Url;
 
 use super::parse::MAX_DOCUMENT;
@@ -22,8 +23,6 @@ const MAX_POINTER: usize = 2_000;
 /// Most bytes of the rewritten references of one file.
 const MAX_REWRITTEN: usize = MAX_DOCUMENT;
 
-/// Keywords whose value is data, in which nothing is a name.
-const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 /// Members whose value is a map: its keys are no keywords.
 const MAPS: [&str; 15] = [
     "$defs",

@@ -65,11 +65,9 @@ export function readable(name, value) {
   return READ.has(name) && typeof value === 'string' ? visibleText(value) : value;
 }
 
-/** Returns the parts of `text` as children: what is between backticks is code. */
-export function codeIn(text) {
-  return text
-    .split(/`([^`\n]+)`/)
-    .map((part, at) => (at % 2 === 1 ? h('code', { text: part }) : part));
+/** Returns the parts of a text of the server. `code(part)` draws each part between backticks. */
+export function withCode(text, code) {
+  return text.split(/`([^`\n]+)`/).map((part, at) => (at % 2 === 1 ? code(part, at) : visibleText(part)));
 }
 
 /** Replaces the text of an element. */

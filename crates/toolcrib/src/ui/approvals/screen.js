@@ -98,7 +98,7 @@ function Linked({ id, change, who }) {
     <//>`;
   return html`<${Loaded} of=${found} rows=${4}>
     ${(data) => html`${all}
-      <div class="cards" onKeyDown=${onCardKey}><${Card} first=${data} who=${who} gone=${false} opened=${true} /></div>`}
+      <div class="cards" onKeyDown=${onCardKey}><${Card} first=${data} complete opened who=${who} /></div>`}
   <//>`;
 }
 
@@ -151,7 +151,7 @@ function Pending({ change, who }) {
 /** `a` and `r` answer the card that has the focus. */
 function onCardKey(event) {
   const verdict = { a: 'grant', r: 'reject' }[event.key];
-  // Only on the card itself, so that nobody answers with a slip in a field.
+  // Only on the card itself, so that a slip in a field answers no request.
   if (verdict === undefined || isTyping(event) || !event.target.matches('.approval')) return;
   const button = event.target.querySelector(`[data-verdict="${verdict}"]`);
   if (button === null) return;
@@ -186,7 +186,8 @@ function Older({ limit, onMore }) {
   </div>`;
 }
 
-function Card({ first, gone, opened = false, who }) {
+/** `complete` is whether `first` already has the arguments, which a list does not have. */
+function Card({ first, complete = false, gone = false, opened = false, who }) {
   const element = useRef();
   const [answered, setAnswered] = useState();
   const [problem, setProblem] = useState();
@@ -199,6 +200,7 @@ function Card({ first, gone, opened = false, who }) {
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
     // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
     key: gone ? 'gone' : `${first.state} ${first.votes?.length}`,
+    enabled: !complete,
   });
   const it = { ...first, ...detail.data };
   const state = answered?.state ?? it.state;
@@ -250,7 +252,7 @@ function Card({ first, gone, opened = false, who }) {
     </div>
     ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
     <p class="muted">${dangers(it)} ${reason(it)}</p>
-    ${detail.data === undefined && detail.problem === undefined
+    ${!complete && detail.data === undefined && detail.problem === undefined
       ? html`<p class="muted">Loading the arguments…</p>`
       : html`<${Arguments} approval=${it} />`}
     <${Round} approval=${it} />
@@ -314,7 +316,7 @@ function afterAnswer({ verdict, state, quorum, granted }) {
   return 'You approved it. The call may run now.';
 }
 
-/** What became of a request, or why this caller cannot answer it. */
+/** Says who answered a request and whether the call ran, or why this caller cannot answer it. */
 function outcome({ it, own, gone }) {
   const { state, votes = [] } = it;
   const last = (...verdicts) => votes.findLast((vote) => verdicts.includes(vote.verdict));

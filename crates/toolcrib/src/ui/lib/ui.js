@@ -9,7 +9,7 @@ import {
   useRef,
   useState,
 } from '../vendor/preact.js';
-import { ICONS, announce, readable } from '../dom.js';
+import { ICONS, announce, readable, withCode } from '../dom.js';
 import { visibleText } from './visible.js';
 import { request, problemText } from '../api.js';
 import { on, emit } from '../state.js';
@@ -236,16 +236,14 @@ export function Empty({ title, children }) {
 /** What went wrong, and a way to try again. */
 export function Problem({ text, retry }) {
   return html`<div class="problem-box" role="alert">
-    <p><${Said} text=${text} /></p>
+    <p><${ServerText} text=${text} /></p>
     ${retry && html`<${Button} onClick=${retry}>Try again<//>`}
   </div>`;
 }
 
-/** A text of the server: what is between backticks is code. */
-export function Said({ text }) {
-  return text
-    .split(/`([^`\n]+)`/)
-    .map((part, at) => (at % 2 === 1 ? html`<code key=${at}>${part}</code>` : visibleText(part)));
+/** A text of the server, with code between backticks. */
+export function ServerText({ text }) {
+  return withCode(text, (part, at) => html`<code key=${at}>${part}</code>`);
 }
 
 /** Says since when what is shown is not current. */

@@ -77,30 +77,30 @@ function Bars({ summary, onRange }) {
   const label = `${number(buckets.reduce((sum, it) => sum + callsOf(it), 0))} calls from ${new Date(first).toLocaleString()} to ${new Date(last).toLocaleString()}; the table has the numbers`;
   return html`<div>
     <div class="plot">
-    <p class="y-axis muted" aria-hidden="true"><span>${number(most)}</span><span>0 calls</span>${slowest !== undefined && html`<span>${milliseconds(slowest)}</span><span>0 ms</span>`}</p>
-    <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 8 + LATENCY}`} preserveAspectRatio="none" role="img" aria-label=${label}>
-      <line class="grid" x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
-      ${buckets.map((it) => {
-        let top = HEIGHT;
-        return RESULTS.map(([kind]) => {
-          const height = (it[kind] / most) * HEIGHT;
-          top -= height;
-          return (
-            height > 0 &&
-            html`<rect key=${`${it.from}-${kind}`} class=${kind} x=${x(it) + 0.5} y=${top}
-              width=${Math.max(wide - 1, 1)} height=${height} />`
-          );
-        });
-      })}
-      <path class="line" d=${line('p95Ms')} />
-      <path class="line half" d=${line('p50Ms')} />
-      ${buckets.map(
-        (it) => html`<rect key=${`hit-${it.from}`} class="bar-hit" x=${x(it)} y="0" width=${Math.max(wide, 2)}
-          height=${HEIGHT + 8 + LATENCY} onClick=${() => onRange(new Date(it.from), new Date(time(it) + step))}>
-          <title>${`${new Date(it.from).toLocaleString()}: ${RESULTS.map(([kind, word]) => `${number(it[kind])} ${word}`).join(', ')}; 95 % within ${milliseconds(it.p95Ms)}`}</title>
-        </rect>`,
-      )}
-    </svg>
+      <p class="y-axis muted" aria-hidden="true"><span>${number(most)}</span><span>0 calls</span>${slowest !== undefined && html`<span>${milliseconds(slowest)}</span><span>0 ms</span>`}</p>
+      <svg viewBox=${`0 0 ${WIDTH} ${HEIGHT + 8 + LATENCY}`} preserveAspectRatio="none" role="img" aria-label=${label}>
+        <line class="grid" x1="0" y1=${HEIGHT} x2=${WIDTH} y2=${HEIGHT} />
+        ${buckets.map((it) => {
+          let top = HEIGHT;
+          return RESULTS.map(([kind]) => {
+            const height = (it[kind] / most) * HEIGHT;
+            top -= height;
+            return (
+              height > 0 &&
+              html`<rect key=${`${it.from}-${kind}`} class=${kind} x=${x(it) + 0.5} y=${top}
+                width=${Math.max(wide - 1, 1)} height=${height} />`
+            );
+          });
+        })}
+        <path class="line" d=${line('p95Ms')} />
+        <path class="line half" d=${line('p50Ms')} />
+        ${buckets.map(
+          (it) => html`<rect key=${`hit-${it.from}`} class="bar-hit" x=${x(it)} y="0" width=${Math.max(wide, 2)}
+            height=${HEIGHT + 8 + LATENCY} onClick=${() => onRange(new Date(it.from), new Date(time(it) + step))}>
+            <title>${`${new Date(it.from).toLocaleString()}: ${RESULTS.map(([kind, word]) => `${number(it[kind])} ${word}`).join(', ')}; 95 % within ${milliseconds(it.p95Ms)}`}</title>
+          </rect>`,
+        )}
+      </svg>
     </div>
     <p class="axis-labels muted">
       <span>${new Date(first).toLocaleString()}</span>

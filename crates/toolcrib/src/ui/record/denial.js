@@ -1,18 +1,18 @@
-// Why a call was denied, in one sentence: what is missing, which roles have it, and who can give it. The
-// server's explanation for the person is of this moment, so the sentence says if it has changed since.
+// Explains a denied call in one sentence: the missing scopes, the roles that have them, and who can grant
+// them. The server explains the current state, so the sentence says if a call would run now.
 import { html, useState, useData } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { wire } from './names.js';
 
-/** What the reason of a denial means, where nothing more is known. */
+/** The meanings of the reasons, for denials without a detailed explanation. */
 const REASONS = {
   unauthenticated: 'The request had no valid key or token.',
   tenant: 'The tool does not exist for the tenant of the caller.',
   scope: 'The caller lacks a scope of the tool.',
-  unlabelled: 'The tool has no scope, so nobody may use it: the operator has to give it one.',
+  unlabelled: 'The tool has no scopes configured, so every call is denied.',
   policy: 'A policy forbids it.',
-  undecided: 'The policies could not be evaluated, and without them nobody may use the tool.',
+  undecided: 'The policies could not be evaluated, so every call is denied.',
   unknown: 'There is no such tool for the caller.',
   rate_limited: 'The caller has used up a rate. It may call again later.',
   quota_exceeded: 'The caller has used up the quota of the day.',

@@ -1,4 +1,4 @@
-// What waits for the caller, as counts in the navigation: approvals, and sources that need attention.
+// Counts pending approvals and sources that need attention, for the navigation.
 import { state, on, emit } from '../state.js';
 import { request } from '../api.js';
 import { may } from './session.js';

@@ -41,9 +41,9 @@ function join() {
   const ending = new AbortController();
   const mine = { channel: new BroadcastChannel(name), signal: ending.signal, ending, leads: false };
   member = mine;
-  mine.channel.onmessage = ({ data }) => hear(mine, data);
-  mine.channel.postMessage({ asks: true });
-  // Without https the browser elects nobody, and each tab has its own stream.
+  mine.channel.onmessage = ({ data }) => receive(mine, data);
+  mine.channel.postMessage({ requestsState: true });
+  // Locks require https. Without them each tab has its own stream.
   if (navigator.locks === undefined) lead(mine);
   else navigator.locks.request(name, { signal: mine.signal }, () => lead(mine)).catch(() => {});
 }
@@ -55,10 +55,10 @@ function leave() {
   setOpen(false);
 }
 
-/** Takes a message of the tab that holds the stream, which may be this one. */
-function hear(mine, { asks, open, name, value }) {
+/** Handles a message of another tab, or of this one if it holds the stream. */
+function receive(mine, { requestsState, open, name, value }) {
   if (member !== mine) return;
-  if (asks) {
+  if (requestsState) {
     if (mine.leads) mine.channel.postMessage({ open: live.open });
   } else if (open !== undefined) {
     setOpen(open);
@@ -67,17 +67,18 @@ function hear(mine, { asks, open, name, value }) {
   }
 }
 
-function tell(mine, message) {
+/** Sends a message to all tabs, including this one. */
+function broadcast(mine, message) {
   if (mine.signal.aborted) return;
   mine.channel.postMessage(message);
-  hear(mine, message);
+  receive(mine, message);
 }
 
 function setOpen(value) {
   if (live.open === value) return;
   live.open = value;
   emit('live:state');
-  // What changed while no stream was open.
+  // Changes may have been missed.
   if (value) emit('live:open');
 }
 
@@ -92,7 +93,7 @@ async function lead(mine) {
     } catch {
       // The pause follows.
     }
-    tell(mine, { open: false });
+    broadcast(mine, { open: false });
     await pause(PAUSES[Math.min(attempt, PAUSES.length - 1)], mine.signal);
   }
 }
@@ -126,7 +127,7 @@ async function hold(mine, onOpen) {
     if (response.status === 401 && state.status === 'ready') emit('reload');
     if (!response.ok || !response.body) throw new Error(String(response.status));
     onOpen();
-    tell(mine, { open: true });
+    broadcast(mine, { open: true });
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
     let rest = '';
@@ -153,7 +154,7 @@ function dispatch(mine, message) {
   }
   if (name === undefined) return;
   try {
-    tell(mine, { name, value: JSON.parse(data) });
+    broadcast(mine, { name, value: JSON.parse(data) });
   } catch {
     // Not a message of this server.
   }

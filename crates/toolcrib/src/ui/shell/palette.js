@@ -8,7 +8,7 @@ import { visibleSections } from './shell.js';
 
 const MOST = 12;
 
-/** What can be done from anywhere. An action with an address is a screen that begins with it. */
+/** The actions, each a function or the address of a screen that runs it. */
 const ACTIONS = [
   { name: 'Sign out', run: signOut },
   { name: 'Switch the theme', run: () => byId('theme').click() },

@@ -15,7 +15,7 @@ import {
   Empty,
   Loaded,
   Problem,
-  Said,
+  ServerText,
   Time,
 } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
@@ -44,7 +44,7 @@ const EVERY_MS = 5_000;
 
 const TONES = { starting: 'blue', ready: 'green', degraded: 'red', stopped: 'grey' };
 
-/** What a person should look at, of a source; nothing of one that is healthy. */
+/** Describes the problems of a source. The text of a healthy one is empty. */
 function problemOf({ state, detail, problems = [], quarantined }) {
   const first = state === 'ready' ? problems[0] : (detail ?? problems[0]);
   const more = problems.length - (problems.includes(first) ? 1 : 0);
@@ -144,7 +144,7 @@ function All({ data, config, onWritten }) {
                   <td class="right">${milliseconds(it.latency?.p95Ms)}</td>
                   <td><${Breaker} breaker=${it.breaker} /></td>
                   <td><${Time} at=${it.discoveredAt} fallback="not yet" /></td>
-                  <td class="wrap muted"><${Said} text=${problemOf(it)} /></td>
+                  <td class="wrap muted"><${ServerText} text=${problemOf(it)} /></td>
                 </tr>`,
               )}
             </tbody>
@@ -219,7 +219,7 @@ function One({ source, reload, config, onWritten }) {
       <div>
         <p><a href=${href('sources')}>Sources</a></p>
         <h2><bdi class="mono">${source.id}</bdi> <${State} source=${source} /></h2>
-        ${source.detail && html`<p><${Said} text=${source.detail} /></p>`}
+        ${source.detail && html`<p><${ServerText} text=${source.detail} /></p>`}
       </div>
       <div class="row">
         ${may('sources:refresh') && html`<${RefreshNow} source=${source.id} reload=${reload} />`}
@@ -273,12 +273,12 @@ function One({ source, reload, config, onWritten }) {
     ${source.problems?.length > 0 &&
     html`<section class="panel padded">
       <h3>Problems</h3>
-      <ul>${source.problems.map((text) => html`<li key=${text}><${Said} text=${text} /></li>`)}</ul>
+      <ul>${source.problems.map((text) => html`<li key=${text}><${ServerText} text=${text} /></li>`)}</ul>
     </section>`}
     ${source.notes?.length > 0 &&
     html`<section class="panel padded" data-notes>
       <h3>Notes</h3>
-      <ul>${source.notes.map((text) => html`<li key=${text}><${Said} text=${text} /></li>`)}</ul>
+      <ul>${source.notes.map((text) => html`<li key=${text}><${ServerText} text=${text} /></li>`)}</ul>
     </section>`}
     ${settings &&
     html`<${Rules} source=${source.id} settings=${settings} proposals=${rules.data?.proposals ?? []}

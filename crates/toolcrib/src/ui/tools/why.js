@@ -1,6 +1,6 @@
 // Explains why a tool can be used or not, and why the list is empty: the server's decision for this
 // key, step by step. A server without that endpoint (an embedded page) shows nothing.
-import { h, button, codeIn } from '../dom.js';
+import { h, button, withCode } from '../dom.js';
 import { explain, problemText } from '../api.js';
 import { hasGateway } from '../shell/session.js';
 
@@ -102,7 +102,7 @@ function steps(list) {
           text: MARKS[step?.result] ?? '·',
         }),
         h('span', { class: 'why-name', text: NAMES[step?.step] ?? String(step?.step) }),
-        h('bdi', { class: 'why-text' }, codeIn(String(step?.message ?? ''))),
+        h('bdi', { class: 'why-text' }, withCode(String(step?.message ?? ''), (text) => h('code', { text }))),
       ),
     ),
   );

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the definitions of the body's schema, and what is left out.
+/// Returns the definitions of the body's schema, and the problems.
 fn definitions(schemas: Value, body: Value) -> Result<Value, String> {
     let document = posting("3.1.0", "application/json", json!({ "schema": body }), schemas);
     let service = read(&document, &SourceLimits::default());
