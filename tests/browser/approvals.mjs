@@ -222,7 +222,10 @@ await check('the caller sees its own requests without buttons, another tenant no
 });
 
 await check('notifications are off until they are switched on, and name nobody', async () => {
+  await request('before the page');
   const { page, close } = await as('ann', '#/approvals');
+  // The page has counted the requests that were pending before.
+  await page.waitForFunction(() => /^\(\d+\) /.test(document.title));
   await page.evaluate(() => {
     window.shown = [];
     window.Notification = class {
