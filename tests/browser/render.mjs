@@ -47,11 +47,13 @@ const clean = async (target = page) => {
   equal(planted, [], 'planted attributes, links and elements');
 };
 
-await check('result.js renders hostile content blocks as text', async () => {
+await check('blocks.js renders hostile content blocks as text', async () => {
   const shown = await page.evaluate(async (blocks) => {
-    const { renderContent } = await import('/explorer/assets/tools/result.js');
-    const element = renderContent(blocks);
+    const { html, render } = await import('/explorer/assets/lib/ui.js');
+    const { Content } = await import('/explorer/assets/tools/blocks.js');
+    const element = document.createElement('section');
     document.body.append(element);
+    render(html`<${Content} content=${blocks} />`, element);
     const found = {
       blocks: element.querySelectorAll('.block').length,
       images: [...element.querySelectorAll('img')].map((image) =>
@@ -68,7 +70,7 @@ await check('result.js renders hostile content blocks as text', async () => {
   equal(shown.blocks, BLOCKS.length, 'blocks');
   equal(shown.images, ['data:image/png;base64,'], 'images');
   equal(shown.links, 1, 'links');
-  await page.evaluate(() => document.querySelector('body > .blocks').remove());
+  await page.evaluate(() => document.querySelector('body > section').remove());
 });
 
 await check('the list shows hostile names as text and counts unreadable entries', async () => {

@@ -1,5 +1,6 @@
 // The page: loads the list, follows the address (#tool=…, #/tools?q=…), and connects the components.
-import { byId, announce, plural } from './dom.js';
+import { announce, plural } from './lib/ui.js';
+import { byId } from './dom.js';
 import { state, on, emit, select } from './state.js';
 import { listTools, problemText } from './api.js';
 import { isObject } from './json.js';

@@ -1,9 +1,7 @@
 // JSON as text and as values. Numbers keep their text where the browser supports it (JSON.rawJSON), so
 // that a 64-bit id or 0.10 is shown and sent unchanged.
-import { h } from './dom.js';
 import { visibleText } from './lib/visible.js';
 
-const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page becomes slow
 const TOKEN =
   /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
 
@@ -138,23 +136,17 @@ function errorOffset(text) {
   }
 }
 
-/** A read-only block of JSON with highlighted tokens. */
-export function jsonBlock(value, props = {}) {
-  const text = visible(value) ?? 'undefined';
-  const code = h('code');
-  if (text.length > HIGHLIGHT_LIMIT) {
-    code.textContent = text;
-  } else {
-    let end = 0;
-    for (const match of text.matchAll(TOKEN)) {
-      if (match.index > end) code.append(text.slice(end, match.index));
-      end = match.index + match[0].length;
-      const kind = tokenKind(match[0], text[end] === ':');
-      code.append(kind ? h('span', { class: kind, text: match[0] }) : match[0]);
-    }
-    code.append(text.slice(end));
+/** Returns the parts of a JSON text as [text, kind]: the kind is `j-key`, `j-string`, …, or undefined. */
+export function tokens(text) {
+  const list = [];
+  let end = 0;
+  for (const match of text.matchAll(TOKEN)) {
+    if (match.index > end) list.push([text.slice(end, match.index)]);
+    end = match.index + match[0].length;
+    list.push([match[0], tokenKind(match[0], text[end] === ':')]);
   }
-  return h('pre', { class: 'code', tabindex: '0', ...props }, code);
+  list.push([text.slice(end)]);
+  return list;
 }
 
 function tokenKind(token, isKey) {

@@ -1,6 +1,7 @@
 // The theme: the system's preference until the user chooses. The choice is the only data that this
 // page stores.
-import { byId, icon } from './dom.js';
+import { html, render, Icon } from './lib/ui.js';
+import { byId } from './dom.js';
 
 const KEY = 'mcp-ui-theme';
 const system = matchMedia('(prefers-color-scheme: dark)');
@@ -9,7 +10,7 @@ export function startTheme() {
   const button = byId('theme');
   const draw = () => {
     const next = current() === 'dark' ? 'light' : 'dark';
-    button.replaceChildren(icon(next === 'dark' ? 'moon' : 'sun'));
+    render(html`<${Icon} name=${next === 'dark' ? 'moon' : 'sun'} />`, button);
     button.setAttribute('aria-label', `Switch to the ${next} theme`);
     button.title = `Switch to the ${next} theme`;
   };

@@ -19,12 +19,13 @@ import {
   Loaded,
   Time,
 } from '../lib/ui.js';
+import { DANGERS, levelsOf } from '../lib/danger.js';
+import { TabBar } from '../lib/tabs.js';
 import { pretty } from '../json.js';
 import { mixedWords } from '../lib/visible.js';
 import { go, href } from '../shell/routes.js';
 import { isTyping } from '../shell/keys.js';
 import { may } from '../shell/session.js';
-import { DANGERS, levelsOf } from '../tools/badges.js';
 import { draftOf, keepDraft } from './drafts.js';
 import { Reminders } from './reminders.js';
 
@@ -44,6 +45,11 @@ const STATES = {
   withdrawn: ['grey', 'withdrawn'],
 };
 
+const TABS = [
+  { id: 'pending', label: 'Pending', panel: 'approvals-panel' },
+  { id: 'history', label: 'Decided', panel: 'approvals-panel' },
+];
+
 export default function Approvals({ route, who }) {
   const tab = route.path[0] === 'history' ? 'history' : 'pending';
   const show = (id) => go('approvals', id === 'history' ? ['history'] : []);
@@ -59,21 +65,7 @@ export default function Approvals({ route, who }) {
       </div>
       <${Reminders} />
     </div>
-    <div class="tabs" role="tablist" aria-label="Approvals" onKeyDown=${(event) => {
-      if (event.key !== 'ArrowRight' && event.key !== 'ArrowLeft') return;
-      const other = tab === 'history' ? 'pending' : 'history';
-      show(other);
-      document.getElementById(`tab-${other}`).focus();
-    }}>
-      ${[
-        ['pending', 'Pending'],
-        ['history', 'Decided'],
-      ].map(
-        ([id, name]) => html`<button type="button" role="tab" key=${id} id=${`tab-${id}`}
-          tabindex=${tab === id ? 0 : -1} aria-selected=${tab === id}
-          aria-controls="approvals-panel" onClick=${() => show(id)}>${name}</button>`,
-      )}
-    </div>
+    <${TabBar} label="Approvals" prefix="tab" tabs=${TABS} open=${tab} onOpen=${show} />
     <div id="approvals-panel" role="tabpanel" aria-labelledby=${`tab-${tab}`} class="tab-panel">
       ${tab === 'history'
         ? html`<${Decided} change=${change} who=${who} />`

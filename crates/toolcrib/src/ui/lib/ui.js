@@ -4,16 +4,17 @@
 import {
   h,
   html as template,
+  render,
   useEffect,
   useLayoutEffect,
   useRef,
   useState,
 } from '../vendor/preact.js';
-import { ICONS, announce, readable, withCode } from '../dom.js';
-import { visibleText } from './visible.js';
+import { announce, copyText } from '../dom.js';
 import { request, problemText } from '../api.js';
 import { on, emit } from '../state.js';
-import { DANGERS, levelsOf } from '../tools/badges.js';
+import { DANGERS, levelsOf } from './danger.js';
+import { readable, visibleText } from './visible.js';
 
 export {
   render,
@@ -55,6 +56,21 @@ function drawn(node) {
   const made = h(type, { ...props, key, ref });
   known.add(made);
   return made;
+}
+
+/**
+ * A part of the page that changes at once when `draw` is called, so that the next line can move the
+ * focus in it. Its element is the one with this `ref`; `view` returns the content.
+ */
+export function part(view) {
+  let host;
+  const draw = () => host !== undefined && render(view(), host);
+  const ref = (element) => {
+    if (element === null && host !== undefined) render(null, host);
+    host = element ?? undefined;
+    draw();
+  };
+  return { ref, draw, element: () => host };
 }
 
 /** How long to wait before a request that failed is repeated, in ms. */
@@ -204,16 +220,36 @@ export function Badge({ tone = 'grey', children }) {
   return html`<span class=${`badge ${tone}`}>${children}</span>`;
 }
 
+const ICONS = {
+  sun: 'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M4.9 4.9l1.4 1.4M17.7 17.7l1.4 1.4M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4',
+  moon: 'M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5Z',
+  back: 'M15 5l-7 7 7 7',
+  close: 'M6 6l12 12M18 6L6 18',
+  plus: 'M12 5v14M5 12h14',
+  // How dangerous a tool is has a shape of its own, so that it does not depend on colour.
+  read: 'M12 6a6 6 0 1 0 0 12 6 6 0 0 0 0-12',
+  write: 'M12 5l8 14H4Z',
+  destructive: 'M8.5 3.5h7l5 5v7l-5 5h-7l-5-5v-7ZM9 9l6 6M15 9l-6 6',
+  exec: 'M4 5h16v14H4ZM8 10l2.5 2L8 14M13 15h3',
+  clock: 'M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 8v4.5l3 2',
+  key: 'M8 11.5a4.2 4.2 0 1 0 0 8.4 4.2 4.2 0 0 0 0-8.4M11 12.5L20 3.5M15.5 8l3.5 3.5',
+};
+
+export function Icon({ name }) {
+  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${ICONS[name]} /></svg>`;
+}
+
+/** A level of danger: a shape with its word. */
+export function Level({ of }) {
+  const { word, tone } = DANGERS[of];
+  return html`<span class=${`level ${tone}`} data-danger=${of}><${Icon} name=${of} />${word}</span>`;
+}
+
 /** How dangerous a tool is: shapes and words. */
 export function Danger({ tier, destructive = false }) {
   const levels = levelsOf(tier, destructive);
   if (levels.length === 0) return html`<${Badge}>${tier ?? 'unknown'}<//>`;
-  return levels.map((level) => {
-    const { word, tone } = DANGERS[level];
-    return html`<span class=${`level ${tone}`} key=${level} data-danger=${level}>
-      <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${ICONS[level]} /></svg>${word}
-    </span>`;
-  });
+  return levels.map((level) => html`<${Level} key=${level} of=${level} />`);
 }
 
 export function Button({ kind = '', busy = false, disabled = false, children, ...props }) {
@@ -243,7 +279,9 @@ export function Problem({ text, retry }) {
 
 /** A text of the server, with code between backticks. */
 export function ServerText({ text }) {
-  return withCode(text, (part, at) => html`<code key=${at}>${part}</code>`);
+  return text
+    .split(/`([^`\n]+)`/)
+    .map((part, at) => (at % 2 === 1 ? html`<code key=${at}>${part}</code>` : html`${part}`));
 }
 
 /** Says since when what is shown is not current. */
@@ -262,32 +300,18 @@ export function Loaded({ of, rows, keeps = false, children }) {
   return html`<${Skeleton} rows=${rows} />`;
 }
 
-export function Copy({ text, label = 'Copy' }) {
+/** A button that copies a text, or what the function `text` returns at the click. */
+export function Copy({ text, label = 'Copy', ...props }) {
   const [word, setWord] = useState(label);
+  const timer = useRef();
   const onClick = async () => {
-    let done = true;
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      done = copyTheOldWay(text);
-    }
+    const done = await copyText(typeof text === 'function' ? text() : text);
     setWord(done ? 'Copied!' : 'Copy failed');
     announce(done ? 'Copied to the clipboard' : 'The browser refused the clipboard');
-    setTimeout(() => setWord(label), 1500);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setWord(label), 1500);
   };
-  return html`<button type="button" class="quiet" onClick=${onClick}>${word}</button>`;
-}
-
-/** Plain http on another host than localhost has no clipboard API. */
-function copyTheOldWay(text) {
-  const area = document.createElement('textarea');
-  area.className = 'sr';
-  area.value = text;
-  (document.querySelector('dialog[open]') ?? document.body).append(area);
-  area.select();
-  const done = document.execCommand('copy');
-  area.remove();
-  return done;
+  return html`<button type="button" class="quiet" onClick=${onClick} ...${props}>${word}</button>`;
 }
 
 /**

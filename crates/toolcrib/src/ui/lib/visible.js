@@ -30,3 +30,11 @@ export function mixedWords(text, max = 5) {
   const found = new Set(text.match(MIXED) ?? []);
   return [...found].slice(0, max).map((word) => [word, word.replace(OTHER_LETTERS, escapes)]);
 }
+
+/** The attributes that people read. Others, such as values and addresses, are used as they are. */
+const READ = new Set(['title', 'aria-label', 'placeholder', 'alt', 'label']);
+
+/** Returns the value for the attribute `name`. */
+export function readable(name, value) {
+  return READ.has(name) && typeof value === 'string' ? visibleText(value) : value;
+}

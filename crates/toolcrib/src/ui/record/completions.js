@@ -1,6 +1,6 @@
 // What the last word of a query can become: names of fields, and values of what the caller sees.
 import { state } from '../state.js';
-import { classification } from '../tools/badges.js';
+import { classification } from '../lib/danger.js';
 import { NAMES } from './names.js';
 
 /** The most that are offered. */

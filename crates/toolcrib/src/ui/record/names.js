@@ -1,6 +1,6 @@
 // How the record's words are shown to people.
 import { state } from '../state.js';
-import { classification } from '../tools/badges.js';
+import { classification } from '../lib/danger.js';
 
 /** What people call the types of events. */
 export const NAMES = {

@@ -22,6 +22,7 @@ import {
   Time,
 } from '../lib/ui.js';
 import { request, fetchWithKey, problemText } from '../api.js';
+import { saveFile } from '../dom.js';
 import { visible } from '../json.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
@@ -224,12 +225,8 @@ function Export({ search }) {
       const path = `/v1/events/export?format=${format}&${search}`;
       const response = await fetchWithKey(path, { cache: 'no-store' });
       if (!response.ok) throw new Error((await response.json()).message ?? `status ${response.status}`);
-      const link = document.createElement('a');
-      link.href = URL.createObjectURL(await response.blob());
-      link.download =
-        /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1] ?? 'record.jsonl';
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      const name = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
+      saveFile(await response.blob(), name ?? 'record.jsonl');
       announce('The export is saved');
       setState({});
     } catch (error) {

@@ -1,24 +1,23 @@
 // The first steps of a server without sources: what to do, in the order in which it works, each step
 // ticked off as soon as it is done. Only callers that may read the sources see them: others cannot
 // know whether there are any.
-import { html, render, announce, Copy } from '../lib/ui.js';
+import { html, announce, Copy } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { request } from '../api.js';
-import { h } from '../dom.js';
 import { current, href } from './routes.js';
 import { hasGateway, may } from './session.js';
 
 const EVERY_MS = 2_000;
 
-/** While the steps are shown: their element, and what is done. */
+/** While the steps are shown: what is done. */
 let shown;
 let dismissed = false;
 let looking = false;
 let timer;
 
-/** The element with the steps; undefined when there is nothing to say. */
+/** Whether there are steps to show. `first-run` says that this, or a step, has changed. */
 export function firstRun() {
-  return shown?.element;
+  return shown !== undefined;
 }
 
 export function startFirstRun() {
@@ -36,7 +35,6 @@ export function startFirstRun() {
 function end() {
   clearTimeout(timer);
   if (shown === undefined) return;
-  render(null, shown.element);
   shown = undefined;
   emit('first-run');
 }
@@ -58,7 +56,7 @@ async function look() {
   looking = false;
   if (state.who !== who || dismissed) return;
   if (found !== undefined) update(found);
-  if (shown !== undefined && !(shown.done.source && shown.done.key && shown.done.client))
+  if (shown !== undefined && !(shown.source && shown.key && shown.client))
     timer = setTimeout(look, EVERY_MS);
 }
 
@@ -77,27 +75,17 @@ async function facts(who) {
 }
 
 function update(done) {
-  if (shown === undefined) {
-    if (done.source) return;
-    shown = { element: h('div', { class: 'card first-run' }), done: {} };
-    draw(done);
-    emit('first-run');
-    return;
-  }
-  const before = shown.done;
+  const before = shown;
+  if (before === undefined && done.source) return;
   if (JSON.stringify(before) === JSON.stringify(done)) return;
-  draw(done);
+  shown = done;
+  emit('first-run');
   for (const [name, text] of [
     ['source', 'The first source is there'],
     ['key', 'The first key is made'],
     ['client', 'The first client is connected'],
   ])
-    if (done[name] && !before[name]) announce(text);
-}
-
-function draw(done) {
-  shown.done = done;
-  render(html`<${Steps} done=${done} />`, shown.element);
+    if (before && done[name] && !before[name]) announce(text);
 }
 
 function dismiss() {
@@ -105,10 +93,11 @@ function dismiss() {
   end();
 }
 
-function Steps({ done }) {
+export function FirstRun() {
+  const done = shown;
   const tenant = state.who.tenant;
   const all = done.source && done.key && done.client;
-  return html`
+  return html`<div class="card first-run">
     <h2>${all ? 'Everything is in place' : 'Three steps to the first call'}</h2>
     <p>
       ${all && 'A client has reached this server with a key of its own.'}
@@ -147,7 +136,7 @@ function Steps({ done }) {
         ${all ? 'Show the tools' : 'Hide these steps'}
       </button>
     </div>
-  `;
+  </div>`;
 }
 
 function Step({ name, title, done, children }) {

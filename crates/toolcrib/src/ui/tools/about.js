@@ -1,10 +1,10 @@
 // The About tab: what a tool does, how dangerous it is, what it needs, and how it came here.
-import { html, render, useData } from '../lib/ui.js';
+import { html, useData } from '../lib/ui.js';
+import { DANGERS, classification, dangersOf } from '../lib/danger.js';
 import { state } from '../state.js';
 import { own } from '../json.js';
 import { hasGateway, may } from '../shell/session.js';
 import { href } from '../shell/routes.js';
-import { DANGERS, classification, dangersOf } from './badges.js';
 import { egressText } from './filters.js';
 import { Versions } from './versions.js';
 
@@ -27,11 +27,7 @@ const HINTS = [
   ['openWorldHint', true, 'talks to outside systems'],
 ];
 
-export function drawAbout(host, tool) {
-  render(html`<${About} key=${state.token} tool=${tool} />`, host);
-}
-
-function About({ tool }) {
+export function About({ tool }) {
   const { toolId, otcId, source, kind, scopes, approval } = classification(tool);
   const listed = hasGateway && state.who !== undefined && toolId !== undefined;
   const more = useData(`/v1/tools/${encodeURIComponent(toolId)}`, { enabled: listed });

@@ -1,36 +1,34 @@
 // Plays a sound that a tool returned.
-import { button } from '../dom.js';
+import { html, useEffect, useRef, useState } from '../lib/ui.js';
+
+const REFUSED = 'This browser cannot play the sound';
 
 /** Plays through Web Audio: a media element would require a media source in the page's policy. */
-export function player(bytes) {
-  let playing;
-  const play = button('Play', async () => {
-    if (playing) return playing.close();
-    playing = new AudioContext();
-    const mine = playing;
-    const ended = () => {
-      if (playing === mine) {
-        playing = undefined;
-        play.textContent = 'Play';
-      }
-    };
-    mine.addEventListener('statechange', () => {
-      if (mine.state === 'closed') ended();
-    });
+export function Player({ bytes }) {
+  const playing = useRef();
+  const [word, setWord] = useState('Play');
+  const stop = () => {
+    playing.current?.close();
+    playing.current = undefined;
+    setWord('Play');
+  };
+  useEffect(() => stop, []);
+  const onClick = async () => {
+    if (playing.current) return stop();
+    const mine = new AudioContext();
+    playing.current = mine;
     try {
-      const source = new AudioBufferSourceNode(mine, {
-        buffer: await mine.decodeAudioData(bytes.buffer.slice(0)),
-      });
+      const buffer = await mine.decodeAudioData(bytes.buffer.slice(0));
+      const source = new AudioBufferSourceNode(mine, { buffer });
       source.connect(mine.destination);
-      source.addEventListener('ended', () => mine.close());
+      source.addEventListener('ended', () => playing.current === mine && stop());
       source.start();
-      play.textContent = 'Stop';
+      setWord('Stop');
     } catch {
-      await mine.close();
-      play.disabled = true;
-      play.textContent = 'This browser cannot play the sound';
+      stop();
+      setWord(REFUSED);
     }
     return undefined;
-  });
-  return play;
+  };
+  return html`<button type="button" class="button" disabled=${word === REFUSED} onClick=${onClick}>${word}</button>`;
 }

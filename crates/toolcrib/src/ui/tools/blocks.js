@@ -1,10 +1,13 @@
 // Content blocks of a tool result. Upstream content is treated as hostile. Text stays text, an
 // image needs a listed type and base64 data, only http(s) addresses become links, and downloads are
 // always plain bytes.
-import { h, button, copyButton, formatBytes, setText } from '../dom.js';
-import { player } from './audio.js';
-import { isObject, jsonBlock, parseJson, pretty } from '../json.js';
-import { jsonViews } from './json-views.js';
+import { html, Copy, useState } from '../lib/ui.js';
+import { formatBytes } from '../lib/format.js';
+import { JsonBlock } from '../lib/json-block.js';
+import { saveFile } from '../dom.js';
+import { isObject, parseJson, pretty } from '../json.js';
+import { Player } from './audio.js';
+import { JsonViews } from './json-views.js';
 
 const IMAGE_TYPES = new Set([
   'image/png',
@@ -18,46 +21,42 @@ const AUDIO_TYPES = /^audio\/[a-z0-9.+-]{1,40}$/;
 const MAX_TEXT = 100_000; // characters drawn at once
 
 /** A list of blocks, or a note when it is empty. */
-export function renderContent(content) {
+export function Content({ content }) {
   const blocks = Array.isArray(content) ? content : [];
-  const parts = blocks.map((block, index) => renderBlock(block, index, blocks.length));
-  return h(
-    'div',
-    { class: 'blocks' },
-    parts.length > 0 ? parts : h('p', { class: 'muted', text: 'The tool returned no content.' }),
-  );
+  return html`<div class="blocks">
+    ${blocks.map((block, at) => html`<${Block} key=${at} block=${block} at=${at} count=${blocks.length} />`)}
+    ${blocks.length === 0 && html`<p class="muted">The tool returned no content.</p>`}
+  </div>`;
 }
 
-export function renderStructured(value) {
-  return frame('structured content', undefined, jsonViews(value), () => pretty(value));
+export function Structured({ value }) {
+  return html`<${Frame} label="structured content" copy=${() => pretty(value)}><${JsonViews} value=${value} /><//>`;
 }
 
-function renderBlock(block, index, count) {
-  const draw =
-    isObject(block) && typeof block.type === 'string' ? KINDS.get(block.type) : undefined;
-  const shown = draw?.(block);
-  const name =
-    isObject(block) && typeof block.type === 'string' ? block.type.slice(0, 40) : 'unknown';
-  const label = count > 1 ? `${index + 1} · ${name}` : name;
-  if (!shown) return frame(label, 'shown as JSON', [jsonBlock(block)], () => pretty(block));
-  return frame(label, shown.note, shown.parts, shown.copy);
+function Block({ block, at, count }) {
+  const known = isObject(block) && typeof block.type === 'string';
+  const name = known ? block.type.slice(0, 40) : 'unknown';
+  const label = count > 1 ? `${at + 1} · ${name}` : name;
+  const shown = (known ? KINDS.get(block.type) : undefined)?.(block) ?? {
+    note: 'shown as JSON',
+    view: html`<${JsonBlock} value=${block} />`,
+    copy: () => pretty(block),
+  };
+  return html`<${Frame} label=${label} note=${shown.note} copy=${shown.copy}>${shown.view}<//>`;
 }
 
-function frame(label, note, parts, copy) {
-  return h(
-    'section',
-    { class: 'block' },
-    h(
-      'div',
-      { class: 'block-head' },
-      h('span', { class: 'kind', text: label }),
-      note ? h('bdi', { class: 'muted', text: note }) : undefined,
-      copy ? copyButton(copy) : undefined,
-    ),
-    parts,
-  );
+function Frame({ label, note, copy, children }) {
+  return html`<section class="block">
+    <div class="block-head">
+      <span class="kind">${label}</span>
+      ${note && html`<bdi class="muted">${note}</bdi>`}
+      ${copy && html`<${Copy} text=${copy} />`}
+    </div>
+    ${children}
+  </section>`;
 }
 
+/** By kind: {note, view, copy} of a block, or undefined if it is not what its kind says. */
 const KINDS = new Map([
   ['text', (block) => (typeof block.text === 'string' ? textBlock(block.text) : undefined)],
   ['image', (block) => imageBlock(block.mimeType, block.data)],
@@ -67,25 +66,22 @@ const KINDS = new Map([
 ]);
 
 function textBlock(text) {
+  const copy = () => text;
   const json = jsonIn(text);
-  if (json !== undefined) {
-    return { note: 'JSON', parts: jsonViews(json, text), copy: () => text };
-  }
-  return { parts: longText(text), copy: () => text };
+  if (json !== undefined) return { note: 'JSON', view: html`<${JsonViews} value=${json} asSent=${text} />`, copy };
+  return { view: html`<${LongText} text=${text} />`, copy };
 }
 
-function longText(text) {
-  const body = h('pre', { class: 'code text', tabindex: '0', text: text.slice(0, MAX_TEXT) });
-  if (text.length <= MAX_TEXT) return [body];
-  const more = button(
-    `Show all ${formatBytes(text.length)}`,
-    () => {
-      setText(body, text);
-      more.remove();
-    },
-    { class: 'quiet' },
-  );
-  return [body, more];
+function LongText({ text }) {
+  const [most, setMost] = useState(MAX_TEXT);
+  return html`
+    <pre class="code text" tabindex="0">${text.slice(0, most)}</pre>
+    ${
+      text.length > most &&
+      html`<button type="button" class="quiet" onClick=${() => setMost(text.length)}>
+        Show all ${formatBytes(text.length)}
+      </button>`
+    }`;
 }
 
 /** Returns the parsed value when a text is a JSON object or array. */
@@ -103,49 +99,43 @@ function imageBlock(type, data) {
   const bytes = base64(data);
   if (!bytes) return undefined;
   const size = `${mime.slice(0, 60)} · ${formatBytes(bytes.length)}`;
+  const download = html`<${Download} bytes=${bytes} name="image" />`;
+  if (!IMAGE_TYPES.has(mime)) return { note: `${size} · not shown inline`, view: download };
   // Built from a listed constant and checked base64, so it cannot contain markup.
-  if (!IMAGE_TYPES.has(mime))
-    return { note: `${size} · not shown inline`, parts: [download(bytes, 'image')] };
-  return {
-    note: size,
-    parts: [
-      h('img', { src: `data:${mime};base64,${clean(data)}`, alt: 'Image returned by the tool' }),
-      download(bytes, 'image'),
-    ],
-  };
+  const address = `data:${mime};base64,${clean(data)}`;
+  return { note: size, view: html`<img src=${address} alt="Image returned by the tool" />${download}` };
 }
 
 function audioBlock(type, data) {
   const mime = typeof type === 'string' ? type.toLowerCase() : '';
   const bytes = base64(data);
   if (!bytes) return undefined;
-  const parts = [download(bytes, 'audio')];
-  if (AUDIO_TYPES.test(mime)) parts.unshift(player(bytes));
   return {
     note: `${mime.slice(0, 60)} · ${formatBytes(bytes.length)}`,
-    parts: [h('div', { class: 'row' }, parts)],
+    view: html`<div class="row">
+      ${AUDIO_TYPES.test(mime) && html`<${Player} bytes=${bytes} />`}
+      <${Download} bytes=${bytes} name="audio" />
+    </div>`,
   };
 }
 
 function resourceBlock(resource) {
   if (!isObject(resource)) return undefined;
-  const head = h('p', { class: 'uri' }, address(resource.uri));
+  const head = html`<p class="uri"><${Address} uri=${resource.uri} /></p>`;
   const note = typeof resource.mimeType === 'string' ? resource.mimeType.slice(0, 80) : undefined;
   if (typeof resource.text === 'string') {
     const inner = textBlock(resource.text);
-    return { note, parts: [head, ...inner.parts], copy: inner.copy };
+    return { note, view: html`${head}${inner.view}`, copy: inner.copy };
   }
-  if (resource.blob !== undefined) {
-    const inner = /^image\//i.test(note ?? '') ? imageBlock(note, resource.blob) : undefined;
-    const bytes = base64(resource.blob);
-    if (inner) return { note: inner.note, parts: [head, ...inner.parts] };
-    if (bytes)
-      return {
-        note: `${note ?? 'bytes'} · ${formatBytes(bytes.length)}`,
-        parts: [head, download(bytes, 'resource')],
-      };
-  }
-  return undefined;
+  if (resource.blob === undefined) return undefined;
+  const inner = /^image\//i.test(note ?? '') ? imageBlock(note, resource.blob) : undefined;
+  if (inner) return { note: inner.note, view: html`${head}${inner.view}` };
+  const bytes = base64(resource.blob);
+  if (!bytes) return undefined;
+  return {
+    note: `${note ?? 'bytes'} · ${formatBytes(bytes.length)}`,
+    view: html`${head}<${Download} bytes=${bytes} name="resource" />`,
+  };
 }
 
 function linkBlock(block) {
@@ -155,43 +145,24 @@ function linkBlock(block) {
   const size = Number.isFinite(block.size) ? formatBytes(block.size) : undefined;
   return {
     note: [text('mimeType')?.slice(0, 80), size].filter(Boolean).join(' · ') || undefined,
-    parts: [
-      h(
-        'p',
-        { class: 'uri' },
-        name ? h('bdi', { class: 'strong', text: name }) : undefined,
-        ' ',
-        address(block.uri),
-      ),
-      text('description') ? h('p', {}, h('bdi', { text: text('description') })) : undefined,
-    ],
+    view: html`
+      <p class="uri">${name && html`<bdi class="strong">${name}</bdi>`} <${Address} uri=${block.uri} /></p>
+      ${text('description') && html`<p><bdi>${text('description')}</bdi></p>`}`,
     copy: text('uri') ? () => block.uri : undefined,
   };
 }
 
 /** A link for http and https, plain text for every other scheme. */
-function address(uri) {
-  if (typeof uri !== 'string') return h('span', { class: 'muted', text: 'no address' });
-  if (/^https?:\/\//i.test(uri) && URL.canParse(uri)) {
-    return h(
-      'a',
-      { href: uri, target: '_blank', rel: 'noopener noreferrer' },
-      h('bdi', { text: uri }),
-    );
-  }
-  return h('bdi', { class: 'mono', text: uri });
+function Address({ uri }) {
+  if (typeof uri !== 'string') return html`<span class="muted">no address</span>`;
+  if (/^https?:\/\//i.test(uri) && URL.canParse(uri))
+    return html`<a href=${uri} target="_blank" rel="noopener noreferrer"><bdi>${uri}</bdi></a>`;
+  return html`<bdi class="mono">${uri}</bdi>`;
 }
 
-function download(bytes, name) {
-  return button(
-    'Download',
-    () => {
-      const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
-      h('a', { href: url, download: `${name}.bin` }).click();
-      setTimeout(() => URL.revokeObjectURL(url), 10_000);
-    },
-    { class: 'quiet' },
-  );
+function Download({ bytes, name }) {
+  const onClick = () => saveFile(new Blob([bytes], { type: 'application/octet-stream' }), `${name}.bin`);
+  return html`<button type="button" class="quiet" onClick=${onClick}>Download</button>`;
 }
 
 function clean(data) {

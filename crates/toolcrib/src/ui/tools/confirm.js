@@ -1,62 +1,52 @@
 // The confirmation before a dangerous tool runs.
-import { h, button } from '../dom.js';
-import { badges, isDestructive } from './badges.js';
-import { jsonBlock, parseJson } from '../json.js';
+import { html, render, useLayoutEffect, useModal, useRef } from '../lib/ui.js';
+import { JsonBlock } from '../lib/json-block.js';
+import { isDestructive } from '../lib/danger.js';
+import { root } from '../dom.js';
+import { parseJson } from '../json.js';
+import { Badges } from './badges.js';
 
 /** Resolves to {run, remember}. Escape and a click on the backdrop cancel. */
 export function confirmRun(tool, reasons, body) {
+  // Over the page and not in the tool, which can leave the page while the question is open.
+  const host = root('div');
+  document.body.append(host);
   return new Promise((resolve) => {
-    const remember = h('input', { type: 'checkbox' });
-    const dialog = h('dialog', { class: 'confirm', 'aria-labelledby': 'confirm-title' });
-    const finish = (run) => {
-      dialog.close();
-      dialog.remove();
-      resolve({ run, remember: run && remember.checked });
+    const finish = (answer) => {
+      host.firstElementChild.close(); // gives the focus back
+      render(null, host);
+      host.remove();
+      resolve(answer);
     };
-    const no = button('Cancel', () => finish(false));
-    dialog.append(
-      h('h2', { id: 'confirm-title' }, 'Run ', h('bdi', { class: 'mono', text: tool.name }), '?'),
-      h('div', { class: 'badges' }, badges(tool)),
-      h(
-        'ul',
-        {},
-        reasons.map((reason) => h('li', { text: reason })),
-      ),
-      h('p', { class: 'muted', text: 'It will run with these arguments:' }),
-      preview(body),
-      h(
-        'label',
-        { class: 'check' },
-        remember,
-        'Do not ask again for this tool until the page is reloaded',
-      ),
-      h(
-        'div',
-        { class: 'row end' },
-        no,
-        button('Run tool', () => finish(true), {
-          class: `button ${isDestructive(tool) ? 'danger' : 'primary'}`,
-          data: { confirm: 'run' },
-        }),
-      ),
-    );
-    dialog.addEventListener('cancel', (event) => {
-      event.preventDefault();
-      finish(false);
-    });
-    dialog.addEventListener('click', (event) => {
-      if (event.target === dialog) finish(false);
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-    no.focus();
+    render(html`<${Confirm} tool=${tool} reasons=${reasons} body=${body} finish=${finish} />`, host);
   });
 }
 
-function preview(body) {
+function Confirm({ tool, reasons, body, finish }) {
+  const { close, props } = useModal(() => finish({ run: false, remember: false }));
+  const [no, remember] = [useRef(), useRef()];
+  useLayoutEffect(() => no.current.focus(), []);
+  return html`<dialog class="confirm" aria-labelledby="confirm-title" ...${props}>
+    <h2 id="confirm-title">Run <bdi class="mono">${tool.name}</bdi>?</h2>
+    <${Badges} tool=${tool} />
+    <ul>${reasons.map((reason) => html`<li>${reason}</li>`)}</ul>
+    <p class="muted">It will run with these arguments:</p>
+    <${Preview} body=${body} />
+    <label class="check">
+      <input type="checkbox" ref=${remember} />Do not ask again for this tool until the page is reloaded
+    </label>
+    <div class="row end">
+      <button type="button" class="button" ref=${no} onClick=${close}>Cancel</button>
+      <button type="button" class=${`button ${isDestructive(tool) ? 'danger' : 'primary'}`} data-confirm="run"
+        onClick=${() => finish({ run: true, remember: remember.current.checked })}>Run tool</button>
+    </div>
+  </dialog>`;
+}
+
+function Preview({ body }) {
   try {
-    return jsonBlock(parseJson(body));
+    return html`<${JsonBlock} value=${parseJson(body)} />`;
   } catch {
-    return h('pre', { class: 'code', text: body });
+    return html`<pre class="code">${body}</pre>`;
   }
 }

@@ -1,33 +1,28 @@
 // The right pane: one open tool, its tabs, and the states around it. Views of tools are cached so
 // that switching between tools loses no input; a new key clears the cache.
-import { h, byId, button, icon } from '../dom.js';
+import { html, render, useLayoutEffect, useRef, Icon } from '../lib/ui.js';
+import { byId, loadStyle } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { base, getTool, problemText } from '../api.js';
 import { isObject, pretty } from '../json.js';
-import { firstRun } from '../shell/first-run.js';
-import { notice, overview, signIn } from './notices.js';
-import { whyPanel } from './why.js';
+import { FirstRun, firstRun } from '../shell/first-run.js';
+import { Notice, Overview, SignIn } from './notices.js';
+import { Why } from './why.js';
 
 const views = new Map();
+/** The tool that is loading, as {name, controller}. */
 let loading;
+/** Why the selected tool could not be loaded: the reply of the server, or {failed}. */
+let failed;
 let page;
 
 /** What an open tool is made of, which the list does not need. */
 function loadPage() {
-  page ??= Promise.all([import('./tool-view.js'), style()]).then(([it]) => it.createToolView);
+  page ??= Promise.all([import('./tool-view.js'), loadStyle(`${base}assets/tools/tool.css`)]).then(([it]) => it.createToolView);
   page.catch(() => {
     page = undefined; // the next tool tries again
   });
   return page;
-}
-
-function style() {
-  return new Promise((resolve) => {
-    const link = h('link', { rel: 'stylesheet', href: `${base}assets/tools/tool.css` });
-    link.addEventListener('load', resolve);
-    link.addEventListener('error', resolve); // plain, but usable
-    document.head.append(link);
-  });
 }
 
 const narrow = matchMedia('(max-width: 820px)');
@@ -36,9 +31,7 @@ export function startDetail() {
   on('select', () => draw({ moved: true }));
   on('focus-tool', () => draw());
   on('providers', () => draw());
-  on('tools', () => {
-    draw();
-  });
+  on('tools', () => draw());
   on('first-run', () => draw());
   on('token', () => {
     for (const view of views.values()) view.drop();
@@ -73,6 +66,7 @@ function draw({ moved = false } = {}) {
   }
   document.body.dataset.view = name === undefined ? 'list' : 'detail';
   if (loading && loading.name !== name) stopLoading();
+  failed = undefined; // each event tries again
   drawPane(name);
   // In one column the open tool replaces the list, and the focus follows.
   if (moved && narrow.matches) {
@@ -82,25 +76,42 @@ function draw({ moved = false } = {}) {
 }
 
 function drawPane(name) {
-  const host = byId('detail');
-  const view = views.get(name);
-  if (state.status === 'signin' || state.status === 'idle')
-    host.replaceChildren(...(name === undefined ? [] : [back()]), signIn());
-  else if (name === undefined) {
-    const only = firstRun() ?? overview();
-    // What is in place stays, with the focus in it.
-    if (host.childElementCount !== 1 || host.firstElementChild !== only) host.replaceChildren(only);
+  const isSignedOut = state.status === 'signin' || state.status === 'idle';
+  const view = isSignedOut ? undefined : views.get(name);
+  if (view && state.status === 'ready' && !view.fresh()) refresh(name, view);
+  const isMissing = name !== undefined && !isSignedOut && !view;
+  if (isMissing && state.status !== 'loading' && !loading && !failed) load(name);
+  render(html`<${Pane} ...${{ name, isSignedOut, view }} />`, byId('detail'));
+  if (view && state.opened === name) {
+    state.opened = undefined;
+    if (!narrow.matches) view.focusFirst();
   }
-  else if (view) {
-    if (state.status === 'ready' && !view.fresh()) refresh(name, view);
-    if (view.element.parentElement !== host || host.childElementCount !== 2)
-      host.replaceChildren(back(), view.element);
-    if (state.opened === name) {
-      state.opened = undefined;
-      if (!narrow.matches) view.focusFirst();
-    }
-  } else if (state.status === 'loading') host.replaceChildren(back(), waiting(name));
-  else if (!loading) load(name);
+}
+
+function Pane({ name, isSignedOut, view }) {
+  if (name === undefined)
+    return isSignedOut ? html`<${SignIn} />` : firstRun() ? html`<${FirstRun} />` : html`<${Overview} />`;
+  const back = html`<button type="button" class="quiet back" onClick=${toList}><${Icon} name="back" />All tools</button>`;
+  if (isSignedOut) return html`${back}<${SignIn} />`;
+  if (view) return html`${back}<${Kept} key=${name} element=${view.element} />`;
+  if (failed) return html`${back}<${Failed} name=${name} failure=${failed} />`;
+  return html`${back}
+    <div class="notice" role="status">
+      <p>Loading <bdi class="mono">${name}</bdi>…</p>
+      <div class="ghost"></div>
+      <div class="ghost"></div>
+    </div>`;
+}
+
+/** A place for an element that stays when it leaves the page. */
+function Kept({ element }) {
+  const host = useRef();
+  useLayoutEffect(() => host.current.replaceChildren(element), [element]);
+  return html`<div class="kept" ref=${host}></div>`;
+}
+
+function toList() {
+  location.hash = '';
 }
 
 function stopLoading() {
@@ -111,8 +122,7 @@ function stopLoading() {
 async function load(name) {
   const controller = new AbortController();
   loading = { name, controller };
-  const host = byId('detail');
-  host.replaceChildren(back(), waiting(name));
+  failed = undefined;
   const failure = {};
   let reply;
   let createToolView;
@@ -127,18 +137,9 @@ async function load(name) {
     views.set(name, createToolView(merge(name, reply.data)));
     draw();
   } else {
-    host.replaceChildren(back(), problem(name, reply ?? failure));
+    failed = reply ?? failure;
+    drawPane(name);
   }
-}
-
-function waiting(name) {
-  return h(
-    'div',
-    { class: 'notice', role: 'status' },
-    h('p', {}, 'Loading ', h('bdi', { class: 'mono', text: name }), '…'),
-    h('div', { class: 'ghost' }),
-    h('div', { class: 'ghost' }),
-  );
 }
 
 /** The detail, with the list's classification where the detail has none. */
@@ -175,48 +176,18 @@ async function refresh(name, view) {
     view.changed(again);
 }
 
-function problem(name, failure) {
-  const again = button('Try again', () => load(name));
+function Failed({ name, failure }) {
+  const again = html`<button type="button" class="button" onClick=${() => draw()}>Try again</button>`;
+  const title = 'The tool could not be loaded';
   if (failure.failed !== undefined)
-    return notice(
-      'The tool could not be loaded',
-      `The server could not be reached (${failure.failed}).`,
-      again,
-    );
+    return html`<${Notice} title=${title} actions=${again}>The server could not be reached (${failure.failed}).<//>`;
   if (failure.status === 404) {
-    const why = whyPanel(name);
-    if (state.token !== '') why.open();
-    const told = notice(
-      'No such tool',
-      [
-        'There is no tool named ',
-        h('bdi', { class: 'mono', text: name }),
-        ' here, or your key does not show it.',
-      ],
-      button('All tools', () => {
-        location.hash = '';
-      }),
-    );
-    if (state.token !== '') told.append(why.element);
-    return told;
+    const all = html`<button type="button" class="button" onClick=${toList}>All tools</button>`;
+    const why = state.token !== '' && html`<${Why} name=${name} />`;
+    return html`<${Notice} title="No such tool" actions=${all} more=${why}>
+      There is no tool named <bdi class="mono">${name}</bdi> here, or your key does not show it.
+    <//>`;
   }
-  if (failure.status === 401) return signIn();
-  return notice('The tool could not be loaded', problemText(failure), again);
-}
-
-function back() {
-  return h(
-    'button',
-    {
-      type: 'button',
-      class: 'quiet back',
-      on: {
-        click: () => {
-          location.hash = '';
-        },
-      },
-    },
-    icon('back'),
-    'All tools',
-  );
+  if (failure.status === 401) return html`<${SignIn} />`;
+  return html`<${Notice} title=${title} actions=${again}>${problemText(failure)}<//>`;
 }

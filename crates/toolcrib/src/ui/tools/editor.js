@@ -1,9 +1,20 @@
 // The arguments, edited as a form or as JSON text. Only the active mode counts. In JSON mode the
 // text is sent byte for byte; in form mode the object that the fields edit.
-import { h, button, setText } from '../dom.js';
+import { html, part } from '../lib/ui.js';
+import { Switch } from '../lib/tabs.js';
 import { isObject, locate, parseJson, parseProblem, pretty } from '../json.js';
 import { formStart, prefill, simplify } from './schema.js';
 import { createForm } from './form.js';
+
+const MODES = [
+  ['form', 'Form'],
+  ['json', 'JSON'],
+];
+
+/** The element of an editor. */
+export function Editor({ of }) {
+  return html`<section class="editor" aria-label=${of.title} ref=${of.ref}></section>`;
+}
 
 export function createEditor({ schema, onChange, title = 'Arguments' }) {
   const root = isObject(schema) ? schema : {};
@@ -18,53 +29,40 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
   let args = startForm();
   let touched = false;
   let form;
+  /** The arguments as text, whether the validator found an error in it, and why it does not parse. */
+  let text = startText;
+  let invalid = false;
+  let problem;
+  const area = { current: undefined };
 
-  const text = h('textarea', {
-    class: 'input mono json',
-    spellcheck: 'false',
-    autocomplete: 'off',
-    'aria-label': `${title} as JSON`,
-    rows: '6',
-    on: {
-      input: () => {
-        problem.hidden = true;
-        onChange();
-      },
-    },
-  });
-  const problem = h('p', { class: 'field-error', role: 'alert', hidden: true });
-  const host = h('div', { class: 'editor-body' });
-  const toggles = ['form', 'json'].map((id) =>
-    h('button', {
-      type: 'button',
-      class: 'toggle',
-      'aria-pressed': 'false',
-      data: { mode: id },
-      text: id === 'form' ? 'Form' : 'JSON',
-      on: { click: () => setMode(id) },
-    }),
+  const { ref, draw } = part(
+    () => html`
+      <div class="sub-head">
+        <h3>${title}</h3>
+        <${Switch} name="mode" label="Edit as" views=${MODES} chosen=${mode} onChoose=${setMode} />
+        <button type="button" class="quiet" title="Back to the required fields" onClick=${reset}>Reset</button>
+      </div>
+      <div class="editor-body">
+        ${
+          mode === 'form'
+            ? html`<div class="form" key=${form.key} ref=${form.ref}></div>`
+            : html`<textarea class="input mono json" key="json" ref=${area} spellcheck=${false} autocomplete="off" rows="6"
+                aria-label=${`${title} as JSON`} aria-invalid=${String(invalid)} value=${text}
+                onInput=${(event) => {
+                  text = event.target.value;
+                  problem = undefined;
+                  draw();
+                  onChange();
+                }}></textarea>`
+        }
+      </div>
+      <p class="field-error" role="alert" hidden=${problem === undefined}>${problem}</p>`,
   );
-  const element = h(
-    'section',
-    { class: 'editor', 'aria-label': title },
-    h(
-      'div',
-      { class: 'sub-head' },
-      h('h3', { text: title }),
-      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Edit as' }, toggles),
-      button('Reset', reset, {
-        class: 'quiet',
-        title: 'Back to the required fields',
-      }),
-    ),
-    host,
-    problem,
-  );
-  function draw() {
-    for (const toggle of toggles)
-      toggle.setAttribute('aria-pressed', String(toggle.dataset.mode === mode));
-    problem.hidden = true;
-    if (mode === 'form') {
+
+  /** Shows the arguments in the present mode from their start. */
+  function start() {
+    problem = undefined;
+    if (mode === 'form')
       form = createForm({
         schema: root,
         args,
@@ -73,52 +71,49 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
           onChange(path);
         },
       });
-      host.replaceChildren(form.element);
-    } else {
-      text.value = touched ? pretty(form.value()) : startText;
-      host.replaceChildren(text);
-    }
+    else text = touched ? pretty(form.value()) : startText;
+    draw();
   }
 
   /** Switches to the form only when the text is an object that fields can show. */
   function setMode(next) {
     if (next === mode) return;
     if (next === 'form') {
-      const bad = parseProblem(text.value);
-      const value = bad ? undefined : parseJson(text.value);
+      const bad = parseProblem(text);
+      const value = bad ? undefined : parseJson(text);
       if (!isObject(value))
         return say(bad ?? { message: 'Only a JSON object can be shown as a form.' });
-      touched = text.value !== startText;
+      touched = text !== startText;
       args = touched ? value : startForm();
     } else {
       const bad = form.localProblems().find(({ path }) => form.isBroken(path));
       if (bad) return form.focus(bad.path);
     }
     mode = next;
-    draw();
+    start();
     return onChange();
   }
 
   function say(bad) {
-    setText(problem, bad.message);
-    problem.hidden = false;
-    text.focus();
+    problem = bad.message;
+    draw();
+    area.current.focus();
     if (bad.offset !== undefined)
-      text.setSelectionRange(bad.offset, Math.min(bad.offset + 1, text.value.length));
+      area.current.setSelectionRange(bad.offset, Math.min(bad.offset + 1, text.length));
   }
 
   function load(value) {
     args = isObject(value) ? value : {};
     touched = true;
     mode = 'form';
-    draw();
+    start();
     onChange();
   }
 
   function reset() {
     args = startForm();
     touched = false;
-    draw();
+    start();
     onChange();
   }
 
@@ -130,9 +125,9 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
   /** Returns the request body, or undefined after showing the error in the text. */
   function body() {
     if (mode === 'json') {
-      const bad = parseProblem(text.value);
+      const bad = parseProblem(text);
       if (bad) say(bad);
-      return bad ? undefined : text.value;
+      return bad ? undefined : text;
     }
     return JSON.stringify(form.sendable());
   }
@@ -140,36 +135,38 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
   /** The arguments for a snippet: those that were given so far, or undefined. */
   function compact() {
     if (mode === 'form') return JSON.stringify(form.sendable({ given: true }));
-    return parseProblem(text.value) ? undefined : JSON.stringify(parseJson(text.value));
+    return parseProblem(text) ? undefined : JSON.stringify(parseJson(text));
   }
 
   function showErrors(errors) {
+    invalid = errors.length > 0;
     if (mode === 'form') form.showErrors(errors);
-    else text.setAttribute('aria-invalid', String(errors.length > 0));
+    else draw();
   }
 
   /** The line of an error's path, when the arguments are edited as JSON. */
   function lineOf(path) {
-    const range = mode === 'json' ? locate(text.value, path) : undefined;
-    return range ? text.value.slice(0, range.start).split('\n').length : undefined;
+    const range = mode === 'json' ? locate(text, path) : undefined;
+    return range ? text.slice(0, range.start).split('\n').length : undefined;
   }
 
   function focus(path) {
     if (mode === 'form') return form.focus(path);
-    const range = locate(text.value, path);
-    text.focus();
-    return range ? text.setSelectionRange(range.start, range.end) : undefined;
+    const range = locate(text, path);
+    area.current.focus();
+    return range ? area.current.setSelectionRange(range.start, range.end) : undefined;
   }
 
-  draw();
+  start();
   return {
-    element,
+    ref,
+    title,
     problems,
     body,
     compact,
     focusFirst: () => {
       if (mode === 'form') return form.focusFirst();
-      text.focus();
+      area.current.focus();
       return true;
     },
     label: (path) => (mode === 'form' ? form.label(path) : path),
@@ -183,8 +180,9 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
         load(parseJson(value));
       } catch {
         mode = 'json';
+        problem = undefined;
+        text = value;
         draw();
-        text.value = value;
         onChange();
       }
     },

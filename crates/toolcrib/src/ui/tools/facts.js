@@ -1,9 +1,9 @@
 // What the list of the explorer does not say about tools: where their calls go, whether they use a
 // stored credential, and whether they are in quarantine. Loaded once per list, when first needed.
+import { classification } from '../lib/danger.js';
 import { state, on, emit } from '../state.js';
 import { request } from '../api.js';
 import { hasGateway, may } from '../shell/session.js';
-import { classification } from './badges.js';
 
 let facts = new Map();
 let loadedFor;

@@ -1,8 +1,9 @@
 // Selects the tools in the list, by the search text and the chips, and groups them. Within one facet
 // any chip may match; all facets must match.
-import { h, byId } from '../dom.js';
+import { html, render } from '../lib/ui.js';
+import { classification, dangersOf, needsApproval, DANGERS } from '../lib/danger.js';
+import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
-import { classification, dangersOf, needsApproval, DANGERS } from './badges.js';
 import { href } from '../shell/routes.js';
 import { factsOf, loadFacts } from './facts.js';
 
@@ -164,7 +165,6 @@ export function readAddress(query) {
     const chosen = (query.get(id) ?? '').split(',').filter((it) => it !== '');
     if (chosen.length > 0) state.filters.set(id, new Set(chosen));
   }
-  draw();
   emit('filter');
 }
 
@@ -222,19 +222,9 @@ function draw() {
   // Counting takes a while with thousands of tools, so it is done when someone looks.
   if (!host.hidden) {
     loadFacts();
-    const focused = host.contains(document.activeElement) ? document.activeElement : undefined;
-    host.replaceChildren(...FACETS.map(facetGroup).filter((it) => it !== undefined), viewRow());
-    if (focused) controlLike(focused, host)?.focus({ preventScroll: true });
+    render(html`${FACETS.map((facet) => html`<${Facet} key=${facet.id} facet=${facet} />`)}<${ViewRow} />`, host);
   }
   drawToggle();
-}
-
-/** Returns the control that has taken the place of `old`. */
-function controlLike(old, host) {
-  const { facet, value } = old.dataset;
-  return [...host.querySelectorAll('button, select, input')].find(
-    (it) => it.id === old.id && it.dataset.facet === facet && it.dataset.value === value,
-  );
 }
 
 function drawToggle() {
@@ -243,87 +233,67 @@ function drawToggle() {
   byId('filter-toggle').setAttribute('aria-expanded', String(!folded));
 }
 
-function facetGroup(facet) {
-  const counts = new Map();
-  for (const tool of state.tools) {
-    for (const value of facet.values(tool)) counts.set(value, (counts.get(value) ?? 0) + 1);
-  }
+function Facet({ facet }) {
   const chosen = state.filters.get(facet.id);
+  const counts = new Map(countsOf(facet));
   // A chosen value without tools stays, so that it can be taken back.
   for (const value of chosen ?? []) if (!counts.has(value)) counts.set(value, 0);
-  if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return undefined;
-  const chips = [...counts]
+  if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return null;
+  const values = [...counts]
     .sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b) || compare(a, b))
-    .slice(0, 60)
-    .map(([value, count]) => chip(facet, value, count));
-  return h(
-    'div',
-    { class: 'facet', role: 'group', 'aria-label': `Filter by ${facet.label.toLowerCase()}` },
-    h('span', { class: 'facet-name', text: facet.label }),
-    h('div', { class: 'chips' }, chips),
-  );
+    .slice(0, 60);
+  const choose = (value) => {
+    const set = state.filters.get(facet.id) ?? new Set();
+    state.filters.set(facet.id, set);
+    if (!set.delete(value)) set.add(value);
+    draw();
+    emit('filter');
+  };
+  return html`<div class="facet" role="group" aria-label=${`Filter by ${facet.label.toLowerCase()}`}>
+    <span class="facet-name">${facet.label}</span>
+    <div class="chips">
+      ${values.map(
+        ([value, count]) => html`<button type="button" class="chip" key=${value} data-facet=${facet.id}
+          data-value=${value} aria-pressed=${String(chosen?.has(value) ?? false)} onClick=${() => choose(value)}>
+          <bdi>${facet.text?.(value) ?? value}</bdi><span class="n">${count}</span>
+        </button>`,
+      )}
+    </div>
+  </div>`;
 }
 
-function chip(facet, value, count) {
-  const active = () => state.filters.get(facet.id)?.has(value) ?? false;
-  const element = h(
-    'button',
-    {
-      type: 'button',
-      class: 'chip',
-      'aria-pressed': String(active()),
-      data: { facet: facet.id, value },
-      on: {
-        click: () => {
-          if (!state.filters.has(facet.id)) state.filters.set(facet.id, new Set());
-          const set = state.filters.get(facet.id);
-          if (!set.delete(value)) set.add(value);
-          element.setAttribute('aria-pressed', String(active()));
-          emit('filter');
-        },
-      },
-    },
-    h('bdi', { text: facet.text?.(value) ?? value }),
-    h('span', { class: 'n', text: count }),
-  );
-  return element;
+/** By facet: the list of tools that was counted, and how many of them have each value. */
+const counted = new Map();
+
+on('facts', () => counted.clear());
+
+function countsOf({ id, values }) {
+  const known = counted.get(id);
+  if (known?.tools === state.tools) return known.counts;
+  const counts = new Map();
+  for (const tool of state.tools)
+    for (const value of values(tool)) counts.set(value, (counts.get(value) ?? 0) + 1);
+  counted.set(id, { tools: state.tools, counts });
+  return counts;
 }
 
-function viewRow() {
-  const group = h(
-    'select',
-    {
-      id: 'group-by',
-      class: 'input',
-      on: {
-        change: () => {
-          view.group = group.value;
-          emit('filter');
-        },
-      },
-    },
-    GROUPS.map(([value, text]) => h('option', { value, text })),
-  );
-  group.value = view.group;
-  const compact = h('input', {
-    type: 'checkbox',
-    id: 'compact-rows',
-    checked: view.compact,
-    on: {
-      change: () => {
-        view.compact = compact.checked;
-        storeDensity();
-        emit('filter');
-      },
-    },
-  });
-  return h(
-    'div',
-    { class: 'facet view-row' },
-    h('label', { class: 'facet-name', for: 'group-by', text: 'Group' }),
-    group,
-    h('label', { class: 'check' }, compact, 'Compact rows'),
-  );
+function ViewRow() {
+  const group = (event) => {
+    view.group = event.target.value;
+    emit('filter');
+  };
+  const compact = (event) => {
+    view.compact = event.target.checked;
+    storeDensity();
+    emit('filter');
+  };
+  return html`<div class="facet view-row">
+    <label class="facet-name" for="group-by">Group</label>
+    <select id="group-by" class="input" value=${view.group} onChange=${group}>
+      ${GROUPS.map(([value, text]) => html`<option key=${value} value=${value}>${text}</option>`)}
+    </select>
+    <label class="check"><input type="checkbox" id="compact-rows" checked=${view.compact} onChange=${compact} />Compact rows</label>
+  </div>`;
 }
 
 function storedDensity() {

@@ -2,7 +2,7 @@
 //
 // Invariant: the form sends only the values of its fields and never adds keys by itself. Required
 // groups begin open; optional fields are added by the user, and left out again while they are empty.
-import { html, render } from '../lib/ui.js';
+import { html, part, Icon } from '../lib/ui.js';
 import { isObject, own, pointerJoin, pointerParts, setKey } from '../json.js';
 import {
   allowsNull,
@@ -34,9 +34,8 @@ import {
 const MAX_DEPTH = 6; // deeper values are edited as JSON
 let serial = 0;
 
+/** The form is in the element with `ref`. */
 export function createForm({ schema, args, onChange }) {
-  const element = document.createElement('div');
-  element.className = 'form';
   serial += 1;
   const context = {
     root: schema,
@@ -61,14 +60,14 @@ export function createForm({ schema, args, onChange }) {
     },
     draw: () => draw(),
   };
-  const draw = () => {
+  const { ref, draw, element } = part(() => {
     context.fields.clear();
     context.adders.clear();
-    render(html`<${Root} context=${context} />`, element);
-  };
-  draw();
+    return html`<${Root} context=${context} />`;
+  });
   return {
-    element,
+    ref,
+    key: serial,
     value: () => context.value,
     /** What only this page can know: JSON that does not parse, and fields that were not filled in. */
     localProblems: () => [
@@ -91,7 +90,7 @@ export function createForm({ schema, args, onChange }) {
     /** Returns whether there is something to focus. */
     focusFirst: () => {
       const first =
-        element.querySelector('input, textarea, select') ?? element.querySelector('button');
+        element().querySelector('input, textarea, select') ?? element().querySelector('button');
       first?.focus();
       return first !== null;
     },
@@ -160,7 +159,7 @@ function Fields({ simple, value, path, context, depth }) {
         ${absent.map(
           (key) => html`<button type="button" class="chip" key=${key} data-add=${key}
             title=${own(simplify(properties[key], context.root), 'description')} onClick=${() => add(key)}>
-            <${Plus} /><bdi>${nameOf(properties[key], key, context)}</bdi>
+            <${Icon} name="plus" /><bdi>${nameOf(properties[key], key, context)}</bdi>
           </button>`,
         )}
       </div>
@@ -177,7 +176,7 @@ function Fields({ simple, value, path, context, depth }) {
           context.changed(path);
           const id = context.ids.get(pointerJoin(path, `name${number}`));
           document.getElementById(`${id}-key`)?.select();
-        }}><${Plus} />entry</button>
+        }}><${Icon} name="plus" />entry</button>
     </div>`
     }
   </div>`;
@@ -222,7 +221,7 @@ function Items({ simple, value, path, context, depth }) {
           value.push(formStart(items, context.root, depth));
           context.changed(path);
           focus(context, pointerJoin(path, value.length - 1));
-        }}><${Plus} />entry</button>
+        }}><${Icon} name="plus" />entry</button>
     </div>`
     }
   </div>`;
@@ -307,7 +306,7 @@ function Give({ simple, value, set, path, context, depth, id }) {
         const { nullable: _, ...open } = simple;
         set(list ? [] : (formStart(open, context.root, depth) ?? {}));
         focus(context, path);
-      }}><${Plus} />${list ? 'list' : 'group'}</button>
+      }}><${Icon} name="plus" />${list ? 'list' : 'group'}</button>
   </div>`;
 }
 
@@ -361,7 +360,7 @@ function Field({ name, path, schema, value, set, required, remove, rename, item,
       ${
         remove &&
         html`<button type="button" class="quiet icon-only remove" aria-label=${`Remove ${name}`} title="Remove"
-        onClick=${remove}><${Cross} /></button>`
+        onClick=${remove}><${Icon} name="close" /></button>`
       }
     </div>
     ${typeof text === 'string' && text !== '' && html`<p class="field-text"><bdi>${text}</bdi></p>`}
@@ -391,14 +390,6 @@ function nameOf(schema, name, context) {
 function idOf(context, path) {
   if (!context.ids.has(path)) context.ids.set(path, `form${context.serial}-${context.ids.size}`);
   return context.ids.get(path);
-}
-
-function Plus() {
-  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d="M12 5v14M5 12h14" /></svg>`;
-}
-
-function Cross() {
-  return html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d="M6 6l12 12M18 6L6 18" /></svg>`;
 }
 
 // Values that were not given.

@@ -2,13 +2,14 @@
 //
 // The list is virtual: of thousands of rows only those near the window are in the document. Every
 // row of a kind has the same height, so a position is computed and never measured.
-import { h, byId, button, icon, plural, setText } from '../dom.js';
+import { html, number, plural, render, Icon } from '../lib/ui.js';
+import { dangersOf, needsApproval, DANGERS } from '../lib/danger.js';
+import { byId } from '../dom.js';
 import { state, on, emit, select } from '../state.js';
 import { request } from '../api.js';
 import { firstRun } from '../shell/first-run.js';
 import { hasGateway } from '../shell/session.js';
-import { classification, dangersOf, needsApproval, DANGERS } from './badges.js';
-import { whyEmpty } from './why.js';
+import { WhyEmpty } from './why.js';
 import {
   clearFilters,
   filtersActive,
@@ -29,19 +30,22 @@ const SEARCH_PAUSE = 200;
 const SEARCH_LIMIT = 30;
 
 const collapsed = new Set();
-/** The rows of the present list, their positions, and what of them is in the document. */
+/** The rows of the present list, and their positions. */
 let rows = [];
 let tops = [];
 let shown = 0;
-const drawn = new Map();
-let space;
-let sticky;
+/** The element of the rows, and the indexes of those that are in the document. */
+const space = { current: undefined };
+let wanted = [];
 /** The index of the row that the keyboard is on. */
 let active = -1;
 /** What the server found: {query, ids}. */
 let found;
 
-export function startList({ reload }) {
+let reload;
+
+export function startList(actions) {
+  ({ reload } = actions);
   const search = byId('search');
   const host = byId('tools');
   startFilters();
@@ -70,31 +74,37 @@ export function startList({ reload }) {
   addEventListener('resize', schedule, { passive: true });
   on('tools', () => {
     found = undefined;
-    draw({ reload });
+    draw();
   });
-  on('filter', () => draw({ reload, toTop: true }));
-  on('first-run', () => draw({ reload }));
+  on('filter', () => draw({ toTop: true }));
+  on('first-run', () => draw());
   on('select', markSelected);
   on('focus-list', () => focusRow(rows.findIndex((row) => row.tool?.name === state.selected)));
 }
 
-function draw({ reload, toTop = false }) {
+function draw({ toTop = false } = {}) {
   const host = byId('tools');
-  const focused = host.contains(document.activeElement)
-    ? document.activeElement.dataset.name
-    : undefined;
   // While a list is refreshed the former one stays, so that nothing moves under the pointer.
   const ready = state.status === 'ready' || (state.status === 'loading' && state.tools.length > 0);
   host.setAttribute('aria-busy', String(state.status === 'loading'));
   byId('refresh').hidden = state.status === 'signin' || state.status === 'idle';
   byId('refresh').disabled = state.status === 'loading';
   byId('refresh').textContent = state.status === 'loading' ? 'Loading…' : 'Refresh';
-  rows = [];
-  if (ready) drawTools(host, toTop);
-  else clear(host, notice(reload));
+  const focused = host.contains(document.activeElement)
+    ? document.activeElement.dataset.name
+    : undefined;
+  const tools = ready ? visibleTools() : [];
+  shown = tools.length;
+  rows = rowsOf(tools);
+  place();
+  host.classList.toggle('compact-rows', view.compact);
+  if (toTop) host.scrollTop = 0;
+  active = rows.findIndex((row) => row.tool?.name === state.selected);
+  if (rows.length > 0) paint();
+  else render(html`<${Note} ready=${ready} />`, host);
   byId('count').textContent = countText(ready);
   byId('stale').hidden = !state.stale || !ready;
-  setText(byId('stale'), state.stale ? `Not refreshed: ${state.stale}` : '');
+  render(html`${state.stale ? `Not refreshed: ${state.stale}` : ''}`, byId('stale'));
   if (focused !== undefined) {
     const at = rows.findIndex((row) => row.tool?.name === focused);
     if (at >= 0) focusRow(at, { scroll: false });
@@ -106,101 +116,51 @@ function countText(ready) {
   const total = plural(state.tools.length, 'tool');
   const skipped = state.skipped > 0 ? `, ${state.skipped} unreadable` : '';
   const stale = state.stale ? ', not current' : '';
-  return (filtersActive() ? `${shown} of ${total}` : total) + skipped + stale;
+  return (filtersActive() ? `${number(shown)} of ${total}` : total) + skipped + stale;
 }
 
-function notice(reload) {
-  if (state.status === 'loading') {
-    return h(
-      'div',
-      { class: 'notice', id: 'loading' },
-      h('p', { text: 'Loading tools…' }),
-      [1, 2, 3, 4, 5, 6, 7, 8].map(() => h('div', { class: 'ghost' })),
-    );
-  }
-  if (state.status === 'signin') {
-    return h(
-      'div',
-      { class: 'notice' },
-      h('p', { class: 'strong', text: 'Sign in to see tools' }),
-      h('p', { text: state.problem }),
-      button('Enter a key', () => byId('token').focus()),
-    );
-  }
-  if (state.status === 'idle') {
-    return h(
-      'div',
-      { class: 'notice' },
-      h('p', { text: 'The key has changed. Use it to load its tools.' }),
-      button('Use key', reload),
-    );
-  }
-  return h(
-    'div',
-    { class: 'notice bad', role: 'alert' },
-    h('p', { class: 'strong', text: 'The tools could not be loaded' }),
-    h('p', { text: state.problem }),
-    button('Try again', reload),
-  );
-}
-
-function clear(host, ...content) {
-  drawn.clear();
-  space = undefined;
-  active = -1;
-  host.replaceChildren(...content);
+/** What is in the place of the list when it has no rows. */
+function Note({ ready }) {
+  const again = (word) => html`<button type="button" class="button" onClick=${reload}>${word}</button>`;
+  if (ready && state.tools.length > 0)
+    return html`<div class="notice">
+      <p class="strong">No matches</p>
+      <p>No tool matches the search and the filters.</p>
+      <button type="button" class="button" onClick=${clearFilters}>Clear search and filters</button>
+    </div>`;
+  if (ready)
+    return html`<div class="notice">
+      <p class="strong">${firstRun() ? 'No tools yet' : 'No tools'}</p>
+      <p>${whyNone()}</p>
+      ${state.token !== '' && !firstRun() && html`<${WhyEmpty} />`}
+    </div>`;
+  if (state.status === 'loading')
+    return html`<div class="notice" id="loading">
+      <p>Loading tools…</p>
+      ${[1, 2, 3, 4, 5, 6, 7, 8].map((at) => html`<div class="ghost" key=${at}></div>`)}
+    </div>`;
+  if (state.status === 'signin')
+    return html`<div class="notice">
+      <p class="strong">Sign in to see tools</p>
+      <p>${state.problem}</p>
+      <button type="button" class="button" onClick=${() => byId('token').focus()}>Enter a key</button>
+    </div>`;
+  if (state.status === 'idle')
+    return html`<div class="notice">
+      <p>The key has changed. Use it to load its tools.</p>
+      ${again('Use key')}
+    </div>`;
+  return html`<div class="notice bad" role="alert">
+    <p class="strong">The tools could not be loaded</p>
+    <p>${state.problem}</p>
+    ${again('Try again')}
+  </div>`;
 }
 
 function whyNone() {
   if (firstRun()) return 'The first steps say how to get some.';
   if (state.token === '') return 'This server offers no tools.';
   return 'The key is valid, but none of its scopes grants a tool.';
-}
-
-function drawTools(host, toTop) {
-  if (state.tools.length === 0) {
-    shown = 0;
-    clear(
-      host,
-      h(
-        'div',
-        { class: 'notice' },
-        h('p', { class: 'strong', text: firstRun() ? 'No tools yet' : 'No tools' }),
-        h('p', { text: whyNone() }),
-        state.token === '' || firstRun() ? undefined : whyEmpty(),
-      ),
-    );
-    return;
-  }
-  const tools = visibleTools();
-  shown = tools.length;
-  rows = rowsOf(tools);
-  if (rows.length === 0) {
-    clear(
-      host,
-      h(
-        'div',
-        { class: 'notice' },
-        h('p', { class: 'strong', text: 'No matches' }),
-        h('p', { text: 'No tool matches the search and the filters.' }),
-        button('Clear search and filters', clearFilters),
-      ),
-    );
-    return;
-  }
-  place();
-  if (space === undefined) {
-    sticky = h('div', { class: 'group-stick', 'aria-hidden': 'true' });
-    space = h('ul', { class: 'items', 'aria-label': 'Tools' });
-    host.replaceChildren(sticky, space);
-  }
-  host.classList.toggle('compact-rows', view.compact);
-  for (const element of drawn.values()) element.remove();
-  drawn.clear();
-  space.style.height = `${tops[rows.length]}px`;
-  if (toTop) host.scrollTop = 0;
-  active = rows.findIndex((row) => row.tool?.name === state.selected);
-  paint();
 }
 
 /** The rows: heads of groups, tools, and what only the server found. */
@@ -234,23 +194,26 @@ function place() {
   rows.forEach((row, at) => {
     tops[at + 1] = tops[at] + (row.tool ? height : HEAD);
   });
+  // At once, because a shorter list is scrolled back.
+  if (space.current) space.current.style.height = `${tops[rows.length]}px`;
 }
 
 let waiting = false;
 
 function schedule() {
-  if (waiting || space === undefined) return;
+  if (waiting || rows.length === 0) return;
   waiting = true;
   requestAnimationFrame(() => {
     waiting = false;
-    if (space !== undefined) paint();
+    paint();
   });
 }
 
 /** The part of the list that is on screen: in the pane, or in the page where the pane is not one. */
 function visiblePart() {
   const box = byId('tools').getBoundingClientRect();
-  const top = space.getBoundingClientRect().top;
+  // Before the first rows the list begins at the top.
+  const top = space.current?.getBoundingClientRect().top ?? box.top;
   return [Math.max(box.top, 0) - top, Math.min(box.bottom, innerHeight) - top];
 }
 
@@ -271,118 +234,98 @@ function paint() {
   const [top, bottom] = visiblePart();
   const first = Math.max(rowAt(top) - BEYOND, 0);
   const last = Math.min(rowAt(Math.max(bottom, 0)) + BEYOND, rows.length - 1);
-  const wanted = new Map();
-  for (let at = first; at <= last; at += 1) wanted.set(rows[at].key, at);
-  if (active >= 0 && active < rows.length) wanted.set(rows[active].key, active);
-  for (const [key, element] of drawn) {
-    if (wanted.has(key)) continue;
-    element.remove();
-    drawn.delete(key);
-  }
-  let before = space.firstElementChild;
-  for (const [key, at] of [...wanted].sort(([, a], [, b]) => a - b)) {
-    let element = drawn.get(key);
-    if (element === undefined) {
-      element = rows[at].tool ? toolRow(rows[at], at) : headRow(rows[at]);
-      element.style.transform = `translateY(${tops[at]}px)`;
-      drawn.set(key, element);
-      space.insertBefore(element, before);
-    } else if (element === before) {
-      before = before.nextElementSibling;
-    } else {
-      space.insertBefore(element, before);
-    }
-  }
-  drawSticky(top);
-  markStop();
+  wanted = [];
+  if (active >= 0 && active < first) wanted.push(active);
+  for (let at = first; at <= last; at += 1) wanted.push(at);
+  if (active > last && active < rows.length) wanted.push(active);
+  const stop = active >= 0 && rows[active]?.tool ? active : next(-1, 1);
+  const focused = document.activeElement;
+  const list = html`
+    <${Sticky} row=${rows[headOf(top)]} hidden=${top <= 0} />
+    <ul class="items" aria-label="Tools" ref=${space} style=${{ height: `${tops[rows.length]}px` }}>
+      ${wanted.map((at) => {
+        const row = rows[at];
+        return html`<${row.tool ? ToolRow : HeadRow} key=${row.key} row=${row} at=${at} isStop=${at === stop} />`;
+      })}
+    </ul>`;
+  render(list, byId('tools'));
+  // A row that moves among the others loses the focus.
+  if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
+}
+
+/** The index of the head of the group at a position, or 0. */
+function headOf(position) {
+  let at = rowAt(position);
+  while (at > 0 && rows[at].tool) at -= 1;
+  return at;
 }
 
 /** The head of the group at the top of the window, which a list of placed rows cannot keep itself. */
-function drawSticky(top) {
-  let at = rowAt(top);
-  while (at > 0 && rows[at].tool) at -= 1;
-  const row = rows[at];
-  sticky.hidden = row.tool !== undefined || top <= 0;
-  if (!sticky.hidden && sticky.dataset.key !== row.key) {
-    sticky.dataset.key = row.key;
-    sticky.replaceChildren(...headParts(row));
-  }
+function Sticky({ row, hidden }) {
+  return html`<div class="group-stick" aria-hidden="true" hidden=${hidden || row.tool !== undefined}>
+    ${!row.tool && html`<${Head} row=${row} />`}
+  </div>`;
 }
 
-function headParts({ head, note, count, key }) {
-  return [
-    h('span', { class: `twist${collapsed.has(key) ? '' : ' open'}`, 'aria-hidden': 'true' }),
-    h('bdi', { text: head }),
-    note === undefined ? '' : h('span', { class: 'group-kind', text: note }),
-    h('span', { class: 'n', text: count }),
-  ];
+function Head({ row: { head, note, count, key } }) {
+  return html`
+    <span class=${`twist${collapsed.has(key) ? '' : ' open'}`} aria-hidden="true"></span>
+    <bdi>${head}</bdi>
+    ${note !== undefined && html`<span class="group-kind">${note}</span>`}
+    <span class="n">${count}</span>`;
 }
 
-function headRow(row) {
-  const heading = h(
-    'button',
-    {
-      type: 'button',
-      class: 'group-head',
-      'aria-expanded': String(!collapsed.has(row.key)),
-      tabindex: '-1',
-      on: {
-        click: () => {
-          if (!collapsed.delete(row.key)) collapsed.add(row.key);
-          rows = rowsOf(visibleTools());
-          redraw();
-          drawn.get(row.key)?.querySelector('button').focus();
-        },
-      },
-    },
-    ...headParts(row),
-  );
-  return h('li', { class: 'group' }, h('h2', {}, heading));
+const placed = (at) => ({ transform: `translateY(${tops[at]}px)` });
+
+/** Moves the focus to a row that is in the document. */
+function focusDrawn(at) {
+  space.current.children[wanted.indexOf(at)]?.querySelector('button').focus({ preventScroll: true });
+}
+
+function HeadRow({ row, at }) {
+  const toggle = () => {
+    if (!collapsed.delete(row.key)) collapsed.add(row.key);
+    drawAgain(visibleTools());
+    focusDrawn(at);
+  };
+  return html`<li class="group" style=${placed(at)}><h2>
+    <button type="button" class="group-head" aria-expanded=${String(!collapsed.has(row.key))} tabindex="0"
+      onClick=${toggle}><${Head} row=${row} /></button>
+  </h2></li>`;
 }
 
 /** Draws the rows again at the same place. */
-function redraw() {
+function drawAgain(tools) {
+  rows = rowsOf(tools);
   place();
-  for (const element of drawn.values()) element.remove();
-  drawn.clear();
-  space.style.height = `${tops[rows.length]}px`;
   active = Math.min(active, rows.length - 1);
   paint();
 }
 
-function toolRow({ tool, from }, at) {
+function ToolRow({ row, at, isStop }) {
+  const { tool, from } = row;
   const title = typeof tool.annotations?.title === 'string' ? tool.annotations.title : undefined;
   const line = firstLine(tool.description) || title || '';
   const [level] = dangersOf(tool);
-  return h(
-    'li',
-    { 'aria-setsize': rows.length, 'aria-posinset': at + 1 },
-    h(
-      'button',
-      {
-        type: 'button',
-        class: 'item',
-        data: { name: tool.name, ...(from ? { from } : {}) },
-        title: title && title !== tool.name ? title : undefined,
-        'aria-expanded': String(tool.name === state.selected),
-        'aria-controls': 'detail',
-        tabindex: '-1',
-        on: { click: () => openTool(tool.name) },
-      },
-      h(
-        'span',
-        { class: 'item-top' },
-        h('bdi', { class: 'name' }, marked(tool.name)),
-        needsApproval(tool)
-          ? h('span', { class: 'level violet', title: 'Needs approval' }, icon('key'), 'approval')
-          : undefined,
-        level === undefined
-          ? undefined
-          : h('span', { class: `level ${DANGERS[level].tone}` }, icon(level), DANGERS[level].word),
-      ),
-      view.compact ? undefined : h('bdi', { class: 'item-text' }, marked(line)),
-    ),
-  );
+  return html`<li aria-setsize=${rows.length} aria-posinset=${at + 1} style=${placed(at)}>
+    <button type="button" class="item" data-name=${tool.name} data-from=${from}
+      title=${title && title !== tool.name ? title : undefined} aria-controls="detail"
+      aria-expanded=${String(tool.name === state.selected)} tabindex=${isStop ? 0 : -1}
+      onClick=${() => openTool(tool.name)}>
+      <span class="item-top">
+        <bdi class="name">${marked(tool.name)}</bdi>
+        ${
+          needsApproval(tool) &&
+          html`<span class="level violet" title="Needs approval"><${Icon} name="key" />approval</span>`
+        }
+        ${
+          level !== undefined &&
+          html`<span class=${`level ${DANGERS[level].tone}`}><${Icon} name=${level} />${DANGERS[level].word}</span>`
+        }
+      </span>
+      ${!view.compact && html`<bdi class="item-text">${marked(line)}</bdi>`}
+    </button>
+  </li>`;
 }
 
 function openTool(name) {
@@ -407,17 +350,13 @@ function firstLine(text) {
 function marked(text) {
   const lower = text.toLowerCase();
   // Lower-casing can change the length of a text (İ), which would shift the highlight.
-  if (lower.length !== text.length) return [text];
+  if (lower.length !== text.length) return text;
   for (const word of wordsOf(state.query)) {
     const at = lower.indexOf(word);
     if (at >= 0)
-      return [
-        text.slice(0, at),
-        h('mark', { text: text.slice(at, at + word.length) }),
-        text.slice(at + word.length),
-      ];
+      return html`${text.slice(0, at)}<mark>${text.slice(at, at + word.length)}</mark>${text.slice(at + word.length)}`;
   }
-  return [text];
+  return text;
 }
 
 // The server knows more words than the names and descriptions here, so it is searched too.
@@ -444,10 +383,7 @@ function searchServer() {
     // Added at the end: the rows above stay where they are.
     const local = visibleTools();
     if (serverMatches(local).length === 0) return;
-    const host = byId('tools');
-    if (space === undefined) drawTools(host, false);
-    rows = rowsOf(local);
-    redraw();
+    drawAgain(local);
   }, SEARCH_PAUSE);
 }
 
@@ -494,7 +430,7 @@ function focusRow(at, { scroll = true } = {}) {
   active = at;
   if (scroll) reveal(at);
   paint();
-  drawn.get(rows[at].key)?.querySelector('button').focus({ preventScroll: true });
+  focusDrawn(at);
 }
 
 /** Scrolls the least that shows a row. */
@@ -508,24 +444,11 @@ function reveal(at) {
   else if (below > 0) scroller.scrollBy(0, below);
 }
 
-/** One row can be reached with the tab key. */
-function markStop() {
-  const stop = active >= 0 && rows[active]?.tool ? active : next(-1, 1);
-  for (const [key, element] of drawn) {
-    const control = element.querySelector('button');
-    control.tabIndex = key === rows[stop]?.key || key.startsWith('g:') ? 0 : -1;
-  }
-}
-
 function markSelected() {
   const at = rows.findIndex((row) => row.tool?.name === state.selected);
   if (at >= 0) {
     active = at;
-    if (space !== undefined && byId('tools').offsetParent !== null) reveal(at);
+    if (byId('tools').offsetParent !== null) reveal(at);
   }
-  if (space !== undefined) paint();
-  for (const element of drawn.values()) {
-    const control = element.querySelector('button.item');
-    control?.setAttribute('aria-expanded', String(control.dataset.name === state.selected));
-  }
+  paint();
 }

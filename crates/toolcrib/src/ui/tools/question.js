@@ -1,26 +1,26 @@
 // A question that a running tool asks: its text, a form of the schema that it names, and the answers
 // "send", "decline" and "cancel". The text and the schema are the tool's and never markup.
-import { h, button, announce } from '../dom.js';
+import { html, announce, part } from '../lib/ui.js';
 import { isObject, own, parseJson, setKey } from '../json.js';
-import { createEditor } from './editor.js';
+import { Editor, createEditor } from './editor.js';
 import { formStart, propertiesOf, structuredCloneJson } from './schema.js';
-import { summary } from './validation.js';
+import { Summary } from './validation.js';
 
 const MAX_QUESTIONS = 8;
 const MAX_TEXT = 4000;
 
 /**
- * Asks each question of a round in turn, in `host`. Returns the responses by name; `cancel` ends the
- * call.
+ * Asks each question of a round in turn. `show` shows a question in the page at once, and nothing for
+ * undefined. Returns the responses by name; `cancel` ends the call.
  */
-export async function askAll(requests, host, { toolName, signal }) {
+export async function askAll(requests, show, { toolName, signal }) {
   const entries = Object.entries(requests);
   if (entries.length > MAX_QUESTIONS) throw new Error(`the tool asks more than ${MAX_QUESTIONS} questions at once`);
   const responses = {};
   for (const [at, [name, request]] of entries.entries()) {
     const count = entries.length > 1 ? ` ${at + 1} of ${entries.length}` : '';
     Object.defineProperty(responses, name, {
-      value: await ask(request, host, { toolName, signal, count }),
+      value: await ask(request, show, { toolName, signal, count }),
       enumerable: true,
     });
   }
@@ -38,84 +38,81 @@ function startOf(schema) {
   return values;
 }
 
-function ask(request, host, { toolName, signal, count }) {
+function ask(request, show, { toolName, signal, count }) {
   const params = own(request, 'params');
   const mode = own(params, 'mode') ?? 'form';
   // The server sends only questions that this page has declared; others are declined.
   if (own(request, 'method') !== 'elicitation/create' || mode !== 'form')
     return Promise.resolve({ action: 'decline' });
   const schema = own(params, 'requestedSchema');
+  let missing = [];
+  const problems = part(
+    () =>
+      missing.length > 0 &&
+      html`<${Summary} title="Some fields need a value" errors=${missing} editor=${editor} />`,
+  );
   const editor = createEditor({
     schema: isObject(schema) ? schema : { type: 'object' },
     title: 'Your answer',
-    onChange: () => problems.replaceChildren(),
+    onChange: () => {
+      missing = [];
+      problems.draw();
+    },
   });
-  const problems = h('div', {});
   editor.load(startOf(schema));
   const text = String(own(params, 'message') ?? '').slice(0, MAX_TEXT);
   return new Promise((resolve, reject) => {
     const done = (response) => {
       signal.removeEventListener('abort', stop);
-      host.replaceChildren();
+      show(undefined);
       resolve(response);
     };
     const stop = () => {
-      host.replaceChildren();
+      show(undefined);
       reject(signal.reason);
     };
     const answer = () => {
-      const missing = editor.problems();
+      missing = editor.problems();
       if (missing.length > 0) {
         editor.showErrors(missing);
-        problems.replaceChildren(summary('Some fields need a value', missing, editor));
+        problems.draw();
         editor.focus(missing[0].path);
         return;
       }
       const body = editor.body();
       if (body !== undefined) done({ action: 'accept', content: parseJson(body) });
     };
-    const element = h(
-      'section',
-      { class: 'outcome waiting question', 'aria-label': 'Question of the tool', data: { tone: 'waiting' } },
-      h(
-        'div',
-        { class: 'outcome-head' },
-        h('span', { class: 'outcome-title', text: `The tool has a question${count}` }),
-      ),
-      h(
-        'div',
-        { class: 'outcome-body' },
-        text === '' ? undefined : h('p', { class: 'question-text' }, h('bdi', { text })),
-        h('p', { class: 'muted' }, 'Your answer goes to ', h('bdi', { class: 'mono', text: toolName }),
-          '. Do not enter a password or key unless you trust this tool.'),
-        editor.element,
-        problems,
-        h(
-          'div',
-          { class: 'actions' },
-          button('Send the answer', answer, { class: 'button primary', data: { action: 'answer' } }),
-          button('Decline', () => done({ action: 'decline' }), {
-            data: { action: 'decline' },
-            title: 'The tool goes on without an answer',
-          }),
-          button('Cancel the question', () => done({ action: 'cancel' }), {
-            class: 'quiet',
-            data: { action: 'dismiss' },
-            title: 'The tool learns that you closed the question',
-          }),
-        ),
-      ),
-    );
-    // Ctrl Enter answers the question and does not run the tool again.
-    element.addEventListener('keydown', (event) => {
-      if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.repeat) return;
-      event.preventDefault();
-      event.stopPropagation();
-      answer();
-    });
+    const send = { current: undefined };
     signal.addEventListener('abort', stop);
-    host.replaceChildren(element);
+    show(html`<${Question} ...${{ text, count, toolName, editor, problems, answer, done, send }} />`);
     announce(`The tool has a question. ${text}`);
-    if (!editor.focusFirst()) element.querySelector('[data-action="answer"]').focus();
+    if (!editor.focusFirst()) send.current.focus();
   });
+}
+
+function Question({ text, count, toolName, editor, problems, answer, done, send }) {
+  // Ctrl Enter answers the question and does not run the tool again.
+  const onKeyDown = (event) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.repeat) return;
+    event.preventDefault();
+    event.stopPropagation();
+    answer();
+  };
+  return html`<section class="outcome waiting question" aria-label="Question of the tool" data-tone="waiting"
+    onKeyDown=${onKeyDown}>
+    <div class="outcome-head"><span class="outcome-title">The tool has a question${count}</span></div>
+    <div class="outcome-body">
+      ${text !== '' && html`<p class="question-text"><bdi>${text}</bdi></p>`}
+      <p class="muted">Your answer goes to <bdi class="mono">${toolName}</bdi>. Do not enter a password or key unless you trust this tool.</p>
+      <${Editor} of=${editor} />
+      <div ref=${problems.ref}></div>
+      <div class="actions">
+        <button type="button" class="button primary" data-action="answer" ref=${send} onClick=${answer}>Send the answer</button>
+        <button type="button" class="button" data-action="decline" title="The tool goes on without an answer"
+          onClick=${() => done({ action: 'decline' })}>Decline</button>
+        <button type="button" class="quiet" data-action="dismiss" title="The tool learns that you closed the question"
+          onClick=${() => done({ action: 'cancel' })}>Cancel the question</button>
+      </div>
+    </div>
+  </section>`;
 }

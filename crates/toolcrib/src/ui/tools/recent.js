@@ -1,37 +1,40 @@
 // The latest calls of a tool in the record, with latency and the share of errors, for callers that may
 // read the record.
-import { h, formatMs, plural } from '../dom.js';
+import { html, ago, plural, Badge, useEffect, useState } from '../lib/ui.js';
+import { classification } from '../lib/danger.js';
+import { formatMs } from '../lib/format.js';
 import { request } from '../api.js';
 import { isObject, own } from '../json.js';
 import { hasGateway, may } from '../shell/session.js';
 import { href } from '../shell/routes.js';
-import { ago } from '../lib/ui.js';
-import { classification } from './badges.js';
 
 /** The newest events of the tool. */
 const LIMIT = 200;
 const SHOWN = 20;
 
-/** Fills `host`, or leaves it hidden. */
-export async function recentCalls(tool, host) {
+/** `visit` counts how often the tab was opened: each time the calls are loaded again. */
+export function RecentCalls({ tool, visit }) {
   const { toolId } = classification(tool);
-  if (!hasGateway || toolId === undefined || !may('audit:read')) return;
-  const events = await newestEvents(toolId);
-  if (events === undefined) return;
-  const calls = callsOf(events, toolId);
-  host.hidden = false;
-  host.replaceChildren(
-    h('h3', { text: 'In the record' }),
-    figures(calls),
-    calls.length === 0
-      ? h('p', { class: 'muted', text: 'The record of your tenant has no call of it.' })
-      : table(calls.slice(0, SHOWN)),
-    h(
-      'p',
-      {},
-      h('a', { href: href('record', [], { q: `tool:${toolId}` }) }, 'All its calls in the record'),
-    ),
-  );
+  const [calls, setCalls] = useState();
+  useEffect(() => {
+    if (!hasGateway || toolId === undefined || !may('audit:read')) return undefined;
+    let over = false;
+    newestEvents(toolId).then((events) => !over && events && setCalls(callsOf(events, toolId)));
+    return () => {
+      over = true;
+    };
+  }, [toolId, visit]);
+  if (calls === undefined) return null;
+  return html`<section class="sub" aria-label="Recent calls">
+    <h3>In the record</h3>
+    <${Figures} calls=${calls} />
+    ${
+      calls.length === 0
+        ? html`<p class="muted">The record of your tenant has no call of it.</p>`
+        : html`<${Table} calls=${calls.slice(0, SHOWN)} />`
+    }
+    <p><a href=${href('record', [], { q: `tool:${toolId}` })}>All its calls in the record</a></p>
+  </section>`;
 }
 
 /** Returns the newest events of a tool, of the types that match `type`. */
@@ -78,14 +81,14 @@ function between(from, to) {
   return Number.isNaN(ms) ? undefined : ms;
 }
 
-function figures(calls) {
+function Figures({ calls }) {
   const done = calls.filter((call) => call.status !== undefined);
   const times = done
     .map((call) => call.ms)
     .filter((ms) => ms !== undefined)
     .sort((a, b) => a - b);
   const failed = done.filter((call) => call.failed).length;
-  if (done.length === 0) return undefined;
+  if (done.length === 0) return null;
   const rows = [
     ['Calls', `the last ${plural(done.length, 'call')}`],
     ['Errors', `${Math.round((failed / done.length) * 100)} % (${failed})`],
@@ -95,45 +98,28 @@ function figures(calls) {
       times.length < 20 ? undefined : formatMs(times[Math.floor(times.length * 0.95)]),
     ],
   ].filter(([, text]) => text !== undefined);
-  return h(
-    'dl',
-    { class: 'tool-facts' },
-    rows.map(([name, text]) => h('div', {}, h('dt', { text: name }), h('dd', { text }))),
-  );
+  return html`<dl class="tool-facts">
+    ${rows.map(([name, text]) => html`<div key=${name}><dt>${name}</dt><dd>${text}</dd></div>`)}
+  </dl>`;
 }
 
-function table(calls) {
-  return h(
-    'div',
-    { class: 'table-scroll', tabindex: '0', role: 'region', 'aria-label': 'Table of recent calls' },
-    h(
-      'table',
-      {},
-      h(
-        'thead',
-        {},
-        h(
-          'tr',
-          {},
-          ['When', 'Caller', 'Result', 'Time'].map((text) =>
-            h('th', { scope: 'col', class: text === 'Time' ? 'right' : '', text }),
-          ),
-        ),
-      ),
-      h('tbody', {}, calls.map(row)),
-    ),
-  );
+function Table({ calls }) {
+  return html`<div class="table-scroll" tabindex="0" role="region" aria-label="Table of recent calls">
+    <table>
+      <thead><tr>
+        <th scope="col">When</th><th scope="col">Caller</th><th scope="col">Result</th>
+        <th scope="col" class="right">Time</th>
+      </tr></thead>
+      <tbody>${calls.map((call) => html`<${Row} call=${call} />`)}</tbody>
+    </table>
+  </div>`;
 }
 
-function row(call) {
+function Row({ call }) {
   const date = new Date(call.at ?? call.end ?? NaN);
   const when = Number.isNaN(date.getTime())
     ? '–'
-    : h('time', { datetime: date.toISOString(), title: date.toLocaleString(), text: ago(date) });
-  const linked =
-    typeof call.runId === 'string'
-      ? h('a', { href: href('record', ['run', call.runId]) }, when)
-      : when;
+    : html`<time datetime=${date.toISOString()} title=${date.toLocaleString()}>${ago(date)}</time>`;
   const [tone, word] =
     call.status === undefined
       ? ['grey', 'running']
@@ -142,12 +128,10 @@ function row(call) {
         : call.failed
           ? ['red', String(call.code ?? 'error').replaceAll('_', ' ')]
           : ['green', 'ok'];
-  return h(
-    'tr',
-    {},
-    h('td', {}, linked),
-    h('td', {}, h('bdi', { text: String(call.principal ?? '–') })),
-    h('td', {}, h('span', { class: `badge ${tone}`, text: word })),
-    h('td', { class: 'right', text: call.ms === undefined ? '–' : formatMs(call.ms) }),
-  );
+  return html`<tr>
+    <td>${typeof call.runId === 'string' ? html`<a href=${href('record', ['run', call.runId])}>${when}</a>` : when}</td>
+    <td><bdi>${String(call.principal ?? '–')}</bdi></td>
+    <td><${Badge} tone=${tone}>${word}<//></td>
+    <td class="right">${call.ms === undefined ? '–' : formatMs(call.ms)}</td>
+  </tr>`;
 }

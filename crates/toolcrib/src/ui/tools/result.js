@@ -1,61 +1,44 @@
 // The outcome of one call: a one-line summary, the content, and the raw reply.
-import { h, button, copyButton, formatBytes, formatMs } from '../dom.js';
-import { isObject, jsonBlock, own, parseJson } from '../json.js';
+import { html, Copy, useEffect, useReducer } from '../lib/ui.js';
+import { formatBytes, formatMs } from '../lib/format.js';
+import { JsonBlock } from '../lib/json-block.js';
+import { OwnTabs } from '../lib/tabs.js';
+import { isObject, own, parseJson } from '../json.js';
 import { problemText } from '../api.js';
 import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
-import { renderContent, renderStructured } from './blocks.js';
-import { tabs } from './tabs.js';
+import { Content, Structured } from './blocks.js';
 
-export { renderContent, renderStructured };
-
-/** `outcome`: {reply} | {cancelled, ms} | {failed, ms}. `actions`: {signIn, retry}. */
-export function renderOutcome(outcome, actions = {}) {
+/** `outcome`: {reply} | {cancelled, ms} | {failed, ms}. */
+export function Outcome({ outcome, signIn, retry }) {
+  const { reply } = outcome;
   const view = describe(outcome);
   const facts = [
-    outcome.reply ? `HTTP ${outcome.reply.status}` : undefined,
-    formatMs(outcome.reply?.ms ?? outcome.ms),
-    outcome.reply ? formatBytes(outcome.reply.text.length) : undefined,
+    reply && `HTTP ${reply.status}`,
+    formatMs(reply?.ms ?? outcome.ms),
+    reply && formatBytes(reply.text.length),
+  ].filter(Boolean);
+  const result = view.content
+    ? html`<${Parts} ...${view} />`
+    : html`<${Explained} text=${view.text} reply=${reply} signIn=${signIn} retry=${retry} />`;
+  const tabs = [
+    { id: 'result', label: 'Result', style: 'outcome-body', view: result },
+    { id: 'raw', label: 'Raw', style: 'outcome-body', view: html`<${Raw} reply=${reply} />` },
   ];
-  const element = h(
-    'section',
-    { class: `outcome ${view.tone}`, 'aria-label': 'Result', data: { tone: view.tone } },
-    h(
-      'div',
-      { class: 'outcome-head' },
-      h('span', { class: 'outcome-title', text: view.title }),
-      h(
-        'span',
-        { class: 'facts' },
-        facts.filter(Boolean).map((fact) => h('span', { text: fact })),
-        traceId(outcome.reply),
-      ),
-    ),
-  );
-  if (!outcome.reply) {
-    element.append(
-      h('div', { class: 'outcome-body' }, h('p', { text: view.text }), retryButton(actions)),
-    );
-    return element;
-  }
-  element.append(
-    tabs(
-      [
-        {
-          id: 'result',
-          label: 'Result',
-          panel: h(
-            'div',
-            { class: 'outcome-body' },
-            view.parts ?? explain(view, outcome.reply, actions),
-          ),
-        },
-        { id: 'raw', label: 'Raw', panel: rawPanel(outcome.reply) },
-      ],
-      { label: 'Result views' },
-    ).element,
-  );
-  return element;
+  return html`<section class=${`outcome ${view.tone}`} aria-label="Result" data-tone=${view.tone}>
+    <div class="outcome-head">
+      <span class="outcome-title">${view.title}</span>
+      <span class="facts">
+        ${facts.map((fact) => html`<span key=${fact}>${fact}</span>`)}
+        <${Trace} reply=${reply} />
+      </span>
+    </div>
+    ${
+      reply === undefined
+        ? html`<div class="outcome-body"><p>${view.text}</p><${Retry} retry=${retry} /></div>`
+        : html`<${OwnTabs} label="Result views" tabs=${tabs} />`
+    }
+  </section>`;
 }
 
 /** In one word, for the history: ok | error | waiting | refused | cancelled. */
@@ -87,11 +70,12 @@ function describe(outcome) {
     };
   if (isResult(reply)) {
     const failed = reply.data.isError === true;
-    const { structuredContent } = reply.data;
+    const { content, structuredContent } = reply.data;
     return {
       tone: failed ? 'bad' : 'good',
       title: failed ? 'The tool reported an error' : 'Succeeded',
-      parts: contentParts(reply.data.content, structuredContent),
+      content,
+      structured: structuredContent ?? undefined,
     };
   }
   const text = problemText(reply);
@@ -130,13 +114,12 @@ function describe(outcome) {
 }
 
 /** Tools repeat their structured content as text, for older clients: that text is folded. */
-function contentParts(content, structured) {
-  if (structured === undefined || structured === null) return [renderContent(content)];
-  if (!repeats(content, structured)) return [renderContent(content), renderStructured(structured)];
-  return [
-    renderStructured(structured),
-    h('details', {}, h('summary', { text: 'The same as text' }), renderContent(content)),
-  ];
+function Parts({ content, structured }) {
+  const text = html`<${Content} content=${content} />`;
+  if (structured === undefined) return text;
+  const data = html`<${Structured} value=${structured} />`;
+  if (!repeats(content, structured)) return [text, data];
+  return html`${data}<details><summary>The same as text</summary>${text}</details>`;
 }
 
 function repeats(content, structured) {
@@ -163,94 +146,65 @@ export function executionDisabled(reply) {
   );
 }
 
-function explain(view, reply, actions) {
+function Explained({ text, reply, signIn, retry }) {
   const details = own(reply.data, 'details');
   const scopes = own(details, 'requiredScopes');
-  return [
-    h('p', { text: view.text }),
-    Array.isArray(scopes)
-      ? h(
-          'p',
-          {},
-          'It needs: ',
-          scopes.map((scope) => [h('code', { text: String(scope) }), ' ']),
-        )
-      : undefined,
-    reply.status === 429 && reply.retryAfter !== undefined
-      ? waitNote(reply.retryAfter, actions)
-      : undefined,
-    reply.status === 401 && actions.signIn
-      ? button('Go to the key field', actions.signIn)
-      : undefined,
-    isObject(details) ? jsonBlock(details) : undefined,
-  ];
+  return html`
+    <p>${text}</p>
+    ${
+      Array.isArray(scopes) &&
+      html`<p>It needs: ${scopes.map((scope) => html`<code key=${String(scope)}>${String(scope)}</code> `)}</p>`
+    }
+    ${
+      reply.status === 429 &&
+      reply.retryAfter !== undefined &&
+      html`<${Pause} seconds=${reply.retryAfter} retry=${retry} />`
+    }
+    ${
+      reply.status === 401 &&
+      html`<button type="button" class="button" onClick=${signIn}>Go to the key field</button>`
+    }
+    ${isObject(details) && html`<${JsonBlock} value=${details} />`}`;
 }
 
 /** Counts a Retry-After down, then offers the call again. */
-function waitNote(seconds, actions) {
-  const until = Date.now() + seconds * 1000;
-  const host = h('p', { role: 'status' });
-  const draw = () => {
-    const left = Math.ceil((until - Date.now()) / 1000);
-    if (left > 0) {
-      if (host.textContent !== '' && !host.isConnected) return; // the result was replaced
-      host.textContent = `The server requires a pause: ${left} s left.`;
-      setTimeout(draw, 1000);
-    } else {
-      host.replaceChildren(retryButton(actions) ?? 'You can try again now.');
-    }
-  };
-  draw();
-  return host;
+function Pause({ seconds, retry }) {
+  const [left, tick] = useReducer((left) => left - 1, seconds);
+  useEffect(() => {
+    const timer = left > 0 ? setTimeout(tick, 1000) : undefined;
+    return () => clearTimeout(timer);
+  }, [left]);
+  return html`<p role="status">
+    ${left > 0 ? `The server requires a pause: ${left} s left.` : retry ? html`<${Retry} retry=${retry} />` : 'You can try again now.'}
+  </p>`;
 }
 
-function retryButton(actions) {
-  return actions.retry ? button('Run again', actions.retry) : undefined;
+function Retry({ retry }) {
+  return retry && html`<button type="button" class="button" onClick=${retry}>Run again</button>`;
 }
 
-function traceId(reply) {
+function Trace({ reply }) {
   const id = own(own(reply?.data, '_meta'), '_trace_id');
-  if (typeof id !== 'string' || id === '') return undefined;
-  const code = h('code', { text: id });
-  const shown = may('audit:read') ? h('a', { href: href('record', ['run', id]) }, code) : code;
-  return h('span', { title: 'The run in the record' }, 'trace ', shown);
+  if (typeof id !== 'string' || id === '') return null;
+  const code = html`<code>${id}</code>`;
+  const shown = may('audit:read') ? html`<a href=${href('record', ['run', id])}>${code}</a>` : code;
+  return html`<span title="The run in the record">trace ${shown}</span>`;
 }
 
-function rawPanel(reply) {
-  const body =
-    reply.data === undefined
-      ? h('pre', {
-          class: 'code',
-          tabindex: '0',
-          text: reply.text === '' ? '(empty body)' : reply.text,
-        })
-      : jsonBlock(reply.data);
-  const headers = h(
-    'table',
-    {},
-    h(
-      'tbody',
-      {},
-      reply.headers.map(([name, value]) =>
-        h('tr', {}, h('th', { scope: 'row', text: name }), h('td', {}, h('code', { text: value }))),
-      ),
-    ),
-  );
-  return h(
-    'div',
-    { class: 'outcome-body' },
-    h(
-      'div',
-      { class: 'block-head' },
-      h('span', { class: 'kind', text: 'body' }),
-      copyButton(() => reply.text),
-    ),
-    body,
-    h(
-      'details',
-      {},
-      h('summary', { text: `Response headers (${reply.headers.length})` }),
-      h('div', { class: 'table-scroll' }, headers),
-    ),
-  );
+function Raw({ reply }) {
+  return html`
+    <div class="block-head"><span class="kind">body</span><${Copy} text=${reply.text} /></div>
+    ${
+      reply.data === undefined
+        ? html`<pre class="code" tabindex="0">${reply.text === '' ? '(empty body)' : reply.text}</pre>`
+        : html`<${JsonBlock} value=${reply.data} />`
+    }
+    <details>
+      <summary>Response headers (${reply.headers.length})</summary>
+      <div class="table-scroll"><table><tbody>
+        ${reply.headers.map(
+          ([name, value]) => html`<tr><th scope="row">${name}</th><td><code>${value}</code></td></tr>`,
+        )}
+      </tbody></table></div>
+    </details>`;
 }

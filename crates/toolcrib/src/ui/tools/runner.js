@@ -2,86 +2,87 @@
 //
 // Invariant: one request of this tool at a time. A result that arrives after a cancel or a newer
 // request is dropped.
-import { h, button, announce, formatMs, plural, setText } from '../dom.js';
+import { html, announce, part, plural, useTick } from '../lib/ui.js';
+import { isDestructive, reasonsToConfirm } from '../lib/danger.js';
+import { formatMs } from '../lib/format.js';
 import { state, disableExecution } from '../state.js';
 import { call, validate } from '../api.js';
 import { isObject, own, parseJson } from '../json.js';
 import { hasGateway } from '../shell/session.js';
 import { focusToken } from '../auth.js';
-import { isDestructive, reasonsToConfirm } from './badges.js';
 import { confirmRun } from './confirm.js';
-import { executionDisabled, pendingApproval, renderOutcome, verdict } from './result.js';
-import { renderValidation, summary, violations } from './validation.js';
-import { createWaiting } from './waiting.js';
+import { Outcome, executionDisabled, pendingApproval, verdict } from './result.js';
+import { Summary, Validation, violations } from './validation.js';
+import { Waiting } from './waiting.js';
 
 /** `editor` provides the body; `record(entry)` is called for every finished call. */
 export function createRunner({ tool, editor, record, extra }) {
   const reasons = reasonsToConfirm(tool);
   let ask = reasons.length > 0;
   let running;
-  let waiting;
+  let isWaiting = false;
 
-  const execute = button('Execute', () => run(), {
-    class: `button ${isDestructive(tool) ? 'danger' : 'primary'}`,
-    data: { action: 'execute' },
+  /** What the running call says of itself: {label, started, bar, words}. */
+  let report = {};
+  let said;
+  let question;
+  let outcomeView;
+  let serial = 0;
+  const [execute, cancel, check] = [{}, {}, {}];
+
+  const actions = part(() => {
+    const isRunning = running !== undefined;
+    const look = isDestructive(tool) ? 'danger' : 'primary';
+    return html`
+      <button type="button" class=${`button ${look}`} data-action="execute" ref=${execute} disabled=${isRunning}
+        hidden=${!state.executeEnabled} onClick=${run}>${report.label ?? 'Execute'}</button>
+      <button type="button" class="button" data-action="cancel" ref=${cancel} hidden=${!isRunning}
+        onClick=${() => running?.abort()}>Cancel</button>
+      <button type="button" class="button" data-action="validate" ref=${check} disabled=${isRunning}
+        onClick=${runValidate}>Validate</button>
+      ${extra}
+      <span class="muted" hidden=${state.executeEnabled}>Execution is switched off on this server.</span>
+      <span class="running">
+        <${Progress} hidden=${!isRunning || question !== undefined} bar=${report.bar} />
+        <span class="muted clock" role="timer" aria-live="off">${
+          isRunning && html`<${Elapsed} since=${report.started} />`
+        }</span>
+        <bdi class="step" aria-live="polite">${report.words}</bdi>
+      </span>`;
   });
-  const check = button('Validate', () => runValidate(), { data: { action: 'validate' } });
-  const cancel = button('Cancel', () => running?.abort(), {
-    data: { action: 'cancel' },
-    hidden: true,
-  });
-  const clock = h('span', { class: 'muted clock', role: 'timer', 'aria-live': 'off' });
-  const progress = h('progress', { 'aria-label': 'The tool is running', hidden: true });
-  const off = h('span', {
-    class: 'muted',
-    text: 'Execution is switched off on this server.',
-    hidden: true,
-  });
-  const step = h('bdi', { class: 'step', 'aria-live': 'polite' });
-  const questionHost = h('div', {});
-  const verdictHost = h('div', {});
-  const outcomeHost = h('div', {});
-  const actions = h(
-    'div',
-    { class: 'actions' },
-    execute,
-    cancel,
-    check,
-    extra,
-    off,
-    h('span', { class: 'running' }, progress, clock, step),
+  // In elements of their own, so that what is announced is announced once.
+  const output = part(
+    () => html`<div>${said}</div><div>${question}</div><div>${outcomeView}</div>`,
   );
-  const output = h('div', { class: 'output' }, verdictHost, questionHost, outcomeHost);
 
-  function refresh() {
-    execute.hidden = !state.executeEnabled;
-    off.hidden = state.executeEnabled;
+  function say(node) {
+    said = node;
+    output.draw();
   }
 
   function busy(label, controller) {
     running = controller;
-    execute.disabled = check.disabled = true;
-    const focused = actions.contains(document.activeElement) ? document.activeElement : undefined;
-    cancel.hidden = progress.hidden = false;
-    progress.removeAttribute('value');
-    if (focused) cancel.focus(); // a disabled button loses the focus
-    const started = performance.now();
-    const tick = setInterval(() => {
-      clock.textContent = formatMs(performance.now() - started);
-    }, 100);
-    if (label) execute.textContent = label;
+    report = { label, started: performance.now() };
+    const { activeElement } = document;
+    const focused = actions.element().contains(activeElement) ? activeElement : undefined;
+    actions.draw();
+    if (focused) cancel.current.focus(); // a disabled button loses the focus
     return () => {
-      clearInterval(tick);
-      clock.textContent = '';
-      execute.textContent = 'Execute';
-      execute.disabled = check.disabled = false;
-      if (focused && document.activeElement === cancel) focused.focus();
-      cancel.hidden = progress.hidden = true;
-      step.textContent = '';
-      questionHost.replaceChildren();
+      const ms = performance.now() - report.started;
+      const hadFocus = focused && document.activeElement === cancel.current;
+      report = {};
       running = undefined;
-      return performance.now() - started;
+      actions.draw();
+      if (hadFocus) focused.focus();
+      showQuestion(undefined);
+      return ms;
     };
+  }
+
+  function showQuestion(node) {
+    question = node;
+    output.draw();
+    actions.draw();
   }
 
   /** Shows what is missing, and returns whether something is. Nothing is sent then. */
@@ -90,7 +91,7 @@ export function createRunner({ tool, editor, record, extra }) {
     if (problems.length === 0) return false;
     editor.showErrors(problems);
     const title = `${plural(problems.length, 'field needs', 'fields need')} a value`;
-    verdictHost.replaceChildren(summary(title, problems, editor));
+    say(html`<${Summary} title=${title} errors=${problems} editor=${editor} />`);
     editor.focus(problems[0].path);
     return true;
   }
@@ -105,16 +106,10 @@ export function createRunner({ tool, editor, record, extra }) {
     try {
       const reply = await validate(tool.name, body, controller.signal);
       editor.showErrors(violations(reply, editor) ?? []);
-      verdictHost.replaceChildren(renderValidation(reply, editor));
+      say(html`<${Validation} reply=${reply} editor=${editor} />`);
     } catch (error) {
       if (!controller.signal.aborted)
-        verdictHost.replaceChildren(
-          h('p', {
-            class: 'verdict bad',
-            role: 'alert',
-            text: `The server could not be reached (${error.message}).`,
-          }),
-        );
+        say(html`<p class="verdict bad" role="alert">The server could not be reached (${error.message}).</p>`);
     } finally {
       done();
     }
@@ -134,12 +129,11 @@ export function createRunner({ tool, editor, record, extra }) {
 
   async function send(body) {
     if (running) return;
-    waiting?.stop();
-    waiting = undefined;
+    isWaiting = false;
+    outcomeView = undefined;
     const controller = new AbortController();
     const done = busy('Executing…', controller);
     clear();
-    outcomeHost.replaceChildren();
     const outcome = {};
     try {
       outcome.reply = await (canAsk(body) ? callWithQuestions : callPlainly)(body, controller.signal);
@@ -169,29 +163,24 @@ export function createRunner({ tool, editor, record, extra }) {
     const [{ callByMcp }, { askAll }] = await Promise.all([import('./mcp.js'), import('./question.js')]);
     signal.throwIfAborted();
     const answer = async (requests) => {
-      progress.hidden = true;
-      const answers = await askAll(requests, questionHost, { toolName: tool.name, signal });
-      progress.hidden = false;
-      progress.removeAttribute('value');
-      (cancel.hidden ? execute : cancel).focus();
+      const answers = await askAll(requests, showQuestion, { toolName: tool.name, signal });
+      report = { ...report, bar: undefined };
+      actions.draw();
+      (running === undefined ? execute : cancel).current.focus();
       return answers;
     };
     return callByMcp(tool, body, { signal, progress: showProgress, answer });
   }
 
   /** A bar with a total, or one without an end; and the words of the tool. */
-  function showProgress(report) {
-    const [done, total] = [Number(own(report, 'progress')), Number(own(report, 'total'))];
-    if (total > 0 && done >= 0) {
-      progress.max = total;
-      progress.value = Math.min(done, total);
-    } else {
-      progress.removeAttribute('value');
-    }
-    const message = own(report, 'message');
-    const share = total > 0 && done >= 0 ? `${Math.min(Math.round((done / total) * 100), 100)} %` : '';
+  function showProgress(progress) {
+    const [done, total] = [Number(own(progress, 'progress')), Number(own(progress, 'total'))];
+    const bar = total > 0 && done >= 0 ? { max: total, value: Math.min(done, total) } : undefined;
+    const message = own(progress, 'message');
+    const percent = bar && `${Math.round((bar.value / total) * 100)} %`;
     const words = typeof message === 'string' ? message.slice(0, 300) : '';
-    setText(step, [share, words].filter(Boolean).join(' · '));
+    report = { ...report, bar, words: [percent, words].filter(Boolean).join(' · ') };
+    actions.draw();
   }
 
   /** A failed call may be one whose arguments do not fit: then the fields say so. */
@@ -201,7 +190,7 @@ export function createRunner({ tool, editor, record, extra }) {
       const errors = violations(reply, editor) ?? [];
       if (running || errors.length === 0) return;
       editor.showErrors(errors);
-      verdictHost.replaceChildren(renderValidation(reply, editor));
+      say(html`<${Validation} reply=${reply} editor=${editor} />`);
     } catch {
       // The result above says what the server said.
     }
@@ -209,42 +198,51 @@ export function createRunner({ tool, editor, record, extra }) {
 
   /** Not a failure: the call runs when someone has agreed. */
   function wait(id, reply, body) {
-    waiting = createWaiting({ id, reply, granted: () => send(body), again: () => send(body) });
-    outcomeHost.replaceChildren(waiting.element);
+    isWaiting = true;
+    const again = () => send(body);
+    showResult(html`<${Waiting} key=${(serial += 1)} id=${id} reply=${reply} granted=${again} again=${again} />`);
     announce('The call waits for an approval');
   }
 
   function show(outcome) {
     const id = outcome.reply && pendingApproval(outcome.reply);
-    outcomeHost.replaceChildren(
-      renderOutcome(outcome, { signIn: focusToken, retry: id === undefined ? run : undefined }),
-    );
+    const retry = id === undefined ? run : undefined;
+    showResult(html`<${Outcome} key=${(serial += 1)} outcome=${outcome} signIn=${focusToken} retry=${retry} />`);
     announce(`Call finished: ${verdict(outcome)}`);
+  }
+
+  function showResult(node) {
+    outcomeView = node;
+    output.draw();
   }
 
   /** A verdict applies to the validated input only, so a call clears it. */
   function clear() {
-    verdictHost.replaceChildren();
+    say(undefined);
     editor.showErrors([]);
   }
 
-  refresh();
   return {
-    actions,
-    output,
+    actions: actions.ref,
+    output: output.ref,
     run,
-    focus: () => (execute.hidden ? check : execute).focus(),
+    focus: () => (state.executeEnabled ? execute : check).current.focus(),
     show,
-    refresh,
+    refresh: actions.draw,
     /** After an edit: the verdict does not apply any more; the form keeps what it knows. */
-    edited: () => {
-      verdictHost.replaceChildren();
-      execute.disabled = running !== undefined;
-    },
-    busy: () => running !== undefined || waiting !== undefined,
-    drop: () => {
-      running?.abort('dropped');
-      waiting?.stop();
-    },
+    edited: () => said !== undefined && say(undefined),
+    busy: () => running !== undefined || isWaiting,
+    drop: () => running?.abort('dropped'),
   };
+}
+
+/** A bar, or one without an end when there is no total: each is an element of its own. */
+function Progress({ hidden, bar }) {
+  return html`<progress key=${bar ? 'total' : 'open'} aria-label="The tool is running" hidden=${hidden} ...${bar}></progress>`;
+}
+
+/** How long the call has taken so far. */
+function Elapsed({ since }) {
+  useTick(100);
+  return formatMs(performance.now() - since);
 }

@@ -1,6 +1,8 @@
 // The Schema tab: a tree for reading, and the exact JSON.
-import { h, button, copyButton } from '../dom.js';
-import { isObject, jsonBlock, own, pretty } from '../json.js';
+import { html, Copy, useState } from '../lib/ui.js';
+import { JsonBlock } from '../lib/json-block.js';
+import { Switch } from '../lib/tabs.js';
+import { isObject, own, pretty } from '../json.js';
 import {
   alternativeLabel,
   alternatives,
@@ -17,123 +19,87 @@ import {
 
 const MAX_CHOICES = 40;
 
-export function schemaView(tool) {
-  const parts = [section('Input', tool.inputSchema ?? {}, 'input')];
-  if (isObject(tool.outputSchema)) parts.push(section('Output', tool.outputSchema, 'output'));
-  if (isObject(tool.annotations))
-    parts.push(
-      h(
-        'section',
-        { class: 'sub' },
-        h('h3', { text: 'Annotations' }),
-        h('p', { class: 'muted', text: 'Hints from the tool’s author. They are unverified.' }),
-        jsonBlock(tool.annotations),
-      ),
-    );
-  return h('div', { class: 'stack' }, parts);
+export function SchemaView({ tool }) {
+  return html`<div class="stack">
+    <${Section} title="Input" value=${tool.inputSchema ?? {}} />
+    ${isObject(tool.outputSchema) && html`<${Section} title="Output" value=${tool.outputSchema} />`}
+    ${
+      isObject(tool.annotations) &&
+      html`<section class="sub">
+        <h3>Annotations</h3>
+        <p class="muted">Hints from the tool’s author. They are unverified.</p>
+        <${JsonBlock} value=${tool.annotations} />
+      </section>`
+    }
+  </div>`;
 }
 
-function section(title, value, id) {
-  const host = h('div', {});
+function Section({ title, value }) {
+  const id = title.toLowerCase();
   const views = [
-    ['tree', 'Tree', () => schemaTree(value)],
-    ['json', 'JSON', () => jsonBlock(value)],
+    [`${id}-tree`, 'Tree'],
+    [`${id}-json`, 'JSON'],
   ];
-  const toggles = views.map(([view, label, draw]) =>
-    button(label, () => show(view, draw), {
-      class: 'toggle',
-      data: { schema: `${id}-${view}` },
-      'aria-pressed': 'false',
-    }),
-  );
-  const show = (view, draw) => {
-    for (const toggle of toggles)
-      toggle.setAttribute('aria-pressed', String(toggle.dataset.schema === `${id}-${view}`));
-    host.replaceChildren(draw());
-  };
-  show('tree', views[0][2]);
-  return h(
-    'section',
-    { class: 'sub', 'aria-label': `${title} schema` },
-    h(
-      'div',
-      { class: 'sub-head' },
-      h('h3', { text: title }),
-      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Show as' }, toggles),
-      copyButton(() => pretty(value)),
-    ),
-    host,
-  );
+  const [view, setView] = useState(views[0][0]);
+  return html`<section class="sub" aria-label=${`${title} schema`}>
+    <div class="sub-head">
+      <h3>${title}</h3>
+      <${Switch} name="schema" label="Show as" views=${views} chosen=${view} onChoose=${setView} />
+      <${Copy} text=${() => pretty(value)} />
+    </div>
+    <div>${view === views[0][0] ? html`<${SchemaTree} schema=${value} />` : html`<${JsonBlock} value=${value} />`}</div>
+  </section>`;
 }
 
-function schemaTree(schema) {
+function SchemaTree({ schema }) {
   const root = isObject(schema) ? schema : {};
   const parts = inside(simplify(root, root), root, 0);
-  if (parts.length === 0) return h('p', { class: 'muted', text: 'The schema declares no fields.' });
-  return h(
-    'div',
-    { class: 'schema-tree', tabindex: '0', role: 'region', 'aria-label': 'Fields' },
-    parts,
-  );
+  if (parts.length === 0) return html`<p class="muted">The schema declares no fields.</p>`;
+  return html`<div class="schema-tree" tabindex="0" role="region" aria-label="Fields">${parts}</div>`;
 }
 
 /** What a schema consists of: alternatives, properties, entries, items. */
 function inside(simple, root, depth) {
-  const parts = [];
   const options = alternatives(simple);
   const required = requiredOf(simple);
-  for (const [key, property] of Object.entries(propertiesOf(simple)))
-    parts.push(node(key, property, root, depth, { required: required.includes(key) }));
+  const node = (name, schema, more) =>
+    html`<${Node} name=${name} schema=${schema} root=${root} depth=${depth} ...${more} />`;
+  const parts = Object.entries(propertiesOf(simple)).map(([key, property]) =>
+    node(key, property, { required: required.includes(key) }),
+  );
   if (options !== undefined) {
-    parts.push(h('p', { class: 'muted', text: `One of ${options.length} forms:` }));
+    parts.push(html`<p class="muted">One of ${options.length} forms:</p>`);
     options.forEach((option, at) =>
-      parts.push(node(alternativeLabel(option, root, at), option, root, depth, { form: true })),
+      parts.push(node(alternativeLabel(option, root, at), option, { form: true })),
     );
   }
   const entries = isObject(own(simple, 'additionalProperties')) ? entrySchema(simple) : undefined;
-  if (entries !== undefined) parts.push(node('any name', entries, root, depth, { form: true }));
+  if (entries !== undefined) parts.push(node('any name', entries, { form: true }));
   return parts;
 }
 
-function node(name, schema, root, depth, { required = false, form = false }) {
+/** A part of a schema. What is in it is drawn when it is opened: a schema can contain itself. */
+function Node({ name, schema, root, depth, required = false, form = false }) {
   const simple = simplify(schema, root);
   const items = kindOf(simple) === 'array' ? simplify(own(simple, 'items'), root) : undefined;
-  const children = () => inside(items ?? simple, root, depth + 1);
-  const has = hasChildren(items ?? simple);
-  const head = [
-    form
-      ? h('bdi', { class: 'strong', text: name })
-      : h('code', { class: 'path' }, h('bdi', { text: name })),
-    h('span', { class: 'muted', text: typeLabel(schema, root) }),
-    required ? h('span', { class: 'required', text: 'required' }) : undefined,
-  ];
+  const open = depth < 2 && !form;
+  const [seen, setSeen] = useState(open);
   const text = own(simple, 'description');
-  const body = [
-    typeof text === 'string' && text !== ''
-      ? h('p', { class: 'field-text' }, h('bdi', { text }))
-      : undefined,
-    choices(simple),
-    notes(simple),
-  ];
-  if (!has) return h('div', { class: 'schema-node' }, h('div', { class: 'row' }, head), body);
-  const host = h('div', { class: 'tree-children' });
-  const details = h(
-    'details',
-    {
-      class: 'schema-node',
-      on: {
-        toggle: () => details.open && host.childElementCount === 0 && host.append(...children()),
-      },
-    },
-    h('summary', {}, h('span', { class: 'row' }, head)),
-    body,
-    host,
-  );
-  if (depth < 2 && !form) {
-    details.open = true;
-    host.append(...children());
-  }
-  return details;
+  const head = html`
+    ${form ? html`<bdi class="strong">${name}</bdi>` : html`<code class="path"><bdi>${name}</bdi></code>`}
+    <span class="muted">${typeLabel(schema, root)}</span>
+    ${required && html`<span class="required">required</span>`}`;
+  const body = html`
+    ${typeof text === 'string' && text !== '' && html`<p class="field-text"><bdi>${text}</bdi></p>`}
+    <${Choices} of=${simple} />
+    <${Notes} of=${simple} />`;
+  if (!hasChildren(items ?? simple))
+    return html`<div class="schema-node"><div class="row">${head}</div>${body}</div>`;
+  return html`<details class="schema-node" open=${open} onToggle=${(event) => event.target.open && setSeen(true)}>
+    <summary><span class="row">${head}</span></summary>
+    ${body}
+    <div class="tree-children">${seen && inside(items ?? simple, root, depth + 1)}</div>
+  </details>`;
 }
 
 function hasChildren(simple) {
@@ -144,26 +110,22 @@ function hasChildren(simple) {
   );
 }
 
-function choices(simple) {
-  if (kindOf(simple) !== 'enum') return undefined;
-  const titles = enumTitles(simple);
-  const values = enumValues(simple);
+function Choices({ of }) {
+  if (kindOf(of) !== 'enum') return null;
+  const titles = enumTitles(of);
+  const values = enumValues(of);
   const left = values.length - MAX_CHOICES;
-  return h(
-    'div',
-    { class: 'choices' },
-    values
-      .slice(0, MAX_CHOICES)
-      .map((value, at) => [
-        h('code', { text: pretty(value) }),
-        typeof titles[at] === 'string' ? h('bdi', { class: 'muted', text: titles[at] }) : undefined,
-      ]),
-    left > 0 ? h('span', { class: 'muted', text: `and ${left} more` }) : undefined,
-  );
+  return html`<div class="choices">
+    ${values.slice(0, MAX_CHOICES).map(
+      (value, at) => html`<code>${pretty(value)}</code>
+        ${typeof titles[at] === 'string' && html`<bdi class="muted">${titles[at]}</bdi>`}`,
+    )}
+    ${left > 0 && html`<span class="muted">and ${left} more</span>`}
+  </div>`;
 }
 
-function notes(simple) {
-  const list = limits(simple);
-  if (Object.hasOwn(simple, 'default')) list.unshift(`default ${JSON.stringify(simple.default)}`);
-  return list.length > 0 ? h('p', { class: 'field-note', text: list.join(' · ') }) : undefined;
+function Notes({ of }) {
+  const list = limits(of);
+  if (Object.hasOwn(of, 'default')) list.unshift(`default ${JSON.stringify(of.default)}`);
+  return list.length > 0 && html`<p class="field-note">${list.join(' · ')}</p>`;
 }

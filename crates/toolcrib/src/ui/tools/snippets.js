@@ -1,12 +1,12 @@
 // The same call from other clients. A snippet shows `$TOOLCRIB_KEY` in place of the key, so that it
 // can be shared safely; the key itself is copied only on request.
-import { h, copyButton, setText } from '../dom.js';
+import { html, Copy, useState } from '../lib/ui.js';
+import { classification } from '../lib/danger.js';
+import { Tabs } from '../lib/tabs.js';
 import { hasGateway } from '../shell/session.js';
 import { state } from '../state.js';
 import { authorization, otcToolId, toolPath } from '../api.js';
-import { classification } from './badges.js';
 import { pretty } from '../json.js';
-import { tabs } from './tabs.js';
 
 const MCP_VERSION = '2026-07-28';
 
@@ -124,48 +124,56 @@ console.log(isError, content);
 `;
 }
 
-/** The Snippets tab. `args()` returns the arguments as compact JSON, or undefined. */
-export function snippetView(tool, args) {
+/** The Code tab. `args` are the arguments as compact JSON, or undefined. */
+export function Snippets({ tool, args = '{}' }) {
   const { otcId } = classification(tool);
-  let toolId = otcId;
-  let lookedUp = otcId !== undefined;
-  let current = 'curl';
-  const input = () => args() ?? '{}';
+  // `null` is that this server has no such tool; undefined is that it is not known yet.
+  const [toolId, setToolId] = useState(otcId);
+  const [open, setOpen] = useState('curl');
+  const onOpen = async (id) => {
+    setOpen(id);
+    if (id !== 'otc' || toolId !== undefined) return;
+    try {
+      setToolId((await otcToolId(tool.name)) ?? null);
+    } catch {
+      // No reply: retried when the tab is shown again.
+    }
+  };
   const kinds = [
     {
       id: 'curl',
       label: 'cURL',
       note: 'This explorer’s own endpoint.',
-      text: (real) => explorerCurl(tool.name, input(), real),
+      text: (real) => explorerCurl(tool.name, args, real),
     },
     {
       id: 'otc',
       label: 'Open Tool Calling',
       note: 'OTC 1.0 at the server’s root.',
       text: (real) =>
-        toolId !== undefined
-          ? otcCurl(toolId, input(), real)
-          : lookedUp
+        toolId === undefined
+          ? 'Looking up the tool id…'
+          : toolId === null
             ? 'This server has no Open Tool Calling tool with this name at /tools.'
-            : 'Looking up the tool id…',
+            : otcCurl(toolId, args, real),
     },
     {
       id: 'mcp',
       label: 'MCP',
       note: `One stateless request, protocol ${MCP_VERSION}.`,
-      text: (real) => mcpCurl(tool.name, input(), real),
+      text: (real) => mcpCurl(tool.name, args, real),
     },
     {
       id: 'python',
       label: 'Python',
       note: 'Python 3 without packages.',
-      text: (real) => pythonCall(tool.name, input(), real),
+      text: (real) => pythonCall(tool.name, args, real),
     },
     {
       id: 'typescript',
       label: 'TypeScript',
       note: 'Node.js 20 or newer, Deno, Bun.',
-      text: (real) => typescriptCall(tool.name, input(), real),
+      text: (real) => typescriptCall(tool.name, args, real),
     },
     {
       id: 'client',
@@ -175,55 +183,19 @@ export function snippetView(tool, args) {
     },
   ]
     // Another program serves only the explorer's own endpoints.
-    .filter(({ id }) => hasGateway || ['curl', 'python', 'typescript'].includes(id))
-    .map((kind) => ({
-      ...kind,
-      code: h('pre', { class: 'code', tabindex: '0' }),
-      real: copyButton(() => kind.text(true), 'Copy with key'),
-    }));
-  const view = tabs(
-    kinds.map((kind) => ({ id: kind.id, label: kind.label, panel: panel(kind) })),
-    {
-      label: 'Snippet kinds',
-      onShow: (id) => {
-        current = id;
-        refresh();
-      },
-    },
-  );
+    .filter(({ id }) => hasGateway || ['curl', 'python', 'typescript'].includes(id));
+  return html`<div class="sheet">
+    <${Tabs} label="Snippet kinds" open=${open} onOpen=${onOpen}
+      tabs=${kinds.map((kind) => ({ ...kind, style: 'outcome-body', view: () => html`<${Snippet} kind=${kind} />` }))} />
+  </div>`;
+}
 
-  function panel(kind) {
-    return h(
-      'div',
-      { class: 'outcome-body' },
-      h(
-        'div',
-        { class: 'block-head' },
-        h('span', { class: 'muted', text: kind.note }),
-        copyButton(() => kind.text(false)),
-        kind.real,
-      ),
-      kind.code,
-    );
-  }
-
-  function refresh() {
-    for (const kind of kinds) {
-      setText(kind.code, kind.text(false));
-      kind.real.hidden = state.token === '';
-    }
-    if (current === 'otc' && !lookedUp) lookUp();
-  }
-
-  async function lookUp() {
-    lookedUp = true;
-    try {
-      toolId = await otcToolId(tool.name);
-    } catch {
-      lookedUp = false; // no reply: retried when the tab is shown again
-    }
-    refresh();
-  }
-
-  return { element: h('div', { class: 'sheet' }, view.element), refresh };
+function Snippet({ kind }) {
+  return html`
+    <div class="block-head">
+      <span class="muted">${kind.note}</span>
+      <${Copy} text=${() => kind.text(false)} />
+      ${state.token !== '' && html`<${Copy} text=${() => kind.text(true)} label="Copy with key" />`}
+    </div>
+    <pre class="code" tabindex="0">${kind.text(false)}</pre>`;
 }

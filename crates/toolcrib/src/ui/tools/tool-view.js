@@ -1,115 +1,96 @@
 // One tool's view: heading and the tabs Try it, About, Schema, Calls, Code, Why. It is loaded when
 // the first tool is opened, and each tab is filled when it is shown.
-import { h, button, copyButton } from '../dom.js';
+import { html, render, Copy, useEffect, useState } from '../lib/ui.js';
+import { DANGERS, classification, dangersOf } from '../lib/danger.js';
+import { Tabs } from '../lib/tabs.js';
+import { root } from '../dom.js';
 import { state } from '../state.js';
 import { hasGateway } from '../shell/session.js';
-import { badges, classification, dangersOf, DANGERS } from './badges.js';
-import { createEditor } from './editor.js';
+import { Badges } from './badges.js';
+import { Editor, createEditor } from './editor.js';
+import { Calls } from './history.js';
 import { createRunner } from './runner.js';
-import { createHistory } from './history.js';
-import { saveButton } from './save-call.js';
-import { tabs } from './tabs.js';
-import { whyPanel } from './why.js';
+import { SaveCall } from './save-call.js';
+import { Why } from './why.js';
 
 const LONG = 280; // characters of the description above the form; the rest is under About
+const KEEP = 20; // calls under Calls
 
+/** A view keeps what was entered, also while another tool is open: its `element` is not on the page then. */
 export function createToolView(tool) {
+  const element = root('article', 'tool');
   let born = state.tools; // the list this view was created for
-  const editor = createEditor({
-    schema: tool.inputSchema,
-    onChange: () => {
-      runner?.edited();
-      snippets?.refresh();
-    },
-  });
-  const history = createHistory(tool, {
-    changed: (count) => view.setLabel('history', count === 0 ? 'Calls' : `Calls (${count})`),
-    open: (body, outcome) => {
-      editor.loadText(body);
-      view.show('try');
-      if (outcome) runner.show(outcome);
-      else editor.focusFirst();
-    },
-    rerun: (body) => {
-      editor.loadText(body);
-      view.show('try');
-      runner.run();
-    },
-  });
-  const save = saveButton(tool, editor, () => history.refresh());
-  const runner = createRunner({ tool, editor, record: history.add, extra: save });
-  let snippets;
-  const why = hasGateway ? whyPanel(tool.name) : undefined;
-  const panels = {
-    about: h('div', {}),
-    schema: h('div', {}),
-    snippets: h('div', {}),
+  let open = 'try';
+  /** By tab: how often it was opened. */
+  const visits = {};
+  let calls = [];
+  let loadChanged;
+  const editor = createEditor({ schema: tool.inputSchema, onChange: () => runner?.edited() });
+  const record = (entry) => {
+    calls = [entry, ...calls].slice(0, KEEP);
+    draw();
   };
-  const fill = {
-    about: async () => {
-      const { drawAbout } = await import('./about.js');
-      drawAbout(panels.about, tool);
-    },
-    schema: async () => {
-      if (panels.schema.childElementCount > 0) return;
-      const { schemaView } = await import('./schema-view.js');
-      panels.schema.replaceChildren(schemaView(tool));
-    },
-    snippets: async () => {
-      const { snippetView } = await import('./snippets.js');
-      if (snippets === undefined) {
-        snippets = snippetView(tool, editor.compact);
-        panels.snippets.append(snippets.element);
-      }
-      snippets.refresh();
-    },
-    history: () => history.refresh(),
-    why: () => why.reload(),
-  };
-  const view = tabs(
-    [
-      {
-        id: 'try',
-        label: 'Try it',
-        panel: h(
-          'div',
-          { class: 'try' },
-          h('div', { class: 'stack' }, editor.element, runner.actions),
-          runner.output,
-        ),
-      },
-      { id: 'about', label: 'About', panel: panels.about },
-      { id: 'schema', label: 'Schema', panel: panels.schema },
-      { id: 'history', label: 'Calls', panel: history.element },
-      { id: 'snippets', label: 'Code', panel: panels.snippets },
-      ...(why ? [{ id: 'why', label: 'Why', panel: why.element }] : []),
-    ],
-    { label: 'Tool views', onShow: (id) => open(id) },
-  );
+  const extra = html`<${SaveCall} tool=${tool} editor=${editor} onSaved=${() => draw()} />`;
+  const runner = createRunner({ tool, editor, record, extra });
 
-  async function open(id) {
-    try {
-      await fill[id]?.();
-    } catch (error) {
-      panels[id]?.replaceChildren(
-        h('p', {
-          class: 'verdict bad',
-          role: 'alert',
-          text: `This part could not be loaded (${error.message}).`,
-        }),
-        button('Try again', () => open(id)),
-      );
-    }
+  function show(id) {
+    open = id;
+    visits[id] = (visits[id] ?? 0) + 1;
+    draw();
+  }
+  function reopen(body, outcome) {
+    editor.loadText(body);
+    show('try');
+    if (outcome) runner.show(outcome);
+    else editor.focusFirst();
+  }
+  function rerun(body) {
+    editor.loadText(body);
+    show('try');
+    runner.run();
   }
 
-  const stale = h('div', { class: 'verdict warn', role: 'status', hidden: true });
-  const element = h(
-    'article',
-    { class: 'tool' },
-    heading(tool, () => view.show('about')),
-    stale,
-    view.element,
-  );
+  const tabs = () => [
+    {
+      id: 'try',
+      label: 'Try it',
+      style: 'try',
+      view: () => html`
+        <div class="stack"><${Editor} of=${editor} /><div class="actions" ref=${runner.actions}></div></div>
+        <div class="output" ref=${runner.output}></div>`,
+    },
+    { id: 'about', label: 'About', view: () => html`<${Loaded} load=${about} key=${state.token} tool=${tool} />` },
+    { id: 'schema', label: 'Schema', view: () => html`<${Loaded} load=${schema} tool=${tool} />` },
+    {
+      id: 'history',
+      label: calls.length === 0 ? 'Calls' : `Calls (${calls.length})`,
+      style: 'stack',
+      view: () => html`<${Calls} ...${{ tool, calls, rerun }} open=${reopen} visit=${visits.history} />`,
+    },
+    {
+      id: 'snippets',
+      label: 'Code',
+      view: () => html`<${Loaded} load=${snippets} tool=${tool} args=${editor.compact()} />`,
+    },
+    hasGateway && { id: 'why', label: 'Why', view: () => html`<${Why} name=${tool.name} visit=${visits.why} />` },
+  ].filter(Boolean);
+
+  function draw() {
+    render(
+      html`<${Heading} tool=${tool} more=${() => show('about')} />
+        <div class="verdict warn" role="status" hidden=${loadChanged === undefined}>
+          ${
+            loadChanged &&
+            html`<p>This tool has changed on the server since you opened it.</p>
+              <button type="button" class="button" onClick=${loadChanged}>Load the new version</button>`
+          }
+        </div>
+        <${Tabs} label="Tool views" tabs=${tabs()} open=${open} onOpen=${show} />`,
+      element,
+    );
+  }
+
+  draw();
   return {
     element,
     tool,
@@ -120,68 +101,75 @@ export function createToolView(tool) {
     /** Same as the Execute button, whichever tab is open. */
     execute: () => {
       if (!state.executeEnabled) return;
-      view.show('try');
+      show('try');
       runner.run();
     },
-    drop: runner.drop,
+    drop: () => {
+      runner.drop();
+      render(null, element);
+    },
     busy: runner.busy,
     fresh: () => born === state.tools,
     confirm: () => {
       born = state.tools;
     },
     changed: (load) => {
-      stale.hidden = false;
-      stale.replaceChildren(
-        h('p', { text: 'This tool has changed on the server since you opened it.' }),
-        button('Load the new version', load),
-      );
+      loadChanged = load;
+      draw();
     },
   };
 }
 
-function heading(tool, more) {
-  const title =
-    typeof tool.annotations?.title === 'string' && tool.annotations.title !== tool.name
-      ? tool.annotations.title
-      : undefined;
-  return h(
-    'header',
-    { class: 'tool-head' },
-    h(
-      'div',
-      { class: 'tool-title' },
-      h('h2', {}, h('bdi', { text: tool.name })),
-      h(
-        'span',
-        { class: 'row' },
-        copyButton(() => tool.name, 'Copy name'),
-        copyButton(() => location.href, 'Copy link'),
-      ),
-    ),
-    title ? h('p', { class: 'subtitle' }, h('bdi', { text: title })) : undefined,
-    description(tool.description, more),
-    h('div', { class: 'badges' }, badges(tool)),
-    summary(tool),
+const about = () => import('./about.js').then((it) => it.About);
+const schema = () => import('./schema-view.js').then((it) => it.SchemaView);
+const snippets = () => import('./snippets.js').then((it) => it.Snippets);
+
+/** A part that is loaded when it is first shown. */
+function Loaded({ load, ...props }) {
+  const [{ Part, error }, setState] = useState({});
+  const start = () => {
+    load().then(
+      (Part) => setState({ Part }),
+      (error) => setState({ error }),
+    );
+  };
+  useEffect(start, []);
+  if (Part) return html`<${Part} ...${props} />`;
+  return (
+    error &&
+    html`<p class="verdict bad" role="alert">This part could not be loaded (${error.message}).</p>
+      <button type="button" class="button" onClick=${start}>Try again</button>`
   );
 }
 
+function Heading({ tool, more }) {
+  const title = tool.annotations?.title;
+  return html`<header class="tool-head">
+    <div class="tool-title">
+      <h2><bdi>${tool.name}</bdi></h2>
+      <span class="row">
+        <${Copy} text=${tool.name} label="Copy name" />
+        <${Copy} text=${() => location.href} label="Copy link" />
+      </span>
+    </div>
+    ${typeof title === 'string' && title !== tool.name && title !== '' && html`<p class="subtitle"><bdi>${title}</bdi></p>`}
+    <${Description} text=${tool.description} more=${more} />
+    <${Badges} tool=${tool} />
+    <${Summary} tool=${tool} />
+  </header>`;
+}
+
 /** What happens when it runs, in one line. */
-function summary(tool) {
+function Summary({ tool }) {
   const { approval } = classification(tool);
   const sentences = dangersOf(tool).map((level) => DANGERS[level].text);
   if (approval === 'always') sentences.push('Each call waits until another person agrees.');
   if (approval === 'conditional') sentences.push('Some calls wait until another person agrees.');
-  return sentences.length === 0 ? undefined : h('p', { class: 'muted', text: sentences.join(' ') });
+  return sentences.length > 0 && html`<p class="muted">${sentences.join(' ')}</p>`;
 }
 
-function description(text, more) {
-  if (text === '') return h('p', { class: 'muted', text: 'The tool has no description.' });
-  const short = text.length > LONG;
-  const shown = short ? `${text.slice(0, LONG).trimEnd()}…` : text;
-  return h(
-    'p',
-    { class: 'description' },
-    h('bdi', { text: shown }),
-    short ? [' ', button('Read all', more, { class: 'link' })] : undefined,
-  );
+function Description({ text, more }) {
+  if (text === '') return html`<p class="muted">The tool has no description.</p>`;
+  if (text.length <= LONG) return html`<p class="description"><bdi>${text}</bdi></p>`;
+  return html`<p class="description"><bdi>${`${text.slice(0, LONG).trimEnd()}…`}</bdi> <button type="button" class="link" onClick=${more}>Read all</button></p>`;
 }

@@ -1,6 +1,7 @@
 // What is wrong with the arguments: one line per problem with a link to its field.
-import { h, plural } from '../dom.js';
-import { isObject, jsonBlock } from '../json.js';
+import { html, plural } from '../lib/ui.js';
+import { JsonBlock } from '../lib/json-block.js';
+import { isObject } from '../json.js';
 import { problemText } from '../api.js';
 import { plainMessage } from './words.js';
 
@@ -16,62 +17,38 @@ export function violations(reply, editor) {
   });
 }
 
-export function renderValidation(reply, editor) {
+export function Validation({ reply, editor }) {
   const errors = violations(reply, editor);
-  if (errors === undefined) {
-    return h(
-      'div',
-      { class: 'verdict bad', role: 'alert' },
-      h('p', { class: 'strong', text: 'The input could not be checked' }),
-      h('p', { text: problemText(reply) }),
-    );
-  }
+  if (errors === undefined)
+    return html`<div class="verdict bad" role="alert">
+      <p class="strong">The input could not be checked</p>
+      <p>${problemText(reply)}</p>
+    </div>`;
   if (reply.data.valid)
-    return h('div', { class: 'verdict good', role: 'status' }, h('p', { text: 'Input is valid.' }));
-  return summary(
-    `Input is not valid: ${plural(errors.length, 'problem')}`,
-    errors,
-    editor,
-    h('details', {}, h('summary', { text: 'Validator’s response as JSON' }), jsonBlock(reply.data)),
-  );
+    return html`<div class="verdict good" role="status"><p>Input is valid.</p></div>`;
+  return html`<${Summary} title=${`Input is not valid: ${plural(errors.length, 'problem')}`} errors=${errors} editor=${editor}>
+    <details>
+      <summary>Validator’s response as JSON</summary>
+      <${JsonBlock} value=${reply.data} />
+    </details>
+  <//>`;
 }
 
 /** A summary of problems that jumps to them. */
-export function summary(title, errors, editor, more) {
-  return h(
-    'div',
-    { class: 'verdict bad', role: 'alert' },
-    h('p', { class: 'strong', text: title }),
-    h(
-      'ul',
-      { class: 'violations' },
-      errors.map((error) => violation(error, editor)),
-    ),
-    more,
-  );
-}
-
-function violation({ path, message }, editor) {
-  const line = editor.lineOf(path);
-  const where =
-    path === ''
-      ? h('span', { class: 'path', text: 'The arguments as a whole' })
-      : h(
-          'button',
-          {
-            type: 'button',
-            class: 'path link',
-            title: 'Go to this value',
-            on: { click: () => editor.focus(path) },
-          },
-          h('bdi', { text: editor.label(path) }),
-        );
-  return h(
-    'li',
-    {},
-    where,
-    ': ',
-    h('bdi', { text: message }),
-    line === undefined ? undefined : h('span', { class: 'muted', text: ` (line ${line})` }),
-  );
+export function Summary({ title, errors, editor, children }) {
+  return html`<div class="verdict bad" role="alert">
+    <p class="strong">${title}</p>
+    <ul class="violations">
+      ${errors.map(({ path, message }) => {
+        const line = editor.lineOf(path);
+        const where =
+          path === ''
+            ? html`<span class="path">The arguments as a whole</span>`
+            : html`<button type="button" class="path link" title="Go to this value"
+                onClick=${() => editor.focus(path)}><bdi>${editor.label(path)}</bdi></button>`;
+        return html`<li>${where}: <bdi>${message}</bdi>${line !== undefined && html`<span class="muted"> (line ${line})</span>`}</li>`;
+      })}
+    </ul>
+    ${children}
+  </div>`;
 }

@@ -1,181 +1,138 @@
 // A call that waits for an approval: calm, links to the request, follows it, and runs the call when
 // the approval is granted.
-import { h, button, icon, setText } from '../dom.js';
+import { html, ago, Icon, useEffect, useRef, useState, useTick } from '../lib/ui.js';
 import { on } from '../state.js';
 import { approval } from '../api.js';
 import { own } from '../json.js';
 import { hasGateway } from '../shell/session.js';
-import { ago } from '../lib/ui.js';
 
 /** If no change arrives, for example because the stream of changes is interrupted. */
 const POLL_MS = 15_000;
 
-/** `granted` runs the call; `again` asks for another approval. */
-export function createWaiting({ id, reply, granted, again }) {
-  const title = h('span', { class: 'outcome-title', role: 'status', text: 'Waiting for approval' });
-  const text = h('p', {
-    text: 'Another person has to agree before this tool runs. It runs by itself as soon as that happens, also while you are on another screen.',
-  });
-  const who = h('p', { class: 'approval-note' });
-  const left = h('span', { class: 'muted' });
-  const answers = h('ul', { class: 'votes' });
-  const buttons = h(
-    'div',
-    { class: 'row' },
-    hasGateway
-      ? h(
-          'a',
-          {
-            class: 'button',
-            href: `#/approvals/${encodeURIComponent(id)}`,
-            data: { approval: id },
-          },
-          'Open the request',
-        )
-      : undefined,
-    button(
-      'Stop waiting',
-      () =>
-        finish(
-          'Not waiting any more',
-          'The request stays open until it expires. Run the tool again to wait for it.',
-        ),
-      {
-        class: 'quiet',
-        data: { action: 'stop-waiting' },
-      },
-    ),
-  );
-  const bar = h('progress', { 'aria-label': 'Waiting for approval' });
-  const element = h(
-    'section',
-    { class: 'outcome waiting', 'aria-label': 'Result', data: { tone: 'waiting' } },
-    h('div', { class: 'outcome-head' }, h('span', { class: 'row' }, icon('clock'), title), left),
-    bar,
-    h(
-      'div',
-      { class: 'outcome-body' },
-      text,
-      who,
-      answers,
-      buttons,
-      h(
-        'details',
-        {},
-        h('summary', { text: 'Details' }),
-        h(
-          'p',
-          {},
-          'Request ',
-          h('code', { text: id }),
-          '. On the command line: ',
-          h('code', { text: `toolcrib approvals grant ${id}` }),
-        ),
-      ),
-    ),
-  );
+const WORDS = { grant: 'approved', reject: 'rejected', override: 'overrode', withdraw: 'withdrew' };
 
-  let over = false;
-  let expires = own(own(reply.data, 'details'), 'expiresAt');
-  const timers = [setInterval(drawLeft, 5_000)];
-  const ends = [];
-  if (hasGateway) {
-    timers.push(setInterval(load, POLL_MS));
-    ends.push(
+/** How a request ends without a run: the words, and what the user can do then. */
+const ENDS = {
+  rejected: { word: 'Rejected', text: 'The request was rejected. The tool has not run.', tone: 'bad' },
+  expired: {
+    word: 'The request has expired',
+    text: 'It was not answered in time. The tool has not run.',
+    next: 'Ask again',
+  },
+  withdrawn: {
+    word: 'The grant was withdrawn',
+    text: 'The tool has not run. The call needs a new approval.',
+    next: 'Ask again',
+  },
+  used: { word: 'Already used', text: 'The approval was used by another call.', next: 'Run again' },
+  left: {
+    word: 'Not waiting any more',
+    text: 'The request stays open until it expires. Run the tool again to wait for it.',
+  },
+};
+
+/** `granted` runs the call; `again` asks for another approval. */
+export function Waiting({ id, reply, granted, again }) {
+  const [request, setRequest] = useState({});
+  const [end, setEnd] = useState();
+  const over = useRef(false);
+  useTick(5_000);
+  const finish = (how) => {
+    over.current = true;
+    setEnd(how);
+  };
+  const follow = (next) => {
+    if (over.current) return;
+    setRequest(next);
+    if (next.state === 'granted' || next.state === 'overridden') {
+      over.current = true;
+      granted();
+    } else if (next.state !== 'pending') {
+      finish(ENDS[next.state] ?? ENDS.used);
+    }
+  };
+  useEffect(() => {
+    if (!hasGateway) return undefined;
+    const load = async () => {
+      if (over.current) return;
+      try {
+        const found = await approval(id);
+        if (found.status === 200) follow(found.data);
+      } catch {
+        // The next change or poll tries again.
+      }
+    };
+    const timer = setInterval(load, POLL_MS);
+    const ends = [
       on('live:approval', (data) => data?.approvalId === id && follow(data)),
       on('live:open', load),
-    );
+    ];
     load();
-  } else {
-    text.textContent =
-      'The tool has not run. When the request is granted, make the same call again.';
-    bar.hidden = true;
-    buttons.replaceChildren(button('Run again', again));
-  }
-  drawLeft();
+    return () => {
+      over.current = true;
+      clearInterval(timer);
+      for (const stop of ends) stop();
+    };
+  }, []);
+  const expires = new Date(request.expiresAt ?? own(own(reply.data, 'details'), 'expiresAt') ?? NaN);
+  const tone = end === undefined ? 'waiting' : (end.tone ?? 'warn');
+  return html`<section class=${`outcome waiting ${end === undefined ? '' : tone}`} aria-label="Result" data-tone=${tone}>
+    <div class="outcome-head">
+      <span class="row">
+        <${Icon} name="clock" />
+        <span class="outcome-title" role="status">${end?.word ?? 'Waiting for approval'}</span>
+      </span>
+      <span class="muted">
+        ${end === undefined && !Number.isNaN(expires.getTime()) && `expires ${ago(expires)}`}
+      </span>
+    </div>
+    <progress aria-label="Waiting for approval" hidden=${end !== undefined || !hasGateway}></progress>
+    <div class="outcome-body">
+      <p>${end?.text ?? (hasGateway ? WAITS : WAITS_OUTSIDE)}</p>
+      <p class="approval-note">${request.principal !== undefined && html`<${Who} request=${request} />`}</p>
+      <ul class="votes">
+        ${(Array.isArray(request.votes) ? request.votes : []).map(
+          (vote) => html`<li><bdi class="strong">${String(vote?.principal ?? 'someone')}</bdi>${voteText(vote)}</li>`,
+        )}
+      </ul>
+      <div class="row">
+        ${
+          hasGateway &&
+          html`<a class="button" href=${`#/approvals/${encodeURIComponent(id)}`} data-approval=${id}>Open the request</a>`
+        }
+        ${
+          hasGateway &&
+          end === undefined &&
+          html`<button type="button" class="quiet" data-action="stop-waiting"
+            onClick=${() => finish(ENDS.left)}>Stop waiting</button>`
+        }
+        ${end?.next && html`<button type="button" class="button" onClick=${again}>${end.next}</button>`}
+        ${!hasGateway && html`<button type="button" class="button" onClick=${again}>Run again</button>`}
+      </div>
+      <details>
+        <summary>Details</summary>
+        <p>Request <code>${id}</code>. On the command line: <code>${`toolcrib approvals grant ${id}`}</code></p>
+      </details>
+    </div>
+  </section>`;
+}
 
-  async function load() {
-    let found;
-    try {
-      found = await approval(id);
-    } catch {
-      return; // the next change or poll tries again
-    }
-    if (found.status === 200) follow(found.data);
-  }
+const WAITS =
+  'Another person has to agree before this tool runs. It runs by itself as soon as that happens, also while you are on another screen.';
+const WAITS_OUTSIDE =
+  'The tool has not run. When the request is granted, make the same call again.';
 
-  function follow(it) {
-    if (over) return;
-    expires = it.expiresAt ?? expires;
-    drawWho(it);
-    drawVotes(it);
-    drawLeft();
-    if (it.state === 'granted' || it.state === 'overridden') {
-      stop();
-      granted();
-    } else if (it.state === 'rejected') {
-      finish('Rejected', 'The request was rejected. The tool has not run.', 'bad');
-    } else if (it.state === 'expired') {
-      finish('The request has expired', 'It was not answered in time. The tool has not run.');
-      buttons.append(button('Ask again', again));
-    } else if (it.state === 'withdrawn') {
-      finish('The grant was withdrawn', 'The tool has not run. The call needs a new approval.');
-      buttons.append(button('Ask again', again));
-    } else if (it.state !== 'pending') {
-      finish('Already used', 'The approval was used by another call.');
-      buttons.append(button('Run again', again));
-    }
-  }
+function Who({ request }) {
+  const { principal, requiredScope, requiredRole, quorum, granted } = request;
+  return html`Requested as <bdi class="mono">${String(principal)}</bdi>. ${
+    typeof requiredScope === 'string' &&
+    html`Another person with the scope <code>${requiredScope}</code>${
+      typeof requiredRole === 'string' && html` and the role <code>${requiredRole}</code>`
+    } can answer it.`
+  }${quorum > 1 && ` ${granted ?? 0} of ${quorum} approvals are given.`}`;
+}
 
-  function drawWho(it) {
-    const parts = ['Requested as ', h('bdi', { class: 'mono', text: String(it.principal) }), '. '];
-    if (typeof it.requiredScope === 'string') {
-      parts.push('Another person with the scope ', h('code', { text: it.requiredScope }));
-      if (typeof it.requiredRole === 'string')
-        parts.push(' and the role ', h('code', { text: it.requiredRole }));
-      parts.push(' can answer it.');
-    }
-    if (it.quorum > 1) parts.push(` ${it.granted ?? 0} of ${it.quorum} approvals are given.`);
-    who.replaceChildren(...parts);
-  }
-
-  function drawVotes(it) {
-    const votes = Array.isArray(it.votes) ? it.votes : [];
-    const words = { grant: 'approved', reject: 'rejected', override: 'overrode', withdraw: 'withdrew' };
-    answers.replaceChildren(
-      ...votes.map((vote) =>
-        h(
-          'li',
-          {},
-          h('bdi', { class: 'strong', text: String(vote?.principal ?? 'someone') }),
-          ` ${words[vote?.verdict] ?? 'answered'} it`,
-          typeof vote?.comment === 'string' && vote.comment !== '' ? `: “${vote.comment}”` : '.',
-        ),
-      ),
-    );
-  }
-
-  function drawLeft() {
-    const date = new Date(expires ?? NaN);
-    if (!over && !Number.isNaN(date.getTime())) left.textContent = `expires ${ago(date)}`;
-  }
-
-  function finish(word, sentence, tone = 'warn') {
-    stop();
-    element.dataset.tone = tone;
-    element.classList.add(tone);
-    setText(title, word);
-    setText(text, sentence);
-    left.textContent = '';
-    bar.hidden = true;
-    buttons.querySelector('[data-action="stop-waiting"]')?.remove();
-  }
-
-  function stop() {
-    over = true;
-    for (const timer of timers) clearInterval(timer);
-    for (const end of ends) end();
-  }
-
-  return { element, stop };
+function voteText(vote) {
+  const comment = typeof vote?.comment === 'string' && vote.comment !== '' ? `: “${vote.comment}”` : '.';
+  return ` ${WORDS[vote?.verdict] ?? 'answered'} it${comment}`;
 }

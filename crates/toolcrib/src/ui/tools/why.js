@@ -1,6 +1,6 @@
 // Explains why a tool can be used or not, and why the list is empty: the server's decision for this
 // key, step by step. A server without that endpoint (an embedded page) shows nothing.
-import { h, button, withCode } from '../dom.js';
+import { html, ServerText, useEffect, useState } from '../lib/ui.js';
 import { explain, problemText } from '../api.js';
 import { hasGateway } from '../shell/session.js';
 
@@ -28,82 +28,61 @@ const OUTCOMES = {
   unknown: 'This key has no such tool.',
 };
 
-/** A panel that loads when it is first opened, for the tool `name` or, without it, for the list. */
-export function whyPanel(name) {
-  const body = h('div', { class: 'why', 'aria-live': 'polite' });
-  let opened = false;
-  async function load() {
-    opened = true;
-    body.replaceChildren(h('p', { class: 'muted', text: 'Loading the explanation…' }));
-    let reply;
-    try {
-      reply = await explain(name);
-    } catch (error) {
-      body.replaceChildren(said(`The server could not be reached (${error.message}).`), again());
-      return;
-    }
-    if (reply.status === 200 && Array.isArray(reply.data?.steps))
-      body.replaceChildren(...drawn(reply.data, name));
-    else if (reply.status === 401)
-      body.replaceChildren(said('The server requires a key to explain this.'));
-    else if (reply.status === 404 || reply.status === 405)
-      body.replaceChildren(said('This server does not explain its decisions.'));
-    else body.replaceChildren(said(problemText(reply)), again());
-  }
-  const again = () => button('Try again', load);
-  const said = (text) => h('p', { class: 'muted', text });
-  return { element: body, open: () => (opened ? undefined : load()), reload: load };
+/** The explanation for the tool `name` or, without it, for the list. A new `visit` loads it again. */
+export function Why({ name, visit }) {
+  const [found, setFound] = useState({});
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let over = false;
+    setFound({});
+    explain(name).then(
+      (reply) => !over && setFound({ reply }),
+      (error) => !over && setFound({ error }),
+    );
+    return () => {
+      over = true;
+    };
+  }, [name, visit, turn]);
+  const again = html`<button type="button" class="button" onClick=${() => setTurn(turn + 1)}>Try again</button>`;
+  return html`<div class="why" aria-live="polite">${explained(found, name, again)}</div>`;
+}
+
+function explained({ reply, error }, name, again) {
+  const said = (text) => html`<p class="muted">${text}</p>`;
+  if (error) return [said(`The server could not be reached (${error.message}).`), again];
+  if (reply === undefined) return said('Loading the explanation…');
+  if (reply.status === 200 && Array.isArray(reply.data?.steps))
+    return html`<${Report} report=${reply.data} name=${name} />`;
+  if (reply.status === 401) return said('The server requires a key to explain this.');
+  if (reply.status === 404 || reply.status === 405)
+    return said('This server does not explain its decisions.');
+  return [said(problemText(reply)), again];
 }
 
 /** The panel under the notice of an empty list. */
-export function whyEmpty() {
-  if (!hasGateway) return undefined;
-  const panel = whyPanel();
-  const more = h(
-    'details',
-    { class: 'why-empty', on: { toggle: () => (more.open ? panel.open() : undefined) } },
-    h('summary', { text: 'Why is the list empty?' }),
-    panel.element,
-  );
-  return more;
+export function WhyEmpty() {
+  const [seen, setSeen] = useState(false);
+  if (!hasGateway) return null;
+  return html`<details class="why-empty" onToggle=${(event) => event.target.open && setSeen(true)}>
+    <summary>Why is the list empty?</summary>
+    ${seen && html`<${Why} />`}
+  </details>`;
 }
 
-function drawn(report, name) {
+function Report({ report, name }) {
   const grants = Array.isArray(report.grants) ? report.grants.map(String) : [];
-  const who = h(
-    'p',
-    { class: 'muted' },
-    'For ',
-    h('bdi', { class: 'mono', text: String(report.principal) }),
-    ' in tenant ',
-    h('bdi', { class: 'mono', text: String(report.tenant) }),
-    grants.length === 0 ? ', which holds no scopes' : ', which holds ',
-    h('bdi', { class: 'mono', text: grants.join(', ') }),
-  );
-  const outcome =
-    name === undefined
-      ? undefined
-      : h('p', { class: 'strong', text: OUTCOMES[report.outcome] ?? '' });
-  return [outcome, steps(report.steps), who].filter((part) => part !== undefined);
-}
-
-function steps(list) {
-  return h(
-    'ol',
-    { class: 'why-steps' },
-    list.map((step) =>
-      h(
-        'li',
-        { data: { result: String(step?.result) } },
-        h('span', {
-          class: 'why-mark',
-          role: 'img',
-          'aria-label': WORDS[step?.result] ?? 'unknown',
-          text: MARKS[step?.result] ?? '·',
-        }),
-        h('span', { class: 'why-name', text: NAMES[step?.step] ?? String(step?.step) }),
-        h('bdi', { class: 'why-text' }, withCode(String(step?.message ?? ''), (text) => h('code', { text }))),
-      ),
-    ),
-  );
+  return html`
+    ${name !== undefined && html`<p class="strong">${OUTCOMES[report.outcome] ?? ''}</p>`}
+    <ol class="why-steps">
+      ${report.steps.map(
+        (step) => html`<li data-result=${String(step?.result)}>
+          <span class="why-mark" role="img" aria-label=${WORDS[step?.result] ?? 'unknown'}>${MARKS[step?.result] ?? '·'}</span>
+          <span class="why-name">${NAMES[step?.step] ?? String(step?.step)}</span>
+          <bdi class="why-text"><${ServerText} text=${String(step?.message ?? '')} /></bdi>
+        </li>`,
+      )}
+    </ol>
+    <p class="muted">For <bdi class="mono">${String(report.principal)}</bdi> in tenant <bdi class="mono">${String(report.tenant)}</bdi>
+      ${grants.length === 0 ? ', which holds no scopes' : ', which holds '}<bdi class="mono">${grants.join(', ')}</bdi>
+    </p>`;
 }
