@@ -1,7 +1,6 @@
 // Creates a key and shows it once.
 import { html, useEffect, useRef, useState, send, Copy, Dialog, Problem, Time } from '../lib/ui.js';
-
-const DAY = 86_400_000;
+import { ending, words } from '../lib/key-form.js';
 
 /** A key that is shown once. */
 export function Secret({ text, note }) {
@@ -13,21 +12,6 @@ export function Secret({ text, note }) {
     <div class="secret"><code data-new-key>${text}</code><${Copy} text=${text} /></div>
     ${note && html`<p class="note">${note}</p>`}
   </div>`;
-}
-
-/** Returns the texts of a field with several words. */
-export function words(text) {
-  return text.split(/[\s,]+/).filter((it) => it !== '');
-}
-
-/**
- * Returns when a key for `days` ends (forever if it is empty): no later than the server lets the keys of
- * this caller end.
- */
-export function ending(who, days) {
-  const last = who.keysExpireBy === undefined ? Infinity : Date.parse(who.keysExpireBy);
-  const end = Math.min(days === '' ? Infinity : Date.now() + Number(days) * DAY, last);
-  return end === Infinity ? {} : { expiresAt: new Date(end).toISOString() };
 }
 
 /** The name as a principal, which has no spaces. */

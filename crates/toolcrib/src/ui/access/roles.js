@@ -1,13 +1,14 @@
 // The roles, and the tools that each of them sees.
 import { html, useState, plural, useData, Badge, Button, Danger, Dialog, Empty, Loaded } from '../lib/ui.js';
+import { Proposal, ProposalDialog } from '../lib/proposal.js';
 import { href } from '../shell/routes.js';
-import { words } from './new-key.js';
-import { Proposal, ProposalDialog, useConfig } from '../sources/proposal.js';
+import { may } from '../shell/session.js';
+import { words } from '../lib/key-form.js';
 
 export function Roles({ name }) {
   const [turn, setTurn] = useState(0);
   const found = useData('/v1/roles', { key: String(turn) });
-  const config = useConfig();
+  const config = useData('/v1/config', { enabled: may('config:write') });
   const [asking, setAsking] = useState();
   const onWritten = () => {
     config.reload();

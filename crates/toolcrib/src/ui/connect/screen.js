@@ -1,9 +1,9 @@
 // Connect: pick a client, get its configuration with a key of its own, and see its first call.
 import { html, useEffect, useRef, useState, announce, plural, send, useData, Badge, Button, Copy, Problem } from '../lib/ui.js';
+import { ending, words } from '../lib/key-form.js';
 import { request } from '../api.js';
 import { go } from '../shell/routes.js';
 import { may } from '../shell/session.js';
-import { ending, words } from '../access/new-key.js';
 import { CLIENTS } from './clients.js';
 
 const EVERY_MS = 1_500;

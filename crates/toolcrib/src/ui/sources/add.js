@@ -1,6 +1,6 @@
 // Adds a source in three steps: where it is, who may use it, and what changes.
 import { html, useState, plural, send, Badge, Dialog, Problem } from '../lib/ui.js';
-import { Proposal } from './proposal.js';
+import { Proposal } from '../lib/proposal.js';
 import { wordsOf } from './words.js';
 
 const KINDS = [

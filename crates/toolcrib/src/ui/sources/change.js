@@ -1,7 +1,7 @@
 // Changes and removes what the configuration has: sources, rules and toolsets.
 import { html, useState, Badge, Button, Dialog } from '../lib/ui.js';
 import { isObject, own } from '../json.js';
-import { Proposal, ProposalDialog } from './proposal.js';
+import { Proposal, ProposalDialog } from '../lib/proposal.js';
 import { lineOf, wordsOf } from './words.js';
 
 /** What the server shows in place of a value that may be a secret, or of a part of it. */

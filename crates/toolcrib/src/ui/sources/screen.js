@@ -18,6 +18,7 @@ import {
   ServerText,
   Time,
 } from '../lib/ui.js';
+import { ProposalDialog } from '../lib/proposal.js';
 import { href } from '../shell/routes.js';
 import { needsAttention } from '../shell/counts.js';
 import { may } from '../shell/session.js';
@@ -25,7 +26,6 @@ import { AddSource } from './add.js';
 import { ChangeSource, Rules, ToolsetDialog } from './change.js';
 import { Changes } from './changes.js';
 import { notOffered } from './not-offered.js';
-import { ProposalDialog, useConfig } from './proposal.js';
 
 /** What the breaker of a source lets through. */
 const BREAKERS = {
@@ -65,7 +65,7 @@ export default function Sources({ route }) {
   useTick();
   const found = useData('/v1/sources', { key: String(turn) });
   const id = route.path[0];
-  const config = useConfig();
+  const config = useData('/v1/config', { enabled: may('config:write') });
   const onWritten = () => {
     // The server reads the file by itself, a moment later.
     config.reload();

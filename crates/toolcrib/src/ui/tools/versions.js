@@ -1,9 +1,9 @@
 // The forms of a tool that this server knows: the approved one, the one that its source shows now, and
 // earlier ones. Of those that are no longer approved the record has the digest, and no text is kept.
 import { html, useEffect, useState, useData, Badge, Loaded, Time } from '../lib/ui.js';
+import { Change } from '../lib/pin-change.js';
 import { own } from '../json.js';
 import { may } from '../shell/session.js';
-import { Change } from '../sources/changes.js';
 import { newestEvents } from './recent.js';
 
 export function Versions({ toolId }) {

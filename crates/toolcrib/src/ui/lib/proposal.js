@@ -7,19 +7,12 @@ import {
   useState,
   plural,
   send,
-  useData,
   Badge,
   Button,
   Dialog,
   Problem,
   Skeleton,
-} from '../lib/ui.js';
-import { may } from '../shell/session.js';
-
-/** The editable parts of the configuration; `data` stays undefined where it cannot be edited. */
-export function useConfig() {
-  return useData('/v1/config', { enabled: may('config:write') });
-}
+} from './ui.js';
 
 /** Proposes `changes` again whenever they differ. */
 function useProposal(changes, connect) {
