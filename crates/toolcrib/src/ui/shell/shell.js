@@ -3,7 +3,7 @@
 import { html, render, useLayoutEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { base } from '../api.js';
-import { byId, reveal } from '../dom.js';
+import { byId, loadStyle, reveal } from '../dom.js';
 import { current, href } from './routes.js';
 import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
 import { startFirstRun } from './first-run.js';
@@ -219,8 +219,9 @@ async function showScreen(moved) {
 
 function load(section) {
   if (screens.has(section)) return;
-  style();
-  const screen = import(`${base}assets/${section}/screen.js`).then((it) => it.default);
+  const styles = ['lib/screens.css', `${section}/screen.css`];
+  const parts = [import(`${base}assets/${section}/screen.js`), ...styles.map((it) => loadStyle(`${base}assets/${it}`))];
+  const screen = Promise.all(parts).then(([it]) => it.default);
   screen.catch(() => {}); // the one that shows the screen says so
   screens.set(section, screen);
 }
@@ -240,16 +241,6 @@ function Forbidden({ name }) {
       give you a role with it.</p>`}
     <p><a href="#">Go to the tools</a></p>
   </div>`;
-}
-
-/** The styles of the screens, once one of them is open. */
-function style() {
-  if (byId('screen-style')) return;
-  const link = document.createElement('link');
-  link.id = 'screen-style';
-  link.rel = 'stylesheet';
-  link.href = `${base}assets/screens.css`;
-  document.head.append(link);
 }
 
 /** What is pending is in the title of the tab. */
