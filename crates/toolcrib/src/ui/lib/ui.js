@@ -2,6 +2,7 @@
 // nothing here sets HTML. Invariant (I-53): hidden characters of a text that people read are drawn as
 // escapes, because every template is made by `html` of this module.
 import {
+  Component,
   h,
   html as template,
   render,
@@ -71,6 +72,19 @@ export function part(view) {
     draw();
   };
   return { ref, draw, element: () => host };
+}
+
+/** A component that is drawn again unless `isSame(before, after)` says that its properties are the same. */
+export function unlessSame(view, isSame) {
+  return class extends Component {
+    shouldComponentUpdate(after) {
+      return !isSame(this.props, after);
+    }
+
+    render(props) {
+      return view(props);
+    }
+  };
 }
 
 /** How long to wait before a request that failed is repeated, in ms. */

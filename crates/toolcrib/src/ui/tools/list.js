@@ -2,7 +2,7 @@
 //
 // The list is virtual: of thousands of rows only those near the window are in the document. Every
 // row of a kind has the same height, so a position is computed and never measured.
-import { html, number, plural, render, Icon } from '../lib/ui.js';
+import { html, number, plural, render, unlessSame, Icon } from '../lib/ui.js';
 import { dangersOf, needsApproval, DANGERS } from '../lib/danger.js';
 import { byId } from '../dom.js';
 import { state, on, emit, select } from '../state.js';
@@ -48,6 +48,7 @@ export function startList(actions) {
   ({ reload } = actions);
   const search = byId('search');
   const host = byId('tools');
+  host.replaceChildren(); // the document has a note until this module is loaded
   startFilters();
   byId('refresh').addEventListener('click', reload);
   search.addEventListener('input', () => {
@@ -245,7 +246,8 @@ function paint() {
     <ul class="items" aria-label="Tools" ref=${space} style=${{ height: `${tops[rows.length]}px` }}>
       ${wanted.map((at) => {
         const row = rows[at];
-        return html`<${row.tool ? ToolRow : HeadRow} key=${row.key} row=${row} at=${at} isStop=${at === stop} />`;
+        const isOpen = row.tool ? row.tool.name === state.selected : !collapsed.has(row.key);
+        return html`<${Row} key=${row.key} ...${{ row, at, isOpen }} isStop=${at === stop} />`;
       })}
     </ul>`;
   render(list, byId('tools'));
@@ -282,14 +284,20 @@ function focusDrawn(at) {
   space.current.children[wanted.indexOf(at)]?.querySelector('button').focus({ preventScroll: true });
 }
 
-function HeadRow({ row, at }) {
+/** A row of a list is drawn once, and again when it is opened or reached by the keyboard. */
+const Row = unlessSame(
+  (props) => (props.row.tool ? ToolRow(props) : HeadRow(props)),
+  (a, b) => a.row === b.row && a.isOpen === b.isOpen && a.isStop === b.isStop,
+);
+
+function HeadRow({ row, at, isOpen }) {
   const toggle = () => {
     if (!collapsed.delete(row.key)) collapsed.add(row.key);
     drawAgain(visibleTools());
     focusDrawn(at);
   };
   return html`<li class="group" style=${placed(at)}><h2>
-    <button type="button" class="group-head" aria-expanded=${String(!collapsed.has(row.key))} tabindex="0"
+    <button type="button" class="group-head" aria-expanded=${String(isOpen)} tabindex="0"
       onClick=${toggle}><${Head} row=${row} /></button>
   </h2></li>`;
 }
@@ -302,7 +310,7 @@ function drawAgain(tools) {
   paint();
 }
 
-function ToolRow({ row, at, isStop }) {
+function ToolRow({ row, at, isOpen, isStop }) {
   const { tool, from } = row;
   const title = typeof tool.annotations?.title === 'string' ? tool.annotations.title : undefined;
   const line = firstLine(tool.description) || title || '';
@@ -310,7 +318,7 @@ function ToolRow({ row, at, isStop }) {
   return html`<li aria-setsize=${rows.length} aria-posinset=${at + 1} style=${placed(at)}>
     <button type="button" class="item" data-name=${tool.name} data-from=${from}
       title=${title && title !== tool.name ? title : undefined} aria-controls="detail"
-      aria-expanded=${String(tool.name === state.selected)} tabindex=${isStop ? 0 : -1}
+      aria-expanded=${String(isOpen)} tabindex=${isStop ? 0 : -1}
       onClick=${() => openTool(tool.name)}>
       <span class="item-top">
         <bdi class="name">${marked(tool.name)}</bdi>
