@@ -7,6 +7,7 @@ mod imports;
 mod invariants;
 mod links;
 mod members;
+mod page;
 mod promises;
 mod source;
 mod structure;
@@ -28,6 +29,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("dialects", structure::dialects),
     ("imports", imports::cycles),
     ("files", structure::files),
+    ("page", page::layers),
     ("text", text::places),
     ("lock files", text::locks),
     ("invariants", invariants::cited),
@@ -94,6 +96,11 @@ mod tests {
     #[test]
     fn files_do_not_import_each_other_in_circles() {
         assert_eq!(findings(imports::cycles), NONE);
+    }
+
+    #[test]
+    fn the_page_has_one_renderer_and_its_screens_share_through_lib() {
+        assert_eq!(findings(page::layers), NONE);
     }
 
     #[test]
