@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod connector;
+mod formed;
 pub mod mcp;
 mod not_offered;
 pub mod pack;
@@ -26,6 +27,7 @@ use crate::{
 
 pub use self::{
     command::StderrMode,
+    formed::FormedTool,
     mcp::{HttpSpec, StdioSpec},
     not_offered::{Amount, NotOffered},
     upstream::{Unusable, UpstreamSpec},
@@ -158,7 +160,7 @@ pub struct Discovered {
     /// The version that the upstream reports, unchecked.
     pub version: Option<String>,
     /// Its tools, in its order.
-    pub tools: Vec<DiscoveredTool>,
+    pub tools: Vec<FormedTool>,
     /// The problems: omitted tools and the reasons.
     #[serde(default)]
     pub problems: Vec<String>,

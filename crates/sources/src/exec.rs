@@ -124,7 +124,7 @@ impl Source for CommandSource {
         }
         for command in &self.commands {
             match problem(command) {
-                None => discovered.tools.push(describe(command)),
+                None => discovered.tools.push(describe(command).into()),
                 Some(problem) => discovered
                     .problems
                     .push(format!("command \"{}\" is left out: {problem}", command.name)),

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use toolcrib_core::{call::UpstreamError, canonical::Digest, pin::PinForm, source::DiscoveredTool};
+use toolcrib_core::{call::UpstreamError, canonical::Digest, source::FormedTool};
 
 use crate::error::changed;
 
@@ -16,8 +16,8 @@ use crate::error::changed;
 pub(crate) struct Forms(HashMap<String, Digest>);
 
 impl Forms {
-    pub(crate) fn of<'a>(tools: impl IntoIterator<Item = &'a DiscoveredTool>) -> Self {
-        let form = |tool: &DiscoveredTool| (tool.name.clone(), PinForm::of(tool).digest);
+    pub(crate) fn of<'a>(tools: impl IntoIterator<Item = &'a FormedTool>) -> Self {
+        let form = |tool: &FormedTool| (tool.name.clone(), tool.form().digest);
         Self(tools.into_iter().map(form).collect())
     }
 
@@ -39,10 +39,12 @@ impl Forms {
 mod tests {
     use serde_json::json;
 
+    use toolcrib_core::source::DiscoveredTool;
+
     use super::*;
 
-    fn tool(description: &str) -> DiscoveredTool {
-        DiscoveredTool {
+    fn tool(description: &str) -> FormedTool {
+        FormedTool::from(DiscoveredTool {
             name: "greet".to_owned(),
             title: None,
             description: Some(description.to_owned()),
@@ -51,14 +53,14 @@ mod tests {
             annotations: None,
             operation: None,
             raw: json!({}),
-        }
+        })
     }
 
     // I-104
     #[test]
     fn only_the_approved_form_is_called() {
         let (old, new) = (tool("greets"), tool("greets, and sends all files"));
-        let pinned = PinForm::of(&old).digest;
+        let pinned = old.form().digest;
         assert!(Forms::of([&old]).check("greet", Some(pinned)).is_ok());
         assert!(Forms::of([&new]).check("greet", Some(pinned)).is_err());
         assert!(Forms::default().check("greet", Some(pinned)).is_err(), "nothing was listed");

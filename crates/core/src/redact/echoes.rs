@@ -17,7 +17,7 @@ use crate::{
     credential::Secret,
     id::CredentialId,
     json,
-    source::{Discovered, DiscoveredTool},
+    source::{Discovered, DiscoveredTool, FormedTool},
     text,
 };
 
@@ -165,7 +165,8 @@ impl Echoes {
         let mut problems: Vec<String> = problems.into_iter().map(text).collect();
         let notes = notes.into_iter().map(text).collect();
         let offered = tools.len();
-        let tools = tools.into_iter().filter(|tool| *self.seen(&tool.name) == *tool.name);
+        let tools = tools.into_iter().map(FormedTool::into_tool);
+        let tools = tools.filter(|tool| *self.seen(&tool.name) == *tool.name);
         let tools = tools.map(|tool| DiscoveredTool {
             name: tool.name,
             title: tool.title.map(text),
@@ -176,7 +177,7 @@ impl Echoes {
             operation: tool.operation.map(value),
             raw: value(tool.raw),
         });
-        let tools: Vec<_> = tools.collect();
+        let tools: Vec<FormedTool> = tools.map(FormedTool::from).collect();
         rates.retain(|name, _| tools.iter().any(|tool| tool.name == *name));
         if tools.len() < offered {
             problems.push("tools with a credential in their names are left out".to_owned());
@@ -363,7 +364,7 @@ mod tests {
                 operation: None,
                 raw: json!({ "title": text }),
             };
-            let tools = vec![DiscoveredTool { name: text, ..tool.clone() }, tool];
+            let tools = vec![DiscoveredTool { name: text, ..tool.clone() }.into(), tool.into()];
             let list = echoes.discovered(Discovered { tools, ..Discovered::default() });
             assert_eq!(list.tools.len(), 1);
             let shown = format!("{:?}", list.tools);
@@ -445,7 +446,7 @@ mod tests {
         };
         let found = Discovered {
             version: Some("canary-42".to_owned()),
-            tools: vec![tool("a"), tool("get-canary-42")],
+            tools: vec![tool("a").into(), tool("get-canary-42").into()],
             problems: vec!["canary-42".to_owned()],
             notes: vec!["canary-42".to_owned()],
             ..Discovered::default()

@@ -5,13 +5,15 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap},
+    cell::RefCell,
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{Hash, Hasher},
     sync::Arc,
 };
 
 use serde_json::Value;
 use toolcrib_core::{
-    arguments::{ArgumentCheck, Validators},
+    arguments::{ArgumentCheck, SchemaError, Validators},
     catalog::{Entry, WireCache},
     descriptor::{Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
     limit::Rate,
@@ -75,9 +77,24 @@ struct Basis {
 /// What entries of one source are made with.
 pub(crate) struct Assembler<'a> {
     pub(crate) source: &'a Arc<SourceConfig>,
-    pub(crate) gate: &'a GateConfig,
-    pub(crate) validators: &'a Arc<Validators>,
+    gate: &'a GateConfig,
+    validators: &'a Arc<Validators>,
+    checked: RefCell<Checked>,
 }
+
+/// What is known of the schemas of a list, which has equal ones once.
+#[derive(Default)]
+struct Checked {
+    inputs: HashMap<OneText, CompiledInput>,
+    /// The output schemas that callers see as they are.
+    outputs: HashSet<OneText>,
+}
+
+/// A text, known by its address: others count as different although they are equal.
+struct OneText(Schema);
+
+/// The check of an input schema, and the patterns that it leaves out.
+type CompiledInput = (ArgumentCheck, Vec<String>);
 
 /// Tools of which it is said one by one that their pins do not fit.
 const MAX_PIN_PROBLEMS: usize = 20;
@@ -88,7 +105,15 @@ const MAX_DESCRIPTION: usize = 8_192;
 /// Longest part of a pattern that a problem shows, in characters.
 const MAX_PATTERN: usize = 80;
 
-impl Assembler<'_> {
+impl<'a> Assembler<'a> {
+    pub(crate) fn new(
+        source: &'a Arc<SourceConfig>,
+        gate: &'a GateConfig,
+        validators: &'a Arc<Validators>,
+    ) -> Self {
+        Self { source, gate, validators, checked: RefCell::default() }
+    }
+
     /// Turns `listed` into entries under the rules of the source and the pins of its tools. Takes
     /// over the entries of `before` whose tools and rules are the same.
     pub(crate) fn assemble(
@@ -229,7 +254,7 @@ impl Assembler<'_> {
         listed: Option<&ListedTool>,
         set: Classification,
     ) -> Result<Noted, String> {
-        let Self { source, gate, validators } = *self;
+        let Self { source, gate, .. } = *self;
         let id =
             names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
         if is_protocol(source.kind) && names::promises_exec(&tool.name) {
@@ -252,7 +277,7 @@ impl Assembler<'_> {
         let relaxed_text = relaxed.as_ref().map(written).transpose()?.flatten();
         let checked = relaxed.as_ref().or(input.as_deref());
         let arguments = match (checked, relaxed_text.as_ref().or(input_schema.as_ref())) {
-            (Some(input), Some(text)) => ArgumentCheck::compile_on_use(input, text, validators),
+            (Some(input), Some(text)) => self.compile_on_use(input, text),
             (input, _) => ArgumentCheck::compile(input).map(|check| (check, Vec::new())),
         };
         let (arguments, unchecked) =
@@ -261,14 +286,12 @@ impl Assembler<'_> {
             let pattern: String = pattern.chars().take(MAX_PATTERN).collect();
             format!("arguments are not checked against the pattern {pattern:?} of its input schema")
         }));
-        let output =
-            tool.output_schema.as_ref().map(text::cleaned).map(schemas::output).transpose();
-        let output = output.unwrap_or_else(|problem| {
+        let output = tool.output_schema.as_ref().map(text::cleaned);
+        let output = self.output(output, listed.and_then(|listed| listed.output.as_ref()));
+        let output_schema = output.unwrap_or_else(|problem| {
             notes.push(format!("its output schema is left out: {problem}"));
             None
         });
-        let output_schema =
-            kept(output.as_ref(), listed.and_then(|listed| listed.output.as_ref()))?;
         if tool.description.as_deref().is_some_and(|text| is_longer(text, MAX_DESCRIPTION)) {
             notes.push(format!("its description is cut after {MAX_DESCRIPTION} characters"));
         }
@@ -326,6 +349,53 @@ impl Assembler<'_> {
     }
 }
 
+impl Assembler<'_> {
+    /// Returns the check of `schema`, whose text is `text`.
+    fn compile_on_use(&self, schema: &Value, text: &Schema) -> Result<CompiledInput, SchemaError> {
+        let one = OneText(text.clone());
+        let mut checked = self.checked.borrow_mut();
+        if let Some(known) = checked.inputs.get(&one) {
+            return Ok(known.clone());
+        }
+        let compiled = ArgumentCheck::compile_on_use(schema, text, self.validators)?;
+        checked.inputs.insert(one, compiled.clone());
+        Ok(compiled)
+    }
+
+    /// Returns an output schema as callers see it. The error says why it is left out.
+    fn output(
+        &self,
+        schema: Option<Cow<'_, Value>>,
+        listed: Option<&Schema>,
+    ) -> Result<Option<Schema>, String> {
+        let Some(schema) = schema else { return Ok(None) };
+        let as_listed = listed.filter(|_| matches!(schema, Cow::Borrowed(_)));
+        let one = as_listed.cloned().map(OneText);
+        if let Some(one) = one.as_ref().filter(|one| self.checked.borrow().outputs.contains(one)) {
+            return Ok(Some(one.0.clone()));
+        }
+        let output = schemas::output(schema)?;
+        if let (Cow::Borrowed(_), Some(one)) = (&output, one) {
+            self.checked.borrow_mut().outputs.insert(one);
+        }
+        kept(Some(&output), listed)
+    }
+}
+
+impl PartialEq for OneText {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_shared_with(&other.0)
+    }
+}
+
+impl Eq for OneText {}
+
+impl Hash for OneText {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_str().as_ptr().hash(state);
+    }
+}
+
 /// Returns the text of a schema in object form: the one that was listed, if the schema is as it was
 /// listed.
 fn kept(
@@ -376,15 +446,19 @@ mod tests {
     use serde_json::json;
     use toolcrib_core::descriptor::Approval;
 
-    use toolcrib_core::source::Discovered;
+    use toolcrib_core::source::{Discovered, FormedTool};
 
     use super::*;
     use crate::config::{self, NoSecrets};
 
     fn assemble(source: SourceConfig, gate: &GateConfig, discovered: Discovered) -> Assembled {
         let (source, validators) = (Arc::new(source), Arc::default());
-        let assembler = Assembler { source: &source, gate, validators: &validators };
-        assembler.assemble(&Listed::new(discovered, None), None, &Made::default())
+        let assembler = Assembler::new(&source, gate, &validators);
+        assembler.assemble(&Listed::new(discovered, None).0, None, &Made::default())
+    }
+
+    fn formed(tools: impl IntoIterator<Item = DiscoveredTool>) -> Vec<FormedTool> {
+        tools.into_iter().map(FormedTool::from).collect()
     }
 
     fn source(tools: &str) -> (SourceConfig, GateConfig) {
@@ -411,8 +485,8 @@ mod tests {
     fn assembled(rules: &str, names: &[&str]) -> Assembled {
         let (source, gate) = source(rules);
         let hints = json!({"readOnlyHint": true, "destructiveHint": false});
-        let tools = names.iter().map(|name| tool(name, hints.clone())).collect();
-        assemble(source, &gate, Discovered { tools, ..Discovered::default() })
+        let tools = names.iter().map(|name| tool(name, hints.clone()));
+        assemble(source, &gate, Discovered { tools: formed(tools), ..Discovered::default() })
     }
 
     /// I-13: an upstream that calls itself read-only is still unclassified.
@@ -460,7 +534,8 @@ mod tests {
         let tools = ["ruled", "slow", "fast", "plain"].map(|name| tool(name, json!({}))).to_vec();
         let rates = [("ruled", "1/h"), ("slow", "1/h"), ("fast", "1000/s")]
             .map(|(name, rate)| (name.to_owned(), rate.parse().unwrap()));
-        let found = Discovered { tools, rates: rates.into(), ..Discovered::default() };
+        let found =
+            Discovered { tools: formed(tools), rates: rates.into(), ..Discovered::default() };
         let made = assemble(source, &gate, found);
         let rate = |at: usize| made.entries[at].rate.unwrap();
         assert_eq!(rate(0), "100/s".parse().unwrap());
@@ -474,7 +549,8 @@ mod tests {
         let mut bad = tool("bad", json!({}));
         bad.input_schema = Some(json!({"type": "no-such-type"}));
         let tools = vec![bad, tool("good", json!({}))];
-        let made = assemble(source, &gate, Discovered { tools, ..Discovered::default() });
+        let made =
+            assemble(source, &gate, Discovered { tools: formed(tools), ..Discovered::default() });
         assert_eq!(made.entries.len(), 1);
         assert!(made.problems[0].starts_with("tool \"bad\" is left out"), "{:?}", made.problems);
     }
@@ -483,18 +559,18 @@ mod tests {
     fn a_tool_that_did_not_change_keeps_its_entry_and_shares_its_schemas() {
         let (source, gate) = source("");
         let (source, validators) = (Arc::new(source), Arc::default());
-        let assembler = Assembler { source: &source, gate: &gate, validators: &validators };
+        let assembler = Assembler::new(&source, &gate, &validators);
         let schema = json!({ "type": "object", "required": ["a"] });
         let described = |input: &Value| {
             let tool = tool("changing", json!({}));
             let changing = DiscoveredTool { input_schema: Some(input.clone()), ..tool.clone() };
             let name = "same".to_owned();
             let same = DiscoveredTool { name, output_schema: Some(schema.clone()), ..tool };
-            Discovered { tools: vec![changing, same], ..Discovered::default() }
+            Discovered { tools: formed([changing, same]), ..Discovered::default() }
         };
         let hidden = json!({ "type": "object", "title": "a\u{200b}" });
-        let first = Listed::new(described(&schema), None);
-        let second = Listed::new(described(&hidden), Some(&first));
+        let (first, _) = Listed::new(described(&schema), None);
+        let (second, _) = Listed::new(described(&hidden), Some(&first));
         let before = assembler.assemble(&first, None, &Made::default());
         let after = assembler.assemble(&second, None, &before.made);
         let [one, other] = [&before, &after].map(|it| &it.entries);
@@ -508,7 +584,7 @@ mod tests {
         // Callers see it without the hidden character, so it is another text.
         assert!(!shared(&other[0].tool.input_schema, &second.tools[0].input));
         let source = Arc::new(SourceConfig::clone(&source));
-        let assembler = Assembler { source: &source, ..assembler };
+        let assembler = Assembler::new(&source, &gate, &validators);
         let reloaded = assembler.assemble(&second, None, &after.made);
         assert!(!Arc::ptr_eq(&reloaded.entries[1], &other[1]), "rules may have changed");
     }

@@ -9,7 +9,7 @@ use toolcrib_core::{
 
 use super::{
     Listener, Supply,
-    listed::Listed,
+    listed::{Listed, NewForms},
     pins::PinUpdate,
     slots::{Slot, Slots},
 };
@@ -47,7 +47,10 @@ impl Supply {
                 Some(new) => new.known.clone(),
                 None => self.slots.lock().find(id).and_then(|slot| slot.listed.clone()),
             };
-            pinned.insert(id.clone(), self.update_pins(source, known.as_ref()).await);
+            pinned.insert(
+                id.clone(),
+                self.update_pins(source, known.as_ref(), NewForms::new()).await,
+            );
         }
         let removed = self.replace_slots(&mut self.slots.lock(), &config, &mut new, pinned);
         Ok((config, removed))

@@ -4,22 +4,30 @@
 //! tool after the other. A tree of values takes seven times the memory of its text. Schemas are
 //! kept once, and shared with the catalog's entries.
 
-use std::{collections::BTreeMap, collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, SeqAccess, Visitor},
+};
 use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     limit::Rate,
     pin::PinForm,
-    schema::{Schema, TooDeep, is_deeper},
-    source::{Discovered, DiscoveredTool},
+    schema::{Schema, SchemaObject, TooDeep, is_deeper},
+    source::{Discovered, DiscoveredTool, FormedTool},
 };
 
 /// A [`Discovered`] as text. Has the same JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Listed {
     pub(crate) version: Option<String>,
+    #[serde(deserialize_with = "tools")]
     pub(crate) tools: Vec<Arc<ListedTool>>,
     #[serde(default)]
     pub(crate) problems: Vec<String>,
@@ -43,6 +51,14 @@ pub(crate) struct ListedTool {
     rest: Box<str>,
 }
 
+/// The forms of tools that a list did not have before, by name, for the comparison with their pins.
+pub(crate) type NewForms = HashMap<String, PinForm>;
+
+/// The schemas of a list. Many operations of one service have equal ones, which are one text in memory,
+/// so that they also are checked and compiled once.
+#[derive(Default)]
+struct Schemas(HashSet<Schema>);
+
 /// The members of `raw` that usually repeat the schemas.
 const IN_RAW: [&str; 2] = ["inputSchema", "outputSchema"];
 /// The deepest nesting of a tool, so that its text can be parsed again.
@@ -51,26 +67,32 @@ const MAX_NESTING: usize = 124;
 // === impl Listed ===
 
 impl Listed {
-    /// Keeps `discovered`; takes over the tools of `before` that are equal.
-    pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> Self {
+    /// Keeps `discovered`; takes over the tools of `before` that are equal. Returns the forms of the
+    /// others, too.
+    pub(crate) fn new(discovered: Discovered, before: Option<&Self>) -> (Self, NewForms) {
         let Discovered { version, tools, mut problems, notes, rates } = discovered;
         let known = before.iter().flat_map(|before| &before.tools);
         let known: HashMap<&str, &Arc<ListedTool>> =
             known.map(|tool| (tool.name.as_str(), tool)).collect();
         let mut kept = Vec::with_capacity(tools.len());
+        let (mut forms, mut schemas) = (NewForms::new(), Schemas::default());
         for tool in tools {
+            let (tool, form) = tool.into_parts();
             let name = tool.name.clone();
-            match ListedTool::new(tool) {
+            match ListedTool::new(tool, form.digest, &mut schemas) {
                 Ok(tool) => kept.push(match known.get(name.as_str()) {
                     Some(known) if known.is_same(&tool) => Arc::clone(known),
-                    Some(_) | None => Arc::new(tool),
+                    Some(_) | None => {
+                        forms.insert(name, form);
+                        Arc::new(tool)
+                    }
                 }),
                 Err(problem) => {
                     problems.push(format!("tool {name:?} is left out: {problem}"));
                 }
             }
         }
-        Self { version, tools: kept, problems, notes, rates }
+        (Self { version, tools: kept, problems, notes, rates }, forms)
     }
 
     /// Returns whether `other`, which took over tools of this one, has the same content.
@@ -92,8 +114,13 @@ impl Listed {
 // === impl ListedTool ===
 
 impl ListedTool {
-    fn new(mut tool: DiscoveredTool) -> Result<Self, TooDeep> {
-        let digest = PinForm::of(&tool).digest;
+    /// Keeps `tool`, whose form has this digest.
+    fn new(
+        mut tool: DiscoveredTool,
+        digest: Digest,
+        schemas: &mut Schemas,
+    ) -> Result<Self, TooDeep> {
+        let known = schemas;
         let schemas = [tool.input_schema.take(), tool.output_schema.take()];
         let mut is_in_raw = [false; 2];
         for ((name, schema), is_in_raw) in IN_RAW.iter().zip(&schemas).zip(&mut is_in_raw) {
@@ -109,7 +136,7 @@ impl ListedTool {
         let mut keep =
             |schema: Option<Value>, rest: fn(&mut DiscoveredTool) -> &mut Option<Value>| {
                 match schema {
-                    Some(Value::Object(schema)) => Schema::new(&schema).map(Some),
+                    Some(Value::Object(schema)) => known.keep(&schema).map(Some),
                     // Anything else is seldom, and stays as it is.
                     other => {
                         *rest(&mut tool) = other;
@@ -158,9 +185,40 @@ impl Serialize for ListedTool {
     }
 }
 
-impl<'de> Deserialize<'de> for ListedTool {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::new(DiscoveredTool::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+/// Reads the tools of a [`Listed`], one after the other.
+fn tools<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<ListedTool>>, D::Error> {
+    struct Tools;
+    impl<'de> Visitor<'de> for Tools {
+        type Value = Vec<Arc<ListedTool>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of tools")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let (mut tools, mut schemas) = (Vec::new(), Schemas::default());
+            while let Some(tool) = list.next_element::<FormedTool>()? {
+                let (tool, form) = tool.into_parts();
+                let tool = ListedTool::new(tool, form.digest, &mut schemas);
+                tools.push(Arc::new(tool.map_err(A::Error::custom)?));
+            }
+            Ok(tools)
+        }
+    }
+    deserializer.deserialize_seq(Tools)
+}
+
+// === impl Schemas ===
+
+impl Schemas {
+    /// Returns the text of `schema`.
+    fn keep(&mut self, schema: &SchemaObject) -> Result<Schema, TooDeep> {
+        let schema = Schema::new(schema)?;
+        if let Some(known) = self.0.get(&schema) {
+            return Ok(known.clone());
+        }
+        self.0.insert(schema.clone());
+        Ok(schema)
     }
 }
 
@@ -184,6 +242,7 @@ mod tests {
     }
 
     fn discovered(tools: Vec<DiscoveredTool>) -> Discovered {
+        let tools = tools.into_iter().map(FormedTool::from).collect();
         Discovered { version: Some("1.2.3".to_owned()), tools, ..Discovered::default() }
     }
 
@@ -197,7 +256,8 @@ mod tests {
             tool("three", json!(true), Value::Null),
             tool("four", json!([1]), json!([{ "inputSchema": null }])),
         ] {
-            let listed = Listed::new(discovered(vec![tool.clone()]), None);
+            let (listed, forms) = Listed::new(discovered(vec![tool.clone()]), None);
+            assert_eq!(forms[&tool.name], PinForm::of(&tool));
             let read: Vec<_> = listed.discovered_tools().collect();
             assert_eq!(read, std::slice::from_ref(&tool));
             assert_eq!(listed.tools[0].digest, PinForm::of(&tool).digest);
@@ -217,20 +277,40 @@ mod tests {
                 tool("two", two.clone(), json!({})),
             ])
         };
-        let first = Listed::new(list(&short, &long), None);
-        let reordered = Listed::new(list(&short, &json!({ "b": 2, "a": 1 })), Some(&first));
-        assert!(first.is_same(&reordered));
-        let changed = Listed::new(list(&short, &short), Some(&first));
+        let (first, _) = Listed::new(list(&short, &long), None);
+        let (reordered, forms) =
+            Listed::new(list(&short, &json!({ "b": 2, "a": 1 })), Some(&first));
+        assert!(first.is_same(&reordered) && forms.is_empty());
+        let (changed, forms) = Listed::new(list(&short, &short), Some(&first));
         assert!(!first.is_same(&changed));
+        assert_eq!(forms.into_keys().collect::<Vec<_>>(), ["two"]);
         assert!(Arc::ptr_eq(&first.tools[0], &changed.tools[0]));
         assert!(!Arc::ptr_eq(&first.tools[1], &changed.tools[1]));
+    }
+
+    #[test]
+    fn equal_schemas_are_one_text() {
+        let schema = json!({ "type": "object", "properties": { "a": {} } });
+        let tools = vec![
+            tool("one", schema.clone(), json!({})),
+            tool("two", schema.clone(), json!({ "inputSchema": schema })),
+            tool("three", json!({ "type": "object" }), json!({})),
+        ];
+        let (listed, _) = Listed::new(discovered(tools), None);
+        let stored: Listed = serde_json::from_str(&json!(listed).to_string()).unwrap();
+        for listed in [listed, stored] {
+            let text = |at: usize| listed.tools[at].input.as_ref().unwrap();
+            assert!(text(0).is_shared_with(text(1)) && !text(0).is_shared_with(text(2)));
+            let output = |at: usize| listed.tools[at].output.as_ref().unwrap();
+            assert!(output(0).is_shared_with(output(2)));
+        }
     }
 
     #[test]
     fn a_tool_that_could_not_be_read_again_is_left_out() {
         let deep = (0..200).fold(json!({}), |inner, _| json!({ "not": inner }));
         let tools = vec![tool("deep", deep, json!({})), tool("flat", json!({}), json!({}))];
-        let listed = Listed::new(discovered(tools), None);
+        let (listed, _) = Listed::new(discovered(tools), None);
         assert_eq!(listed.tools.len(), 1);
         assert_eq!(
             listed.problems,

@@ -204,7 +204,7 @@ impl Source for NativeSource {
         match offered {
             Err(_panic) => protocol("the provider of the tools panicked"),
             Ok(Offer::Tools(tools)) => Ok(Discovered {
-                tools: tools.iter().map(|tool| discovered(tool.as_ref())).collect(),
+                tools: tools.iter().map(|tool| discovered(tool.as_ref()).into()).collect(),
                 ..Discovered::default()
             }),
             Ok(Offer::View(_)) => protocol("the tools of another gateway cannot be native tools"),

@@ -25,7 +25,7 @@ use toolcrib_core::{
 pub use self::review::{ApprovedPin, PinError, PinMoment, PinReport, PinReview, PinState, PinWish};
 use super::{
     classify::{self, classify},
-    listed::Listed,
+    listed::{Listed, NewForms},
 };
 use crate::{
     config::{PinFirst, PinMode, SourceConfig},
@@ -118,18 +118,20 @@ pub(crate) fn remedy(tool: &ToolId, change_count: u32, enforced: bool) -> Option
     })
 }
 
-/// Compares `listed` with the pins of `source`, and stores the differences.
+/// Compares `listed` with the pins of `source`, and stores the differences. `forms` has those of its
+/// tools that are at hand.
 pub(crate) async fn update(
     source: &SourceConfig,
     store: &dyn PinStore,
     listed: Option<&Arc<Listed>>,
+    forms: NewForms,
     now: Timestamp,
 ) -> PinUpdate {
     if source.pins.mode == PinMode::Off {
         return PinUpdate::default();
     }
     let id = &source.spec.id;
-    match try_update(source, store, listed, now).await {
+    match try_update(source, store, listed, forms, now).await {
         Ok((book, events, drifts)) => {
             let places = places(source, store, &book).await;
             let pins = Some(Arc::new(SourcePins { book, places }));
@@ -198,6 +200,7 @@ async fn try_update(
     source: &SourceConfig,
     store: &dyn PinStore,
     listed: Option<&Arc<Listed>>,
+    forms: NewForms,
     now: Timestamp,
 ) -> Result<(PinBook, Vec<NewEvent>, usize), StoreError> {
     let id = &source.spec.id;
@@ -206,7 +209,7 @@ async fn try_update(
     let (config, tools) = (source.clone(), Arc::clone(listed));
     // Writing out the forms of thousands of tools takes its time.
     let sorted = tokio::task::spawn_blocking(move || {
-        let sorted = sort(&config, &tools, &book);
+        let sorted = sort(&config, &tools, forms, &book);
         (book, sorted)
     });
     let (book, Sorted { new, different, back }) = sorted
@@ -233,14 +236,18 @@ async fn try_update(
     Ok((store.book(id).await?, events, news.len()))
 }
 
-fn sort(source: &SourceConfig, listed: &Listed, book: &PinBook) -> Sorted {
+fn sort(source: &SourceConfig, listed: &Listed, mut forms: NewForms, book: &PinBook) -> Sorted {
     let mut sorted = Sorted::default();
     for tool in &listed.tools {
         if classify(source, &tool.name).hide == Some(true) || tool_id(source, &tool.name).is_none()
         {
             continue;
         }
-        let form = || tool.discovered().map(|it| (tool.name.clone(), PinForm::of(&it)));
+        let mut form = || {
+            let form = forms.remove(&tool.name);
+            let form = form.or_else(|| tool.discovered().map(|it| PinForm::of(&it)))?;
+            Some((tool.name.clone(), form))
+        };
         match book.tools.get(&tool.name) {
             None => sorted.new.extend(form()),
             Some(pinned) if pinned.approves(tool.digest) => {

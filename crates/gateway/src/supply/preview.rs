@@ -276,8 +276,7 @@ impl Supply {
                 }
                 false => Arc::clone(source),
             };
-            let assembler =
-                Assembler { source: &source, gate: &config.gate, validators: &validators };
+            let assembler = Assembler::new(&source, &config.gate, &validators);
             let made = Offered::new(&assembler, listed, pins.as_deref(), &Made::default());
             entries.extend(made.assembled.entries);
             flows.push((source, made.flows));
@@ -314,7 +313,7 @@ async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed,
     let discovered = discovered.map_err(|error| {
         format!("it is connected, but its tools could not be listed: {}", error.detail)
     })?;
-    Ok(Listed::new(discovered, None))
+    Ok(Listed::new(discovered, None).0)
 }
 
 fn previewed(config: &SourceConfig, listed: &Listed) -> PreviewedSource {

@@ -21,7 +21,7 @@ use toolcrib_tasks::TaskName;
 use super::{
     Supply,
     assemble::Assembler,
-    listed::Listed,
+    listed::{Listed, NewForms},
     pins::{self, PinUpdate},
     slots::{Offered, Slot},
 };
@@ -201,11 +201,11 @@ impl Supply {
         };
         // Writing thousands of tools as text takes its time.
         let listed = tokio::task::spawn_blocking(move || {
-            let listed = Listed::new(discovered, before.as_deref());
+            let (listed, forms) = Listed::new(discovered, before.as_deref());
             let is_new = before.is_none_or(|before| !before.is_same(&listed));
-            (Arc::new(listed), is_new)
+            (Arc::new(listed), forms, is_new)
         });
-        let (listed, is_new) = match listed.await {
+        let (listed, forms, is_new) = match listed.await {
             Ok(listed) => listed,
             Err(error) => {
                 tracing::error!(%error, "a tool list could not be read; the old one stays in force");
@@ -213,7 +213,7 @@ impl Supply {
             }
         };
         if is_new {
-            if !self.pin_and_publish(&config, Arc::clone(&listed), Some(&listed)).await {
+            if !self.pin_and_publish(&config, Arc::clone(&listed), Some(forms)).await {
                 return;
             }
             tracing::info!(source = %id, tools = listed.tools.len(), "catalog refreshed");
@@ -231,17 +231,20 @@ impl Supply {
         }
     }
 
-    /// Publishes the tools of `source`, after a comparison of `judged` with their pins. Returns `false`
-    /// when that fails, which leaves the old ones.
+    /// Publishes the tools of `source`. Compares them with their pins first, unless another server does:
+    /// `forms` has the forms of new ones then. Returns `false` when that fails, which leaves the old
+    /// tools.
     pub(super) async fn pin_and_publish(
         self: &Arc<Self>,
         source: &SourceConfig,
         listed: Arc<Listed>,
-        judged: Option<&Arc<Listed>>,
+        forms: Option<NewForms>,
     ) -> bool {
         let id = &source.spec.id;
         // Pins come first: no form of a tool is shown before it was compared (I-52).
-        let PinUpdate { pins, unfinished, .. } = self.update_pins(source, judged).await;
+        let compared = forms.is_some().then_some(&listed);
+        let forms = forms.unwrap_or_default();
+        let PinUpdate { pins, unfinished, .. } = self.update_pins(source, compared, forms).await;
         if let Some(slot) = self.slots.lock().find(id) {
             slot.pin(pins, unfinished);
         }
@@ -267,7 +270,7 @@ impl Supply {
             let (pins, made) = (slot.pins.clone(), Arc::clone(&slot.made));
             (Arc::clone(&slot.config), gate, validators, pins, made)
         };
-        let assembler = Assembler { source: &config, gate: &gate, validators: &validators };
+        let assembler = Assembler::new(&config, &gate, &validators);
         let offered = Offered::new(&assembler, &listed, pins.as_deref(), &made);
         let mut slots = self.slots.lock();
         let is_reloaded = slots.gate != gate;
@@ -287,9 +290,10 @@ impl Supply {
         &self,
         source: &SourceConfig,
         known: Option<&Arc<Listed>>,
+        forms: NewForms,
     ) -> PinUpdate {
         let now = self.services.clock.now();
-        let mut update = pins::update(source, &*self.pins, known, now).await;
+        let mut update = pins::update(source, &*self.pins, known, forms, now).await;
         let events = std::mem::take(&mut update.events);
         if !events.is_empty() {
             self.services.metrics.drifted(&source.spec.id, update.drifts);
@@ -356,7 +360,7 @@ impl Supply {
         for (config, known) in sources {
             let id = &config.spec.id;
             let PinUpdate { pins, unfinished, .. } =
-                self.update_pins(&config, known.as_ref()).await;
+                self.update_pins(&config, known.as_ref(), NewForms::new()).await;
             if let Some(slot) = self.slots.lock().find(id)
                 && slot.pin(pins, unfinished)
             {

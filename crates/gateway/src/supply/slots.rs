@@ -416,7 +416,7 @@ impl Slot {
 
     pub(super) fn reassemble(&mut self, gate: &GateConfig, validators: &Arc<Validators>) {
         if let Some(listed) = &self.listed {
-            let assembler = Assembler { source: &self.config, gate, validators };
+            let assembler = Assembler::new(&self.config, gate, validators);
             let offered = Offered::new(&assembler, listed, self.pins.as_deref(), &self.made);
             self.put(offered);
         }

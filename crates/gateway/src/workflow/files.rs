@@ -41,7 +41,7 @@ pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
                     continue;
                 }
                 let raw = serde_json::to_value(&definition).unwrap_or_default();
-                discovered.tools.push(DiscoveredTool {
+                let tool = DiscoveredTool {
                     name: definition.id,
                     title: definition.title,
                     description: definition.description,
@@ -52,7 +52,8 @@ pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
                     annotations: None,
                     operation: None,
                     raw: json!({ "file": name, "definition": raw }),
-                });
+                };
+                discovered.tools.push(tool.into());
             }
             Err(problem) => discovered.problems.push(format!("{name}: {problem}")),
         }

@@ -271,7 +271,7 @@ impl<'a> Offering<'a> {
             ..flow.tool.clone()
         };
         let version = flow.version.as_deref();
-        let assembler = Assembler { source, gate: self.gate, validators: self.validators };
+        let assembler = Assembler::new(source, self.gate, self.validators);
         let Noted { mut entry, notes: more } =
             assembler.entry(version, &tool, None, set).map_err(|problem| vec![problem])?;
         notes.extend(more);

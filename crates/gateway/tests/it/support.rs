@@ -229,7 +229,7 @@ pub(crate) fn offer(names: &[&str]) -> Discovered {
         operation: None,
         raw: json!({ "name": name }),
     });
-    Discovered { tools: tools.collect(), ..Discovered::default() }
+    Discovered { tools: tools.map(Into::into).collect(), ..Discovered::default() }
 }
 
 struct CountDrop(Arc<AtomicUsize>);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, value::RawValue};
 use toolcrib_core::{
     call::UpstreamError,
     json::parse_strict,
-    source::{Discovered, DiscoveredTool, SourceLimits, mcp::is_for_apps_only},
+    source::{Discovered, DiscoveredTool, FormedTool, SourceLimits, mcp::is_for_apps_only},
 };
 use toolcrib_mcp::{
     code,
@@ -64,7 +64,7 @@ pub(crate) async fn discover(
 struct List {
     limits: SourceLimits,
     check_headers: bool,
-    tools: Vec<DiscoveredTool>,
+    tools: Vec<FormedTool>,
     names: HashSet<String>,
     cursors: HashSet<String>,
     pages: usize,
@@ -186,7 +186,7 @@ impl List {
         if !notes.is_empty() {
             self.problems.add(format!("tool `{shown}`: {}", notes.join(", ")));
         }
-        self.tools.push(DiscoveredTool {
+        let tool = DiscoveredTool {
             name,
             title,
             description,
@@ -195,7 +195,8 @@ impl List {
             annotations,
             operation: None,
             raw,
-        });
+        };
+        self.tools.push(tool.into());
     }
 
     fn reason_to_hide(&self, members: &Map<String, Value>) -> Option<&'static str> {

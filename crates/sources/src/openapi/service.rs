@@ -118,7 +118,7 @@ impl Service {
         let operation = &mut callable.operation;
         // All else is in the tool itself, and would be stored twice.
         let raw = json!({ "method": operation.method, "path": operation.path });
-        self.discovered.tools.push(DiscoveredTool {
+        let tool = DiscoveredTool {
             name: operation.name.clone(),
             title: operation.title.take(),
             description: operation.description.take(),
@@ -127,7 +127,8 @@ impl Service {
             annotations: None,
             operation: Some(sent),
             raw,
-        });
+        };
+        self.discovered.tools.push(tool.into());
         self.operations.insert(operation.name.clone(), callable);
     }
 }

@@ -13,7 +13,7 @@ use toolcrib_core::{
     catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
-    source::{Discovered, Source, SourceState, SourceStatus, pack::PackOffer},
+    source::{Discovered, FormedTool, Source, SourceState, SourceStatus, pack::PackOffer},
 };
 use toolcrib_tasks::Policy;
 
@@ -48,6 +48,7 @@ struct Shared {
 struct LoadedPack {
     fingerprint: [u8; 32],
     pack: Pack,
+    tools: Vec<FormedTool>,
     forms: Forms,
     engine: Engine,
 }
@@ -97,10 +98,10 @@ impl Source for PackSource {
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         self.shared.calls.check_open()?;
         let loaded = self.shared.load().await.map_err(|error| unavailable(error.to_string()))?;
-        let Pack { manifest, nodes, problems, rates, .. } = &loaded.pack;
+        let Pack { manifest, problems, rates, .. } = &loaded.pack;
         Ok(Discovered {
             version: Some(manifest.version.clone()),
-            tools: nodes.iter().map(|node| node.tool.clone()).collect(),
+            tools: loaded.tools.clone(),
             problems: problems.clone(),
             rates: rates.clone(),
             ..Discovered::default()
@@ -182,8 +183,10 @@ impl Shared {
         if self.context.spec.offers == PackOffer::Actions {
             actions::offer(&mut pack, self.context.credential.is_some())?;
         }
-        let forms = Forms::of(pack.nodes.iter().map(|node| &node.tool));
-        Ok(Arc::new(LoadedPack { fingerprint, pack, forms, engine }))
+        let tools: Vec<_> =
+            pack.nodes.iter().map(|node| FormedTool::from(node.tool.clone())).collect();
+        let forms = Forms::of(&tools);
+        Ok(Arc::new(LoadedPack { fingerprint, pack, tools, forms, engine }))
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {

@@ -6,13 +6,13 @@ use serde_json::json;
 use toolcrib_core::{
     call::UpstreamErrorKind,
     pin::PinForm,
-    source::{DiscoveredTool, SourceLimits, SourceState},
+    source::{FormedTool, SourceLimits, SourceState},
 };
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
 use crate::rig::{Rig, faulty};
 
-fn by_name(tools: Vec<DiscoveredTool>) -> HashMap<String, DiscoveredTool> {
+fn by_name(tools: Vec<FormedTool>) -> HashMap<String, FormedTool> {
     tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect()
 }
 

@@ -230,7 +230,7 @@ impl Rig {
     }
 
     pub(crate) async fn names(&self) -> Vec<String> {
-        self.discover().await.tools.into_iter().map(|tool| tool.name).collect()
+        self.discover().await.tools.into_iter().map(|tool| tool.into_tool().name).collect()
     }
 
     /// Calls a tool that must succeed.

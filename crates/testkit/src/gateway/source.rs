@@ -191,7 +191,7 @@ impl Source for Running {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        let tools = self.tools.lock().iter().map(TestTool::discovered).collect();
+        let tools = self.tools.lock().iter().map(|tool| tool.discovered().into()).collect();
         Ok(Discovered { version: self.version.clone(), tools, ..Discovered::default() })
     }
 

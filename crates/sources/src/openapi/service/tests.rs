@@ -16,7 +16,7 @@ fn read(document: &Value, limits: &SourceLimits) -> Service {
 fn names(document: &Value) -> Vec<String> {
     let service = read(document, &SourceLimits::default());
     assert_eq!(service.discovered.problems, [""; 0]);
-    service.discovered.tools.into_iter().map(|tool| tool.name).collect()
+    service.discovered.tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn a_file_has_a_media_type_that_the_document_permits() {
     ] {
         assert_eq!(kind(name, media_type), sent, "{name} {media_type}");
     }
-    let input = read(&document, &SourceLimits::default()).discovered.tools.remove(0);
+    let input = read(&document, &SourceLimits::default()).discovered.tools.remove(0).into_tool();
     let description = &input.input_schema.unwrap()["properties"]["body"]["description"];
     let description = description.as_str().unwrap();
     assert!(description.contains("`range` (TYPE is `image/*`)"), "{description}");
@@ -247,7 +247,7 @@ fn fields_without_a_name_in_the_document_can_be_files() {
         ]
         .concat()
     );
-    let input = read(&document, &SourceLimits::default()).discovered.tools.remove(0);
+    let input = read(&document, &SourceLimits::default()).discovered.tools.remove(0).into_tool();
     let description = &input.input_schema.unwrap()["properties"]["body"]["description"];
     assert!(description.as_str().unwrap().ends_with(": `named`, all other fields."));
 
