@@ -6,9 +6,18 @@ import { readFileSync } from 'node:fs';
 import { check, equal, finish, launch, truthy, until } from './lib.mjs';
 import { openSignedIn, startShop } from './own-server.mjs';
 
-const server = await startShop('approval_quorum = 2');
+const server = await startShop(
+  'approval_quorum = 2',
+  `
+[source.tools."add"]
+scopes = ["shop:use"]
+approval = "conditional"
+approval_when = { arguments = [{ pointer = "/a", above = 100 }] }
+`,
+);
 const KEYS = {
   cara: server.keyOf('cara', ['shop:use']),
+  dora: server.keyOf('dora', ['shop:use']),
   ann: server.keyOf('ann', ['approvals:respond']),
   ben: server.keyOf('ben', ['approvals:respond']),
   olga: server.keyOf('olga', ['approvals:respond', 'approvals:override']),
@@ -19,15 +28,22 @@ const complaints = [];
 
 const as = (role, address, options) => openSignedIn(browser, server.url, address, KEYS[role], complaints, options);
 
-/** Calls the tool as the caller; returns the id of the request. */
-async function request(target) {
-  const reply = await fetch(`${server.url}/explorer/tools/shop__wipe/call`, {
+async function send(role, path, body) {
+  const reply = await fetch(`${server.url}${path}`, {
     method: 'POST',
-    headers: { Authorization: `Bearer ${KEYS.cara}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify({ target }),
+    headers: { Authorization: `Bearer ${KEYS[role]}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
   });
-  return (await reply.json()).details.approvalId;
+  return { status: reply.status, data: await reply.json() };
 }
+/** Calls the tool as the caller; returns the id of the request. */
+const request = async (target) =>
+  (await send('cara', '/explorer/tools/shop__wipe/call', { target })).data.details.approvalId;
+/** Calls the tool that needs an approval beyond 100. */
+const add = (role, a) => send(role, '/explorer/tools/shop__add/call', { a, b: 1 });
+const answer = (role, id, verdict) => send(role, `/v1/approvals/${id}`, { verdict });
+/** The text that a person reads, on one line. */
+const read = async (locator) => (await locator.innerText()).replace(/\s+/g, ' ').trim();
 
 await until('the tools', async () => {
   const reply = await fetch(`${server.url}/v1/tools`, { headers: { Authorization: `Bearer ${KEYS.cara}` } });
@@ -118,6 +134,75 @@ await check('an override needs a reason, and the history has it', async () => {
   await row.waitFor();
   const text = await row.textContent();
   truthy(/overridden/.test(text) && /olga/.test(text) && /cara/.test(text), text);
+  await close();
+});
+
+await check('a card says why an approval is needed, what an override does, and why someone cannot answer', async () => {
+  equal((await add('cara', 7)).status, 200, 'a call within the rule');
+  const above = (await add('cara', 980)).data.details.approvalId;
+  const two = await request('two people');
+  const { page, close } = await as('olga', '#/approvals');
+  truthy((await read(card(page, above).locator('[data-reason]'))).endsWith('It needs an approval because a 980 is above 100.'), await read(card(page, above).locator('[data-reason]')));
+  equal(await card(page, above).locator('[data-verdict="override"]').count(), 0, 'an override that does no more than an approval');
+  equal(
+    await read(card(page, two).locator('[data-override]')),
+    'An override lets the call run now, without 1 other approval. It needs a comment, which is kept with your name.',
+    'what an override does',
+  );
+  await answer('ann', two, 'grant');
+  const ann = await as('ann', `#/approvals/${two}`);
+  await card(ann.page, two).locator('[data-outcome]').waitFor();
+  equal(await read(card(ann.page, two).locator('[data-outcome]')), 'You cannot answer this request: this principal has already voted.', 'why not');
+  await ann.close();
+  for (const id of [above, two]) await answer('ben', id, 'reject');
+  await close();
+});
+
+await check('requests for the same call are approved together, after one confirmation', async () => {
+  const [one] = [(await add('cara', 500)).data.details.approvalId, (await add('dora', 500)).data.details.approvalId];
+  const other = (await add('dora', 501)).data.details.approvalId;
+  const { page, close } = await as('ann', '#/approvals');
+  await card(page, other).waitFor();
+  equal(await card(page, other).locator('[data-verdict="grant-all"]').count(), 0, 'a request with other values');
+  await card(page, one).locator('[data-verdict="grant-all"]').click();
+  const asks = card(page, one).locator('[data-all]');
+  equal(await read(asks.locator('p')), 'Approve 2 equal calls of shop__add, by cara, dora?', 'the question');
+  await asks.locator('[data-verdict="grant-all-now"]').click();
+  await card(page, one).getByText('The call may run now.').waitFor();
+  equal([(await add('cara', 500)).status, (await add('dora', 500)).status, (await add('dora', 501)).status], [200, 200, 403], 'calls');
+  // How it ended is known to who approved it, without the right to read the record.
+  await page.goto(`${server.url}/explorer#/approvals/history`);
+  await page.locator('#approvals-panel tbody tr', { hasText: 'dora' }).first().getByRole('link').click();
+  const shown = page.locator('.approval');
+  await shown.getByText('it ran').waitFor();
+  truthy(/^Approved by ann (now|\d+ seconds? ago); it ran, ok, in \d+ m?s\.$/.test(await read(shown.locator('[data-outcome]'))), await read(shown.locator('[data-outcome]')));
+  await answer('ben', other, 'reject');
+  await close();
+});
+
+await check('an inbox is one request to the server, in groups, and says what is new', async () => {
+  const ids = [];
+  for (let at = 0; at < 5; at += 1) ids.push(await request(`inbox ${at}`));
+  const added = (await add('dora', 900)).data.details.approvalId;
+  const asked = [];
+  const { page, close } = await as('ann', '#/tools');
+  page.on('request', (it) => asked.push(new URL(it.url()).pathname));
+  await page.getByRole('navigation', { name: 'Sections' }).getByRole('link', { name: /Approvals/ }).click();
+  await card(page, added).getByText('900').waitFor();
+  await page.waitForTimeout(500);
+  equal(asked.filter((it) => it.startsWith('/v1/approvals/')), [], 'requests for single approvals');
+  await page.selectOption('#approvals-groups', 'person');
+  const groups = page.locator('.cards section h3:first-child');
+  equal(await Promise.all((await groups.all()).map(read)), ['cara 5 requests', 'dora 1 request'], 'groups');
+  await page.selectOption('#approvals-groups', '');
+  const late = await request('a late one');
+  const fresh = page.locator('#approvals-fresh');
+  await fresh.waitFor();
+  equal(await read(fresh), '1 new request, below: show', 'what is new');
+  await fresh.click();
+  equal(await page.evaluate(() => document.activeElement.dataset.approval), late, 'the focus');
+  equal(await fresh.count(), 0, 'the note');
+  for (const id of [...ids, added, late]) await answer('ben', id, 'reject');
   await close();
 });
 

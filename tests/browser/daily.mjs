@@ -2,6 +2,7 @@
 // page that stays small. On a server that this script starts.
 //
 //   TOOLCRIB_PROGRAM=target/debug/toolcrib node daily.mjs
+import { readFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { check, equal, finish, launch, signIn, truthy, until } from './lib.mjs';
 import { openSignedIn, startShop } from './own-server.mjs';
@@ -311,22 +312,96 @@ await check('a click on a filter is undone by Back, and times are dates on reque
   await close();
 });
 
+await check('words, OR, exclusion and run times select events', async () => {
+  await api('omar', 'POST', '/explorer/tools/shop__echo/call', { text: 'of omar' });
+  const { page, close } = await as('lena', '#/record?range=all');
+  const actors = async () =>
+    [...new Set(await page.locator('#screen tbody tr td:nth-child(3)').allInnerTexts())].map((it) => it.trim()).sort();
+  const shows = async (query, expected) => {
+    await page.fill('#record-query', query);
+    await until(`the events of ${query}`, async () => JSON.stringify(await actors()) === JSON.stringify(expected));
+  };
+  await shows('CARA type:agent.toolReturned', ['cara']);
+  await shows('actor:cara OR actor:Omar type:agent.toolReturned', ['cara', 'omar']);
+  await shows('-actor:cara type:agent.toolReturned', ['omar']);
+  await shows('echo -omar type:agent.toolReturned took:<1h', ['cara']);
+  await page.fill('#record-query', 'actor:cara OR');
+  const hint = page.locator('#record-hint[role=alert]');
+  await hint.waitFor();
+  equal(await read(hint), '`OR` joins two conditions, and `NOT` stands before one; write them in quotes to search for the words', 'the problem');
+  equal(await actors(), ['cara'], 'the rows of the last query');
+  await page.fill('#record-query', 'took:>1h');
+  await page.getByText('No event matches').waitFor();
+  // A click replaces the condition of its field, also where OR has joined two.
+  await page.fill('#record-query', 'actor:cara OR actor:omar echo');
+  await until('both', async () => (await actors()).length === 2);
+  await page.locator('#screen tbody button', { hasText: 'omar' }).first().click();
+  await until('one', async () => (await page.locator('#record-query').inputValue()) === 'echo actor:omar');
+  await close();
+});
+
+await check('the slowest calls are one click away, and other columns sort the rows', async () => {
+  const { page, close } = await as('lena', '#/record?range=all');
+  const slowest = page.locator('.columns > div', { has: page.getByRole('heading', { name: 'Slowest tools' }) });
+  await slowest.locator('li').first().waitFor();
+  truthy(/^shop__\w+ \d/.test(await read(slowest.locator('li').first())), await read(slowest.locator('li').first()));
+  await page.click('[data-sort="took"]');
+  await until('calls', async () => /The table has the slowest \d+ calls\.$/.test(await read(page.locator('#record-count'))));
+  const times = (await page.locator('#screen tbody tr td:nth-child(6)').allInnerTexts()).map((it) => Number(it.replace(/[^\d.]/g, '')) * (/\d s/.test(it) ? 1000 : 1));
+  truthy(times.length > 2 && times.every((it, at) => at === 0 || it <= times[at - 1]), `run times: ${times.slice(0, 9).join(', ')}`);
+  equal(await page.locator('th[aria-sort="descending"]').innerText(), 'Took ↓', 'the column that sorts');
+  await page.goBack();
+  await until('the newest first', async () => (await page.locator('th[aria-sort]').innerText()) === 'Time ↓');
+  await page.click('[data-sort="actor"]');
+  await until('by actor', async () => / The \d+ events below are sorted by actor\.$/.test(await read(page.locator('#record-count'))));
+  const actors = (await page.locator('#screen tbody tr td:nth-child(3)').allInnerTexts()).map((it) => it.trim()).filter((it) => it !== '–');
+  equal(actors, [...actors].sort((a, b) => a.localeCompare(b)), 'actors');
+  await close();
+});
+
+await check('who called what last week is a table for spreadsheets after four steps', async () => {
+  const { page, close } = await as('lena', '#/tools');
+  await page.getByRole('link', { name: 'Record' }).click();
+  await page.selectOption('#record-range', '7d');
+  await page.getByRole('combobox', { name: 'Format of the export' }).selectOption('csv');
+  const saved = page.waitForEvent('download');
+  await page.click('#record-export');
+  const file = await saved;
+  truthy(/^record-\d{4}-\d\d-\d\d\.csv$/.test(file.suggestedFilename()), file.suggestedFilename());
+  const [header, ...rows] = readFileSync(await file.path(), 'utf8').trim().split('\n');
+  equal(header, 'time,event,principal,tool,status,code,took_ms,run,event_id,position,hash', 'the columns');
+  const returned = rows.map((row) => row.split(',')).filter(([, event]) => event === 'agent.toolReturned');
+  truthy(returned.some(([, , by, tool, status, , took]) => by === 'cara' && tool === 'mcp:shop.echo' && status === 'ok' && /^\d+$/.test(took)), rows.slice(0, 3).join('\n'));
+  const { data } = await api('lena', 'GET', '/v1/events/summary?from=7d');
+  truthy(rows.length >= data.events - 5 && rows.length <= data.events, `${rows.length} rows of ${data.events} events`);
+  equal(
+    (await read(page.locator('#record-compared'))).replace(/^[\d\s]+/, 'N '),
+    'N calls ended, and none in the 7 days before.',
+    'the comparison with the time before',
+  );
+  await close();
+});
+
 await check('why a call was denied is one sentence, one click from its event', async () => {
   await api('ada', 'POST', '/explorer/tools/shop__echo/call', { text: 'not for ada' });
   const { page, close } = await as('boss', '#/record?q=actor%3Aada');
-  await page.locator('[data-why]').first().click();
-  const told = page.locator('[data-denial]').first();
-  await told.getByText('keys:manage').waitFor();
-  equal(
-    await read(told),
-    'ada lacks shop:use for shop__echo. The role clerk has it. Whoever has it and the scope keys:manage can give it.',
-    'the sentence',
-  );
+  const rows = await page.locator('#screen tbody td:nth-child(2)').allInnerTexts();
+  equal(rows.slice(0, 3), ['result', 'denied', 'call'], 'the events of the call, the newest first');
+  const told = async (on, event, expected) => {
+    const row = on.locator('#screen tbody tr', { has: on.getByRole('cell', { name: event, exact: true }) }).first();
+    await row.locator('[data-why]').click();
+    const sentence = row.locator('[data-denial]');
+    await sentence.waitFor();
+    await until(`of the ${event}: ${expected}`, async () => (await read(sentence)) === expected);
+  };
+  const remedy = 'The role clerk has it. Whoever has it and the scope keys:manage can give it.';
+  await told(page, 'denied', `ada lacked shop:use for shop__echo. ${remedy}`);
+  await told(page, 'result', `ada lacks shop:use for shop__echo. ${remedy}`);
   await close();
   const auditor = await as('lena', '#/record?q=actor%3Aada');
-  await auditor.page.locator('[data-why]').first().click();
-  await auditor.page.locator('[data-denial]').first().waitFor();
-  truthy(/^(The caller lacks a scope of the tool\. With the scope explain:others this page says which one\.|There is no such tool for the caller\.)$/.test(await read(auditor.page.locator('[data-denial]').first())), await read(auditor.page.locator('[data-denial]').first()));
+  await auditor.page.locator('[data-why]').first().waitFor();
+  await told(auditor.page, 'denied', 'ada lacked shop:use for shop__echo. Whoever has it and the scope keys:manage can give it.');
+  await told(auditor.page, 'result', 'The caller may not use the tool. The event “denied” of the same run says why.');
   await auditor.close();
 });
 

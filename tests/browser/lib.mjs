@@ -1,6 +1,7 @@
 // Shared by all browser tests: a Chromium, a page that reports all errors, checks that print one
 // line each, and an exit code.
 import { chromium } from 'playwright-core';
+import { checkReads } from './described.mjs';
 
 const FLAGS = [
   '--no-sandbox',
@@ -41,6 +42,7 @@ export async function openPage(browser, options = {}) {
     violations.push(`${text} at ${page.url()}`);
   });
   await page.addInitScript(watchPolicy);
+  await checkReads(context, (text) => complaints.push(`API: ${text}`));
   return { page, complaints, close: () => context.close() };
 }
 

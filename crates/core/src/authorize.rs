@@ -67,8 +67,8 @@ pub enum Denied {
     Tenant,
     /// The tool has no scope label, so no caller may use it.
     Unlabelled,
-    /// The caller does not hold this scope.
-    MissingScope(Scope),
+    /// The caller does not hold these scopes, of which there is at least one.
+    MissingScopes(Vec<Scope>),
     /// A policy denies every call, with any arguments.
     Policy,
     /// A policy denies this call. Lists still show the tool.
@@ -78,12 +78,24 @@ pub enum Denied {
 }
 
 impl Denied {
+    /// Returns the scopes that the caller does not hold, if that is the reason.
+    pub fn missing(&self) -> &[Scope] {
+        match self {
+            Self::MissingScopes(missing) => missing,
+            Self::Tenant
+            | Self::Unlabelled
+            | Self::Policy
+            | Self::Arguments
+            | Self::Undecided(_) => &[],
+        }
+    }
+
     /// Returns the reason for `authorization.decided`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Tenant => "tenant",
             Self::Unlabelled => "unlabelled",
-            Self::MissingScope(_) => "scope",
+            Self::MissingScopes(_) => "scope",
             Self::Policy | Self::Arguments => "policy",
             Self::Undecided(_) => "undecided",
         }
@@ -154,10 +166,10 @@ fn by_labels(
         return Err(Denied::Tenant);
     }
     match required {
-        Some(required) => match subject.scopes.first_missing(required) {
-            None => Ok(()),
-            Some(scope) => Err(Denied::MissingScope(scope.clone())),
-        },
+        Some(required) => {
+            let missing: Vec<Scope> = subject.scopes.missing(required).cloned().collect();
+            if missing.is_empty() { Ok(()) } else { Err(Denied::MissingScopes(missing)) }
+        }
         None => Err(Denied::Unlabelled),
     }
 }

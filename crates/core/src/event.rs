@@ -22,7 +22,10 @@ pub use self::{
         ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
         InterruptRequested, QuorumProgress,
     },
-    filter::{EventFilter, InvalidFilter, StatusFilter, TextPattern},
+    filter::{
+        Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
+        TextPattern, Word,
+    },
 };
 
 /// One event as read and exported (`run-event.schema.json`). The format is closed.
@@ -240,6 +243,10 @@ pub struct AuthorizationDecided {
     /// refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// With the reason `scope`: the scopes that the principal did not have. Absent for calls that are
+    /// counted together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// The number of repetitions in addition to this event, so the total is one more. Refusals beyond
     /// the individually recorded ones are counted together in one event.
     #[serde(default, skip_serializing_if = "Option::is_none")]

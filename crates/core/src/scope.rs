@@ -125,9 +125,9 @@ impl ScopeSet {
         self.0.iter().any(|held| includes(&held.0, &grant.0))
     }
 
-    /// Returns the first of `required` that no grant covers.
-    pub fn first_missing<'a>(&self, required: &'a [Scope]) -> Option<&'a Scope> {
-        required.iter().find(|scope| !self.covers(scope))
+    /// Returns those of `required` that no grant covers.
+    pub fn missing<'a>(&self, required: &'a [Scope]) -> impl Iterator<Item = &'a Scope> {
+        required.iter().filter(|scope| !self.covers(scope))
     }
 
     /// Returns the grants, sorted.
@@ -262,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_missing_scope_is_named() {
+    fn missing_scopes_are_named() {
         let held = ScopeSet::parse(["b:*", "a:read", "a:read"]).unwrap();
         let required = ["a:read", "b:x", "c"].map(|s| Scope::parse(s).unwrap());
-        assert_eq!(held.first_missing(&required), required.last());
+        assert!(held.missing(&required).eq(required.last()));
         assert_eq!(held.iter().count(), 2);
     }
 }

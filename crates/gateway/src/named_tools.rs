@@ -51,7 +51,7 @@ fn required(entry: &Entry) -> &[Scope] {
 
 /// Returns whether a holder of `scopes` reaches `entry`, policies aside.
 fn reaches(scopes: &ScopeSet, entry: &Entry) -> bool {
-    entry.tool.required_scopes().is_some_and(|required| scopes.first_missing(required).is_none())
+    entry.tool.required_scopes().is_some_and(|required| scopes.missing(required).next().is_none())
 }
 
 impl Gateway {
@@ -210,7 +210,7 @@ impl<'a> RoleOfTools<'a> {
             for (role, grants) in &self.config.roles {
                 let held = ScopeSet::new(grants.iter().cloned());
                 if *role != self.change.name
-                    && held.first_missing(&required).is_none()
+                    && held.missing(&required).next().is_none()
                     && !held.covers(&own)
                 {
                     let usual = || grants.iter().map(ToString::to_string).collect();

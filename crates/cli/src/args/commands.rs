@@ -422,7 +422,7 @@ pub(crate) enum AuditCommand {
 Examples:
   toolcrib audit tail -n 50
   toolcrib audit tail -f --tenant default
-  toolcrib audit tail --query 'actor:ada status:denied after:7d'")]
+  toolcrib audit tail --query 'actor:ada OR actor:bob -status:ok after:7d'")]
     Tail(TailArgs),
 
     /// Print the events as lines, oldest first
@@ -512,7 +512,8 @@ pub(crate) struct TailArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Conditions (`*` matches any characters)")]
 pub(crate) struct FilterArgs {
-    /// Set conditions in one text: actor, tool, source, kind, type, status, run, id, after, before
+    /// Set conditions in one text, such as `actor:ada OR actor:bob -status:ok took:>1s`. Fields: actor,
+    /// tool, source, kind, type, status, took, run, id, after, before; a word is found in names and codes
     #[arg(long, value_name = "TEXT")]
     pub(crate) query: Option<String>,
 
@@ -548,6 +549,10 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "STATUS")]
     pub(crate) status: Option<String>,
 
+    /// Select only calls that ran so long, such as `>1s` or `<=250ms`
+    #[arg(long, value_name = "COMPARISON")]
+    pub(crate) took: Option<String>,
+
     /// Select only events of this run
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<String>,
@@ -571,6 +576,7 @@ impl FilterArgs {
             ("kind", &self.kind),
             ("type", &self.event_type),
             ("status", &self.status),
+            ("took", &self.took),
             ("run", &self.run),
             ("id", &self.id),
         ];

@@ -13,6 +13,7 @@ use crate::{
     call::{CallInput, Round},
     descriptor::SafetyTier,
     number,
+    text::visible_line,
 };
 
 /// Requires approval when any of its tests is true.
@@ -72,7 +73,55 @@ impl Condition {
     }
 }
 
+/// Longest value of an argument that a reason has, in characters.
+const MAX_SHOWN: usize = 60;
+
+impl Condition {
+    /// Returns why a call with these arguments requires approval, a sentence without a full stop for each
+    /// test that is true or cannot be evaluated. `arguments` is what the reader may see of them; tests
+    /// that are only true for what is hidden are left out.
+    pub fn reasons(&self, tier: SafetyTier, arguments: &Value) -> Vec<String> {
+        let of_tier = self
+            .tiers
+            .contains(&tier)
+            .then(|| format!("every call of a tool of the tier {} requires it", tier.as_str()));
+        of_tier
+            .into_iter()
+            .chain(self.arguments.iter().filter_map(|it| it.reason(arguments)))
+            .collect()
+    }
+}
+
 impl ArgumentRule {
+    fn reason(&self, arguments: &Value) -> Option<String> {
+        let holds = self.holds(arguments);
+        if holds == Some(false) {
+            return None;
+        }
+        let name = visible_line(self.pointer.trim_start_matches('/'));
+        let shown = |value: &Value| {
+            let text = visible_line(&value.to_string()).into_owned();
+            match text.char_indices().nth(MAX_SHOWN) {
+                Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+                None => text,
+            }
+        };
+        let value = arguments.pointer(&self.pointer);
+        Some(match (value, &self.test) {
+            (Some(value), Test::Above(bound)) if holds.is_some() => {
+                format!("`{name}` {} is above {bound}", shown(value))
+            }
+            (Some(value), Test::Matches(pattern)) if holds.is_some() => {
+                format!("`{name}` {} matches `{pattern}`", shown(value))
+            }
+            (Some(value), Test::Equals(_)) if holds.is_some() => {
+                format!("`{name}` is {}", shown(value))
+            }
+            (None, _) => format!("`{name}` is not given, so its rule cannot be checked"),
+            (Some(_), _) => format!("`{name}` has another type than its rule expects"),
+        })
+    }
+
     /// Returns `None` when the argument is missing, or of a type that the test does not cover.
     fn holds(&self, arguments: &Value) -> Option<bool> {
         let argument = arguments.pointer(&self.pointer)?;
@@ -110,6 +159,45 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_reason_names_the_argument_its_value_and_the_rule() {
+        let rule = |pointer: &str, test| ArgumentRule { pointer: pointer.to_owned(), test };
+        let condition = Condition {
+            tiers: vec![SafetyTier::Write],
+            arguments: vec![
+                rule("/amount", Test::Above(100.0)),
+                rule("/path", Test::Matches(Regex::new("^/etc/").unwrap())),
+                rule("/env", Test::Equals(json!("prod"))),
+                rule("/to/name", Test::Equals(json!("eve"))),
+            ],
+        };
+        let reasons = |arguments: Value| condition.reasons(SafetyTier::Read, &arguments);
+        assert_eq!(
+            reasons(
+                json!({ "amount": 980, "path": "/etc/a", "env": "prod", "to": { "name": "bob" } })
+            ),
+            [
+                "`amount` 980 is above 100",
+                "`path` \"/etc/a\" matches `^/etc/`",
+                "`env` is \"prod\""
+            ]
+        );
+        assert_eq!(
+            reasons(json!({ "amount": "980", "path": "/tmp", "env": "test" })),
+            [
+                "`amount` has another type than its rule expects",
+                "`to/name` is not given, so its rule cannot be checked"
+            ]
+        );
+        assert_eq!(
+            condition.reasons(
+                SafetyTier::Write,
+                &json!({ "amount": 1, "path": "", "env": "", "to": { "name": "" } })
+            ),
+            ["every call of a tool of the tier write requires it"]
+        );
+    }
 
     #[test]
     fn a_test_is_true_false_or_undecidable() {

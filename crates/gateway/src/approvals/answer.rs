@@ -1,5 +1,6 @@
 //! How approvers list, read and answer requests.
 
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use toolcrib_core::{
     approval::{Approval, ApprovalQuery, ApprovalState, ApprovalStore, Verdict, VoteRefused},
     id::ApprovalId,
@@ -29,6 +30,9 @@ pub enum ApprovalError {
     #[error("approvals cannot be read or changed right now; try again later")]
     Unavailable,
 }
+
+/// Inputs of calls that are read at once.
+const READS: usize = 16;
 
 /// An approval with the input of its call.
 #[derive(Debug, Clone)]
@@ -93,6 +97,27 @@ impl Approvals {
         }
         let input = input.filter(|_| self.services.config().approvals.show_arguments);
         Ok(ApprovalDetails { approval, input })
+    }
+
+    /// Adds the inputs of the calls to approvals of a [`list`](Self::list) for `reader`.
+    ///
+    /// # Errors
+    /// [`ApprovalError::Unavailable`].
+    pub async fn details(
+        &self,
+        reader: &Principal,
+        approvals: Vec<Approval>,
+    ) -> Result<Vec<ApprovalDetails>, ApprovalError> {
+        let store = self.store()?;
+        if !self.services.config().approvals.show_arguments {
+            let without = |approval| ApprovalDetails { approval, input: None };
+            return Ok(approvals.into_iter().map(without).collect());
+        }
+        let read = async |approval: Approval| {
+            let found = store.find(&reader.tenant, &approval.id).await.map_err(unavailable)?;
+            Ok(ApprovalDetails { approval, input: found.and_then(|(_, input)| input) })
+        };
+        stream::iter(approvals).map(read).buffered(READS).try_collect().await
     }
 
     /// Answers a request.

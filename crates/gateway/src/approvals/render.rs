@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, Verdict, Vote},
+    approval::{Approval, Verdict, Vote, VoteRefused},
     clock::Timestamp,
     principal::Principal,
 };
@@ -32,6 +32,7 @@ pub fn to_json(
         "votes": approval.votes.iter().map(vote_json).collect::<Vec<_>>(),
         "createdAt": approval.created_at,
         "expiresAt": approval.expires_at,
+        "whyNot": why_not(approval, reader, now),
         "mayRespond": may(Verdict::Grant),
         "mayOverride": may(Verdict::Override),
         "mayWithdraw": may(Verdict::Withdraw),
@@ -49,6 +50,14 @@ pub fn to_json(
         "decidedAt": approval.decided_at,
         "usedBy": approval.used_by,
     }))
+}
+
+/// Why `reader` cannot approve a request that others can.
+fn why_not(approval: &Approval, reader: &Principal, now: Timestamp) -> Option<String> {
+    match approval.admits(reader, Verdict::Grant, None, now) {
+        Ok(()) | Err(VoteRefused::NotPending(_)) => None,
+        Err(refused) => Some(refused.to_string()),
+    }
 }
 
 /// The JSON form of a vote. The facts of a token are for this server alone.

@@ -28,6 +28,7 @@ use toolcrib_core::{
     id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
     principal::{Principal, PrincipalKey},
     record::RecordStore,
+    scope::Scope,
     store::{Storage, StoreError},
 };
 
@@ -289,12 +290,12 @@ impl Audit {
         if self.admits_of(&call.tenant, &call.principal) {
             return true;
         }
-        let (resource, reason) = (call.entry.id.as_str().into(), code.into());
+        let subject = RefusalSubject::of(call.entry.id.as_str(), code);
         self.count(Refusal {
             tenant: call.tenant.clone(),
             principal: call.principal.clone(),
             action: CALL.into(),
-            subject: RefusalSubject::Known { resource, reason },
+            subject,
             at: self.writer.clock.now(),
         });
         false
@@ -306,9 +307,9 @@ impl Audit {
         &self,
         call: &CallIdentity,
         error: &CallError,
-        reason: Option<&str>,
+        denied: Option<&Denied>,
     ) {
-        let events = self.writer.refused(call, error, reason);
+        let events = self.writer.refused(call, error, denied);
         if let Err(error) = self.writer.append(&events).await {
             self.writer.metrics.unrecorded();
             tracing::error!(%error, "a refused call could not be recorded");
@@ -365,7 +366,22 @@ impl Audit {
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),
             action: action.into(),
-            subject: RefusalSubject::Known { resource: resource.into(), reason: reason.into() },
+            subject: RefusalSubject::of(resource, reason),
+            at: self.writer.clock.now(),
+        });
+    }
+
+    /// Records the denial of a request to `route`, a template, for which `scope` is required.
+    pub fn denied_without(&self, principal: &Principal, scope: &str, route: &str) {
+        self.deny(Refusal {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            action: scope.into(),
+            subject: RefusalSubject::Known {
+                resource: route.into(),
+                reason: "scope".into(),
+                missing: Some(scope.into()),
+            },
             at: self.writer.clock.now(),
         });
     }
@@ -402,8 +418,7 @@ impl Audit {
         else {
             return;
         };
-        let subject =
-            RefusalSubject::Known { resource: route.into(), reason: "unauthenticated".into() };
+        let subject = RefusalSubject::of(route, "unauthenticated");
         let at = self.writer.clock.now();
         let refusal = Refusal { tenant, principal, action: "http:request".into(), subject, at };
         let now = self.writer.clock.monotonic_nanos();
@@ -579,35 +594,38 @@ impl Writer {
         &self,
         call: &CallIdentity,
         error: &CallError,
-        reason: Option<&str>,
+        denied: Option<&Denied>,
     ) -> Vec<NewEvent> {
         let opening = self.called(call);
         let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
         let cause = opening.event_id.clone();
-        let mut events = vec![opening, closing];
-        if let Some(reason) = reason {
+        let mut events = vec![opening];
+        if let Some(denied) = denied {
             let decision = Decision {
                 tenant: call.tenant.clone(),
                 principal: call.principal.clone(),
                 action: CALL.into(),
                 resource: call.entry.id.as_str().into(),
-                reason: reason.into(),
+                reason: denied.reason().into(),
+                missing: names(denied.missing()),
             };
             let decided = self.decided(decision, call.run.clone(), 1);
             events.push(NewEvent { causation_id: Some(cause), ..decided });
         }
+        events.push(closing);
         events
     }
 
     /// An event for `count` denials of one kind.
     fn decided(&self, decision: Decision, run: RunId, count: u64) -> NewEvent {
-        let Decision { tenant, principal, action, resource, reason } = decision;
+        let Decision { tenant, principal, action, resource, reason, missing } = decision;
         let body = EventBody::AuthorizationDecided(AuthorizationDecided {
             principal,
             action: action.into(),
             resource: resource.into(),
             allowed: false,
             reason: Some(reason.into()),
+            missing: missing.into_iter().map(Into::into).collect(),
             repeated: count.checked_sub(1).filter(|others| *others > 0),
         });
         self.event(tenant, run, body, None)
@@ -633,7 +651,7 @@ impl Writer {
                     entry: Arc::clone(entry),
                     cause: missed.cause.clone(),
                 };
-                self.refused(&call, &forbidden(entry, &denied), Some(denied.reason()))
+                self.refused(&call, &forbidden(entry, &denied), Some(&denied))
             }
             _ => decisions.into_iter().map(|it| self.decided(it, new_id(), 1)).collect(),
         };
@@ -682,6 +700,7 @@ struct Decision {
     action: Box<str>,
     resource: Box<str>,
     reason: Box<str>,
+    missing: Vec<Box<str>>,
 }
 
 impl Refusal {
@@ -697,10 +716,12 @@ impl Refusal {
             action: self.action.clone(),
             resource: resource.into(),
             reason: reason.into(),
+            missing: Vec::new(),
         };
         let miss = match &self.subject {
-            RefusalSubject::Known { resource, reason } => {
-                return (vec![of(resource, reason)], None);
+            RefusalSubject::Known { resource, reason, missing } => {
+                let missing = missing.iter().cloned().collect();
+                return (vec![Decision { missing, ..of(resource, reason) }], None);
             }
             RefusalSubject::Miss(missed) => &missed.0,
         };
@@ -723,9 +744,16 @@ impl Refusal {
                 }
                 (decisions, None)
             }
-            Some((tool, denied)) => (vec![of(tool, denied.reason())], Some(denied)),
+            Some((tool, denied)) => {
+                let missing = names(denied.missing());
+                (vec![Decision { missing, ..of(tool, denied.reason()) }], Some(denied))
+            }
         }
     }
+}
+
+fn names(scopes: &[Scope]) -> Vec<Box<str>> {
+    scopes.iter().map(|scope| scope.as_str().into()).collect()
 }
 
 /// The error for a caller that is denied `entry`.

@@ -5,6 +5,7 @@
 //! calls.
 
 mod cloudevents;
+pub mod csv;
 mod ocsf;
 mod otlp;
 
@@ -24,9 +25,6 @@ pub enum Format {
 }
 
 impl Format {
-    /// The formats of files and of plain HTTP.
-    pub const ALL: [Self; 3] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents];
-
     /// The format as it is configured.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -112,6 +110,7 @@ mod tests {
                 resource: "mcp:files.write".to_owned(),
                 allowed: false,
                 reason: Some("scope".to_owned()),
+                missing: Vec::new(),
                 repeated: None,
             }),
             EventBody::EgressDecided(EgressDecided::allowed("api.example".to_owned())),

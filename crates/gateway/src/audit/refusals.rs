@@ -62,7 +62,12 @@ pub(crate) struct Refusal {
 #[derive(Clone)]
 pub(crate) enum RefusalSubject {
     /// Something whose reason is known.
-    Known { resource: Box<str>, reason: Box<str> },
+    Known {
+        resource: Box<str>,
+        reason: Box<str>,
+        /// The scope that the caller does not have.
+        missing: Option<Box<str>>,
+    },
     /// A name of no tool that the caller may use. Whether there is such a tool, and why the caller
     /// may not use it, is decided when the refusal is recorded: a caller cannot feel it then.
     Miss(Box<(Miss, Option<MissedCall>)>),
@@ -257,7 +262,9 @@ impl Rows {
 impl Topic {
     fn of(refusal: &Refusal) -> Self {
         let (resource, reason) = match &refusal.subject {
-            RefusalSubject::Known { resource, reason } => (resource.clone(), Some(reason.clone())),
+            RefusalSubject::Known { resource, reason, .. } => {
+                (resource.clone(), Some(reason.clone()))
+            }
             RefusalSubject::Miss(missed) => {
                 let tool = missed.0.entry.as_ref().map_or("unknown", |entry| entry.id.as_str());
                 (tool.into(), None)
@@ -274,10 +281,16 @@ impl Topic {
 
 // === impl Refusal ===
 
+impl RefusalSubject {
+    pub(super) fn of(resource: &str, reason: &str) -> Self {
+        Self::Known { resource: resource.into(), reason: reason.into(), missing: None }
+    }
+}
+
 impl Refusal {
     /// The same refusal without its subject.
     fn of_several(self) -> Self {
-        let subject = RefusalSubject::Known { resource: SEVERAL.into(), reason: "refused".into() };
+        let subject = RefusalSubject::of(SEVERAL, "refused");
         Self { action: SEVERAL.into(), subject, ..self }
     }
 }
@@ -303,7 +316,7 @@ mod tests {
             tenant: tenant(of),
             principal: principal(who),
             action: "tools:call".into(),
-            subject: RefusalSubject::Known { resource: resource.into(), reason: "scope".into() },
+            subject: RefusalSubject::of(resource, "scope"),
             at: DateTime::UNIX_EPOCH,
         }
     }

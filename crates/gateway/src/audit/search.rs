@@ -10,10 +10,13 @@ mod matcher;
 mod segment;
 mod summary;
 
-use std::collections::HashSet;
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use toolcrib_core::{
-    event::{EventFilter, EventLog, EventQuery, LoggedEvent},
+    event::{Condition, EventFilter, EventLog, EventQuery, Fact, LoggedEvent, Term},
     id::TenantId,
     store::{Storage, StoreError},
 };
@@ -49,6 +52,8 @@ pub enum Page {
     Newest(Option<u64>),
     /// The oldest ones after this position.
     After(u64),
+    /// The calls that ran longest. It is the only page.
+    Slowest,
 }
 
 /// An event that was found.
@@ -62,19 +67,22 @@ pub struct FoundEvent {
     pub tool: String,
     /// The status of a call that has returned; `denied` for a denial; else empty.
     pub status: &'static str,
+    /// How many milliseconds a call ran that has returned.
+    pub run_time: Option<u32>,
 }
 
 /// A page of matching events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FoundPage {
-    /// In ascending position.
+    /// In ascending position; with [`Page::Slowest`] the longest run time first.
     pub events: Vec<FoundEvent>,
     /// With [`Page::Newest`]: where the page before this one ends; `None` at the beginning of the
     /// record. The search may stop before it has found as many events as it may return.
     pub before: Option<u64>,
     /// With [`Page::After`]: where the next page begins. Everything up to here was searched.
     pub next: u64,
-    /// With [`Page::After`]: whether there may be more.
+    /// With [`Page::After`]: whether there may be more. With [`Page::Slowest`]: whether not all events
+    /// were searched, because there are too many.
     pub more: bool,
 }
 
@@ -104,6 +112,7 @@ impl EventSearch {
         let (order, mut after, mut before) = match page {
             Page::Newest(before) => (Order::NewestFirst, 0, before.unwrap_or(u64::MAX)),
             Page::After(after) => (Order::OldestFirst, after, u64::MAX),
+            Page::Slowest => return self.slowest(tenant, filter, first.segment, limit).await,
         };
         let of_run = self.positions_of_run(tenant, filter).await?;
         after = after.max(of_run.start);
@@ -138,6 +147,33 @@ impl EventSearch {
                 }
             }
         }
+    }
+
+    /// Returns the `limit` calls that ran longest among those that match.
+    async fn slowest(
+        &self,
+        tenant: Option<&TenantId>,
+        filter: &EventFilter,
+        first: u64,
+        limit: usize,
+    ) -> Result<FoundPage, StoreError> {
+        let of_run = self.positions_of_run(tenant, filter).await?;
+        let scope = Scope {
+            tenant: tenant.cloned(),
+            filter: filter.clone(),
+            after: of_run.start,
+            before: of_run.end,
+        };
+        // Some of the calls that only their ids decide may not match.
+        let most = if scope.needs_ids() { MAX_PAGE } else { limit };
+        let mut longest = Longest { most, hits: Vec::new(), least: 0 };
+        let visited = self.index.visit(&scope, Order::NewestFirst, first, &mut longest).await?;
+        longest.cut();
+        let mut events = self.read(&scope, longest.hits).await?;
+        events.sort_by_key(|it| Reverse((it.run_time, it.logged.position)));
+        events.truncate(limit);
+        let next = visited.position.unwrap_or_default();
+        Ok(FoundPage { events, before: None, next, more: visited.more })
     }
 
     /// Counts the calls of `tenant` that match `filter`, over time and by tool and principal.
@@ -177,9 +213,9 @@ impl EventSearch {
             return Ok(counting.finish(visited.more));
         }
         // The index has keys of ids, which others can share: the events themselves have the ids.
-        let mut hits = Hits { rows: Vec::new(), most: MOST_OF_IDS };
+        let mut hits = Undecided(Hits { rows: Vec::new(), most: MOST_OF_IDS });
         let visited = self.index.visit(&scope, order, oldest.segment, &mut hits).await?;
-        let mut wanted = HashSet::new();
+        let (mut wanted, mut hits) = (HashSet::new(), hits.0);
         while !hits.rows.is_empty() {
             let page = hits.rows.split_off(hits.rows.len().saturating_sub(MAX_PAGE));
             let found = self.read(&scope, page).await?;
@@ -211,7 +247,7 @@ impl EventSearch {
         tenant: Option<&TenantId>,
         filter: &EventFilter,
     ) -> Result<std::ops::Range<u64>, StoreError> {
-        let Some(run) = &filter.run else { return Ok(0..u64::MAX) };
+        let Some(run) = filter.run() else { return Ok(0..u64::MAX) };
         let Ok(run) = run.parse() else { return Ok(0..0) };
         let query = EventQuery {
             tenant: tenant.cloned(),
@@ -245,29 +281,47 @@ impl EventSearch {
         }))
     }
 
-    /// Reads the events of `rows` from the log. Without those that no longer exist, and those whose
-    /// ids differ from the wanted ones after their first 8 bytes.
+    /// Reads the events of `rows` from the log. Without those that no longer exist, and those with other
+    /// ids than the wanted ones, which the index cannot tell apart.
     async fn read(&self, scope: &Scope, rows: Vec<Hit>) -> Result<Vec<FoundEvent>, StoreError> {
         let positions: Vec<u64> = rows.iter().map(|it| it.global).collect();
         if positions.is_empty() {
             return Ok(Vec::new());
         }
         let logged = self.log.at(&positions).await?;
-        let mut rows: std::collections::HashMap<u64, Hit> =
-            rows.into_iter().map(|it| (it.global, it)).collect();
+        let mut rows: HashMap<u64, Hit> = rows.into_iter().map(|it| (it.global, it)).collect();
         let found = logged.into_iter().filter_map(|mut logged| {
             let hit = rows.remove(&logged.position)?;
             logged.position = hit.position;
             (logged.link.position == hit.position || scope.tenant.is_none()).then_some(())?;
-            let run = &scope.filter.run;
-            run.as_ref().is_none_or(|run| logged.event.run_id.as_str() == run).then_some(())?;
-            let start = scope.filter.id.as_deref();
-            start.is_none_or(|start| has_id(&logged, start)).then_some(())?;
-            let Hit { principal, tool, status, .. } = hit;
-            Some(FoundEvent { logged, principal, tool, status })
+            let terms = scope.filter.terms.iter().zip(0_u32..);
+            let mut undecided = terms.filter(|(_, bit)| hit.undecided & 1 << bit != 0);
+            undecided.all(|(term, _)| is_fulfilled_by_ids(term, &logged)).then_some(())?;
+            let Hit { principal, tool, status, run_time, .. } = hit;
+            Some(FoundEvent { logged, principal, tool, status, run_time })
         });
         Ok(found.collect())
     }
+}
+
+/// Whether the ids of an event fulfil one of the conditions of a term, whose other conditions are not
+/// fulfilled.
+fn is_fulfilled_by_ids(term: &Term, logged: &LoggedEvent) -> bool {
+    term.0.iter().any(|Condition { fact, is_negated }| {
+        let found = match fact {
+            Fact::Run(run) => logged.event.run_id.as_str() == run,
+            Fact::Id(start) => has_id(logged, start),
+            Fact::Text(word) => word.id.as_deref().is_some_and(|start| has_id(logged, start)),
+            Fact::Principal(_)
+            | Fact::Tool(_)
+            | Fact::Source(_)
+            | Fact::Kind(_)
+            | Fact::Type(_)
+            | Fact::Status(_)
+            | Fact::Took(_) => return false,
+        };
+        found != *is_negated
+    })
 }
 
 /// The oldest event.
@@ -284,6 +338,8 @@ struct Hit {
     principal: String,
     tool: String,
     status: &'static str,
+    run_time: Option<u32>,
+    undecided: u32,
 }
 
 struct Hits {
@@ -291,26 +347,74 @@ struct Hits {
     most: usize,
 }
 
-impl Visitor for Hits {
+/// The calls that ran longest.
+struct Longest {
+    most: usize,
+    hits: Vec<Hit>,
+    /// Calls that ran shorter are not among them.
+    least: u32,
+}
+
+impl Longest {
+    /// Keeps only the longest ones, in order.
+    fn cut(&mut self) {
+        self.hits.sort_by_key(|hit| Reverse((hit.run_time, hit.global)));
+        self.hits.truncate(self.most);
+        if self.hits.len() == self.most {
+            self.least = self.hits.last().and_then(|hit| hit.run_time).unwrap_or_default();
+        }
+    }
+}
+
+impl Visitor for Longest {
     fn row(&mut self, row: &Row<'_>) -> Flow {
+        if row.run_time().is_some_and(|time| time >= self.least) {
+            self.hits.push(Hit::of(row));
+            if self.hits.len() >= self.most * 2 {
+                self.cut();
+            }
+        }
+        Flow::Continue
+    }
+}
+
+impl Hit {
+    fn of(row: &Row<'_>) -> Self {
         let (head, columns) = (row.head, row.columns);
         let text = |list: &[String], column: &[u16]| {
             let place = column.get(row.row).copied().map(usize::from);
             place.and_then(|place| list.get(place)).cloned().unwrap_or_default()
         };
         let status = columns.status.get(row.row).and_then(|it| STATUSES.get(usize::from(*it)));
-        self.rows.push(Hit {
+        Self {
             position: row.position,
             global: row.global,
             principal: text(&head.principals, &columns.principal),
             tool: text(&head.tools, &columns.tool),
             status: status.copied().unwrap_or_default(),
-        });
+            run_time: row.run_time(),
+            undecided: row.undecided,
+        }
+    }
+}
+
+impl Visitor for Hits {
+    fn row(&mut self, row: &Row<'_>) -> Flow {
+        self.rows.push(Hit::of(row));
         if self.rows.len() < self.most { Flow::Continue } else { Flow::Stop }
     }
 }
 
-/// Counts the rows with some positions.
+/// The rows that only their ids decide.
+struct Undecided(Hits);
+
+impl Visitor for Undecided {
+    fn row(&mut self, row: &Row<'_>) -> Flow {
+        if row.undecided == 0 { Flow::Continue } else { self.0.row(row) }
+    }
+}
+
+/// Counts the rows that are decided, and those of the others with some positions.
 struct Selected {
     wanted: HashSet<u64>,
     counting: Counting,
@@ -322,7 +426,7 @@ impl Visitor for Selected {
     }
 
     fn row(&mut self, row: &Row<'_>) -> Flow {
-        match self.wanted.contains(&row.position) {
+        match row.undecided == 0 || self.wanted.contains(&row.position) {
             true => self.counting.row(row),
             false => Flow::Continue,
         }

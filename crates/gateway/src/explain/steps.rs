@@ -302,8 +302,10 @@ impl Counts {
             Ok(()) => self.visible += 1,
             Err(Denied::Tenant) => self.foreign += 1,
             Err(Denied::Unlabelled) => self.unlabelled += 1,
-            Err(Denied::MissingScope(scope)) => {
-                *self.missing.entry(scope.to_string()).or_default() += 1;
+            Err(Denied::MissingScopes(missing)) => {
+                // Each tool counts once.
+                let first = missing.first().map(ToString::to_string).unwrap_or_default();
+                *self.missing.entry(first).or_default() += 1;
             }
             Err(Denied::Policy | Denied::Arguments) => self.by_policy += 1,
             Err(Denied::Undecided(_)) => self.undecided += 1,

@@ -162,7 +162,7 @@ impl Pipeline {
                 };
                 span.fail(error.code());
                 drop(span);
-                Err(self.refuse(identity, call, Some(denied.reason()), error).await)
+                Err(self.refuse(identity, call, Some(&denied), error).await)
             }
         }
     }
@@ -442,13 +442,13 @@ impl Pipeline {
         &self,
         mut identity: CallIdentity,
         call: &Call,
-        reason: Option<&'static str>,
+        denied: Option<&Denied>,
         error: CallError,
     ) -> CallError {
         if matches!(error, CallError::NoSuchTool) {
             miss::note();
         }
-        if !self.audit.admits(&identity, reason.unwrap_or(error.code())) {
+        if !self.audit.admits(&identity, denied.map_or(error.code(), Denied::reason)) {
             return error;
         }
         if let Some(guard) = &call.guard
@@ -457,7 +457,7 @@ impl Pipeline {
             return error;
         }
         identity.args_hash = Some(self.hash(&call.input));
-        self.audit.refused(&identity, &error, reason).await;
+        self.audit.refused(&identity, &error, denied).await;
         error
     }
 }

@@ -93,6 +93,7 @@ fn call(number: usize) -> Vec<NewEvent> {
                 resource: tool.to_owned(),
                 allowed: false,
                 reason: Some("scope".to_owned()),
+                missing: Vec::new(),
                 repeated: None,
             }),
         )),
@@ -121,6 +122,7 @@ struct Fact {
     tool: String,
     status: &'static str,
     code: String,
+    took: Option<u64>,
 }
 
 async fn facts(storage: &dyn Storage, tenant: &TenantId) -> Vec<Fact> {
@@ -149,6 +151,7 @@ async fn facts(storage: &dyn Storage, tenant: &TenantId) -> Vec<Fact> {
                 tool: cause.map(|it| it.tool.clone()).unwrap_or_default(),
                 status: "",
                 code: String::new(),
+                took: None,
             };
             match event.body {
                 EventBody::ToolCalled(called) => {
@@ -165,6 +168,7 @@ async fn facts(storage: &dyn Storage, tenant: &TenantId) -> Vec<Fact> {
                         CallStatus::RateLimited => "rate_limited",
                     };
                     fact.code = returned.error.map(|it| it.code).unwrap_or_default();
+                    fact.took = returned.duration_ms;
                 }
                 EventBody::AuthorizationDecided(decided) => {
                     fact.status = "denied";
@@ -203,6 +207,27 @@ const QUERIES: &[(&str, Matches)] = &[
     }),
     ("run:run-00000901", |it| it.run == "run-00000901"),
     ("call-00016021", |it| it.call == "call-00016021"),
+    ("ACTOR", |_| false),
+    ("actor:BOB tool:Files__Write", |it| it.principal == "bob" && it.tool == "mcp:files.write"),
+    ("actor:bob OR tool:files__write", |it| it.principal == "bob" || it.tool == "mcp:files.write"),
+    ("-actor:bob -status:ok", |it| it.principal != "bob" && it.status != "ok"),
+    ("NOT tool:files__* OR status:timeout", |it| {
+        !it.tool.starts_with("mcp:files.") || it.code == "timeout"
+    }),
+    ("Write", |it| it.tool == "mcp:files.write"),
+    ("bob timeout", |it| it.principal == "bob" && it.code == "timeout"),
+    ("took:>=50ms took:<60ms", |it| it.took.is_some_and(|took| (50..60).contains(&took))),
+    ("-took:<90ms type:agent.toolReturned", |it| {
+        it.kind == "agent.toolReturned" && it.took.is_none_or(|took| took >= 90)
+    }),
+    ("call-00016021 OR run:run-00000901", |it| {
+        it.call == "call-00016021" || it.run == "run-00000901"
+    }),
+    ("-id:event-0001602 -id:run-0000 actor:bob", |it| {
+        let has = |start| [&it.id, &it.run, &it.call].iter().any(|id| id.starts_with(start));
+        !has("event-0001602") && !has("run-0000") && it.principal == "bob"
+    }),
+    ("run:run-00000901 OR actor:unknown", |it| it.run == "run-00000901"),
     ("id:event-0001602", |it| it.id.starts_with("event-0001602")),
     ("id:run-0000", |it| it.run.starts_with("run-0000")),
 ];
@@ -434,6 +459,28 @@ async fn the_index_is_extended_in_the_background() {
 }
 
 #[tokio::test]
+async fn the_slowest_calls_come_first() {
+    let storage = MemoryStorage::default();
+    fill(&storage, 0..CALLS).await;
+    let (acme, search) = (tenant("acme"), EventSearch::new(&storage));
+    for (query, matches) in QUERIES {
+        let facts = facts(&storage, &acme).await;
+        let mut expected: Vec<_> = facts
+            .iter()
+            .filter(|it| it.took.is_some() && matches(it))
+            .map(|it| (it.took, it.position))
+            .collect();
+        expected.sort_unstable_by(|a, b| b.cmp(a));
+        expected.truncate(40);
+        let filter = EventFilter::parse(query, now()).unwrap();
+        let page = search.find(Some(&acme), &filter, Page::Slowest, 40).await.unwrap();
+        let found = page.events.iter().map(|it| (it.run_time.map(u64::from), it.logged.position));
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{query}");
+        assert!(!page.more && page.before.is_none());
+    }
+}
+
+#[tokio::test]
 async fn a_summary_counts_what_the_events_say() {
     let storage = MemoryStorage::default();
     fill(&storage, 0..CALLS).await;
@@ -456,6 +503,8 @@ async fn a_summary_counts_what_the_events_say() {
     assert_eq!(sum, summary.totals.calls());
     let names: Vec<_> = summary.tools.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
+    let slowest: Vec<_> = summary.slowest.iter().map(|it| it.totals.p95_ms.unwrap()).collect();
+    assert!(slowest.len() == 2 && slowest.is_sorted_by(|a, b| a >= b), "{slowest:?}");
     let of_principals: u64 = summary.principals.iter().map(|it| it.totals.calls()).sum();
     assert_eq!(of_principals, summary.totals.calls());
     assert_eq!(summary.principals[0].name, "ada");

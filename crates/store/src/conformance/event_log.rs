@@ -65,6 +65,7 @@ pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
             resource: "unknown".to_owned(),
             allowed: false,
             reason: Some("scope".to_owned()),
+            missing: Vec::new(),
             repeated: None,
         }),
         ..called(tenant, run, event, "unused")

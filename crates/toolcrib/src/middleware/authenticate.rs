@@ -120,7 +120,7 @@ pub(crate) fn require(
     if scope.is_held_by(caller) {
         return Ok(());
     }
-    gateway.audit().denied(caller, scope.as_str(), route, "scope");
+    gateway.audit().denied_without(caller, scope.as_str(), route);
     Err(Refusal::MissingScope(scope.as_str()))
 }
 

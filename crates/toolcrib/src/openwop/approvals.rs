@@ -8,11 +8,16 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{Approval, Verdict, VoteRefused},
+    approval::{Approval, ApprovalState, Verdict, VoteRefused},
     clock::Timestamp,
+    descriptor,
+    event::EventFilter,
     id::ApprovalId,
 };
-use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, to_json};
+use toolcrib_gateway::{
+    approvals::{ApprovalError, ApprovalListener, to_json},
+    audit::search::Page,
+};
 use utoipa::{
     ToSchema,
     openapi::{Object, ObjectBuilder, Type},
@@ -21,7 +26,7 @@ use utoipa::{
 use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
-    values::{Limit, StateOfApproval},
+    values::{Include, Limit, StateOfApproval},
 };
 use crate::{
     body,
@@ -32,10 +37,115 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 pub(super) struct Approvals {
     /// The newest first.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<ApprovalView>)]
     approvals: Vec<Value>,
     /// Whether there are older ones, beyond `limit`.
     more: bool,
+}
+
+/// A request for approval, as a caller sees it.
+#[derive(ToSchema)]
+#[schema(as = Approval)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes what `to_json` and `described` write")]
+pub(super) struct ApprovalView {
+    approval_id: String,
+    #[schema(schema_with = state)]
+    state: String,
+    tool_id: String,
+    /// The caller.
+    principal: String,
+    run_id: String,
+    /// The number of approvals required.
+    quorum: u32,
+    /// How many there are.
+    granted: u32,
+    /// The scope that a vote requires.
+    required_scope: String,
+    /// The role that a vote requires, too.
+    required_role: Option<String>,
+    /// Name, type and size in bytes of each argument.
+    arguments: Vec<ArgumentShape>,
+    /// How many further arguments there are.
+    more_arguments: Option<usize>,
+    /// The oldest first.
+    votes: Vec<CastVote>,
+    created_at: String,
+    expires_at: String,
+    decided_at: Option<String>,
+    may_respond: bool,
+    may_override: bool,
+    may_withdraw: bool,
+    /// Why this caller cannot approve the pending request.
+    why_not: Option<String>,
+    tool_digest: Option<String>,
+    /// The key of the caller.
+    key_id: Option<String>,
+    /// The answers of a further round of a call, like `arguments`.
+    input_responses: Option<Vec<ArgumentShape>>,
+    more_input_responses: Option<usize>,
+    /// The size of the state of a further round, in bytes.
+    request_state_bytes: Option<usize>,
+    /// The size of the input in bytes, if it is too long to be shown.
+    input_too_large: Option<usize>,
+    /// The arguments without secrets, if the configuration shows them.
+    redacted_arguments: Option<Object>,
+    redacted_input_responses: Option<Object>,
+    redacted_request_state: Option<String>,
+    /// For callers that may vote: why the rule of the tool requires approval, if it has conditions and
+    /// the arguments are shown.
+    reasons: Option<Vec<String>>,
+    /// For callers that may vote: the tool, in the words of its upstream.
+    tool: Option<ApprovedTool>,
+    /// The call that used the grant.
+    used_by: Option<String>,
+    /// How that call ended; only of a single approval.
+    outcome: Option<CallOutcome>,
+}
+
+/// An argument without its value.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes JSON")]
+pub(super) struct ArgumentShape {
+    name: String,
+    r#type: String,
+    bytes: usize,
+}
+
+/// A vote on a request.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it only describes JSON")]
+pub(super) struct CastVote {
+    principal: String,
+    key: Option<String>,
+    makers: Option<Vec<String>>,
+    #[schema(schema_with = verdict)]
+    verdict: String,
+    comment: Option<String>,
+    at: String,
+}
+
+/// The tool of a request.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes JSON")]
+pub(super) struct ApprovedTool {
+    name: String,
+    title: Option<String>,
+    description: Option<String>,
+    safety_tier: String,
+    destructive: bool,
+}
+
+/// The end of a call.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it only describes JSON")]
+pub(super) struct CallOutcome {
+    /// `ok` or `error`.
+    status: String,
+    run_id: String,
+    duration_ms: Option<u32>,
 }
 
 /// A vote on a request for approval.
@@ -48,6 +158,12 @@ pub(super) struct Vote {
     /// The reason in words, at most 1000 bytes. Required for an override.
     #[schema(max_length = 1000)]
     comment: Option<String>,
+}
+
+/// The states of an approval.
+fn state() -> Object {
+    let words = ApprovalState::ALL.iter().map(|state| state.as_str());
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).build()
 }
 
 /// `Verdict` is in a crate without utoipa.
@@ -65,6 +181,7 @@ fn verdict() -> Object {
     params(
         ("state" = inline(Option<StateOfApproval>), Query, description = "Only approvals in this state"),
         ("limit" = inline(Option<Limit>), Query, description = "The maximum number of approvals; 100 by default"),
+        ("include" = inline(Option<Include>), Query, description = "`arguments`: with the redacted arguments of each call, if the configuration shows them"),
     ),
     responses((status = 200, description = "The approvals", body = Approvals))
 )]
@@ -75,7 +192,15 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let more = found.len() > limit;
     found.truncate(limit);
     let now = context.gateway.clock().now();
-    let approvals = found.iter().map(|it| described(&context, it, None, now)).collect();
+    let approvals = match context.parameter("include")? {
+        None => found.iter().map(|it| described(&context, it, None, now)).collect(),
+        Some(Include(ListedInput::Arguments)) => {
+            let found = context.gateway.approvals().details(&context.caller, found).await?;
+            let shown =
+                found.iter().map(|it| described(&context, &it.approval, it.input.as_deref(), now));
+            shown.collect()
+        }
+    };
     Ok(respond::json(StatusCode::OK, &Approvals { approvals, more }))
 }
 
@@ -96,6 +221,13 @@ fn described(
     let tool = snapshot.catalog.by_id(&approval.tenant, approval.tool_id.as_str());
     if let (Some(entry), Some(members)) = (tool, shown.as_object_mut()) {
         let tool = &entry.tool;
+        let is_conditional = tool.approval == Some(descriptor::Approval::Conditional);
+        if let (true, Some(when), Some(arguments)) =
+            (is_conditional, &entry.consent.when, members.get("redactedArguments"))
+        {
+            let reasons = when.reasons(tool.safety_tier, arguments);
+            members.insert("reasons".to_owned(), json!(reasons));
+        }
         members.insert(
             "tool".to_owned(),
             json!({
@@ -118,7 +250,7 @@ fn described(
     tag = "Approvals",
     params(("approvalId" = String, Path, description = "The approval id, as returned by the call")),
     responses(
-        (status = 200, description = "The approval", body = Object),
+        (status = 200, description = "The approval", body = ApprovalView),
         (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelope),
     )
 )]
@@ -126,7 +258,53 @@ pub(super) async fn by_id(context: Context, id: Segment) -> Result<Response, Fai
     let id = ApprovalId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
     let shown = context.gateway.approvals().find(&context.caller, &id).await?;
     let (arguments, now) = (shown.input.as_deref(), context.gateway.clock().now());
-    Ok(respond::json(StatusCode::OK, &described(&context, &shown.approval, arguments, now)))
+    let mut described = described(&context, &shown.approval, arguments, now);
+    if let (Some(outcome), Some(members)) =
+        (outcome(&context, &shown.approval).await?, described.as_object_mut())
+    {
+        members.insert("outcome".to_owned(), outcome);
+    }
+    Ok(respond::json(StatusCode::OK, &described))
+}
+
+/// Returns how the call ended that used the grant; `None` while it runs. Who may see the approval may
+/// also see whether it was of use.
+async fn outcome(context: &Context, approval: &Approval) -> Result<Option<Value>, Failure> {
+    let Some(call) = &approval.used_by else { return Ok(None) };
+    let conditions = [("id", call.as_str()), ("type", "agent.toolReturned")];
+    let (mut filter, now) = (EventFilter::default(), context.gateway.now());
+    for (field, value) in conditions {
+        // The id of a call of this server is long enough.
+        if filter.set(field, value, now).is_err() {
+            return Ok(None);
+        }
+    }
+    let search = context.gateway.audit().search().await;
+    let tenant = Some(&approval.tenant);
+    let found = search.find(tenant, &filter, Page::Newest(None), 1).await?;
+    Ok(found.events.into_iter().next_back().map(|it| {
+        let mut outcome = json!({ "status": it.status, "runId": it.logged.event.run_id });
+        if let (Some(time), Some(members)) = (it.run_time, outcome.as_object_mut()) {
+            members.insert("durationMs".to_owned(), time.into());
+        }
+        outcome
+    }))
+}
+
+/// What a list has in addition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListedInput {
+    Arguments,
+}
+
+impl ListedInput {
+    pub(super) const ALL: [Self; 1] = [Self::Arguments];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Arguments => "arguments",
+        }
+    }
 }
 
 /// Votes on a request for approval, or withdraws a grant that has not been used. A caller cannot vote
@@ -139,7 +317,7 @@ pub(super) async fn by_id(context: Context, id: Segment) -> Result<Response, Fai
     params(("approvalId" = String, Path, description = "The approval id")),
     request_body = Vote,
     responses(
-        (status = 200, description = "The approval after the vote", body = Object),
+        (status = 200, description = "The approval after the vote", body = ApprovalView),
         (status = 403, description = "The caller may not vote on this approval", body = ErrorEnvelope),
         (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelope),
         (status = 409, description = "The approval accepts no more votes, or has no grant to withdraw", body = ErrorEnvelope),

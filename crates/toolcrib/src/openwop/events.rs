@@ -17,7 +17,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway,
     audit::{
-        export::Format,
+        export::{Format, csv},
         search::{FoundEvent, Group, MAX_PAGE, Page, Summary, Totals},
     },
     scopes::RouteScope::AuditRead,
@@ -28,20 +28,20 @@ use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
     schemas,
-    values::{Buckets, ExportFormat, Limit, Position},
+    values::{Buckets, ExportFormat, Limit, Position, Sort},
 };
 use crate::respond;
 
 /// The parameters that are conditions of a search.
-const CONDITIONS: [&str; 10] =
-    ["from", "to", "principal", "tool", "source", "kind", "type", "status", "run", "id"];
+const CONDITIONS: [&str; 11] =
+    ["from", "to", "principal", "tool", "source", "kind", "type", "status", "took", "run", "id"];
 
 /// The conditions of a search, as parameters. `EventFilter` reads and checks them.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it only describes the parameters")]
 struct EventConditions {
-    /// Conditions in one text, such as `actor:ada tool:files__* status:denied after:7d`
+    /// Conditions in one text, such as `actor:ada tool:files__* -status:ok after:7d`. `OR` joins two of which one is enough, `-` or `NOT` turns one round, and a word without a field is found in principals, tools, statuses, codes and ids
     query: Option<String>,
     /// Only events at this time or later
     from: Option<String>,
@@ -61,6 +61,8 @@ struct EventConditions {
     status: Option<String>,
     /// Only events of this run
     run: Option<String>,
+    /// Only calls that ran so long, such as `>1s` or `<=250ms`
+    took: Option<String>,
     /// Only events with an id that starts like this: of the event, its run, call, session or approval; at least 8 characters
     id: Option<String>,
 }
@@ -69,7 +71,7 @@ struct EventConditions {
 pub(super) struct EventPage {
     /// The caller's tenant, which is part of the hashes.
     tenant: String,
-    /// In ascending position.
+    /// In ascending position; with `sort`, the longest run time first.
     events: Vec<RecordEntry>,
     /// The `after` of the next page: the position up to which the record was read, or the requested
     /// one if there is nothing after it.
@@ -131,6 +133,8 @@ pub(super) struct EventSummary {
     tools: Vec<CallGroup>,
     /// The principals with most calls, at most 10.
     principals: Vec<CallGroup>,
+    /// The tools with the longest run times of 95 % of their calls, the longest first, at most 10.
+    slowest: Vec<CallGroup>,
     /// Whether older events were not counted, because there are too many.
     partial: bool,
 }
@@ -180,6 +184,7 @@ pub(super) struct CallGroup {
         ("after" = inline(Option<Position>), Query, description = "Only events at greater positions. By default the newest `limit` events"),
         ("limit" = inline(Option<Limit>), Query, description = "The maximum number of events; 100 by default"),
         ("cursor" = inline(Option<Position>), Query, description = "The `cursor` of the page after the wanted one"),
+        ("sort" = inline(Option<Sort>), Query, description = "`slowest`: the calls with the longest run times, the longest first, in one page"),
         EventConditions,
     ),
     responses(
@@ -195,7 +200,13 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let cursor = context.parameter("cursor")?.map(|position: Position| position.0);
     let limit = context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size();
     let filter = filter(&context)?;
+    let sort = context.parameter("sort")?.map(|sort: Sort| sort.0);
     let page = match (after, cursor) {
+        (None, None) if sort == Some(EventSort::Slowest) => Page::Slowest,
+        (Some(_), _) | (_, Some(_)) if sort.is_some() => {
+            let reason = "`sort` excludes `cursor` and `after`";
+            return Err(Failure::parameter("sort", reason));
+        }
         (Some(_), Some(_)) => {
             return Err(Failure::parameter("cursor", "`cursor` and `after` exclude one another"));
         }
@@ -204,7 +215,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     };
     let tenant = context.caller.tenant.clone();
     let page = match filter {
-        None if cursor.is_none() => {
+        None if cursor.is_none() && sort.is_none() => {
             let wanted = EventQuery {
                 tenant: Some(tenant.clone()),
                 after,
@@ -221,9 +232,9 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
             let filter = filter.unwrap_or_default();
             let search = context.gateway.audit().search().await;
             let found = search.find(Some(&tenant), &filter, page, limit).await?;
-            let last = found.events.last().map_or(0, |it| it.logged.position);
+            let last = found.events.iter().map(|it| it.logged.position).max().unwrap_or(0);
             let events = found.events.into_iter().map(|found| {
-                let FoundEvent { logged, principal, tool, status } = found;
+                let FoundEvent { logged, principal, tool, status, .. } = found;
                 entry(logged, Some(EventFacts { principal, tool, status }))
             });
             EventPage {
@@ -270,11 +281,11 @@ pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
     path = "/v1/events/export",
     operation_id = "exportEvents",
     params(
-        ("format" = inline(Option<ExportFormat>), Query, description = "`jsonl` by default: events with the hashes that check them"),
+        ("format" = inline(Option<ExportFormat>), Query, description = "`jsonl` by default: events with the hashes that check them. `csv` is a table for spreadsheets, with the facts by which events are searched"),
         EventConditions,
     ),
     responses(
-        (status = 200, description = "The events", body = String, content_type = "application/x-ndjson"),
+        (status = 200, description = "The events", content((String = "application/x-ndjson"), (String = "text/csv"))),
         (status = 400, description = "An unknown parameter, or an invalid condition", body = ErrorEnvelope),
         (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
     )
@@ -283,14 +294,15 @@ pub(super) async fn export(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
     context.unambiguous()?;
     let filter = filter(&context)?.unwrap_or_default();
-    let format = context.parameter("format")?.unwrap_or(ExportFormat(Format::Jsonl)).0;
+    let format = context.parameter("format")?.map_or(FileFormat::Jsonl, |it: ExportFormat| it.0);
     let name = format!(
         "record-{}.{}",
         context.gateway.now().format("%Y-%m-%d"),
         match format {
-            Format::Jsonl | Format::Otlp => "jsonl",
-            Format::Ocsf => "ocsf.jsonl",
-            Format::CloudEvents => "cloudevents.jsonl",
+            FileFormat::Csv => "csv",
+            FileFormat::Jsonl => "jsonl",
+            FileFormat::Ocsf => "ocsf.jsonl",
+            FileFormat::CloudEvents => "cloudevents.jsonl",
         }
     );
     let Context { gateway, caller, .. } = context;
@@ -306,12 +318,59 @@ pub(super) async fn export(context: Context) -> Result<Response, Failure> {
     Ok(response)
 }
 
+/// The format of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileFormat {
+    Jsonl,
+    Ocsf,
+    CloudEvents,
+    Csv,
+}
+
+/// The order of events other than by position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventSort {
+    Slowest,
+}
+
+impl FileFormat {
+    pub(super) const ALL: [Self; 4] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents, Self::Csv];
+
+    pub(super) fn as_str(self) -> &'static str {
+        self.of_record().map_or("csv", Format::as_str)
+    }
+
+    /// Returns the format that has whole events; `None` for a table.
+    fn of_record(self) -> Option<Format> {
+        match self {
+            Self::Jsonl => Some(Format::Jsonl),
+            Self::Ocsf => Some(Format::Ocsf),
+            Self::CloudEvents => Some(Format::CloudEvents),
+            Self::Csv => None,
+        }
+    }
+
+    fn content_type(self) -> &'static str {
+        self.of_record().map_or(csv::CONTENT_TYPE, Format::content_type)
+    }
+}
+
+impl EventSort {
+    pub(super) const ALL: [Self; 1] = [Self::Slowest];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Slowest => "slowest",
+        }
+    }
+}
+
 /// An export in progress.
 struct Export {
     gateway: Gateway,
     caller: Arc<Principal>,
     filter: EventFilter,
-    format: Format,
+    format: FileFormat,
     /// `None` after the last page.
     after: Option<u64>,
 }
@@ -333,11 +392,21 @@ impl Export {
             let found = search.find(Some(tenant), &self.filter, page, MAX_PAGE).await;
             let found = found.map_err(|_| ExportError)?;
             self.after = found.more.then_some(found.next);
-            let stored = found.events.iter().map(|it| it.logged.stored());
-            let stored: Vec<StoredEvent> =
-                stored.collect::<Result<_, _>>().map_err(|_| ExportError)?;
             let mut lines = Vec::new();
-            self.format.write(&stored, &mut lines);
+            match self.format.of_record() {
+                None => {
+                    if after == 0 {
+                        csv::write_header(&mut lines);
+                    }
+                    csv::write(&found.events, &mut lines);
+                }
+                Some(format) => {
+                    let stored = found.events.iter().map(|it| it.logged.stored());
+                    let stored: Vec<StoredEvent> =
+                        stored.collect::<Result<_, _>>().map_err(|_| ExportError)?;
+                    format.write(&stored, &mut lines);
+                }
+            }
             if !lines.is_empty() {
                 return Ok(Some((lines, self)));
             }
@@ -398,6 +467,7 @@ impl From<Summary> for EventSummary {
                 .collect(),
             tools: groups(summary.tools),
             principals: groups(summary.principals),
+            slowest: groups(summary.slowest),
             partial: summary.is_partial,
         }
     }

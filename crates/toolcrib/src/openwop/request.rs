@@ -45,7 +45,7 @@ impl Context {
 
     /// Returns the refusal of a caller without `scope`, and records it.
     pub(super) fn deny(&self, scope: &'static str) -> Refusal {
-        self.gateway.audit().denied(&self.caller, scope, self.route.as_str(), "scope");
+        self.gateway.audit().denied_without(&self.caller, scope, self.route.as_str());
         Refusal::MissingScope(scope)
     }
 

@@ -16,10 +16,15 @@ use toolcrib_core::{
     store::RunState,
     text::has_hidden,
 };
-use toolcrib_gateway::{audit::export::Format, authn::is_kept_for_tokens};
+use toolcrib_gateway::authn::is_kept_for_tokens;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
+};
+
+use super::{
+    approvals::ListedInput,
+    events::{EventSort, FileFormat},
 };
 
 /// A value with a rule.
@@ -195,7 +200,15 @@ word!(
 );
 word!(
     /// The format of an export, one event a line.
-    ExportFormat(Format)
+    ExportFormat(FileFormat)
+);
+word!(
+    /// What a list of approvals has in addition.
+    Include(ListedInput)
+);
+word!(
+    /// The order of events.
+    Sort(EventSort)
 );
 word!(
     /// A kind of source.

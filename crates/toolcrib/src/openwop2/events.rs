@@ -78,6 +78,7 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         }
         EventBody::AuthorizationDecided(decided) => {
             let mut payload = members(decided);
+            payload.remove("missing");
             if let Some(repeated) = payload.remove("repeated") {
                 let reason = decided.reason.as_deref().unwrap_or("refused");
                 let reason = format!("{reason}, repeated {repeated} times");

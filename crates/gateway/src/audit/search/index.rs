@@ -22,9 +22,9 @@ use toolcrib_core::{
 };
 
 use super::{
-    facts::{Causes, Facts},
-    matcher::{Matcher, Scope},
-    segment::{Builder, Columns, Head, Ids, SIZE, segment_of},
+    facts::{Causes, Facts, RETURNED},
+    matcher::{Matched, Matcher, Scope},
+    segment::{Builder, Columns, Head, Ids, NONE, SIZE, segment_of},
 };
 
 /// Events that are read from the log at once.
@@ -103,6 +103,17 @@ pub(super) struct Row<'a> {
     pub(super) head: &'a Head,
     pub(super) columns: &'a Columns,
     pub(super) row: usize,
+    /// A bit for each term of the filter that only the ids of the event decide.
+    pub(super) undecided: u32,
+}
+
+impl Row<'_> {
+    /// Returns how many milliseconds a call ran that has returned.
+    pub(super) fn run_time(&self) -> Option<u32> {
+        let is_call = self.columns.kind.get(self.row) == Some(&RETURNED);
+        let number = self.columns.number.get(self.row).filter(|it| is_call && **it != NONE);
+        number.copied()
+    }
 }
 
 /// Receives the rows that match.
@@ -498,9 +509,10 @@ impl Walk<'_> {
         self.visitor.segment(head);
         let first = number * SIZE + 1;
         let mut visit = |row: usize| {
-            let position = matcher.position(self.scope, columns, ids, row)?;
+            let Matched { position, undecided } = matcher.matched(self.scope, columns, ids, row)?;
             let global = first + u64::from(*columns.position.get(row)?);
-            let flow = self.visitor.row(&Row { position, global, head, columns, row });
+            let row = Row { position, global, head, columns, row, undecided };
+            let flow = self.visitor.row(&row);
             (flow == Flow::Stop).then_some(position)
         };
         let stop = match self.order {

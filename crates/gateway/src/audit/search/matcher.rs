@@ -1,13 +1,13 @@
 //! The conditions of a search, for the rows of one segment.
 
 use toolcrib_core::{
-    event::{EventBody, EventFilter, StatusFilter, TextPattern},
+    event::{Condition, EventBody, EventFilter, Fact, StatusFilter, Term, TextPattern},
     id::TenantId,
 };
 
 use super::{
     facts::{self, IdStart, STATUSES, UNKNOWN},
-    segment::{Columns, Head, Ids, SIZE},
+    segment::{Columns, Head, Ids, NONE, SIZE},
 };
 
 /// What to search, and between which positions: those in the log of the tenant, if there is one, else
@@ -30,13 +30,47 @@ pub(super) struct Matcher {
     before: u64,
     from: i64,
     to: i64,
+    /// In the order of the filter, which has at most [`toolcrib_core::event::MAX_TERMS`].
+    terms: Vec<Vec<Test>>,
+}
+
+/// A row that matches.
+pub(super) struct Matched {
+    /// Its position in the numbering of the scope.
+    pub(super) position: u64,
+    /// A bit for each term that only the ids of the event decide: the index has keys of them, which
+    /// others can share.
+    pub(super) undecided: u32,
+}
+
+/// A condition for the rows of one segment.
+struct Test {
+    column: Column,
+    is_negated: bool,
+}
+
+/// The places or values of a column that match.
+enum Column {
+    Nothing,
+    Principals(Vec<bool>),
+    Tools(Vec<bool>),
     /// A bit for each type.
-    kinds: u32,
-    status: Option<Statuses>,
-    principals: Option<Vec<bool>>,
-    tools: Option<Vec<bool>>,
-    run: Option<u64>,
-    id: Option<IdStart>,
+    Kinds(u32),
+    Statuses(Statuses),
+    Took(toolcrib_core::event::RunTime),
+    Run(u64),
+    Id(IdStart),
+    /// One of several columns.
+    Any(Vec<Column>),
+}
+
+/// Whether a condition is fulfilled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    No,
+    /// The ids decide.
+    Maybe,
+    Yes,
 }
 
 /// A status or a code that matches.
@@ -51,7 +85,7 @@ struct Statuses {
 impl Scope {
     /// Whether the ids of events must be read.
     pub(super) fn needs_ids(&self) -> bool {
-        self.filter.run.is_some() || self.filter.id.is_some()
+        self.filter.needs_ids()
     }
 
     /// Returns the first and the last position of a segment in the numbering of this scope, if the
@@ -90,6 +124,7 @@ impl Matcher {
         if head.to < from || head.from >= to {
             return None;
         }
+        let terms: Option<Vec<_>> = filter.terms.iter().map(|term| tests(term, head)).collect();
         Some(Self {
             tenant,
             first: number * SIZE + 1,
@@ -97,55 +132,128 @@ impl Matcher {
             before: scope.before,
             from,
             to,
-            kinds: kinds(filter.event_type.as_ref())?,
-            status: match &filter.status {
-                None => None,
-                Some(status) => Some(Statuses::new(status, head)?),
-            },
-            principals: match &filter.principal {
-                None => None,
-                Some(pattern) => Some(places(&head.principals, |it| pattern.matches(it))?),
-            },
-            tools: tools(filter, head)?,
-            run: filter.run.as_deref().map(facts::id_key),
-            id: filter.id.as_deref().map(IdStart::new),
+            terms: terms?,
         })
     }
 
-    /// Returns the position of a row in the numbering of the scope, if it matches.
-    pub(super) fn position(
+    /// Returns a row that matches, as far as the index has its facts.
+    pub(super) fn matched(
         &self,
         scope: &Scope,
         columns: &Columns,
         ids: &Ids,
         row: usize,
-    ) -> Option<u64> {
-        let is_in = |list: &Option<Vec<bool>>, column: &[u16]| match list {
-            None => Some(true),
-            Some(list) => list.get(usize::from(*column.get(row)?)).copied(),
-        };
+    ) -> Option<Matched> {
         let position = match (self.tenant, &scope.tenant) {
             (Some((tenant, _)), _) if *columns.tenant.get(row)? != tenant => return None,
             (Some((_, first)), Some(_)) => first + u64::from(*columns.tenant_position.get(row)?),
             _ => self.first + u64::from(*columns.position.get(row)?),
         };
         let at = *columns.at.get(row)?;
-        let kind = *columns.kind.get(row)?;
-        let matches = position > self.after
-            && position < self.before
-            && at >= self.from
-            && at < self.to
-            && self.kinds & 1_u32.checked_shl(u32::from(kind))? != 0
-            && is_in(&self.principals, &columns.principal)?
-            && is_in(&self.tools, &columns.tool)?
-            && self.status.as_ref().is_none_or(|it| it.has(columns, row) == Some(true))
-            && self.run.is_none_or(|run| ids.run.get(row) == Some(&run))
-            && self.id.is_none_or(|id| {
-                [&ids.event, &ids.run, &ids.subject]
-                    .into_iter()
-                    .any(|keys| keys.get(row).is_some_and(|key| id.may_be(*key)))
-            });
-        matches.then_some(position)
+        let is_in_scope =
+            position > self.after && position < self.before && at >= self.from && at < self.to;
+        if !is_in_scope {
+            return None;
+        }
+        let mut undecided = 0;
+        for (term, bit) in self.terms.iter().zip(0_u32..) {
+            match term.iter().map(|test| test.found(columns, ids, row)).max() {
+                Some(Found::Yes) => {}
+                Some(Found::Maybe) => undecided |= 1_u32.checked_shl(bit)?,
+                Some(Found::No) | None => return None,
+            }
+        }
+        Some(Matched { position, undecided })
+    }
+}
+
+/// Returns the conditions of a term; `None` if no row of the segment can fulfil one.
+fn tests(term: &Term, head: &Head) -> Option<Vec<Test>> {
+    let tests = term.0.iter().map(|Condition { fact, is_negated }| Test {
+        column: Column::of(fact, head).unwrap_or(Column::Nothing),
+        is_negated: *is_negated,
+    });
+    let tests: Vec<_> = tests.collect();
+    let can_match = |test: &Test| test.is_negated || !matches!(test.column, Column::Nothing);
+    tests.iter().any(can_match).then_some(tests)
+}
+
+impl Test {
+    fn found(&self, columns: &Columns, ids: &Ids, row: usize) -> Found {
+        let found = self.column.found(columns, ids, row).unwrap_or(Found::No);
+        match (self.is_negated, found) {
+            (true, Found::No) => Found::Yes,
+            (true, Found::Yes) => Found::No,
+            (_, found) => found,
+        }
+    }
+}
+
+impl Column {
+    /// Returns what of a segment has this fact; `None` if nothing does.
+    fn of(fact: &Fact, head: &Head) -> Option<Self> {
+        let tools = |fits: &dyn Fn(&str) -> bool| {
+            places(&head.tools, |tool| !tool.is_empty() && fits(tool)).map(Self::Tools)
+        };
+        match fact {
+            Fact::Principal(pattern) => {
+                places(&head.principals, |it| pattern.matches(it)).map(Self::Principals)
+            }
+            Fact::Tool(pattern) => tools(&|tool| is_tool(pattern, tool)),
+            Fact::Source(pattern) => tools(&|tool| {
+                let source = facts::source_of(tool);
+                !source.is_empty() && pattern.matches(source)
+            }),
+            Fact::Kind(pattern) => tools(&|tool| {
+                let kind = facts::kind_of(tool);
+                !kind.is_empty() && pattern.matches(kind)
+            }),
+            Fact::Type(pattern) => kinds(pattern).map(Self::Kinds),
+            Fact::Status(status) => Statuses::new(status, head).map(Self::Statuses),
+            Fact::Took(time) => Some(Self::Took(*time)),
+            Fact::Run(run) => Some(Self::Run(facts::id_key(run))),
+            Fact::Id(start) => Some(Self::Id(IdStart::new(start))),
+            Fact::Text(word) => {
+                let pattern = &word.pattern;
+                let principals = places(&head.principals, |it| pattern.matches(it));
+                let all = [
+                    principals.map(Self::Principals),
+                    tools(&|tool| is_tool(pattern, tool)),
+                    Statuses::within(pattern, head).map(Self::Statuses),
+                    word.id.as_deref().map(|start| Self::Id(IdStart::new(start))),
+                ];
+                let all: Vec<_> = all.into_iter().flatten().collect();
+                (!all.is_empty()).then_some(Self::Any(all))
+            }
+        }
+    }
+
+    fn found(&self, columns: &Columns, ids: &Ids, row: usize) -> Option<Found> {
+        let exactly = |is: bool| if is { Found::Yes } else { Found::No };
+        let perhaps = |may_be: bool| if may_be { Found::Maybe } else { Found::No };
+        let is_in = |list: &[bool], column: &[u16]| {
+            list.get(usize::from(*column.get(row)?)).copied().map(exactly)
+        };
+        match self {
+            Self::Nothing => None,
+            Self::Principals(list) => is_in(list, &columns.principal),
+            Self::Tools(list) => is_in(list, &columns.tool),
+            Self::Kinds(bits) => {
+                let kind = u32::from(*columns.kind.get(row)?);
+                Some(exactly(bits & 1_u32.checked_shl(kind)? != 0))
+            }
+            Self::Statuses(statuses) => statuses.has(columns, row).map(exactly),
+            Self::Took(time) => {
+                let (kind, number) = (*columns.kind.get(row)?, *columns.number.get(row)?);
+                Some(exactly(kind == facts::RETURNED && number != NONE && time.has(number)))
+            }
+            Self::Run(run) => Some(perhaps(ids.run.get(row) == Some(run))),
+            Self::Id(id) => {
+                let keys = [&ids.event, &ids.run, &ids.subject].map(|keys| keys.get(row).copied());
+                Some(perhaps(keys.into_iter().flatten().any(|key| id.may_be(key))))
+            }
+            Self::Any(all) => all.iter().filter_map(|it| it.found(columns, ids, row)).max(),
+        }
     }
 }
 
@@ -166,7 +274,7 @@ impl Statuses {
             StatusFilter::Is(text) => {
                 let known = STATUSES.iter().position(|it| **it == **text);
                 let statuses = known.and_then(|it| u8::try_from(it).ok()).map_or(0, bit);
-                let codes = places(&head.codes, |it| *it == **text);
+                let codes = places(&head.codes, |it| it.to_lowercase() == **text);
                 (statuses != 0 || codes.is_some()).then(|| Self {
                     statuses,
                     codes: codes.unwrap_or_default(),
@@ -174,6 +282,19 @@ impl Statuses {
                 })
             }
         }
+    }
+
+    /// The statuses and codes that a pattern matches.
+    fn within(pattern: &TextPattern, head: &Head) -> Option<Self> {
+        let named = STATUSES.iter().zip(0_u32..).filter(|(name, _)| !name.is_empty());
+        let named = named.filter(|(name, _)| pattern.matches(name));
+        let statuses = named.fold(0, |bits, (_, place)| bits | 1_u8 << place);
+        let codes = places(&head.codes, |code| !code.is_empty() && pattern.matches(code));
+        (statuses != 0 || codes.is_some()).then(|| Self {
+            statuses,
+            codes: codes.unwrap_or_default(),
+            except: None,
+        })
     }
 
     fn has(&self, columns: &Columns, row: usize) -> Option<bool> {
@@ -185,28 +306,16 @@ impl Statuses {
 }
 
 /// Returns a bit for each type that matches; `None` if none does.
-fn kinds(pattern: Option<&TextPattern>) -> Option<u32> {
-    let Some(pattern) = pattern else { return Some(u32::MAX) };
+fn kinds(pattern: &TextPattern) -> Option<u32> {
     let known = EventBody::KINDS.iter().zip(0_u32..).filter(|(name, _)| pattern.matches(name));
     let bits = known.fold(0, |bits, (_, place)| bits | 1 << place);
     let unknown = u32::from(pattern.matches("")) << UNKNOWN;
     (bits | unknown != 0).then_some(bits | unknown)
 }
 
-/// Returns which tools match all conditions on tools.
-fn tools(filter: &EventFilter, head: &Head) -> Option<Option<Vec<bool>>> {
-    if filter.tool.is_none() && filter.source.is_none() && filter.kind.is_none() {
-        return Some(None);
-    }
-    let fits = |pattern: &Option<TextPattern>, text: &str| {
-        pattern.as_ref().is_none_or(|pattern| !text.is_empty() && pattern.matches(text))
-    };
-    let list = places(&head.tools, |tool| {
-        (fits(&filter.tool, tool) || fits(&filter.tool, &facts::wire_of(tool)))
-            && fits(&filter.source, facts::source_of(tool))
-            && fits(&filter.kind, facts::kind_of(tool))
-    });
-    Some(Some(list?))
+/// Whether the id of a tool or its wire name matches.
+fn is_tool(pattern: &TextPattern, tool: &str) -> bool {
+    pattern.matches(tool) || pattern.matches(&facts::wire_of(tool))
 }
 
 /// Returns which texts match; `None` if none does.

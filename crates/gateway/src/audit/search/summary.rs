@@ -53,6 +53,8 @@ pub struct Summary {
     pub tools: Vec<Group>,
     /// The principals with most calls.
     pub principals: Vec<Group>,
+    /// The tools with the longest run times.
+    pub slowest: Vec<Group>,
     /// Whether older events were not counted, because there are too many.
     pub is_partial: bool,
 }
@@ -165,6 +167,9 @@ impl Counting {
         let time = |millis: i64| Timestamp::from_timestamp_millis(millis).unwrap_or_default();
         let mut buckets: Vec<_> = self.buckets.into_iter().collect();
         buckets.sort_by_key(|(from, _)| *from);
+        let tools = self.tools.finish();
+        let slowest = slowest(&tools);
+        let tools = most_calls(tools);
         let buckets = buckets
             .into_iter()
             .map(|(from, counts)| Bucket { from: time(from), totals: counts.finish() });
@@ -175,8 +180,9 @@ impl Counting {
             events: self.events,
             totals: self.all.finish(),
             buckets: buckets.collect(),
-            tools: self.tools.finish(),
-            principals: self.principals.finish(),
+            slowest,
+            tools,
+            principals: most_calls(self.principals.finish()),
             is_partial,
         }
     }
@@ -275,15 +281,29 @@ impl Groups {
         }
     }
 
-    /// Returns those with most calls.
-    fn finish(mut self) -> Vec<Group> {
-        self.counts.sort_by(|(a, of_a), (b, of_b)| {
-            of_b.totals.calls().cmp(&of_a.totals.calls()).then_with(|| a.cmp(b))
-        });
-        self.counts.truncate(MOST_LISTED);
+    fn finish(self) -> Vec<Group> {
         let group = |(name, counts): (String, Counts)| Group { name, totals: counts.finish() };
         self.counts.into_iter().map(group).collect()
     }
+}
+
+/// Returns the groups with most calls.
+fn most_calls(mut groups: Vec<Group>) -> Vec<Group> {
+    groups
+        .sort_by(|a, b| b.totals.calls().cmp(&a.totals.calls()).then_with(|| a.name.cmp(&b.name)));
+    groups.truncate(MOST_LISTED);
+    groups
+}
+
+/// Returns the groups with the longest run times, by the time of 95 % of their calls.
+fn slowest(groups: &[Group]) -> Vec<Group> {
+    let mut measured: Vec<&Group> =
+        groups.iter().filter(|group| group.totals.p95_ms.is_some()).collect();
+    measured.sort_by(|a, b| {
+        let time = |group: &Group| (group.totals.p95_ms, group.totals.p50_ms);
+        time(b).cmp(&time(a)).then_with(|| a.name.cmp(&b.name))
+    });
+    measured.into_iter().take(MOST_LISTED).cloned().collect()
 }
 
 /// Returns the time that `percent` of the calls did not exceed.

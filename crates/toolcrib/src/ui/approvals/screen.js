@@ -17,6 +17,7 @@ import {
   Danger,
   Empty,
   Loaded,
+  ServerText,
   Time,
 } from '../lib/ui.js';
 import { DANGERS, levelsOf } from '../lib/danger.js';
@@ -100,8 +101,11 @@ function Linked({ id, change, who }) {
  */
 function Pending({ change, who }) {
   const [limit, setLimit] = useState(FIRST);
-  const found = useData(`/v1/approvals?state=pending&limit=${limit}`, { key: String(change) });
+  // One request has what all cards show.
+  const found = useData(`/v1/approvals?state=pending&include=arguments&limit=${limit}`, { key: String(change) });
   const [filter, setFilter] = useState('');
+  const [by, setBy] = useState('');
+  const [, redraw] = useState(0);
   const more = found.data?.more === true;
   const cards = useRef(new Map());
   // Those that expire first come first.
@@ -110,6 +114,8 @@ function Pending({ change, who }) {
     const known = cards.current.get(it.approvalId);
     cards.current.set(it.approvalId, { ...known, ...it });
   }
+  const seen = useRef();
+  if (found.data !== undefined) seen.current ??= new Set(cards.current.keys());
   const stillPending = new Set((found.data?.approvals ?? []).map((it) => it.approvalId));
   return html`<${Loaded} of=${found} rows=${4}>
     ${() => {
@@ -123,21 +129,74 @@ function Pending({ change, who }) {
       const words = filter.trim().toLowerCase();
       const fits = (it) => [it.principal, it.toolId, it.tool?.name ?? ''].some((text) => text.toLowerCase().includes(words));
       const shown = list.filter(fits);
+      const isOpen = (it) => more || stillPending.has(it.approvalId);
+      const fresh = shown.filter((it) => !seen.current?.has(it.approvalId) && isOpen(it));
+      const card = (it) => html`<${Card} key=${it.approvalId} first=${it} complete who=${who} gone=${!isOpen(it)}
+        equals=${isOpen(it) ? equals(it, list.filter(isOpen)) : []} />`;
       return html`${(list.length > MANY || filter !== '') && html`<div class="bar">
           <input class="input grow" type="search" id="approvals-filter" spellcheck="false" autocomplete="off"
             aria-label="Filter by tool or person" placeholder="Filter by tool or person" value=${filter}
             onInput=${(event) => setFilter(event.target.value)} />
+          <select class="input" aria-label="Groups" id="approvals-groups" value=${by} onChange=${(event) => setBy(event.target.value)}>
+            ${Object.entries(GROUPS).map(([value, { name }]) => html`<option key=${value} value=${value}>${name}</option>`)}
+          </select>
           <span class="muted" role="status">${number(shown.length)} of ${plural(list.length, 'request')}</span>
         </div>`}
+      ${fresh.length > 0 && html`<${Fresh} list=${fresh} onSeen=${() => {
+        seen.current = new Set(cards.current.keys());
+        redraw((it) => it + 1);
+      }} />`}
       ${more && html`<${Older} limit=${limit} onMore=${() => setLimit(MOST)} />`}
       <div class="cards" onKeyDown=${onCardKey}>
-        ${shown.map(
-          (it) => html`<${Card} key=${it.approvalId} first=${it} who=${who}
-            gone=${!more && !stillPending.has(it.approvalId)} />`,
-        )}
+        ${by === ''
+          ? shown.map(card)
+          : [...Map.groupBy(shown, GROUPS[by].of)].map(
+              ([name, group]) => html`<section key=${name} class="cards" aria-label=${name}>
+                <h3><bdi>${name}</bdi> <span class="muted">${plural(group.length, 'request')}</span></h3>
+                ${group.map(card)}
+              </section>`,
+            )}
       </div>`;
     }}
   <//>`;
+}
+
+/** How requests can be grouped. */
+const GROUPS = {
+  '': { name: 'no groups' },
+  tool: { name: 'grouped by tool', of: (it) => it.tool?.name ?? it.toolId },
+  person: { name: 'grouped by person', of: (it) => it.principal },
+};
+
+/**
+ * Returns the other requests for the same call: of the same tool, with the same values. Only for calls
+ * whose values are all shown, so that nobody approves a value that is on no card.
+ */
+function equals(it, list) {
+  const call = shownCall(it);
+  if (call === undefined || !it.mayRespond) return [];
+  return list.filter((other) => other !== it && other.mayRespond && shownCall(other) === call);
+}
+
+function shownCall({ toolId, redactedArguments: shown, moreArguments, inputTooLarge, inputResponses, requestStateBytes }) {
+  const hides = moreArguments || inputTooLarge !== undefined || inputResponses !== undefined || requestStateBytes !== undefined;
+  if (shown === undefined || hides) return undefined;
+  const text = JSON.stringify([toolId, shown]);
+  return text.includes('[REDACTED') ? undefined : text;
+}
+
+/** Says that requests came since the screen was opened, and leads to the first of them. */
+function Fresh({ list, onSeen }) {
+  useEffect(() => announce(plural(list.length, 'new request')), [list.length]);
+  const show = () => {
+    onSeen();
+    const card = document.querySelector(`[data-approval="${CSS.escape(list[0].approvalId)}"]`);
+    card?.focus({ preventScroll: true });
+    card?.scrollIntoView({ block: 'nearest' });
+  };
+  return html`<button type="button" class="fresh" id="approvals-fresh" onClick=${show}>
+    ${plural(list.length, 'new request')}, below: show
+  </button>`;
 }
 
 /** `a` and `r` answer the card that has the focus. */
@@ -178,8 +237,8 @@ function Older({ limit, onMore }) {
   </div>`;
 }
 
-/** `complete` is whether `first` already has the arguments, which a list does not have. */
-function Card({ first, complete = false, gone = false, opened = false, who }) {
+/** `complete` is whether `first` already has the arguments. `equals` are other requests for the same call. */
+function Card({ first, complete = false, gone = false, opened = false, equals: same = [], who }) {
   const element = useRef();
   const [answered, setAnswered] = useState();
   const [problem, setProblem] = useState();
@@ -192,7 +251,7 @@ function Card({ first, complete = false, gone = false, opened = false, who }) {
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
     // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
     key: gone ? 'gone' : `${first.state} ${first.votes?.length}`,
-    enabled: !complete,
+    enabled: !complete || gone,
   });
   const it = { ...first, ...detail.data };
   const state = answered?.state ?? it.state;
@@ -202,6 +261,22 @@ function Card({ first, complete = false, gone = false, opened = false, who }) {
     element.current.scrollIntoView({ block: 'nearest' });
     element.current.focus({ preventScroll: true });
   }, [opened]);
+  const [asksForAll, setAsksForAll] = useState(false);
+  const grantAll = async () => {
+    setAsksForAll(false);
+    const problems = [];
+    for (const other of same) {
+      const reply = await send('POST', `/v1/approvals/${encodeURIComponent(other.approvalId)}`, voteOf('grant'));
+      if (reply.problem !== undefined) problems.push(reply.problem);
+    }
+    await answer('grant');
+    if (problems.length > 0)
+      setProblem(`${plural(problems.length, 'equal request')} could not be approved: ${problems[0]}`);
+  };
+  const voteOf = (verdict) => {
+    const words = comment.trim();
+    return { verdict, ...(words === '' ? {} : { comment: words }) };
+  };
   const answer = async (verdict) => {
     const words = comment.trim();
     if (verdict === 'override' && words === '') {
@@ -210,10 +285,7 @@ function Card({ first, complete = false, gone = false, opened = false, who }) {
       return;
     }
     setBusy(verdict);
-    const reply = await send('POST', `/v1/approvals/${encodeURIComponent(it.approvalId)}`, {
-      verdict,
-      ...(words === '' ? {} : { comment: words }),
-    });
+    const reply = await send('POST', `/v1/approvals/${encodeURIComponent(it.approvalId)}`, voteOf(verdict));
     setBusy(undefined);
     setProblem(reply.problem);
     if (reply.problem !== undefined) return;
@@ -243,7 +315,7 @@ function Card({ first, complete = false, gone = false, opened = false, who }) {
       html`<span class="muted">expires <${Time} at=${it.expiresAt} />, asked <${Time} at=${it.createdAt} /></span>`}
     </div>
     ${it.tool?.description && html`<p class="description">${it.tool.description}</p>`}
-    <p class="muted">${dangers(it)} ${reason(it)}</p>
+    <p class="muted" data-reason>${dangers(it)} ${reason(it)}</p>
     ${!complete && detail.data === undefined && detail.problem === undefined
       ? html`<p class="muted">Loading the arguments…</p>`
       : html`<${Arguments} approval=${it} />`}
@@ -260,14 +332,24 @@ function Card({ first, complete = false, gone = false, opened = false, who }) {
                 onClick=${() => answer('grant')}>Approve<//>
               <${Button} busy=${busy === 'reject'} data-verdict="reject"
                 onClick=${() => answer('reject')}>Reject<//>`}
-            ${it.mayOverride &&
+            ${same.length > 0 &&
+            html`<${Button} data-verdict="grant-all" aria-expanded=${asksForAll} onClick=${() => setAsksForAll(!asksForAll)}>Approve all ${number(same.length + 1)}<//>`}
+            ${overrides(it) &&
             html`<${Button} kind="danger" busy=${busy === 'override'} data-verdict="override"
-              onClick=${() => answer('override')}>Override<//>`}`
+              onClick=${() => answer('override')}>Override<//>
+              <p class="muted" data-override>${overrides(it)}</p>`}`
         : html`<p data-outcome>${answered ? afterAnswer(answered) : outcome({ it, own, gone })}</p>`}
       ${canWithdraw &&
       html`<${Button} busy=${busy === 'withdraw'} data-verdict="withdraw"
         onClick=${() => answer('withdraw')}>Withdraw<//>`}
     </div>
+    ${asksForAll && canAnswer &&
+    html`<div class="problem-box row" role="group" aria-label="Approve equal calls" data-all>
+      <p>Approve ${plural(same.length + 1, 'equal call')} of <bdi class="mono">${it.tool?.name ?? it.toolId}</bdi>, by${' '}
+        ${[...new Set([it, ...same].map(({ principal }) => principal))].map((name, at) => html`${at > 0 && ', '}<bdi class="strong">${name}</bdi>`)}?</p>
+      <${Button} kind="primary" data-verdict="grant-all-now" onClick=${grantAll}>Approve ${number(same.length + 1)}<//>
+      <${Button} onClick=${() => setAsksForAll(false)}>Cancel<//>
+    </div>`}
     ${problem && html`<p class="problem-box" role="alert">${problem}</p>`}
     <details>
       <summary>Details</summary>
@@ -293,7 +375,19 @@ function dangers({ tool }) {
   return tool ? levelsOf(tool.safetyTier, tool.destructive).map((level) => DANGERS[level].text).join(' ') : '';
 }
 
+/** Says what an override does; `undefined` where it does no more than an approval. */
+function overrides({ mayOverride, mayRespond, quorum, granted }) {
+  if (!mayOverride) return undefined;
+  const missing = quorum - granted;
+  if (mayRespond && missing <= 1) return undefined;
+  const others = mayRespond
+    ? plural(missing - 1, 'other approval')
+    : `the ${plural(missing, 'approval')} that ${missing === 1 ? 'is' : 'are'} needed`;
+  return `An override lets the call run now, without ${others}. It needs a comment, which is kept with your name.`;
+}
+
 function reason(it) {
+  if (it.reasons?.length > 0) return html`It needs an approval because ${it.reasons.map((text, at) => html`${at > 0 && ', and '}<${ServerText} text=${text} />`)}.`;
   const who = it.requiredRole ? `someone with the role ${it.requiredRole}` : 'someone else';
   return it.quorum > 1
     ? `The rules of this tool require ${it.quorum} approvals before it runs.`
@@ -321,7 +415,7 @@ function outcome({ it, own, gone }) {
     case 'overridden':
       return html`${released}. The call has not run yet.`;
     case 'used':
-      return html`${released}; <${Ran} call=${it.usedBy} />.`;
+      return html`${released}; <${Ran} outcome=${it.outcome} />.`;
     case 'rejected':
       return html`Rejected${by(last('reject'))}. The tool does not run.`;
     case 'withdrawn':
@@ -332,21 +426,18 @@ function outcome({ it, own, gone }) {
         : html`${released}, but no call used it before it expired. The tool does not run.`;
     default:
       if (gone) return 'It is no longer pending.';
-      return own
-        ? 'It is your own request: someone else has to answer it.'
-        : 'You cannot answer this request.';
+      if (own) return 'It is your own request: someone else has to answer it.';
+      return it.whyNot ? `You cannot answer this request: ${it.whyNot}.` : 'You cannot answer this request.';
   }
 }
 
-/** How the call went, for callers who may read the record. */
-function Ran({ call }) {
-  const search = new URLSearchParams({ limit: 1, query: `id:${call} type:agent.toolReturned` });
-  const found = useData(`/v1/events?${search}`, { enabled: call !== undefined && may('audit:read') });
-  const { event, facts } = found.data?.events.at(-1) ?? {};
-  if (event === undefined) return 'it ran';
-  const { durationMs } = event.payload;
-  const how = facts?.status === 'ok' ? 'ok' : 'and failed';
-  return html`<a href=${href('record', ['run', event.runId])}>it ran</a>, ${how}${durationMs === undefined ? '' : `, in ${milliseconds(durationMs)}`}`;
+/** How the call went. */
+function Ran({ outcome: ended }) {
+  if (ended === undefined) return 'it is running, or its end is not recorded';
+  const { status, durationMs, runId } = ended;
+  const how = status === 'ok' ? 'ok' : 'and failed';
+  const ran = may('audit:read') ? html`<a href=${href('record', ['run', runId])}>it ran</a>` : 'it ran';
+  return html`${ran}, ${how}${durationMs === undefined ? '' : `, in ${milliseconds(durationMs)}`}`;
 }
 
 function State({ state }) {
@@ -471,7 +562,7 @@ function Decided({ change, who }) {
           <tbody>
             ${list.map(
               (it) => html`<tr key=${it.approvalId}>
-                <td><bdi class="mono">${it.toolId}</bdi></td>
+                <td><a href=${href('approvals', [it.approvalId])}><bdi class="mono">${it.toolId}</bdi></a></td>
                 <td><bdi>${it.principal}</bdi>${it.principal === who.principal && ' (you)'}</td>
                 <td><${State} state=${it.state} /></td>
                 <td><${Time} at=${it.decidedAt ?? it.expiresAt} /></td>

@@ -1,5 +1,5 @@
 // Calls over time and their run times, from the counts of the server, with the same numbers as a table.
-import { html, useState, milliseconds, number } from '../lib/ui.js';
+import { html, useState, milliseconds, number, plural } from '../lib/ui.js';
 import { wire } from './names.js';
 
 const WIDTH = 800;
@@ -17,8 +17,11 @@ const RESULTS = [
 
 const callsOf = (it) => RESULTS.reduce((sum, [result]) => sum + it[result], 0);
 
-/** `onRange(from, to)` selects a part of the time; `onFilter(field, value)` adds a condition. */
-export function Charts({ summary, onRange, onFilter }) {
+/**
+ * `onRange(from, to)` selects a part of the time; `onFilter(field, value)` adds a condition. `compared` has
+ * the summary of the time `before`, and the `name` of that time.
+ */
+export function Charts({ summary, compared, onRange, onFilter }) {
   const [asTable, setAsTable] = useState(false);
   const { totals, buckets } = summary;
   return html`<section class="panel chart" aria-label="Calls over time">
@@ -35,6 +38,7 @@ export function Charts({ summary, onRange, onFilter }) {
         ${asTable ? 'Show the chart' : 'Show as a table'}
       </button>`}
     </div>
+    ${compared && html`<p class="muted" id="record-compared">${comparison(summary, compared)}</p>`}
     ${summary.partial && html`<p class="muted">Only the newest events are counted, because there are too many.</p>`}
     ${buckets.length > 0 &&
     (asTable
@@ -44,8 +48,21 @@ export function Charts({ summary, onRange, onFilter }) {
     html`<div class="columns">
       <${Top} title="Tools" field="tool" groups=${summary.tools} shown=${wire} onFilter=${onFilter} />
       <${Top} title="Principals" field="actor" groups=${summary.principals} shown=${(it) => it} onFilter=${onFilter} />
+      ${summary.slowest.length > 0 && html`<${Top} title="Slowest tools" field="tool" groups=${summary.slowest} shown=${wire} onFilter=${onFilter} byTime />`}
     </div>`}
   </section>`;
+}
+
+/** Says how the calls differ from those of the time before. */
+function comparison({ totals }, { before, name }) {
+  const [now, then] = [callsOf(totals), callsOf(before.totals)];
+  if (now === 0 && then === 0) return `No calls ended, and none in ${name}.`;
+  if (then === 0) return `${plural(now, 'call')} ended, and none in ${name}.`;
+  const percent = Math.round((Math.abs(now - then) / then) * 100);
+  const change =
+    percent === 0 ? 'as many as' : `${number(percent)} % ${now > then ? 'more' : 'fewer'} than`;
+  const failed = `${number(totals.failed)} failed and ${number(totals.denied)} denied, ${number(before.totals.failed)} and ${number(before.totals.denied)} then`;
+  return `${plural(now, 'call')} ended, ${change} the ${number(then)} in ${name}: ${failed}.`;
 }
 
 function Bars({ summary, onRange }) {
@@ -117,9 +134,10 @@ function duration(seconds) {
   return seconds === 86_400 ? 'a day' : `${seconds / 86_400} days`;
 }
 
-/** The tools or principals with most calls: a bar for each that filters the table. */
-function Top({ title, field, groups, shown, onFilter }) {
-  const most = Math.max(...groups.map(callsOf), 1);
+/** The tools or principals with most calls or the longest run times: a bar for each that filters the table. */
+function Top({ title, field, groups, shown, onFilter, byTime = false }) {
+  const size = (it) => (byTime ? it.p95Ms : callsOf(it));
+  const most = Math.max(...groups.map(size), 1);
   return html`<div>
     <h3>${title}</h3>
     <ul class="ranking">
@@ -128,7 +146,7 @@ function Top({ title, field, groups, shown, onFilter }) {
           <button type="button" class="quiet" title=${`Only ${field} ${it.name}`} onClick=${() => onFilter(field, it.name)}>
             <bdi>${shown(it.name)}</bdi>
           </button>
-          <meter min="0" max=${most} value=${callsOf(it)} aria-label=${`${callsOf(it)} calls`}></meter>
+          <meter min="0" max=${most} value=${size(it)} aria-label=${byTime ? `95 % within ${milliseconds(it.p95Ms)}` : plural(callsOf(it), 'call')}></meter>
           <span class="right">${number(callsOf(it))}</span>
           <span class="muted right">${milliseconds(it.p95Ms)}</span>
         </li>`,

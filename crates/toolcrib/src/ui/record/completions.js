@@ -5,13 +5,14 @@ import { NAMES } from './names.js';
 
 /** The most that are offered. */
 const MOST = 30;
-const FIELDS = ['actor:', 'tool:', 'source:', 'kind:', 'type:', 'status:', 'run:', 'id:', 'after:', 'before:'];
+const FIELDS = ['actor:', 'tool:', 'source:', 'kind:', 'type:', 'status:', 'took:', 'run:', 'id:', 'after:', 'before:'];
 const STATUSES = ['ok', 'error', 'failed', 'denied', 'forbidden', 'rate_limited', 'approval_required', 'timeout'];
-const AGES = ['1h', '24h', '7d', '30d'];
+const AGES = ['1h', '24h', '7d', '30d', 'today', 'yesterday'];
+const RUN_TIMES = ['>100ms', '>1s', '>10s', '<100ms'];
 
 /** Returns whole queries that begin with `text`; `summary` counts the events that match at present. */
 export function completions(text, summary) {
-  const start = text.slice(0, text.search(/\S*$/));
+  const start = text.slice(0, text.search(/[^\s-]\S*$|$/));
   const word = text.slice(start.length);
   const [, field, value] = /^(\w+:)(.*)$/.exec(word) ?? [];
   const used = new Set(start.match(/\w+:/g) ?? []);
@@ -20,7 +21,7 @@ export function completions(text, summary) {
     return whole(FIELDS.filter((it) => it.startsWith(word) && it !== word && !used.has(it)));
   const values = [...new Set(valuesOf(field, summary))].filter(
     // Spaces separate conditions.
-    (it) => it.startsWith(value) && it !== value && !/\s/.test(it),
+    (it) => it.toLowerCase().startsWith(value.toLowerCase()) && it !== value && !/\s/.test(it),
   );
   return whole(values.map((it) => field + it));
 }
@@ -41,6 +42,8 @@ function valuesOf(field, summary) {
       return Object.keys(NAMES);
     case 'status:':
       return STATUSES;
+    case 'took:':
+      return RUN_TIMES;
     case 'after:':
     case 'before:':
       return AGES;

@@ -1,5 +1,5 @@
-// Explains a denied call in one sentence: the missing scopes, the roles that have them, and who can grant
-// them. The server explains the current state, so the sentence says if a call would run now.
+// Explains a denied call in one sentence: the scopes that were missing, the roles that have them, and who
+// can give them. The server explains the current state, so the sentence also says if a call would run now.
 import { html, useState, useData } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
@@ -14,6 +14,7 @@ const REASONS = {
   policy: 'A policy forbids it.',
   undecided: 'The policies could not be evaluated, so every call is denied.',
   unknown: 'There is no such tool for the caller.',
+  forbidden: 'The caller may not use the tool. The event “denied” of the same run says why.',
   rate_limited: 'The caller has used up a rate. It may call again later.',
   quota_exceeded: 'The caller has used up the quota of the day.',
 };
@@ -30,29 +31,31 @@ export function Why({ it }) {
 }
 
 function Sentence({ it: { event, facts = {} } }) {
-  const { reason, resource } = event.payload;
+  const { reason, resource, missing: lacked = [] } = event.payload;
   const { principal } = facts;
   const tool = facts.tool ?? resource;
-  const isExplained = may('explain:others') && reason !== 'unauthenticated' && tool !== undefined && principal !== undefined;
+  const isExplained = may('explain:others') && principal !== undefined && tool?.includes(':') === true;
   const search = new URLSearchParams({ tool, principal });
   const found = useData(`/v1/explain?${search}`, { enabled: isExplained });
-  const roles = useData('/v1/roles', { enabled: isExplained && may('roles:read') }).data?.roles;
+  // The event has what was missing then; the server explains what is missing now.
+  const missing = lacked.length > 0 ? lacked : missingScopes(found.data);
+  const roles = useData('/v1/roles', { enabled: missing.length > 0 && may('roles:read') }).data?.roles;
   if (isExplained && found.loading) return html`<p class="muted" role="status">Loading the explanation…</p>`;
-  const missing = missingScopes(found.data);
   const words = REASONS[reason ?? event.payload.error?.code] ?? 'It was refused.';
   return html`<p class="denial" role="status" data-denial>
     ${missing.length > 0
-      ? html`<${Missing} principal=${principal} tool=${tool} missing=${missing} roles=${roles} />`
-      : html`${words}${found.data?.outcome === 'allowed' && html` <strong>A call of <bdi>${principal}</bdi> would run now: something has changed since.</strong>`}
-        ${!isExplained && reason === 'scope' && html` With the scope <code>explain:others</code> this page says which one.`}`}
+      ? html`<bdi class="strong">${principal}</bdi> ${lacked.length > 0 ? 'lacked' : 'lacks'}${' '}
+        ${list(missing.map((it) => html`<code key=${it}>${it}</code>`))} for <bdi class="mono">${wire(tool)}</bdi>.${' '}
+        <${Remedy} missing=${missing} roles=${roles} />`
+      : words}
+    ${found.data?.outcome === 'allowed' && html` <strong>A call of <bdi>${principal}</bdi> would run now: something has changed since.</strong>`}
   </p>`;
 }
 
-function Missing({ principal, tool, missing, roles }) {
+/** Which roles have the missing scopes, as far as the reader may know, and who can give them. */
+function Remedy({ missing, roles }) {
   const all = (roles ?? []).filter(({ scopes }) => missing.every((scope) => scopes?.some((it) => covers(it, scope))));
-  return html`<bdi class="strong">${principal}</bdi> lacks ${list(missing.map((it) => html`<code key=${it}>${it}</code>`))}${' '}
-    for <bdi class="mono">${wire(tool)}</bdi>.${' '}
-    ${roles !== undefined &&
+  return html`${roles !== undefined &&
     (all.length === 0
       ? 'No role of this tenant has it. '
       : html`${all.length === 1 ? 'The role' : 'The roles'} ${list(all.map(({ name }) => html`<a key=${name} href=${href('access', ['roles', name])}><bdi>${name}</bdi></a>`))} ${all.length === 1 ? 'has' : 'have'} it. `)}

@@ -29,6 +29,7 @@ import { Charts } from './chart.js';
 import { completions } from './completions.js';
 import { Why, isDenial } from './denial.js';
 import { NAMES, TONES, wire } from './names.js';
+import { has, parts, withCondition } from './query.js';
 import { Verify } from './verify.js';
 
 /** Events of one page. */
@@ -42,8 +43,16 @@ const RANGES = [
   ['30d', 'the last 30 days'],
   ['all', 'all time'],
 ];
+/** The time before each range, with the name of that time. */
+const BEFORE = {
+  '1h': { from: '2h', to: '1h', name: 'the hour before' },
+  '24h': { from: '48h', to: '24h', name: 'the 24 hours before' },
+  '7d': { from: '14d', to: '7d', name: 'the 7 days before' },
+  '30d': { from: '60d', to: '30d', name: 'the 30 days before' },
+};
 const FORMATS = [
   ['jsonl', 'JSON lines with hashes'],
+  ['csv', 'CSV, for spreadsheets'],
   ['ocsf', 'OCSF'],
   ['cloudevents', 'CloudEvents'],
 ];
@@ -63,16 +72,43 @@ export default function Record({ route, who }) {
 function parameters(text, range) {
   const all = new URLSearchParams();
   if (text.trim() !== '') all.set('query', text.trim());
-  if (range !== 'all' && !/(^|\s)(after|from):/.test(text)) all.set('from', range);
+  if (range !== 'all' && !has(text, 'after', 'from')) all.set('from', range);
   // The page always searches, so that every event comes with its facts.
   if ([...all].length === 0) all.set('query', '');
   return all;
 }
 
-/** Returns the text with the condition; it replaces one of the same field. */
-function withCondition(text, field, value) {
-  const others = text.split(/\s+/).filter((word) => word !== '' && !word.startsWith(`${field}:`));
-  return [...others, `${field}:${value}`].join(' ');
+/** Returns the conditions for the time before the chosen one; `undefined` if there is no such time. */
+function parametersBefore(text, range) {
+  const before = BEFORE[range];
+  if (before === undefined || has(text, 'after', 'from', 'before', 'to')) return undefined;
+  const all = new URLSearchParams({ from: before.from, to: before.to });
+  if (text.trim() !== '') all.set('query', text.trim());
+  return all;
+}
+
+/** The columns of the table: what a row has there, to compare rows by it. */
+const COLUMNS = [
+  { name: 'time', title: 'Time' },
+  { name: 'event', title: 'Event', of: ({ event }) => NAMES[event.type] ?? event.type },
+  { name: 'actor', title: 'Actor', of: ({ facts }) => facts?.principal ?? '' },
+  { name: 'tool', title: 'Tool', of: ({ facts }) => wire(facts?.tool ?? '') },
+  { name: 'status', title: 'Status', of: (it) => `${it.facts?.status ?? ''} ${codeOf(it.event) ?? ''}` },
+  // The server finds the slowest of all events that match.
+  { name: 'took', title: 'Took', right: true },
+  { name: 'run', title: 'Run' },
+];
+
+/** Returns the rows in the order of a column. Rows without a value come last. */
+function sorted(rows, column) {
+  const { of } = COLUMNS.find((it) => it.name === column) ?? {};
+  if (of === undefined) return rows;
+  const key = (it) => of(it).trim();
+  return [...rows].sort((a, b) => {
+    const [one, other] = [key(a), key(b)];
+    if ((one === '') !== (other === '')) return one === '' ? 1 : -1;
+    return one.localeCompare(other);
+  });
 }
 
 function Events({ route }) {
@@ -87,13 +123,18 @@ function Events({ route }) {
   useTick();
   const absolute = useAbsoluteTimes();
   const search = parameters(text, range).toString();
-  const found = useData(`/v1/events?limit=${ROWS}&${search}`, { key: String(turn), keep: true });
+  const sort = route.query.get('sort') ?? 'time';
+  const slowest = sort === 'took';
+  const order = slowest ? '&sort=slowest' : '';
+  const found = useData(`/v1/events?limit=${ROWS}${order}&${search}`, { key: String(turn), keep: true });
   const counted = useData(`/v1/events/summary?${search}`, { key: String(turn), keep: true });
-  const query = (q, time = range, { replace = false } = {}) => {
+  const before = parametersBefore(text, range);
+  const earlier = useData(`/v1/events/summary?buckets=1&${before}`, { key: String(turn), enabled: before !== undefined });
+  const query = (q, time = range, { replace = false, by = sort } = {}) => {
     typing.current = false;
-    go('record', [], { q, range: time === '24h' ? '' : time }, { replace });
+    go('record', [], { q, range: time === '24h' ? '' : time, sort: by === 'time' ? '' : by }, { replace });
   };
-  useEffect(() => setOlder({ entries: [] }), [search, turn]);
+  useEffect(() => setOlder({ entries: [] }), [search, turn, slowest]);
   const typing = useRef(false);
   useEffect(() => setTyped(text), [text]);
   useEffect(() => {
@@ -155,7 +196,7 @@ function Events({ route }) {
     </div>
     <div class="bar">
       <input class="input grow mono" type="search" spellcheck="false" autocomplete="off" id="record-query"
-        aria-label="Filter the record" placeholder="actor:ada tool:files__* status:denied" value=${typed}
+        aria-label="Filter the record" placeholder="ada, or actor:ada tool:files__* -status:ok took:>1s" value=${typed}
         aria-invalid=${bad ? 'true' : undefined} aria-describedby="record-hint" list="record-words"
         onInput=${(event) => setTyped(event.target.value)} />
       <datalist id="record-words">
@@ -167,23 +208,25 @@ function Events({ route }) {
       </select>
       ${SHORTCUTS.map(
         ([word, filter]) => html`<button type="button" class="chip" key=${word}
-          aria-pressed=${text.split(/\s+/).includes(filter)}
+          aria-pressed=${parts(text).includes(filter)}
           onClick=${() => (text === filter ? query('') : add(...filter.split(/:(.*)/).slice(0, 2)))}>${word}</button>`,
       )}
       ${text !== '' && html`<button type="button" class="quiet" onClick=${() => query('')}>Clear</button>`}
     </div>
     <p class=${bad ? 'bad' : 'muted'} id="record-hint" role=${bad ? 'alert' : undefined}>
-      ${bad ?? 'Fields: actor, tool, source, kind, type, status, run, id, after, before. A star matches any part of a name.'}
+      ${bad ?? 'A word is found in names, codes and ids. Fields: actor, tool, source, kind, type, status, took, run, id, after, before. A star matches any part of a name, OR joins two conditions, and - before one excludes it.'}
     </p>
     ${(bad === undefined || found.data !== undefined) &&
     html`<${Loaded} of=${counted} rows=${3} keeps>
         ${(summary) =>
-          summary.events > 0 && html`<${Charts} summary=${summary} onRange=${select} onFilter=${add} />`}
+          summary.events > 0 &&
+          html`<${Charts} summary=${summary} onRange=${select} onFilter=${add}
+            compared=${before && earlier.data && { before: earlier.data, name: BEFORE[range].name }} />`}
       <//>
       <${Loaded} of=${found} rows=${10} keeps>
         ${({ events, cursor }) => {
-          const shown = [...older.entries, ...events].reverse();
-          const next = older.asked ? older.cursor : cursor;
+          const shown = slowest ? events : sorted([...older.entries, ...events].reverse(), sort);
+          const next = slowest || !older.asked ? cursor : older.cursor;
           if (shown.length === 0 && next === undefined)
             return html`<${Empty} title=${text === '' ? 'Nothing is recorded in this time' : 'No event matches'}>
                 <p class="muted">${text === '' ? 'The next call of a tool appears here.' : 'Change the conditions, or the time.'}</p>
@@ -191,7 +234,7 @@ function Events({ route }) {
               <//>
               <${Verify} now=${route.query.get('verify') === 'now'} />`;
           return html`<div class="row">
-              <span class="muted">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}</span>
+              <span class="muted" id="record-count">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}${orderText(sort, shown.length)}</span>
               <${Export} search=${search} />
               <${Verify} now=${route.query.get('verify') === 'now'} />
             </div>
@@ -200,7 +243,7 @@ function Events({ route }) {
               html`<button type="button" class="fresh" onClick=${show}>${fresh < ROWS ? plural(fresh, 'new event') : `${ROWS} or more new events`}</button>`}
               <table class="table">
                 <thead>
-                  <tr><th>Time</th><th>Event</th><th>Actor</th><th>Tool</th><th>Status</th><th class="right">Took</th><th>Run</th></tr>
+                  <tr>${COLUMNS.map((it) => html`<${Heading} key=${it.name} of=${it} sort=${sort} onSort=${(by) => query(text, range, { by })} />`)}</tr>
                 </thead>
                 <tbody>
                   ${shown.map((it) => html`<${Row} key=${it.position} it=${it} add=${add} />`)}
@@ -213,6 +256,26 @@ function Events({ route }) {
         }}
       <//>`}
   </div>`;
+}
+
+/** Says which events the table has, if they are not the newest ones. */
+function orderText(sort, shown) {
+  if (sort === 'time') return '';
+  if (sort === 'took') return ` The table has the slowest ${plural(shown, 'call')}.`;
+  return ` The ${plural(shown, 'event')} below ${shown === 1 ? 'is' : 'are'} sorted by ${sort}.`;
+}
+
+/** The heading of a column, which sorts the table by it. */
+function Heading({ of, sort, onSort }) {
+  const { name, title, right } = of;
+  const isSorted = sort === name;
+  if (name === 'run') return html`<th>${title}</th>`;
+  const down = name === 'time' || name === 'took';
+  return html`<th class=${right ? 'right' : undefined} aria-sort=${isSorted ? (down ? 'descending' : 'ascending') : undefined}>
+    <button type="button" class="sort" data-sort=${name} onClick=${() => onSort(isSorted ? 'time' : name)}>
+      ${title}<span aria-hidden="true">${isSorted ? (down ? ' ↓' : ' ↑') : ''}</span>
+    </button>
+  </th>`;
 }
 
 /** Saves all matching events, the oldest first, in one of the formats. */

@@ -1,0 +1,94 @@
+//! Found events as CSV (RFC 4180), for spreadsheets: one event a row.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::audit::search::FoundEvent;
+
+/// The media type.
+pub const CONTENT_TYPE: &str = "text/csv; charset=utf-8; header=present";
+
+/// The names of the columns.
+const COLUMNS: [&str; 11] = [
+    "time",
+    "event",
+    "principal",
+    "tool",
+    "status",
+    "code",
+    "took_ms",
+    "run",
+    "event_id",
+    "position",
+    "hash",
+];
+/// What a cell begins with that spreadsheets run as a formula.
+const FORMULAS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+/// Appends the row with the names of the columns.
+pub fn write_header(out: &mut Vec<u8>) {
+    write_row(COLUMNS.map(Cow::Borrowed), out);
+}
+
+/// Appends a row for each of `events`.
+pub fn write(events: &[FoundEvent], out: &mut Vec<u8>) {
+    for event in events {
+        write_row(row(event), out);
+    }
+}
+
+fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
+    let event = &found.logged.event;
+    let body = serde_json::to_value(&event.body).unwrap_or_default();
+    let member = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let code = member("/payload/error/code").or_else(|| member("/payload/reason"));
+    let time = event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+    let took = found.run_time.map(|it| it.to_string());
+    [
+        time.into(),
+        event.body.kind().into(),
+        text(&found.principal),
+        text(&found.tool),
+        found.status.into(),
+        Cow::Owned(text(&code.unwrap_or_default()).into_owned()),
+        took.unwrap_or_default().into(),
+        text(event.run_id.as_str()),
+        text(event.event_id.as_str()),
+        found.logged.position.to_string().into(),
+        found.logged.link.hash.to_string().into(),
+    ]
+}
+
+/// Returns a text that a caller chose so that no spreadsheet runs it: such a cell begins with `'`.
+fn text(text: &str) -> Cow<'_, str> {
+    if text.starts_with(FORMULAS) { format!("'{text}").into() } else { text.into() }
+}
+
+fn write_row(cells: [Cow<'_, str>; COLUMNS.len()], out: &mut Vec<u8>) {
+    let mut writer = ::csv::Writer::from_writer(out);
+    // A vector takes everything.
+    writer.write_record(cells.iter().map(|cell| cell.as_bytes())).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula_and_quotes_are_kept() {
+        let mut out = Vec::new();
+        let mut cells = COLUMNS.map(Cow::Borrowed);
+        cells[2] = text("=cmd|' /C calc'!A0");
+        cells[3] = text("a \"b\", c");
+        write_row(cells, &mut out);
+        let line = String::from_utf8(out).unwrap();
+        assert!(
+            line.starts_with("time,event,'=cmd|' /C calc'!A0,\"a \"\"b\"\", c\",status,"),
+            "{line}"
+        );
+        for safe in ["", "ada", "mcp:files.read"] {
+            assert_eq!(text(safe), safe);
+        }
+    }
+}
