@@ -738,6 +738,7 @@ mod tests {
             "key",
             "kind",
             "message",
+            "missing",
             "outcome",
             "payload",
             "principal",

@@ -83,7 +83,7 @@ async fn a_missing_scope_is_a_recorded_pair_and_nothing_runs() {
     assert_eq!(required.len(), 2);
     assert_eq!(
         rig.log.recorded(),
-        ["called", "returned Forbidden forbidden", "decided tools:call mcp:s.echo scope"]
+        ["called", "decided tools:call mcp:s.echo scope", "returned Forbidden forbidden"]
     );
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
 }

@@ -170,6 +170,10 @@ async fn facts(storage: &dyn Storage, tenant: &TenantId) -> Vec<Fact> {
                     fact.code = returned.error.map(|it| it.code).unwrap_or_default();
                     fact.took = returned.duration_ms;
                 }
+                EventBody::EgressDecided(decided) => {
+                    let reason = serde_json::to_value(decided.reason).unwrap();
+                    fact.code = reason.as_str().unwrap_or_default().to_owned();
+                }
                 EventBody::AuthorizationDecided(decided) => {
                     fact.status = "denied";
                     fact.code = decided.reason.unwrap_or_default();
@@ -210,7 +214,7 @@ const QUERIES: &[(&str, Matches)] = &[
     ("ACTOR", |_| false),
     ("actor:BOB tool:Files__Write", |it| it.principal == "bob" && it.tool == "mcp:files.write"),
     ("actor:bob OR tool:files__write", |it| it.principal == "bob" || it.tool == "mcp:files.write"),
-    ("-actor:bob -status:ok", |it| it.principal != "bob" && it.status != "ok"),
+    ("-actor:bob -status:ok", |it| it.principal != "bob" && it.status != "ok" && it.code != "ok"),
     ("NOT tool:files__* OR status:timeout", |it| {
         !it.tool.starts_with("mcp:files.") || it.code == "timeout"
     }),

@@ -69,11 +69,12 @@ async fn a_denied_call_leaves_its_events() {
     let list = &events["events"];
     assert_eq!(
         column(list, "type"),
-        ["agent.toolCalled", "agent.toolReturned", "authorization.decided"]
+        ["agent.toolCalled", "authorization.decided", "agent.toolReturned"]
     );
-    assert_eq!(list[1]["payload"]["status"], "forbidden");
-    assert_eq!(list[1]["payload"]["durationMs"], Value::Null);
-    assert_eq!(list[2]["payload"]["allowed"], false);
+    assert_eq!(list[1]["payload"]["allowed"], false);
+    assert_eq!(list[1]["payload"]["missing"], json!(["files:write"]));
+    assert_eq!(list[2]["payload"]["status"], "forbidden");
+    assert_eq!(list[2]["payload"]["durationMs"], Value::Null);
     assert_eq!(gw.runs("crib", "write"), 0);
 }
 
@@ -203,7 +204,7 @@ async fn an_auditor_searches_the_record() {
             .iter()
             .map(|it| it["event"]["type"].as_str().unwrap())
             .collect::<Vec<_>>(),
-        ["agent.toolReturned", "authorization.decided"]
+        ["authorization.decided", "agent.toolReturned"]
     );
     assert_eq!(denied["next"], 11, "everything was searched");
 
@@ -224,6 +225,25 @@ async fn an_auditor_searches_the_record() {
         export.text().lines().map(|it| serde_json::from_str(it).unwrap()).collect();
     assert_eq!(lines.len(), 4);
     assert!(lines.iter().all(|it| it["chain"]["hash"].as_str().unwrap().len() == 64));
+    let table = auditor.get("/v1/events/export?format=csv&principal=bob").await;
+    assert_eq!(table.header("content-type"), "text/csv; charset=utf-8; header=present");
+    assert!(table.header("content-disposition").ends_with(".csv\""));
+    let rows: Vec<String> = table.text().lines().map(str::to_owned).collect();
+    assert_eq!(rows[0], "time,event,principal,tool,status,code,took_ms,run,event_id,position,hash");
+    assert!(rows[1].contains(",agent.toolCalled,bob,mcp:crib.read,,,,"), "{}", rows[1]);
+    let denied = rows.iter().find(|it| it.contains("authorization.decided")).unwrap();
+    assert!(denied.contains(",bob,mcp:crib.write,denied,scope,,"), "{denied}");
+    // The slowest calls come first, in one page.
+    let slowest = auditor.get("/v1/events?sort=slowest&principal=ada").await.json();
+    let times: Vec<u64> = slowest["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["event"]["payload"]["durationMs"].as_u64().unwrap())
+        .collect();
+    assert!(times.len() == 3 && times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    assert_eq!(slowest.get("cursor"), None);
+    assert_eq!(column(&summary["slowest"], "name"), ["mcp:crib.read"]);
     let ocsf = auditor.get("/v1/events/export?format=ocsf&principal=bob&type=agent.*").await;
     assert!(ocsf.text().lines().all(|it| it.contains("class_uid")));
 }
@@ -240,7 +260,11 @@ async fn conditions_of_a_search_are_checked() {
         ("/v1/events?principal=%ff", "must be given once, as UTF-8"),
         ("/v1/events?status=den*", "has no `*`"),
         ("/v1/events?query=color%3Ared", "there is no field `color`"),
-        ("/v1/events?from=yesterday", "`from` must be a time"),
+        ("/v1/events?from=tomorrow", "`from` must be a time"),
+        ("/v1/events?took=1s", "`took` must be a comparison"),
+        ("/v1/events?query=OR", "`OR` joins two conditions"),
+        ("/v1/events?sort=slowest&after=1", "`sort` excludes"),
+        ("/v1/events?sort=fastest", "must be one of slowest"),
         ("/v1/events?principal=", "`principal` must have a value"),
         ("/v1/events?query=actor%3Aa&principal=b", "`principal` is given twice"),
         ("/v1/events?id=abc", "at least its first 8 characters"),

@@ -111,13 +111,13 @@ async fn a_required_scope_without_a_grant_is_forbidden() {
     let list = &events["events"];
     assert_eq!(
         column(list, "type"),
-        ["agent.toolCalled", "agent.toolReturned", "authorization.decided"]
+        ["agent.toolCalled", "authorization.decided", "agent.toolReturned"]
     );
     assert_eq!(
         column(&json!([list[1], list[2]]), "causationId"),
         [list[0]["eventId"].as_str().unwrap(); 2]
     );
-    assert_eq!(list[2]["payload"]["allowed"], false);
+    assert_eq!(list[1]["payload"]["allowed"], false);
     // A caller acting for itself has its own scopes.
     let own = json!({
         "principal": "suite", "toolName": "db.read", "requiredScopes": ["files:read"],
