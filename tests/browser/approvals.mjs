@@ -188,7 +188,7 @@ await check('an inbox is one request to the server, in groups, and says what is 
   const { page, close } = await as('ann', '#/tools');
   page.on('request', (it) => asked.push(new URL(it.url()).pathname));
   await page.getByRole('navigation', { name: 'Sections' }).getByRole('link', { name: /Approvals/ }).click();
-  await card(page, added).getByText('900').waitFor();
+  await card(page, added).getByText('900', { exact: true }).waitFor();
   await page.waitForTimeout(500);
   equal(asked.filter((it) => it.startsWith('/v1/approvals/')), [], 'requests for single approvals');
   await page.selectOption('#approvals-groups', 'person');

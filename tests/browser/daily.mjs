@@ -385,6 +385,7 @@ await check('who called what last week is a table for spreadsheets after four st
 await check('why a call was denied is one sentence, one click from its event', async () => {
   await api('ada', 'POST', '/explorer/tools/shop__echo/call', { text: 'not for ada' });
   const { page, close } = await as('boss', '#/record?q=actor%3Aada');
+  await page.locator('[data-why]').first().waitFor();
   const rows = await page.locator('#screen tbody td:nth-child(2)').allInnerTexts();
   equal(rows.slice(0, 3), ['result', 'denied', 'call'], 'the events of the call, the newest first');
   const told = async (on, event, expected) => {

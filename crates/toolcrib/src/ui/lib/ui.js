@@ -97,7 +97,7 @@ const mayPass = (status) => status === 0 || status === 408 || status === 429 || 
  * Loads `path` and loads it again when `key` changes, or after a failure that may pass. Returns {data,
  * problem, status, good, loading, reload}. The last data stays while newer data is loading or cannot be
  * loaded, so that nothing jumps and nothing typed is lost; `good` is when it was loaded. With `keep` it
- * stays for another path, too.
+ * stays for another path, too; `of` is the path that it is of.
  */
 export function useData(path, { key = '', enabled = true, keep = false } = {}) {
   const [state, setState] = useState({ loading: true });
@@ -121,7 +121,7 @@ export function useData(path, { key = '', enabled = true, keep = false } = {}) {
         wait = reply.retryAfter;
         next =
           reply.status === 200
-            ? { data: reply.data, status: 200, good: new Date() }
+            ? { data: reply.data, status: 200, good: new Date(), of: path }
             : { problem: problemText(reply), status: reply.status };
       } catch (error) {
         if (controller.signal.aborted) return;
@@ -136,7 +136,7 @@ export function useData(path, { key = '', enabled = true, keep = false } = {}) {
       } else {
         failures.current = 0;
       }
-      setState(({ data, good }) => ({ data, good, ...next, loading: false }));
+      setState(({ data, good, of }) => ({ data, good, of, ...next, loading: false }));
     })();
     return () => {
       controller.abort();

@@ -124,9 +124,10 @@ function Events({ route }) {
   const absolute = useAbsoluteTimes();
   const search = parameters(text, range).toString();
   const sort = route.query.get('sort') ?? 'time';
-  const slowest = sort === 'took';
-  const order = slowest ? '&sort=slowest' : '';
+  const order = sort === 'took' ? '&sort=slowest' : '';
   const found = useData(`/v1/events?limit=${ROWS}${order}&${search}`, { key: String(turn), keep: true });
+  // What is shown until the rows of another order are here.
+  const slowest = found.of?.includes('&sort=slowest') === true;
   const counted = useData(`/v1/events/summary?${search}`, { key: String(turn), keep: true });
   const before = parametersBefore(text, range);
   const earlier = useData(`/v1/events/summary?buckets=1&${before}`, { key: String(turn), enabled: before !== undefined });
@@ -234,7 +235,7 @@ function Events({ route }) {
               <//>
               <${Verify} now=${route.query.get('verify') === 'now'} />`;
           return html`<div class="row">
-              <span class="muted" id="record-count">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}${orderText(sort, shown.length)}</span>
+              <span class="muted" id="record-count">${counted.data ? `${plural(counted.data.events, 'event')} match${counted.data.events === 1 ? 'es' : ''}.` : ''}${orderText(slowest ? 'took' : sort, slowest, shown.length)}</span>
               <${Export} search=${search} />
               <${Verify} now=${route.query.get('verify') === 'now'} />
             </div>
@@ -259,9 +260,9 @@ function Events({ route }) {
 }
 
 /** Says which events the table has, if they are not the newest ones. */
-function orderText(sort, shown) {
-  if (sort === 'time') return '';
-  if (sort === 'took') return ` The table has the slowest ${plural(shown, 'call')}.`;
+function orderText(sort, slowest, shown) {
+  if (sort === 'time' || (sort === 'took' && !slowest)) return '';
+  if (slowest) return ` The table has the slowest ${plural(shown, 'call')}.`;
   return ` The ${plural(shown, 'event')} below ${shown === 1 ? 'is' : 'are'} sorted by ${sort}.`;
 }
 
