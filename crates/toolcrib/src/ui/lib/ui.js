@@ -47,14 +47,16 @@ function drawn(node) {
   if (typeof node === 'string') return visibleText(node);
   if (Array.isArray(node)) return node.map(drawn);
   if (typeof node !== 'object' || node === null || known.has(node)) return node;
-  const { type, key, ref } = node;
   if (typeof node.props !== 'object' || node.props === null) return node;
-  const props = { ...node.props };
+  const made = h(node.type, null);
+  made.key = node.key;
+  made.ref = node.ref;
   // A component draws its texts with its own template.
-  if (typeof type === 'string')
-    for (const name of Object.keys(props)) props[name] = readable(name, props[name]);
-  if (props.children !== undefined) props.children = drawn(props.children);
-  const made = h(type, { ...props, key, ref });
+  const isElement = typeof node.type === 'string';
+  for (const [name, value] of Object.entries(node.props)) {
+    if (name === 'children') made.props.children = drawn(value);
+    else made.props[name] = isElement ? readable(name, value) : value;
+  }
   known.add(made);
   return made;
 }
