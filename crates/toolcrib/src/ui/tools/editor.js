@@ -139,9 +139,9 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
   }
 
   function showErrors(errors) {
+    if (mode === 'form') return form.showErrors(errors);
     invalid = errors.length > 0;
-    if (mode === 'form') form.showErrors(errors);
-    else draw();
+    return draw();
   }
 
   /** The line of an error's path, when the arguments are edited as JSON. */
