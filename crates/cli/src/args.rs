@@ -379,13 +379,13 @@ impl Command {
             Self::Tools(ToolsCommand::Search(args)) => args.of.output,
             Self::Tools(ToolsCommand::Lint(args)) => args.output,
             Self::Sources(SourcesCommand::List(output) | SourcesCommand::Check(output))
-            | Self::Keys(KeysCommand::List(output))
             | Self::Credentials(CredentialsCommand::List(output))
             | Self::Packs(PacksCommand::List(output))
             | Self::Audit(AuditCommand::Forwarders(output)) => *output,
             Self::Roles(RolesCommand::List(args) | RolesCommand::Show { of: args, .. }) => {
                 args.output
             }
+            Self::Keys(KeysCommand::List(args)) => args.output,
             Self::Runs(RunsCommand::List(args)) => args.page.output,
             Self::Approvals(ApprovalsCommand::List(args)) => args.page.output,
             Self::Audit(AuditCommand::Verify(args)) => args.output,

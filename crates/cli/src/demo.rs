@@ -10,7 +10,10 @@ mod history;
 mod library;
 pub(crate) mod upstream;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -45,6 +48,9 @@ pub(crate) const FILE: &str = "demo.json";
 
 /// Lifetime of the demo's keys, which are stored as plain text in a file.
 const KEY_DAYS: i64 = 30;
+
+/// How long the link works that signs in.
+const LINK_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 /// The demo's configuration, with placeholders for the path of this program and the library's address.
 const CONFIG: &str = include_str!("demo/toolcrib.toml");
@@ -207,8 +213,11 @@ impl Demo {
         printer.table(COLUMNS, &entries)?;
         let url = &facts.url;
         let admin = facts.keys.get("admin").map(String::as_str).unwrap_or_default();
+        let link = gateway.authenticator().new_sign_in_link(admin, LINK_LIFETIME)?;
         printer.line(format_args!(
             "
+sign in      {url}/explorer#sign-in={link}
+             as admin; the link works once, within {minutes} minutes
 explorer     {url}/explorer
 MCP          {url}/mcp
 OpenWOP      {url}/v1/tools
@@ -221,6 +230,8 @@ Try:
   curl -s -H 'Authorization: Bearer {admin}' -H 'Content-Type: application/json' \\
     -d '{{\"request\": {{\"tool_id\": \"demo.echo\", \"input\": {{\"text\": \"hello\"}}}}}}' {url}/tools/call
 ",
+            link = link.expose(),
+            minutes = LINK_LIFETIME.as_secs() / 60,
             names = CALLER_NAMES.join(", "),
             file = file.display(),
         ))

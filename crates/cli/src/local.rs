@@ -218,6 +218,7 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
         scopes,
         roles: Vec::new(),
         makers: Vec::new(),
+        session: None,
         auth: AuthMethod::Operator,
     })
 }

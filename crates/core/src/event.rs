@@ -4,6 +4,7 @@
 
 mod approval;
 mod filter;
+mod sign_in;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -26,6 +27,7 @@ pub use self::{
         Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
         TextPattern, Word,
     },
+    sign_in::{SignInEnded, SignInStarted},
 };
 
 /// One event as read and exported (`run-event.schema.json`). The format is closed.
@@ -116,6 +118,12 @@ pub enum EventBody {
     /// Events can be stored again.
     #[serde(rename = "record.resumed")]
     RecordResumed(RecordResumed),
+    /// A browser session began. Durable before it exists.
+    #[serde(rename = "sign-in.started")]
+    SignInStarted(SignInStarted),
+    /// A browser session was ended before its expiry.
+    #[serde(rename = "sign-in.ended")]
+    SignInEnded(SignInEnded),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -381,7 +389,7 @@ pub enum ConfigAction {
 impl EventBody {
     /// The types of events, as they appear on the wire. Stores and indexes keep the places in this
     /// list, so the order is fixed and new types go last.
-    pub const KINDS: [&str; 15] = [
+    pub const KINDS: [&str; 17] = [
         "agent.toolCalled",
         "agent.toolReturned",
         "authorization.decided",
@@ -397,6 +405,8 @@ impl EventBody {
         "record.accepted",
         "config.edited",
         "record.resumed",
+        "sign-in.started",
+        "sign-in.ended",
     ];
 
     /// Returns the event's type as it appears on the wire.
@@ -417,6 +427,8 @@ impl EventBody {
             Self::RecordAccepted(_) => "record.accepted",
             Self::ConfigEdited(_) => "config.edited",
             Self::RecordResumed(_) => "record.resumed",
+            Self::SignInStarted(_) => "sign-in.started",
+            Self::SignInEnded(_) => "sign-in.ended",
         }
     }
 
@@ -429,6 +441,8 @@ impl EventBody {
             Self::ToolPinApproved(approved) => approved.principal.as_ref(),
             Self::RecordAccepted(accepted) => Some(&accepted.principal),
             Self::ConfigEdited(edited) => Some(&edited.principal),
+            Self::SignInStarted(started) => Some(&started.principal),
+            Self::SignInEnded(ended) => ended.by.as_ref().or(Some(&ended.principal)),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)
@@ -464,6 +478,8 @@ impl EventBody {
             Self::RecordAccepted(payload) => serde_json::to_string(payload),
             Self::ConfigEdited(payload) => serde_json::to_string(payload),
             Self::RecordResumed(payload) => serde_json::to_string(payload),
+            Self::SignInStarted(payload) => serde_json::to_string(payload),
+            Self::SignInEnded(payload) => serde_json::to_string(payload),
         }
     }
 }

@@ -26,9 +26,17 @@ pub struct Principal {
     pub makers: Vec<PrincipalId>,
     /// How the identity was established.
     pub auth: AuthMethod,
+    /// The browser session in which it presented that credential. Streams end with the session; calls
+    /// and runs belong to the credential alone.
+    pub session: Option<KeyId>,
 }
 
 impl Principal {
+    /// Returns the principal without its browser session, for work that continues after a sign-out.
+    pub fn without_session(&self) -> Self {
+        Self { session: None, ..self.clone() }
+    }
+
     /// Returns every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
         std::iter::once(&self.id).chain(&self.makers)

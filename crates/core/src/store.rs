@@ -22,7 +22,7 @@ pub use self::{
     catalogs::CatalogStore,
     client_sessions::{ClientSession, ClientSessionStore, SessionNotice},
     error::StoreError,
-    keys::{KeyRecord, KeyRotation, KeyStore},
+    keys::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, SessionCredential},
     runs::{KeptRun, RunQuery, RunRecord, RunState, RunStore},
     segments::{NewSegment, SegmentPart, SegmentStore},
 };

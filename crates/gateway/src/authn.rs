@@ -19,6 +19,7 @@ mod jws;
 mod keys;
 pub mod manage;
 mod roles;
+pub mod session;
 pub mod sign_in;
 mod table;
 mod tokens;
@@ -50,6 +51,7 @@ pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key
 use self::{
     endpoints::SignInLimits,
     issuer::Issuer,
+    session::SignInLinks,
     table::{Known, News, Table},
     tokens::{Tokens, Verdict},
 };
@@ -100,6 +102,7 @@ struct Inner {
     used_at: AtomicU64,
     /// For sign-ins of all issuers.
     sign_ins: SignInLimits,
+    links: SignInLinks,
 }
 
 /// The configured roles, issuers and anonymous caller.
@@ -157,6 +160,7 @@ impl Authenticator {
             changes,
             key_sets,
             sign_ins: SignInLimits::new(),
+            links: SignInLinks::default(),
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.refresh().await;
@@ -235,6 +239,10 @@ impl Authenticator {
     /// # Errors
     /// Its credentials are no longer valid.
     pub async fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
+        if let Some(session) = &principal.session {
+            self.inner.confirmation.wait().await;
+            return self.inner.session_holder(|table| table.by_id(session));
+        }
         if let AuthMethod::ApiKey(id) = &principal.auth {
             self.inner.confirmation.wait().await;
             return self.inner.holder(|table| table.by_id(id));
@@ -285,11 +293,15 @@ impl Authenticator {
 
     /// Returns when the credentials of `principal` expire; `None` when they do not.
     pub fn expiry(&self, principal: &Principal) -> Option<Timestamp> {
-        match &principal.auth {
-            AuthMethod::ApiKey(id) => self.inner.table.load().by_id(id)?.expires_at,
+        let table = self.inner.table.load();
+        let end_of = |id: &KeyId| table.by_id(id).and_then(|known| known.expires_at);
+        let credential = match &principal.auth {
+            AuthMethod::ApiKey(id) => end_of(id),
             AuthMethod::Jwt(token) => Some(token.expires_at),
             AuthMethod::Anonymous | AuthMethod::Operator => None,
-        }
+        };
+        let session = principal.session.as_ref().and_then(end_of);
+        credential.into_iter().chain(session).min()
     }
 
     /// The caller without credentials, if the configuration knows one. Only for mounts that say so.
@@ -335,7 +347,10 @@ impl Inner {
             };
         }
         // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        self.holder(|table| table.by_digest(&digest(text))).map_err(Unproven::Refused)
+        // A session is no credential by itself, whatever its text.
+        let key =
+            |table: &Table| table.by_digest(&digest(text)).filter(|known| !known.is_session());
+        self.holder(key).map_err(Unproven::Refused)
     }
 
     /// Returns when this process saw the key last.
@@ -355,14 +370,14 @@ impl Inner {
             return;
         }
         self.used_at.store(now, Ordering::Relaxed);
+        self.table.load().forget_sessions(self.clock.now());
         let (mut noted, mut uses) = (Vec::new(), Vec::new());
         for known in self.table.load_full().all() {
             let seen = known.used.seen.load(Ordering::Relaxed);
             if seen > known.used.written.load(Ordering::Relaxed)
-                && let Some(id) = known.principal.auth.key()
                 && let Some(at) = DateTime::from_timestamp_millis(seen)
             {
-                noted.push((id.clone(), at));
+                noted.push((known.id.clone(), at));
                 uses.push((Arc::clone(&known.used), seen));
             }
         }
@@ -469,6 +484,7 @@ impl Policy {
                 scopes: anonymous.scopes.clone(),
                 roles: Vec::new(),
                 makers: Vec::new(),
+                session: None,
                 auth: AuthMethod::Anonymous,
             }))
         });

@@ -43,6 +43,7 @@ pub mod probe;
 pub mod provider;
 mod role_view;
 pub mod scopes;
+mod sign_ins;
 mod snapshot;
 mod supply;
 mod tool_ref;

@@ -83,6 +83,7 @@ mod tests {
             scopes: ScopeSet::default(),
             roles: Vec::new(),
             makers: Vec::new(),
+            session: None,
             auth: AuthMethod::Operator,
         }
     }

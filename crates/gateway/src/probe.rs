@@ -136,6 +136,7 @@ impl Gateway {
                 scopes: ScopeSet::default(),
                 roles: Vec::new(),
                 makers: Vec::new(),
+                session: None,
                 auth: AuthMethod::Anonymous,
             },
         };

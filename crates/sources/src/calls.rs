@@ -135,6 +135,7 @@ mod tests {
             scopes: ScopeSet::parse(["*"]).unwrap(),
             roles: Vec::new(),
             makers: Vec::new(),
+            session: None,
             auth: AuthMethod::Operator,
         };
         let input = CallInput::default();

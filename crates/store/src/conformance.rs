@@ -77,6 +77,7 @@ macro_rules! storage_suite {
                 $engine,
                 [
                     a_key_comes_back_as_it_was_inserted,
+                    sessions_leave_the_store_a_day_after_they_expire,
                     keys_are_listed_by_creation,
                     the_same_id_or_digest_is_a_conflict,
                     a_principal_is_new_once,

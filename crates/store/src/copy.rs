@@ -97,6 +97,7 @@ pub(crate) const TABLES: &[Table] = {
                 ("last_used_at", Time),
                 ("replaces", Text),
                 ("makers", Text),
+                ("session", Text),
                 ("inserted", Order),
                 ("changed", Number),
             ],

@@ -62,6 +62,8 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "approval.granted" => serde_json::from_str(payload).map(EventBody::ApprovalGranted),
         "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
         "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
+        "sign-in.started" => serde_json::from_str(payload).map(EventBody::SignInStarted),
+        "sign-in.ended" => serde_json::from_str(payload).map(EventBody::SignInEnded),
         "config.edited" => serde_json::from_str(payload).map(EventBody::ConfigEdited),
         "record.resumed" => serde_json::from_str(payload).map(EventBody::RecordResumed),
         "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),

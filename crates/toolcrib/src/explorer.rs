@@ -22,13 +22,13 @@ mod state;
 mod tools;
 mod validate;
 
-use std::sync::Arc;
+use std::{future::ready, sync::Arc};
 
 use axum::{
     extract::{OriginalUri, State},
-    response::Response,
+    response::{IntoResponse as _, Redirect, Response},
 };
-use http::HeaderMap;
+use http::{HeaderMap, header};
 use serde_json::json;
 use toolcrib_gateway::provider::ToolsProvider;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -43,7 +43,7 @@ pub use self::{
 };
 use crate::{
     dialect::{Dialect, Setup},
-    middleware::{Access, Mount, Paths},
+    middleware::{Access, Mount, Paths, Refusal},
     state::AppState,
 };
 
@@ -78,7 +78,23 @@ fn set_up(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let prefix = &setup.config.explorer.prefix;
     let page = Page::new(setup.config.explorer.clone(), true);
     let explorer = Explorer { provider, host, max_body, page };
-    routes(explorer, prefix).merge(sign_in::routes(setup))
+    let start = format!("{prefix}/");
+    let root = move |headers: HeaderMap| ready(root(&start, &headers));
+    let no_route = || ready(Refusal::NoRoute);
+    routes(explorer, prefix)
+        .merge(sign_in::routes(setup))
+        .route("/", axum::routing::get(root).fallback(no_route))
+}
+
+/// Leads a browser from the root of the server to the page at `start`. Programs get what they get for
+/// any path that no route has.
+fn root(start: &str, headers: &HeaderMap) -> Response {
+    let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds = accept.flat_map(|text| text.split([',', ';']));
+    match kinds.any(|kind| kind.trim().eq_ignore_ascii_case("text/html")) {
+        true => Redirect::to(start).into_response(),
+        false => Refusal::NoRoute.into_response(),
+    }
 }
 
 /// Returns the routes below `prefix`, with their description.

@@ -21,6 +21,7 @@ pub(crate) mod origin;
 mod path;
 mod refusal;
 mod request_id;
+mod session;
 
 use std::{
     convert::Infallible,
@@ -53,9 +54,10 @@ pub(crate) use self::{
     challenge::{Challenge, MCP, MissingScopes, WELL_KNOWN, mcp_of},
     host::HttpHost,
     memory::{BodySender, Memory, MemoryShare},
-    mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
+    mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths, SessionPolicy},
     path::Segment,
     refusal::Refusal,
+    session::{Site, browser},
 };
 
 /// All routes behind their guard, as a service for [`serve`](crate::serve()). Clones share them.
@@ -225,7 +227,7 @@ impl Guard {
                 return Ok(());
             }
             Access::Keyed(auth) => {
-                self.host.caller(request.headers(), auth, mount.credentials).await
+                self.host.caller(request.uri(), request.headers(), auth, mount.credentials).await
             }
         };
         connection::unauthenticated();

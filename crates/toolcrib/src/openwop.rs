@@ -14,6 +14,7 @@ mod request;
 mod roles;
 mod runs;
 pub(crate) mod schemas;
+pub(crate) mod sessions;
 mod sources;
 #[cfg(feature = "test-routes")]
 mod test_routes;
@@ -37,7 +38,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) use self::error::{ErrorEnvelope, refuse, unknown_parameter};
 use crate::{
     dialect::{Dialect, Setup},
-    middleware::{Access, Mount, Paths},
+    middleware::{Access, Credentials, Mount, Paths},
     parameters,
     protocol_version::{self, NamedVersion},
     state::AppState,
@@ -69,7 +70,10 @@ fn mounts(config: &Config) -> Vec<Mount> {
     };
     let mounts = [
         Mount::new(SURFACE, Paths::exactly(open), Access::Open, refuse),
-        Mount::new(SURFACE, Paths::Under("/v1".to_owned()), keyed, refuse),
+        Mount {
+            credentials: Credentials::PAGE,
+            ..Mount::new(SURFACE, Paths::Under("/v1".to_owned()), keyed, refuse)
+        },
     ];
     mounts.map(|mount| Mount { negotiate, headers, ..mount }).into()
 }
@@ -143,6 +147,8 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::rotate))
         .routes(routes!(keys::revoke))
+        .routes(routes!(sessions::list, sessions::start))
+        .routes(routes!(sessions::end))
         .routes(routes!(pins::list))
         .routes(routes!(pins::approve))
         .routes(routes!(approvals::list))

@@ -131,7 +131,7 @@ async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> 
             json!({ "name": check.name, "state": check.state.as_str(), "reason": check.reason })
         });
         insert("checks", shown.collect());
-        if may_see_state(&state, &headers).await {
+        if may_see_state(&state, &uri, &headers).await {
             insert("tasks", tasks(&state));
             let diagnosis = serde_json::to_value(state.gateway.diagnose().await);
             if let Ok(Value::Object(members)) = diagnosis {
@@ -145,9 +145,9 @@ async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> 
 }
 
 /// A probe needs no key, so invalid credentials are no reason to refuse it.
-async fn may_see_state(state: &AppState, headers: &HeaderMap) -> bool {
+async fn may_see_state(state: &AppState, uri: &Uri, headers: &HeaderMap) -> bool {
     let required = MountAuth::Required;
-    let caller = caller(&state.gateway, headers, required, Credentials::BEARER).await;
+    let caller = caller(&state.gateway, uri, headers, required, Credentials::BEARER).await;
     caller.is_ok_and(|Caller(caller)| RouteScope::MetricsAll.is_held_by(&caller))
 }
 

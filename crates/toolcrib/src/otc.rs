@@ -36,7 +36,7 @@ use self::{
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{
-        Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal,
+        Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal, SessionPolicy,
         authenticate::KEY_HEADERS,
     },
     protocol_version,
@@ -62,6 +62,9 @@ fn mounts(config: &Config) -> Vec<Mount> {
     let open = |path: &str| Mount::new(OTC, Paths::exactly([path]), Access::Open, refuse);
     let otc = |paths| keyed(Mount::new(OTC, paths, access, refuse));
     let list = otc(Paths::exactly(["/tools"]));
+    // The page reads the ids of tools there.
+    let sessions = SessionPolicy::Accepted;
+    let list = Mount { credentials: Credentials { sessions, ..list.credentials }, ..list };
     let mut mounts = vec![open("/otc/health"), otc(Paths::Under("/otc".to_owned()))];
     if at_root(config) {
         mounts.push(open("/health"));
@@ -143,6 +146,7 @@ fn keyed(mount: Mount) -> Mount {
         key_headers: KEY_HEADERS,
         invalid: InvalidCredentialPolicy::Anonymous,
         accepted: AcceptedCredentials::Shared,
+        sessions: SessionPolicy::Ignored,
     };
     Mount { credentials, ..mount }
 }

@@ -322,10 +322,12 @@ needs the scope `keys:impersonate`.")]
 Examples:
   toolcrib keys list
   toolcrib keys list --json | jq -r '.[] | [.id, .principal, .lastUsedAt] | @tsv'
+  toolcrib keys list --sessions
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys list
 
-The time of the last use is updated once a minute.")]
-    List(Output),
+The time of the last use is updated once a minute. With --sessions the command lists the people who
+stay signed in to the page; `toolcrib keys revoke` ends a session.")]
+    List(KeyListArgs),
 
     /// Replace a key by a new one; both work until the overlap ends
     #[command(after_help = "\
@@ -345,15 +347,25 @@ once.")]
         overlap: Duration,
     },
 
-    /// Revoke a key; running servers refuse it within a second, and at once with --url
+    /// Revoke a key or a session; running servers refuse it within a second, and at once with --url
     #[command(after_help = "\
 Examples:
   toolcrib keys revoke KEY_ID
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys revoke KEY_ID")]
     Revoke {
-        /// Revoke the key with this id
+        /// Revoke the key or the session with this id
         id: KeyId,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyListArgs {
+    /// List the active sessions of people who are signed in to the page
+    #[arg(long)]
+    pub(crate) sessions: bool,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]

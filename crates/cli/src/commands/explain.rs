@@ -141,7 +141,8 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
 fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let now = Utc::now();
     let matching = |key: &&KeyRecord| {
-        args.key_id.as_ref().is_none_or(|id| key.id == *id)
+        key.session.is_none()
+            && args.key_id.as_ref().is_none_or(|id| key.id == *id)
             && args.principal.as_ref().is_none_or(|id| key.principal == *id)
             && (args.tenant.as_ref().is_none_or(|tenant| key.tenant == *tenant))
             && (args.tenant.is_some() || args.key_id.is_some() || key.tenant.as_str() == "default")
@@ -211,7 +212,7 @@ fn principal(
     auth: AuthMethod,
 ) -> Principal {
     let Rights { roles, scopes } = authn::rights(&config.roles, roles, scopes);
-    Principal { id, tenant, scopes, roles, makers: Vec::new(), auth }
+    Principal { id, tenant, scopes, roles, makers: Vec::new(), auth, session: None }
 }
 
 fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! `keys create|list|rotate|revoke`: in the store, which running servers poll, or through a running
+//! `keys create|list|rotate|revoke`, and `list` and `revoke` of browser sessions: in the store, which running servers poll, or through a running
 //! server.
 
 use anyhow::Context as _;
@@ -15,6 +15,7 @@ use toolcrib_gateway::{
     authn::{
         self, KeyRequest, NewKey,
         manage::{self, KeyInfo, moment},
+        session::SessionInfo,
     },
     config::Config,
 };
@@ -60,6 +61,19 @@ const COLUMNS: &[Column<KeyInfo>] = &[
     Column(Kind::Name, "id", |key| key.id.clone()),
 ];
 
+const SESSION_COLUMNS: &[Column<SessionInfo>] = &[
+    Column(Kind::Text, "principal", |session| session.principal.clone()),
+    Column(Kind::Text, "browser", |session| session.browser.clone()),
+    Column(Kind::Wide, "tenant", |session| session.tenant.clone()),
+    Column(Kind::Wide, "key", |session| session.key_id.clone().unwrap_or_default()),
+    Column(Kind::Wide, "used", |session| {
+        session.last_used_at.clone().unwrap_or_else(|| "never".to_owned())
+    }),
+    Column(Kind::Wide, "began", |session| session.created_at.clone()),
+    Column(Kind::Text, "until", |session| session.expires_at.clone().unwrap_or_default()),
+    Column(Kind::Name, "id", |session| session.id.clone()),
+];
+
 pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Exit> {
     if let KeysCommand::Create(args) = &command {
         check(args)?;
@@ -77,6 +91,7 @@ pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Ex
     };
     let result = match command {
         KeysCommand::Create(args) => create(args, &target, printer).await,
+        KeysCommand::List(args) if args.sessions => list_sessions(&target, printer).await,
         KeysCommand::List(_) => list(&target, printer).await,
         KeysCommand::Rotate { id, overlap } => rotate(&id, overlap, &target, printer).await,
         KeysCommand::Revoke { id } => revoke(&id, &target, printer).await,
@@ -140,7 +155,8 @@ async fn refused(error: anyhow::Error, id: &KeyId, client: &Client) -> anyhow::E
 }
 
 async fn here(store: &dyn Storage) -> anyhow::Result<Vec<KeyInfo>> {
-    Ok(store.keys().list().await?.iter().map(KeyInfo::from).collect())
+    let keys = store.keys().list().await?;
+    Ok(keys.iter().filter(|key| key.session.is_none()).map(KeyInfo::from).collect())
 }
 
 async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
@@ -212,7 +228,8 @@ async fn rotate(
         }
         Target::Store(_, store) => store.keys(),
     };
-    let keys = store.list().await?;
+    let mut keys = store.list().await?;
+    keys.retain(|key| key.session.is_none());
     let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
     let gone = || unknown_key("no active key with this id", id, &known);
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
@@ -236,6 +253,23 @@ async fn list(target: &Target, printer: Printer) -> anyhow::Result<()> {
         Target::Server(client) => there(client).await?,
     };
     printer.list(COLUMNS, &keys, "there are no keys; create one with `toolcrib keys create`")
+}
+
+async fn list_sessions(target: &Target, printer: Printer) -> anyhow::Result<()> {
+    let sessions: Vec<SessionInfo> = match target {
+        Target::Store(_, store) => {
+            let now = Utc::now();
+            let mut keys = store.keys().list().await?;
+            keys.retain(|key| {
+                key.session.is_some()
+                    && key.revoked_at.is_none()
+                    && key.expires_at.is_none_or(|end| now < end)
+            });
+            keys.iter().map(SessionInfo::from).collect()
+        }
+        Target::Server(client) => client.get_member(&["v1", "sessions"], &[], "sessions").await?,
+    };
+    printer.list(SESSION_COLUMNS, &sessions, "nobody stays signed in to the page")
 }
 
 async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result<()> {

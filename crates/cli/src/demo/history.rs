@@ -166,6 +166,7 @@ fn principal((name, scopes): (&str, &[&str]), tenant: &TenantId) -> anyhow::Resu
         scopes: ScopeSet::parse(scopes.iter().copied())?,
         roles: Vec::new(),
         makers: Vec::new(),
+        session: None,
         auth: AuthMethod::Operator,
     })
 }

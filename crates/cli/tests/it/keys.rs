@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::{Server, config, dir, eventually, finish, key, run, toolcrib, write_config};
+use crate::support::{
+    Server, config, dir, eventually, eventually_async, finish, key, run, toolcrib, write_config,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_works_until_it_is_revoked() {
@@ -167,4 +169,43 @@ async fn a_key_is_rotated_here_and_on_a_running_server() {
     assert_eq!(remote(&["keys", "create", "--name", "x"]).code, 2);
     let elsewhere = ["keys", "create", "--name", "x", "--tenant", "t", "--scope", "a"];
     assert_eq!(remote(&elsewhere).code, 2);
+}
+
+#[tokio::test]
+async fn sessions_of_the_page_are_listed_apart_from_keys_and_end_like_them() {
+    let dir = dir();
+    write_config(dir.path(), &config(""));
+    let server = Server::start(dir.path());
+    let (id, text) = key(dir.path(), &["--principal", "ada", "--scope", "keys:manage"]);
+    let caller = server.caller(Some(&text));
+    let mut sessions = Vec::new();
+    eventually_async("the key works", async || caller.get("/v1/whoami").await.0 == 200).await;
+    for _ in 0..2 {
+        let page = [("origin", server.url.as_str())];
+        let made = caller.request("POST", "/v1/sessions", &page).await;
+        let made: serde_json::Value = made.json().await.unwrap();
+        sessions.push(made["id"].as_str().unwrap().to_owned());
+    }
+    let none = run(dir.path(), &["--json", "keys", "list"]).ok().json();
+    assert_eq!(none.as_array().unwrap().len(), 1, "{none}");
+    let url = ["--url", &server.url, "--key-file", "key.txt"];
+    std::fs::write(dir.path().join("key.txt"), &text).unwrap();
+    for target in [&[][..], &url] {
+        let listed = run(dir.path(), &[target, &["--json", "keys", "list", "--sessions"]].concat());
+        let listed = listed.ok().json();
+        let ids: Vec<_> = listed.as_array().unwrap().iter().map(|it| &it["id"]).collect();
+        assert_eq!(ids, [&json!(sessions[0]), &json!(sessions[1])], "{listed}");
+        assert_eq!(
+            json!([listed[0]["principal"], listed[0]["browser"], listed[0]["keyId"]]),
+            json!(["ada", "another browser", id])
+        );
+        let table = run(dir.path(), &[target, &["keys", "list", "--sessions"]].concat()).ok();
+        assert!(table.stdout.starts_with("PRINCIPAL"), "{}", table.stdout);
+        let rotated = run(dir.path(), &[target, &["keys", "rotate", &sessions[0]]].concat());
+        assert_eq!(rotated.code, 1, "{rotated:?}");
+    }
+    run(dir.path(), &["keys", "revoke", &sessions[0]]).ok();
+    run(dir.path(), &[&url[..], &["keys", "revoke", &sessions[1]]].concat()).ok();
+    let left = run(dir.path(), &["keys", "list", "--sessions"]).ok();
+    assert!(left.stderr.contains("nobody stays signed in"), "{left:?}");
 }

@@ -168,6 +168,40 @@ pub(crate) fn is_success(answer: &(u16, Value)) -> bool {
     answer.0 == 200 && answer.1["result"]["success"] == true
 }
 
+// I-110, I-112
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_session_is_valid_at_each_server_and_ends_at_all() {
+    let Some(database) = postgres::database() else { return };
+    let upstream = FaultyHttp::start(Answers::Json, &["era=modern"]);
+    let (one, two) = Replica::pair(&database, &upstream, "");
+    let (_, text) = key(one.dir.path(), &["--scope", "up:use"]);
+    let caller = one.caller(&text);
+    eventually("the key works", async || caller.get("/v1/whoami").await.0 == 200).await;
+    // The name of the servers, as behind a load balancer.
+    let named = ("host", "127.0.0.1:8808");
+    let page = [named, ("origin", "http://127.0.0.1:8808")];
+    let made = caller.request("POST", "/v1/sessions", &page).await;
+    assert_eq!(made.status().as_u16(), 201);
+    let cookie = made.headers()["set-cookie"].to_str().unwrap().to_owned();
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let secret: Value = made.json().await.unwrap();
+    let halves =
+        [named, ("cookie", &cookie), ("toolcrib-session", secret["secret"].as_str().unwrap())];
+    let browsers = [&one, &two].map(|it| it.server.caller(None));
+    let is = async |browser: &Caller, status: u16| {
+        browser.request("GET", "/v1/whoami", &halves).await.status().as_u16() == status
+    };
+    for browser in &browsers {
+        eventually("the session is valid", async || is(browser, 200).await).await;
+    }
+    let ended = browsers[1].request("DELETE", "/v1/sessions/current", &halves).await;
+    assert_eq!(ended.status().as_u16(), 200);
+    assert!(is(&browsers[1], 401).await, "at once where it ended");
+    eventually("it is over at the other server", async || is(&browsers[0], 401).await).await;
+    one.server.stop();
+    two.server.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_revoked_on_one_server_is_refused_by_the_other() {
     let Some(database) = postgres::database() else { return };

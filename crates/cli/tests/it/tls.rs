@@ -131,6 +131,44 @@ async fn livez(stream: &mut TlsStream<TcpStream>) -> std::io::Result<String> {
     Ok(String::from_utf8(bytes).unwrap())
 }
 
+// I-112
+/// A cookie of an encrypted page, and one that a page without encryption could have had.
+#[tokio::test]
+async fn a_browser_session_is_for_encrypted_pages_alone() {
+    let dir = dir();
+    let authority = Authority::new("ours");
+    let (server, key) = start(dir.path(), &authority, "");
+    let own = server.url.clone();
+    let port = own.rsplit(':').next().unwrap();
+    for builder in [client(&authority, None), client(&authority, None).http1_only()] {
+        let http = builder.build().unwrap();
+        let sessions = format!("{own}/v1/sessions");
+        let plain = http.post(&sessions).bearer_auth(&key);
+        let plain = plain.header("origin", own.replace("https", "http")).send().await.unwrap();
+        assert_eq!(plain.status().as_u16(), 403);
+        let made = http.post(&sessions).bearer_auth(&key).header("origin", &own);
+        let made = made.send().await.unwrap();
+        let set = made.headers()["set-cookie"].to_str().unwrap().to_owned();
+        let made: serde_json::Value = made.json().await.unwrap();
+        let secret = made["secret"].as_str().unwrap();
+        assert!(set.starts_with(&format!("__Host-toolcrib-{port}=")), "{set}");
+        assert!(set.ends_with("; HttpOnly; SameSite=Strict; Secure"), "{set}");
+        let cookie = set.split(';').next().unwrap();
+        let value = cookie.split('=').nth(1).unwrap();
+        for (cookie, status) in [
+            (cookie.to_owned(), 200),
+            (format!("toolcrib-session-{port}={value}"), 401),
+            (format!("toolcrib-session={value}"), 401),
+            (format!("__Host-toolcrib={value}"), 401),
+        ] {
+            let request = http.get(format!("{own}/v1/whoami")).header("cookie", &cookie);
+            let answer = request.header("toolcrib-session", secret).send().await.unwrap();
+            assert_eq!(answer.status().as_u16(), status, "{cookie}");
+        }
+    }
+    server.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_of_both_versions_of_http_and_the_command_line_use_https() {
     let dir = dir();

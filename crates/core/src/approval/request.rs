@@ -531,6 +531,7 @@ impl Vote {
             roles: self.token.as_ref().map(|token| token.roles.clone()).unwrap_or_default(),
             makers: self.makers.clone(),
             auth,
+            session: None,
         })
     }
 }

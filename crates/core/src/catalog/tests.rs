@@ -42,6 +42,7 @@ pub(super) fn caller(tenant: &str, grants: &[&str]) -> Principal {
         scopes: ScopeSet::parse(grants.iter().copied()).unwrap(),
         roles: Vec::new(),
         makers: Vec::new(),
+        session: None,
         auth: AuthMethod::Anonymous,
     }
 }

@@ -1,11 +1,15 @@
 //! The storage trait for API keys.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use crate::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
+    principal::Token,
     scope::Grant,
 };
 
@@ -39,7 +43,22 @@ pub struct KeyRecord {
     /// Principals of its tenant that have handled its text, or that of a key it was created with.
     /// Empty when the operator created it.
     pub makers: Vec<PrincipalId>,
+    /// Present when this is no key but a browser session, which has no roles and scopes itself.
+    pub session: Option<SessionCredential>,
 }
+
+/// The credential that a browser session stands for. The session is valid only while it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SessionCredential {
+    /// A key.
+    Key(KeyId),
+    /// A token of an issuer.
+    Token(Arc<Token>),
+}
+
+/// How long an expired session stays in the store. More than the clocks of two servers can differ.
+pub const SESSION_ROWS_KEPT: chrono::TimeDelta = chrono::TimeDelta::days(1);
 
 /// The result of [`KeyStore::rotate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +77,9 @@ pub enum KeyRotation {
 /// API keys.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
-    /// Stores a new key. Fails with [`StoreError::Conflict`] when the id or the digest exists.
+    /// Stores a new key. With a session, also deletes the sessions that expired more than
+    /// [`SESSION_ROWS_KEPT`] before it was created: each server knows by its own clock that they are
+    /// over. Fails with [`StoreError::Conflict`] when the id or the digest exists.
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;
 
     /// Stores a new key if its principal is new; otherwise returns `false` and stores nothing. A

@@ -137,6 +137,8 @@ impl RunFollower {
             | EventBody::ToolPinApproved(_)
             | EventBody::RecordAccepted(_)
             | EventBody::RecordResumed(_)
+            | EventBody::SignInStarted(_)
+            | EventBody::SignInEnded(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

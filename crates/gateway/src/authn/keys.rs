@@ -63,6 +63,7 @@ pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom:
         last_used_at: None,
         replaces: None,
         makers: Vec::new(),
+        session: None,
     };
     Ok(NewKey { record, text: Secret::new(text) })
 }

@@ -128,7 +128,7 @@ impl Authenticator {
     pub async fn keys_of(&self, caller: &Principal) -> Result<Vec<KeyRecord>, KeyError> {
         may_manage(caller)?;
         let mut keys = self.inner.keys.list().await?;
-        keys.retain(|key| key.tenant == caller.tenant);
+        keys.retain(|key| key.tenant == caller.tenant && key.session.is_none());
         for key in &mut keys {
             key.last_used_at = key.last_used_at.max(self.inner.last_use(&key.id));
         }
@@ -299,7 +299,8 @@ impl Authenticator {
                 && holder.id == *principal
                 && key.is_none_or(|key| holder.auth.key() == Some(key))
         };
-        let all = table.all().into_iter().filter(|known| known.is_valid(now));
+        let all =
+            table.all().into_iter().filter(|known| known.is_valid(now) && !known.is_session());
         let mut found: Vec<Arc<Principal>> =
             all.map(|known| Arc::clone(&known.principal)).filter(|it| wanted(it)).collect();
         found.sort_by(|one, other| {

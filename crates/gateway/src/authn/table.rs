@@ -15,7 +15,7 @@ use toolcrib_core::{
     id::{KeyId, TenantId},
     principal::{AuthMethod, Principal},
     scope::Grant,
-    store::KeyRecord,
+    store::{KeyRecord, SessionCredential},
 };
 
 use super::roles::{Rights, rights};
@@ -39,6 +39,8 @@ struct Parts<K> {
 
 /// A key, without its text and what only people read of it.
 pub(super) struct Known {
+    pub(super) id: KeyId,
+    /// For a session: whose it is and the credential that it stands for, without rights.
     pub(super) principal: Arc<Principal>,
     digest: [u8; 32],
     /// Its roles, those included that are not configured.
@@ -104,9 +106,11 @@ impl Table {
     pub(super) fn granting(&self, roles: &Roles) -> Self {
         let table = Self::default();
         for known in self.all() {
+            let id = known.id.clone();
             let Rights { roles, scopes } = rights(roles, &known.roles, &known.scopes);
             let principal = Principal { roles, scopes, ..Principal::clone(&known.principal) };
             table.insert(Known {
+                id,
                 principal: Arc::new(principal),
                 digest: known.digest,
                 roles: known.roles.clone(),
@@ -119,11 +123,17 @@ impl Table {
         table
     }
 
+    /// Removes the sessions that have expired at `now`; there is one for each sign-in.
+    pub(super) fn forget_sessions(&self, now: Timestamp) {
+        let is_kept =
+            |known: &Known| !known.is_session() || known.expires_at.is_none_or(|end| now < end);
+        self.by_digest.retain(is_kept);
+        self.by_id.retain(is_kept);
+    }
+
     fn insert(&self, known: Known) {
         let known = Arc::new(known);
-        if let Some(id) = known.principal.auth.key() {
-            self.by_id.insert(id.clone(), Arc::clone(&known));
-        }
+        self.by_id.insert(known.id.clone(), Arc::clone(&known));
         self.by_digest.insert(known.digest, known);
     }
 }
@@ -144,6 +154,12 @@ impl<K: Eq + Hash> Parts<K> {
         self.part(key)?.read().get(key).cloned()
     }
 
+    fn retain(&self, is_kept: impl Fn(&Known) -> bool) {
+        for part in &self.parts {
+            part.write().retain(|_, known| is_kept(known));
+        }
+    }
+
     fn insert(&self, key: K, known: Arc<Known>) {
         if let Some(part) = self.part(&key) {
             part.write().insert(key, known);
@@ -157,15 +173,24 @@ impl Known {
     fn new(record: KeyRecord, used: Arc<Used>, roles: &Roles) -> Self {
         let is_operators = record.tenant.as_str() == TenantId::OPERATOR;
         let Rights { roles, scopes } = rights(roles, &record.roles, &record.scopes);
+        let (auth, session) = match record.session {
+            None => (AuthMethod::ApiKey(record.id.clone()), None),
+            Some(SessionCredential::Key(key)) => (AuthMethod::ApiKey(key), Some(record.id.clone())),
+            Some(SessionCredential::Token(token)) => {
+                (AuthMethod::Jwt(token), Some(record.id.clone()))
+            }
+        };
         let principal = Principal {
             scopes,
             id: record.principal,
             tenant: record.tenant,
             roles,
             makers: record.makers,
-            auth: AuthMethod::ApiKey(record.id),
+            auth,
+            session,
         };
         Self {
+            id: record.id,
             principal: Arc::new(principal),
             digest: record.digest,
             roles: record.roles.into(),
@@ -174,6 +199,11 @@ impl Known {
             revoked: record.revoked_at.is_some() || is_operators,
             used,
         }
+    }
+
+    /// Returns whether it is a browser session and no key.
+    pub(super) fn is_session(&self) -> bool {
+        self.principal.session.is_some()
     }
 
     /// Returns whether the key works at `now`.

@@ -195,7 +195,7 @@ impl Tokens {
     fn principal(&self, id: PrincipalId, tenant: TenantId, token: Token, all: &Roles) -> Principal {
         let Rights { roles, scopes } = self.rights_of(&token, &tenant, all);
         let auth = AuthMethod::Jwt(Arc::new(token));
-        Principal { id, tenant, scopes, roles, makers: Vec::new(), auth }
+        Principal { id, tenant, scopes, roles, makers: Vec::new(), auth, session: None }
     }
 
     /// Whether a verified token is still valid.

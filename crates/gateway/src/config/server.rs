@@ -158,6 +158,11 @@ pub struct ExplorerConfig {
     /// Whether callers with the scope `config:write` can [change the configuration
     /// file](../guides/console.md#change-the-configuration).
     pub edit: bool,
+    /// How long people [stay signed in](../guides/console.md#sign-in) to the page without typing their
+    /// key again, at most 30 days; `0s` offers it to nobody.
+    #[serde(with = "kind::Wait")]
+    #[schemars(with = "kind::Wait")]
+    pub session_lifetime: Duration,
     /// Heading.
     pub title: String,
     /// Text of the link in the footer.
@@ -195,6 +200,7 @@ impl Default for ExplorerConfig {
             prefix: "/explorer".to_owned(),
             allow_execute: true,
             edit: true,
+            session_lifetime: Duration::from_secs(12 * 60 * 60),
             title: "toolcrib".to_owned(),
             project_name: None,
             project_url: None,
@@ -265,8 +271,14 @@ impl Resolver<'_> {
             self.complain_of_absence("anonymous", "explorer.policy", message);
         }
         self.check("explorer.prefix", check_prefix(&explorer.prefix));
+        if explorer.session_lifetime > MAX_SESSION_LIFETIME {
+            self.complain("explorer.session_lifetime", "is more than 30 days");
+        }
     }
 }
+
+/// The longest lifetime of a browser session.
+const MAX_SESSION_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The paths of the other surfaces. They are taken even where a surface is off, so that switching
 /// it on moves no page.

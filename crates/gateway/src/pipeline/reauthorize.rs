@@ -27,11 +27,12 @@ pub(crate) async fn reauthorize(
     entry: &Entry,
     context: CallContext<'_>,
 ) -> Result<Arc<Snapshot>, CallError> {
-    let renewed =
-        authenticator.renew(&Arc::new(principal.clone())).await.map_err(|error| match error {
-            AuthError::Unavailable => CallError::NotAccountable("checked again"),
-            AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous => CallError::NoSuchTool,
-        })?;
+    // A call belongs to the credential, and outlives a sign-out in the browser.
+    let credential = Arc::new(principal.without_session());
+    let renewed = authenticator.renew(&credential).await.map_err(|error| match error {
+        AuthError::Unavailable => CallError::NotAccountable("checked again"),
+        AuthError::Missing | AuthError::Invalid | AuthError::Ambiguous => CallError::NoSuchTool,
+    })?;
     if !snapshots.pins.wait().await {
         return Err(CallError::NotAccountable("checked again"));
     }

@@ -345,6 +345,7 @@ pub(crate) fn holder(tenant: &TenantId, role: &str, grants: &[Grant]) -> Option<
         scopes: ScopeSet::new(grants.iter().cloned()),
         roles: vec![role.to_owned()],
         makers: Vec::new(),
+        session: None,
         auth: AuthMethod::Anonymous,
     })
 }

@@ -123,6 +123,8 @@ impl History {
             | EventBody::ApprovalOverridden(_)
             | EventBody::RecordAccepted(_)
             | EventBody::RecordResumed(_)
+            | EventBody::SignInStarted(_)
+            | EventBody::SignInEnded(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

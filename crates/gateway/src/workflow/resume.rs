@@ -236,6 +236,7 @@ async fn prepare(
         scopes: ScopeSet::new([]),
         roles: Vec::new(),
         makers: Vec::new(),
+        session: None,
         auth: record.key.clone().map_or(AuthMethod::Anonymous, AuthMethod::ApiKey),
     });
     let principal = workflows

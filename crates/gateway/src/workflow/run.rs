@@ -93,7 +93,8 @@ pub(super) async fn run(
         .as_ref()
         .filter(|known| known.digest == entry.digest)
         .ok_or_else(|| unavailable("the workflow was changed while it was called"))?;
-    let principal = Arc::new(permit.principal().clone());
+    // A run belongs to the credential, and outlives a sign-out in the browser.
+    let principal = Arc::new(permit.principal().without_session());
     let interaction = workflows
         .interactions
         .start(call.run_id.clone(), &principal)

@@ -381,6 +381,8 @@ async fn every_bracket_is_closed_once_and_last() {
                 | EventBody::ToolPinApproved(_)
                 | EventBody::RecordAccepted(_)
                 | EventBody::RecordResumed(_)
+                | EventBody::SignInStarted(_)
+                | EventBody::SignInEnded(_)
                 | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)

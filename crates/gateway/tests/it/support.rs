@@ -108,6 +108,8 @@ pub(crate) fn recorded(body: &EventBody) -> String {
             format!("rejected {} {}", rejected.principal, rejected.reason.as_deref().unwrap_or("-"))
         }
         EventBody::ApprovalOverridden(overridden) => format!("overridden {}", overridden.principal),
+        EventBody::SignInStarted(started) => format!("signed in {}", started.principal),
+        EventBody::SignInEnded(ended) => format!("signed out {}", ended.principal),
         EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
         EventBody::RecordResumed(resumed) => format!("resumed after {}", resumed.failed),
         EventBody::RecordAccepted(accepted) => format!("accepted {}", accepted.problem),
@@ -387,6 +389,7 @@ pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
         scopes: ScopeSet::parse(scopes.iter().copied()).unwrap(),
         roles: Vec::new(),
         makers: Vec::new(),
+        session: None,
         auth: AuthMethod::Operator,
     }
 }

@@ -335,6 +335,7 @@ fn permit(tool: &str, schema: Option<Value>, pinned: Option<Digest>) -> Permit {
         scopes: ScopeSet::default(),
         roles: Vec::new(),
         makers: Vec::new(),
+        session: None,
         auth: AuthMethod::Operator,
     };
     let input = CallInput::default();

@@ -1,8 +1,11 @@
 //! The requirements of [`KeyStore`](toolcrib_core::store::KeyStore).
 
+use std::sync::Arc;
+
 use toolcrib_core::{
     id::KeyId,
-    store::{KeyRecord, KeyRotation, Storage, StoreError},
+    principal::Token,
+    store::{KeyRecord, KeyRotation, SessionCredential, Storage, StoreError},
 };
 
 use super::moment;
@@ -23,7 +26,52 @@ pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
         last_used_at: None,
         replaces: None,
         makers: Vec::new(),
+        session: None,
     }
+}
+
+/// Returns a browser session that expires at `end`.
+fn session(id: &str, digest: u8, created: i64, end: i64) -> KeyRecord {
+    KeyRecord {
+        expires_at: Some(moment(end)),
+        session: Some(SessionCredential::Key("full".parse().unwrap())),
+        ..key(id, digest, created)
+    }
+}
+
+/// A new session removes those that expired more than a day before, and no key.
+pub async fn sessions_leave_the_store_a_day_after_they_expire(storage: &dyn Storage) {
+    const DAY: i64 = 86_400_000;
+    let keys = &*storage.keys();
+    let expired = KeyRecord { expires_at: Some(moment(1)), ..key("expired", 1, 0) };
+    let token = Token {
+        issuer: "https://issuer.example".to_owned(),
+        expires_at: moment(DAY),
+        roles: vec!["reader".to_owned()],
+        scopes: vec!["files:*".parse().unwrap()],
+        proof: [7; 32],
+    };
+    let of_token = KeyRecord {
+        session: Some(SessionCredential::Token(Arc::new(token))),
+        ..session("token", 2, 2, DAY)
+    };
+    let (old, recent) = (session("old", 3, 3, 9), session("recent", 4, 4, 10));
+    for key in [&expired, &of_token, &old, &recent] {
+        keys.insert(key.clone()).await.unwrap();
+    }
+    assert_eq!(
+        keys.list().await.unwrap(),
+        [expired.clone(), of_token.clone(), old, recent.clone()]
+    );
+    let epoch = storage.changes(None).await.unwrap().keys;
+    keys.insert(KeyRecord { session: None, ..session("key", 5, DAY + 10, 2 * DAY) }).await.unwrap();
+    assert_eq!(keys.list().await.unwrap().len(), 5, "a key removes nothing");
+    let new = session("new", 6, DAY + 10, 2 * DAY);
+    keys.insert(new.clone()).await.unwrap();
+    let left: Vec<_> =
+        keys.list().await.unwrap().into_iter().map(|key| key.id.to_string()).collect();
+    assert_eq!(left, ["expired", "token", "recent", "key", "new"]);
+    assert_eq!(keys.changed_since(epoch).await.unwrap().len(), 2);
 }
 
 /// Every field is kept.

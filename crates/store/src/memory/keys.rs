@@ -10,7 +10,7 @@ use chrono::SubsecRound;
 use toolcrib_core::{
     clock::Timestamp,
     id::KeyId,
-    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, StoreError},
 };
 
 use super::shared::{ChangeCounter, lock};
@@ -44,6 +44,11 @@ fn insert(records: &mut Vec<KeyRecord>, mut key: KeyRecord) -> Result<(), StoreE
     key.expires_at = key.expires_at.map(|at| at.trunc_subsecs(3));
     key.revoked_at = key.revoked_at.map(|at| at.trunc_subsecs(3));
     key.last_used_at = key.last_used_at.map(|at| at.trunc_subsecs(3));
+    if key.session.is_some() {
+        let over = key.created_at - SESSION_ROWS_KEPT;
+        records
+            .retain(|held| held.session.is_none() || held.expires_at.is_none_or(|end| end >= over));
+    }
     records.push(key);
     records.sort_by_key(|key| key.created_at);
     Ok(())

@@ -7,7 +7,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId},
     scope::Grant,
-    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, StoreError},
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 
 const COLUMNS: &str = "id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
-                       revoked_at, last_used_at, replaces, makers";
+                       revoked_at, last_used_at, replaces, makers, session";
 
 #[async_trait]
 impl KeyStore for PostgresStore {
@@ -140,13 +140,17 @@ async fn next_epoch(transaction: &Transaction<'_>) -> Result<i64, Failure> {
 }
 
 async fn insert(client: &impl GenericClient, key: &KeyRecord, epoch: i64) -> Result<(), Failure> {
-    let json = |texts: Vec<&str>| {
-        serde_json::to_string(&texts)
-            .map_err(|_| StoreError::Unavailable("a key has no JSON form".to_owned()))
-    };
+    let unwritable = |_| StoreError::Unavailable("a key has no JSON form".to_owned());
+    let json = |texts: Vec<&str>| serde_json::to_string(&texts).map_err(unwritable);
+    let session = key.session.as_ref().map(serde_json::to_string).transpose();
+    let session = session.map_err(unwritable)?;
+    if session.is_some() {
+        let sql = "DELETE FROM keys WHERE session IS NOT NULL AND expires_at < $1";
+        execute(client, sql, &[&stored_time(key.created_at - SESSION_ROWS_KEPT)]).await?;
+    }
     let sql = format!(
         "INSERT INTO keys ({COLUMNS}, inserted, changed) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)"
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)"
     );
     let inserted = execute(
         client,
@@ -165,6 +169,7 @@ async fn insert(client: &impl GenericClient, key: &KeyRecord, epoch: i64) -> Res
             &key.last_used_at.map(stored_time),
             &key.replaces.as_ref().map(KeyId::as_str),
             &json(key.makers.iter().map(PrincipalId::as_str).collect())?,
+            &session,
             &epoch,
         ],
     )
@@ -197,6 +202,10 @@ fn record(row: &Row) -> Result<KeyRecord, Failure> {
             .map(|id| parse(id, unreadable))
             .transpose()?,
         makers: json(12)?.into_iter().map(|it| parse(it, unreadable)).collect::<Result<_, _>>()?,
+        session: row
+            .try_get::<_, Option<&str>>(13)?
+            .map(|text| serde_json::from_str(text).map_err(|_| unreadable()))
+            .transpose()?,
         id: parse(id.clone(), unreadable)?,
     })
 }

@@ -6,7 +6,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId},
     scope::Grant,
-    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, StoreError},
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 
 /// The columns of a key, in the order of [`record`].
 const COLUMNS: &str = "id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
-     revoked_at, last_used_at, replaces, makers";
+     revoked_at, last_used_at, replaces, makers, session";
 /// The epoch of a change, before [`next_epoch`] counts it.
 const NEXT_EPOCH: &str = "(SELECT value + 1 FROM meta WHERE name = 'keys_epoch')";
 
@@ -115,9 +115,15 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     let roles = json(key.roles.iter().map(String::as_str).collect()).map_err(unwritable)?;
     let scopes = json(key.scopes.iter().map(Grant::as_str).collect()).map_err(unwritable)?;
     let makers = json(key.makers.iter().map(PrincipalId::as_str).collect()).map_err(unwritable)?;
+    let session = key.session.as_ref().map(serde_json::to_string).transpose();
+    let session = session.map_err(unwritable)?;
+    if session.is_some() {
+        let sql = "DELETE FROM keys WHERE session IS NOT NULL AND expires_at < ?1";
+        execute(connection, sql, params![time_text(key.created_at - SESSION_ROWS_KEPT)])?;
+    }
     let sql = format!(
         "INSERT INTO keys ({COLUMNS}, changed) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, {NEXT_EPOCH})"
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, {NEXT_EPOCH})"
     );
     execute(
         connection,
@@ -136,6 +142,7 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
             key.last_used_at.map(time_text),
             key.replaces.as_ref().map(KeyId::as_str),
             makers,
+            session,
         ],
     )
     .map_err(|failure| failure.conflict_over("a key with this id or digest"))?;
@@ -208,6 +215,10 @@ fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
             .into_iter()
             .map(|maker| parse(maker, unreadable))
             .collect::<Result<_, _>>()?,
+        session: row
+            .get::<_, Option<String>>(13)?
+            .map(|text| serde_json::from_str(&text).map_err(|_| unreadable()))
+            .transpose()?,
         id: parse(id.clone(), unreadable)?,
     })
 }

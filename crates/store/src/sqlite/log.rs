@@ -137,6 +137,8 @@ impl Record {
             | EventBody::ApprovalOverridden(_)
             | EventBody::RecordAccepted(_)
             | EventBody::RecordResumed(_)
+            | EventBody::SignInStarted(_)
+            | EventBody::SignInEnded(_)
             | EventBody::ConfigEdited(_) => Effect::None,
         };
         Ok(Self {

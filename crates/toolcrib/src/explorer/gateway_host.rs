@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, request::Parts};
+use http::{StatusCode, request::Parts};
 use toolcrib_core::{
     call::{CallError, Outcome},
     id::RunId,
@@ -33,9 +33,10 @@ use crate::{
 pub(super) struct GatewayHost(pub(super) Gateway);
 
 impl GatewayHost {
-    async fn sender(&self, headers: &HeaderMap, auth: MountAuth) -> Result<Sender, AuthError> {
+    async fn sender(&self, head: &Parts, auth: MountAuth) -> Result<Sender, AuthError> {
+        let credentials = Credentials::PAGE;
         let Caller(principal) =
-            authenticate::caller(&self.0, headers, auth, Credentials::BEARER).await?;
+            authenticate::caller(&self.0, &head.uri, &head.headers, auth, credentials).await?;
         let proven = principal.auth != AuthMethod::Anonymous;
         Ok(Sender { principal: Some(principal), identity: None, proven })
     }
@@ -44,7 +45,7 @@ impl GatewayHost {
 #[async_trait]
 impl Host for GatewayHost {
     async fn identify(&self, head: &Parts, strict: bool) -> Result<Sender, AuthError> {
-        match self.sender(&head.headers, MountAuth::Optional).await {
+        match self.sender(head, MountAuth::Optional).await {
             // Counts as the `[anonymous]` principal; if none is configured, it sees no tools.
             Err(AuthError::Missing | AuthError::Invalid) if !strict => {
                 Ok(Sender { principal: self.0.authenticator().anonymous(), ..Sender::default() })
@@ -54,7 +55,7 @@ impl Host for GatewayHost {
     }
 
     async fn authenticate(&self, head: &Parts) -> Result<Sender, AuthError> {
-        self.sender(&head.headers, MountAuth::Required).await
+        self.sender(head, MountAuth::Required).await
     }
 
     async fn call(&self, call: Call) -> Response {

@@ -59,6 +59,7 @@ impl Rendered {
         let html = fill(&template, |name| match name {
             "TITLE" => Some(escape(&config.title)),
             "GATEWAY" => Some(gateway.to_string()),
+            "SESSIONS" => Some((!config.session_lifetime.is_zero()).to_string()),
             "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),
             "BASE" => Some(escape(base)),

@@ -35,6 +35,7 @@ impl Default for ExplorerConfig {
                 prefix: String::new(),
                 allow_execute: false,
                 edit: false,
+                session_lifetime: Duration::ZERO,
                 title: "MCP Tool Explorer".to_owned(),
                 project_name: None,
                 project_url: None,

@@ -20,7 +20,10 @@ use serde_json::{Value, json};
 use toolcrib_core::{clock::Timestamp, json::parse_strict};
 use toolcrib_gateway::{
     Gateway,
-    authn::sign_in::{self as sign_ins, CodeExchange, SignInError, SignInRequest},
+    authn::{
+        session::SessionError,
+        sign_in::{self as sign_ins, CodeExchange, SignInError, SignInRequest},
+    },
 };
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -31,7 +34,8 @@ use super::{
 };
 use crate::{
     dialect::Setup,
-    middleware::{BodySender, Payload, Refusal},
+    middleware::{BodySender, Payload, Refusal, Site},
+    openwop::sessions::{StartedSession, session_request, started},
     respond,
     state::AppState,
 };
@@ -110,6 +114,14 @@ struct SignInCode {
     redirect_uri: String,
 }
 
+/// A link that signs in once. It has no `Debug`, because its secret is one.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SignInLink {
+    /// The secret of the link.
+    secret: String,
+}
+
 /// The token of a person. It has no `Debug`, because it is a secret.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -132,7 +144,8 @@ pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(start))
         .routes(routes!(finish))
         .routes(routes!(signed_in))
-        .with_state(state);
+        .with_state(state)
+        .routes(routes!(link));
     match config.prefix.as_str() {
         "" => routes,
         prefix => OpenApiRouter::new().nest(prefix, routes),
@@ -241,6 +254,43 @@ async fn finish(State(sign_in): State<Arc<SignIn>>, request: Request) -> Result<
             unstored(respond::json(StatusCode::OK, &token))
         }
         Err(error) => failed(&error),
+    })
+}
+
+/// Signs the page in with the secret of a link, which works once.
+#[utoipa::path(
+    post,
+    path = "/sign-in/link",
+    operation_id = "explorerSignInLink",
+    security(()),
+    request_body(content = SignInLink, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The session, with one half of its secret", body = StartedSession),
+        (status = 400, description = "The request is invalid", body = Problem),
+        (status = 403, description = "The link was used or has expired, or the page cannot have a session", body = Problem),
+    )
+)]
+async fn link(State(state): State<AppState>, request: Request) -> Result<Response, Refusal> {
+    let (head, body) = request.into_parts();
+    let typed: SignInLink = match read(&head, body).await? {
+        Ok(typed) => typed,
+        Err(problem) => return Ok(invalid(problem)),
+    };
+    let Some(site) = Site::of_page(&state.host.server, &head.uri, &head.headers) else {
+        let message =
+            "only the page of this server can use the link, over https or on this machine";
+        return Ok(problem(StatusCode::FORBIDDEN, message, None));
+    };
+    let request = session_request(&state, &site, &head.headers);
+    Ok(match state.gateway.start_session_of_link(&typed.secret, &request).await {
+        Ok(session) => unstored(started(&session, &site)),
+        Err(SessionError::Unrecorded | SessionError::Randomness | SessionError::Store(_)) => {
+            return Err(Refusal::Unavailable);
+        }
+        Err(error) => {
+            let details = json!({ "code": "link_refused" });
+            problem(StatusCode::FORBIDDEN, error.to_string(), Some(details))
+        }
     })
 }
 

@@ -49,7 +49,9 @@ use super::{
 };
 use crate::{
     dialect::Setup,
-    middleware::{Access, Caller, MCP, MissingScopes, Mount, Paths, Payload, Refusal, Segment},
+    middleware::{
+        Access, Caller, Credentials, MCP, MissingScopes, Mount, Paths, Payload, Refusal, Segment,
+    },
     respond,
     serve::connection,
     state::AppState,
@@ -69,7 +71,11 @@ pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The exact path comes first, so that the record names which of the two was requested.
     [Paths::exactly([MCP]), Paths::Under(MCP.to_owned())]
-        .map(|paths| Mount::new(SURFACE, paths, access, refuse))
+        // The page calls tools there, to answer their questions.
+        .map(|paths| Mount {
+            credentials: Credentials::PAGE,
+            ..Mount::new(SURFACE, paths, access, refuse)
+        })
         .into()
 }
 

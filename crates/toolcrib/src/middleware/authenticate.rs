@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
 
-use super::{Credentials, InvalidCredentialPolicy, Refusal};
+use super::{Credentials, InvalidCredentialPolicy, Refusal, SessionPolicy, session};
 use crate::serve::connection;
 
 /// The headers that can have a key, on mounts whose protocol says so.
@@ -71,6 +71,7 @@ fn has_another(headers: &HeaderMap, presented: &[Option<&str>]) -> bool {
 /// After a pause of this process, waits for the store: what the caller sees may have changed (I-110).
 pub(crate) async fn caller(
     gateway: &Gateway,
+    uri: &Uri,
     headers: &HeaderMap,
     auth: MountAuth,
     credentials: Credentials,
@@ -84,6 +85,17 @@ pub(crate) async fn caller(
         return Err(AuthError::Ambiguous);
     }
     let mut known: Option<Caller> = None;
+    if credentials.sessions == SessionPolicy::Accepted && session::is_presented(headers) {
+        let keys = KEY_HEADERS.iter().any(|name| headers.contains_key(*name));
+        if !presented.is_empty() || keys {
+            return Err(AuthError::Ambiguous);
+        }
+        match session_holder(gateway, uri, headers).await {
+            Ok(caller) => known = Some(caller),
+            Err(AuthError::Invalid) if lenient => {}
+            Err(error) => return Err(error),
+        }
+    }
     for text in presented {
         let tried = match text {
             Some(text) => authenticator.identify(text, credentials.accepted).await.map(Caller),
@@ -108,6 +120,17 @@ pub(crate) async fn caller(
     };
     gateway.confirm().await?;
     Ok(caller)
+}
+
+/// Returns the person whose session `headers` present.
+async fn session_holder(
+    gateway: &Gateway,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Caller, AuthError> {
+    let presented = session::presented(&gateway.config().server, uri, headers)?;
+    let parts = presented.parts().ok_or(AuthError::Invalid)?;
+    gateway.authenticator().identify_session(parts).await.map(Caller)
 }
 
 /// Refuses, and records, a caller of `route` without `scope`.

@@ -78,12 +78,13 @@ impl HttpHost {
     /// Authenticates the sender of `headers` to a mount that requires `auth`.
     pub(super) async fn caller(
         &self,
+        uri: &Uri,
         headers: &HeaderMap,
         auth: MountAuth,
         credentials: Credentials,
     ) -> Result<Caller, AuthError> {
         match &self.gateway {
-            Some(gateway) => authenticate::caller(gateway, headers, auth, credentials).await,
+            Some(gateway) => authenticate::caller(gateway, uri, headers, auth, credentials).await,
             None => Err(AuthError::Missing),
         }
     }

@@ -61,6 +61,17 @@ pub(crate) struct Credentials {
     pub(crate) invalid: InvalidCredentialPolicy,
     /// Which credentials are accepted in addition to keys and the tokens of issuers.
     pub(crate) accepted: AcceptedCredentials,
+    /// Whether people who are signed in to the page may enter.
+    pub(crate) sessions: SessionPolicy,
+}
+
+/// Whether browser sessions are a credential.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SessionPolicy {
+    /// They are, because the page sends requests to the mount.
+    Accepted,
+    /// They are not.
+    Ignored,
 }
 
 impl Credentials {
@@ -69,7 +80,10 @@ impl Credentials {
         key_headers: &[],
         invalid: InvalidCredentialPolicy::Refused,
         accepted: AcceptedCredentials::Usual,
+        sessions: SessionPolicy::Ignored,
     };
+    /// The same, and the sessions of the page.
+    pub(crate) const PAGE: Self = Self { sessions: SessionPolicy::Accepted, ..Self::BEARER };
 }
 
 /// The rule for a caller with invalid credentials, where callers without any may enter.

@@ -45,7 +45,7 @@ fn check_origin(
 
 /// Returns the host that the request is addressed to. HTTP/2 and absolute request targets name it
 /// in the target; a `Host` header must then have the same value.
-fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+pub(super) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut values = headers.get_all(header::HOST).iter();
     let named = match (values.next(), values.next()) {
         (None, _) => None,
@@ -107,7 +107,7 @@ pub(super) fn listed(server: &ServerConfig, origin: &str) -> bool {
     server.allowed_origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin)
 }
 
-fn loopback(host: &str) -> bool {
+pub(super) fn loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|ip| ip.is_loopback())
 }
 

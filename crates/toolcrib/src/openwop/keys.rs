@@ -19,6 +19,7 @@ use utoipa::ToSchema;
 use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
+    sessions,
     values::{self, KeyLabel, KeyPrincipal, Moment, Overlap, Parameter as _, RoleName, ScopeGrant},
 };
 use crate::{
@@ -159,7 +160,7 @@ pub(super) async fn rotate(
     Ok(created(&key, Some(manage::moment(until))))
 }
 
-/// Revokes a key of the caller's tenant. The key is invalid as soon as this responds.
+/// Revokes a key of the caller's tenant, or ends a session of it. The key is invalid as soon as this responds.
 #[utoipa::path(
     delete,
     path = "/v1/keys/{id}",
@@ -175,7 +176,14 @@ pub(super) async fn revoke(context: Context, id: Segment) -> Result<Response, Fa
     context.require(KeysManage)?;
     let id = KeyId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
     let revoked = context.gateway.authenticator().revoke_key(&context.caller, &id).await;
-    let at = revoked.map_err(|error| refused(&context, &error))?;
+    let at = match revoked {
+        // It can be a session: the command line revokes both by their id.
+        Err(KeyError::NoSuchKey) => {
+            let ended = context.gateway.end_session(&context.caller, &id).await;
+            ended.map_err(|error| sessions::refused(&error))?
+        }
+        revoked => revoked.map_err(|error| refused(&context, &error))?,
+    };
     let revocation = KeyRevocation { id: id.to_string(), revoked_at: manage::moment(at) };
     Ok(respond::json(StatusCode::OK, &revocation))
 }

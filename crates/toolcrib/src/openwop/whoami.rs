@@ -24,6 +24,9 @@ pub(super) struct Whoami {
     /// The id of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<String>,
+    /// The id of the browser session that the request was sent in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
     /// When the credentials expire; absent when they do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
@@ -57,6 +60,7 @@ pub(super) async fn whoami(context: Context) -> Result<Response, Failure> {
             AuthMethod::Operator => "operator",
         },
         key_id: caller.auth.key().map(ToString::to_string),
+        session_id: caller.session.as_ref().map(ToString::to_string),
         expires_at: authenticator.expiry(caller).map(moment),
         keys_expire_by: authenticator.key_limit(caller).ok().flatten().map(moment),
         may: held.map(|scope| scope.as_str()).collect(),

@@ -40,6 +40,8 @@ impl EventKind {
             EventBody::ToolPinApproved(_) => ("toolcrib.pin-approved", false),
             EventBody::RecordAccepted(_) => ("toolcrib.record-accepted", false),
             EventBody::ConfigEdited(_) => ("toolcrib.config-edited", false),
+            EventBody::SignInStarted(_) => ("toolcrib.sign-in-started", false),
+            EventBody::SignInEnded(_) => ("toolcrib.sign-in-ended", false),
             EventBody::RecordResumed(_) => ("toolcrib.record-resumed", false),
         };
         Self { name, in_updates }
@@ -125,6 +127,8 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         EventBody::ToolPinApproved(payload) => members(payload).into(),
         EventBody::RecordAccepted(payload) => members(payload).into(),
         EventBody::ConfigEdited(payload) => members(payload).into(),
+        EventBody::SignInStarted(payload) => members(payload).into(),
+        EventBody::SignInEnded(payload) => members(payload).into(),
         EventBody::RecordResumed(payload) => members(payload).into(),
     }
 }

@@ -106,6 +106,13 @@ fn rows() -> Vec<Row> {
             method: "delete",
             ..get("/v1/keys/{id}", "/v1/keys/KEY", ["401", "403", "404", "200"])
         },
+        get("/v1/sessions", "/v1/sessions", ["401", "200", "200", "200"]),
+        // Without an `Origin` it was not sent by the page.
+        post("/v1/sessions", "/v1/sessions", json!({}), ["401", "403", "403", "403"]),
+        Row {
+            method: "delete",
+            ..get("/v1/sessions/{id}", "/v1/sessions/KEY", ["401", "404", "404", "404"])
+        },
         get("/v1/pins", "/v1/pins", ["401", "403", "200 blind", "200 sees"]),
         post(
             "/v1/pins/approve",
@@ -156,6 +163,7 @@ fn rows() -> Vec<Row> {
         // Without `[auth.jwt.sign_in]`, and with an invalid body, for every caller alike.
         post("/explorer/sign-in/start", "/explorer/sign-in/start", json!({}), ["400"; 4]),
         post("/explorer/sign-in/token", "/explorer/sign-in/token", json!({}), ["400"; 4]),
+        post("/explorer/sign-in/link", "/explorer/sign-in/link", json!({}), ["400"; 4]),
         get("/explorer/signed-in", "/explorer/signed-in", OPEN),
         get("/explorer/tools", "/explorer/tools", list),
         get("/explorer/tools/{name}", "/explorer/tools/crib__read", ["401", "404", "404", "200"]),
@@ -267,6 +275,8 @@ fn undescribed() -> Vec<Row> {
         ),
         row("post", "/v1/host/sample/test/reset", "/v1/host/sample/test/reset", None, keyed),
         row("get", "/explorer/", "/explorer/", None, OPEN),
+        // Only browsers are led to the page.
+        row("get", "/", "/", None, ABSENT),
         row("post", "/mcp/", "/mcp/", Some(list.clone()), keyed),
         row("post", "/mcp/{toolset}/", "/mcp/some/", Some(list), keyed),
     ]

@@ -51,6 +51,14 @@ fn describe(body: &EventBody) -> String {
             let (before, after) = (short(&edited.before), short(&edited.after));
             format!("{} by {}: {before} to {after}", word(edited.action), edited.principal)
         }
+        EventBody::SignInStarted(started) => {
+            let until = started.expires_at.to_rfc3339_opts(SecondsFormat::Millis, true);
+            format!("session {} of {} until {until}", started.session_id, started.principal)
+        }
+        EventBody::SignInEnded(ended) => {
+            let by = optional(ended.by.as_ref(), |by| format!(" by {by}"));
+            format!("session {} of {}{by}", ended.session_id, ended.principal)
+        }
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
             format!("by {}: {}{reason}", accepted.principal, accepted.problem)

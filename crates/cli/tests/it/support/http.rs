@@ -30,6 +30,21 @@ impl Caller {
         self.send(self.http.get(format!("{}{path}", self.url))).await.unwrap()
     }
 
+    /// Sends a request without a body, with these headers.
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> reqwest::Response {
+        let method = method.parse().unwrap();
+        let mut request = self.with_key(self.http.request(method, format!("{}{path}", self.url)));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.send().await.unwrap()
+    }
+
     /// Returns a response whose body has not been read.
     pub(crate) async fn open(&self, path: &str) -> reqwest::Response {
         self.with_key(self.http.get(format!("{}{path}", self.url))).send().await.unwrap()

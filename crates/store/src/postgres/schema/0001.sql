@@ -104,6 +104,8 @@ CREATE TABLE keys (
   last_used_at TIMESTAMPTZ,
   replaces     TEXT,
   makers       TEXT NOT NULL,
+  -- The credential of a browser session, as JSON; such a row is no key.
+  session      TEXT,
   -- The epochs of the insertion and of the last change.
   inserted     BIGINT NOT NULL,
   changed      BIGINT NOT NULL

@@ -89,6 +89,7 @@ CREATE TABLE open_sessions (
 
 -- API keys, without the keys. `roles`, `scopes` and `makers` are JSON arrays of strings. `replaces` is
 -- the key that this one replaces; `makers` are the principals, other than its own, that handled it.
+-- `session` is the credential of a browser session, as JSON; such a row is no key.
 -- `changed` is the epoch of the last change.
 CREATE TABLE keys (
   id         TEXT NOT NULL PRIMARY KEY,
@@ -104,6 +105,7 @@ CREATE TABLE keys (
   last_used_at TEXT,
   replaces   TEXT,
   makers     TEXT NOT NULL,
+  session    TEXT,
   changed    INTEGER NOT NULL
 ) STRICT;
 

@@ -1,0 +1,83 @@
+//! Browser sessions with their events: nobody is signed in without a record of it.
+
+use toolcrib_core::{
+    clock::Timestamp,
+    event::{EventBody, NewEvent, SignInEnded, SignInStarted},
+    id::{KeyId, TenantId},
+    principal::Principal,
+};
+
+use crate::{
+    Gateway,
+    authn::session::{NewSession, SessionError, SessionRequest},
+    ids::new_id,
+};
+
+impl Gateway {
+    /// Makes a session for `caller`, after its event is durable.
+    ///
+    /// # Errors
+    /// [`SessionError`]: nobody is signed in.
+    pub async fn start_session(
+        &self,
+        caller: &Principal,
+        request: &SessionRequest,
+    ) -> Result<NewSession, SessionError> {
+        let session = self.authenticator().new_session(caller, request)?;
+        let started = EventBody::SignInStarted(SignInStarted {
+            principal: caller.id.clone(),
+            session_id: session.record.id.to_string(),
+            expires_at: session.expires_at,
+        });
+        let event = self.sign_in_event(&caller.tenant, started);
+        self.audit().append_or_refuse(event).await.map_err(|_| SessionError::Unrecorded)?;
+        self.authenticator().store_session(&session).await?;
+        Ok(session)
+    }
+
+    /// Makes a session for the key of a link, which works once.
+    ///
+    /// # Errors
+    /// [`SessionError`]: nobody is signed in.
+    pub async fn start_session_of_link(
+        &self,
+        secret: &str,
+        request: &SessionRequest,
+    ) -> Result<NewSession, SessionError> {
+        let holder = self.authenticator().use_sign_in_link(secret)?;
+        self.start_session(&holder, request).await
+    }
+
+    /// Ends the session `id` of the caller, or of its tenant if it may manage keys. The session is
+    /// over even if its event cannot be recorded at once.
+    ///
+    /// # Errors
+    /// [`SessionError`]: nothing changed.
+    pub async fn end_session(
+        &self,
+        caller: &Principal,
+        id: &KeyId,
+    ) -> Result<Timestamp, SessionError> {
+        let (session, at) = self.authenticator().end_session(caller, id).await?;
+        let by = (session.principal != caller.id).then(|| caller.id.clone());
+        let ended = EventBody::SignInEnded(SignInEnded {
+            principal: session.principal,
+            session_id: session.id.to_string(),
+            by,
+        });
+        let event = self.sign_in_event(&session.tenant, ended);
+        self.audit().append_with_retry(vec![event]).await;
+        Ok(at)
+    }
+
+    fn sign_in_event(&self, tenant: &TenantId, body: EventBody) -> NewEvent {
+        NewEvent {
+            event_id: new_id(),
+            tenant: tenant.clone(),
+            run_id: new_id(),
+            body,
+            timestamp: self.clock().now(),
+            causation_id: None,
+        }
+    }
+}
