@@ -49,14 +49,15 @@ await check('the account shows who is signed in, and signs out', async () => {
   await page.click('#account-button');
   const menu = await page.textContent('.menu');
   truthy(/admin/.test(menu) && /demo/.test(menu), menu);
-  await page.check('.menu input[type=checkbox]');
+  await page.click('#stay-signed-in');
+  await page.getByText('in all tabs of this browser').waitFor();
   await page.reload();
   await page.waitForSelector('.section');
   await page.click('#account-button');
   await page.click('#sign-out');
   await page.waitForSelector('#signin');
   equal(await page.locator('.section').count(), 0, 'sections after signing out');
-  equal(await page.evaluate(() => sessionStorage.length), 0, 'kept keys after signing out');
+  equal(await page.evaluate(() => [sessionStorage.length, localStorage.length]), [0, 0], 'what is kept after signing out');
   await close();
 });
 

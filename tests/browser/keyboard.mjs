@@ -109,7 +109,7 @@ await check('sign in, open a section, and sign out', async () => {
   await tabTo(page, '#account-button');
   await press(page, 'Enter');
   await page.waitForSelector('.menu');
-  await tabTo(page, '.menu input[type=checkbox]');
+  await tabTo(page, '#stay-signed-in');
   await press(page, 'Escape');
   await page.waitForFunction(() => !document.querySelector('.menu'));
   await hasFocus(page, '#account-button');

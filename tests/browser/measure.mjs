@@ -32,9 +32,13 @@ const ms = (value) => (value === undefined ? '–' : `${Math.round(value)} ms`);
 async function open({ address, ready, more }, slow = 1) {
   const { page, close } = await openPage(browser);
   await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: manyTools(TOOLS) }));
+  const { origin } = new URL(explorer);
+  const headers = { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}`, Origin: origin };
+  const made = await page.request.post(`${origin}/v1/sessions`, { headers });
+  const { secret } = await made.json();
   await page.addInitScript(
-    ({ key, wanted }) => {
-      sessionStorage.setItem('toolcrib-key', key);
+    ({ secret, wanted }) => {
+      localStorage.setItem('toolcrib-session', secret);
       window.painted = {};
       const look = () => {
         for (const [name, selector] of wanted)
@@ -47,7 +51,7 @@ async function open({ address, ready, more }, slow = 1) {
       };
       requestAnimationFrame(look);
     },
-    { key: TOOLCRIB_KEY_ADMIN, wanted: Object.entries({ ready, more }).filter(([, it]) => it) },
+    { secret, wanted: Object.entries({ ready, more }).filter(([, it]) => it) },
   );
   if (slow > 1) {
     const client = await page.context().newCDPSession(page);

@@ -21,7 +21,7 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "approvals.mjs",
     "daily.mjs",
     "render.mjs",
@@ -29,10 +29,11 @@ const ALONE: [&str; 8] = [
     "first-run.mjs",
     "try-it.mjs",
     "oidc.mjs",
+    "sign-in.mjs",
     "sources.mjs",
 ];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 15] = [
+const SCRIPTS: [(&str, &str); 16] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -40,7 +41,8 @@ const SCRIPTS: [(&str, &str); 15] = [
     ("tools in a browser", "tools.mjs"),
     ("screens in a browser", "console.mjs"),
     ("running tools in a browser", "try-it.mjs"),
-    ("sign-in in a browser", "oidc.mjs"),
+    ("sign-in in a browser", "sign-in.mjs"),
+    ("sign-in with a provider in a browser", "oidc.mjs"),
     ("configuration in a browser", "sources.mjs"),
     ("approvals in a browser", "approvals.mjs"),
     ("every day in a browser", "daily.mjs"),

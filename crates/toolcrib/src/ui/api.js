@@ -52,22 +52,29 @@ export async function otcToolId(name) {
   return typeof id === 'string' ? id : undefined;
 }
 
-/** Sends a request with the key of the page, and returns the response as it is. */
-export function fetchWithKey(path, { headers = {}, ...options } = {}) {
+/** The credential of the page in a request: its key, or its half of the session of the browser. */
+function credential() {
   const auth = authorization();
-  return fetch(path, { ...options, headers: { ...headers, ...(auth && { Authorization: auth }) } });
+  if (auth !== undefined) return { Authorization: auth };
+  return state.session === '' ? {} : { 'Toolcrib-Session': state.session };
 }
 
-/** Sends a request with the key of the page. */
+/** Sends a request with the credential of the page, and returns the response as it is. */
+export function fetchWithKey(path, { headers = {}, ...options } = {}) {
+  return fetch(path, { ...options, headers: { ...headers, ...credential() } });
+}
+
+/** Sends a request with the credential of the page. */
 export async function request(method, path, { body, signal } = {}) {
   const headers = { Accept: 'application/json' };
-  const auth = authorization();
+  const sent = JSON.stringify(credential());
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   const started = performance.now();
   const response = await fetchWithKey(path, { method, headers, body, signal, cache: 'no-cache' });
   const text = await response.text();
-  // The list of tools finds out whether the key has ended, for the whole page.
-  if (response.status === 401 && state.status === 'ready' && auth === authorization()) emit('reload');
+  // The list of tools finds out whether the credential has ended, for the whole page.
+  const isCurrent = sent === JSON.stringify(credential());
+  if (response.status === 401 && state.status === 'ready' && isCurrent) emit('reload');
   return {
     status: response.status,
     statusText: response.statusText,

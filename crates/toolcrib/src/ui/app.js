@@ -11,8 +11,8 @@ import { readAddress } from './tools/filters.js';
 import { startDetail } from './tools/detail.js';
 import { isTyping } from './shell/keys.js';
 import { current } from './shell/routes.js';
-import { hasGateway, identify } from './shell/session.js';
-import { restoredKey, startShell } from './shell/shell.js';
+import { hasGateway, identify, isSignedIn, storedSession, takeLink, useLink } from './shell/session.js';
+import { startShell } from './shell/shell.js';
 
 /** Time for another screen to show its first rows, in ms. */
 const LIST_PAUSE = 400;
@@ -126,14 +126,16 @@ function startKeys() {
 async function startSignIn() {
   if (!hasGateway) return;
   const { finish, isReturning, loadProviders } = await import('./shell/sign-in.js');
-  if (isReturning()) state.token = (await finish()) ?? '';
-  if (state.token === '') loadProviders();
+  if (link !== undefined) await useLink(link);
+  if (isReturning()) await finish();
+  if (!isSignedIn()) loadProviders();
   on('who', () => {
-    if (state.token === '' && state.providers.length === 0) loadProviders();
+    if (!isSignedIn() && state.providers.length === 0) loadProviders();
   });
 }
 
-state.token = restoredKey();
+const link = hasGateway ? takeLink() : undefined;
+state.session = storedSession();
 startTheme();
 startAuth({ reload });
 startList({ reload });
@@ -150,7 +152,7 @@ drawMode();
 addEventListener('hashchange', () => followAddress({ moved: true }));
 await startSignIn();
 followAddress();
-if (hasGateway && state.token !== '' && current().section !== 'tools') {
+if (hasGateway && isSignedIn() && current().section !== 'tools') {
   // The open screen comes first: the list can be long, and is there for the palette and for names.
   await identify();
   setTimeout(reload, state.who ? LIST_PAUSE : 0);

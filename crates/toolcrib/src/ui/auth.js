@@ -1,21 +1,33 @@
-// The key field. The key is kept in a variable of this page, never in the address or in the markup;
-// `shell/session.js` keeps it for the tab where the user asks for it.
+// The form for a key. The key is kept in a variable of this page, never in the address, in the markup or
+// in storage. The form has its place in the card of the sign-in (`shell/sign-in-card.js`); in the header it
+// is for callers without a key who see tools.
 import { byId, announce } from './dom.js';
 import { state, on, emit } from './state.js';
+import { canStay, hasGateway, stay } from './shell/session.js';
+
+const form = byId('auth');
+const input = byId('token');
+const header = form.parentElement;
+const following = form.nextElementSibling;
+/** Whether the form had the focus when a key was used, so that the focus follows into the screen. */
+let used = false;
 
 export function startAuth({ reload }) {
-  const input = byId('token');
-  byId('auth').addEventListener('submit', (event) => {
+  form.addEventListener('submit', async (event) => {
     event.preventDefault();
-    setToken(input);
+    used = true;
+    if (!setToken()) return;
+    const problem = byId('stay').checked && state.token !== '' ? await stay() : undefined;
+    if (problem !== undefined) announce(`You are signed in in this tab alone. ${problem}`);
     reload();
   });
   input.addEventListener('input', () => {
-    // Results for the previous key must not stay on screen.
-    setToken(input);
+    // Results for the previous key must not stay on screen. In the card there are none.
+    if (isInHeader()) setToken();
+    else check(input.value.trim());
     drawBadge();
   });
-  input.addEventListener('paste', () => setTimeout(() => byId('auth').requestSubmit()));
+  input.addEventListener('paste', () => setTimeout(() => form.requestSubmit()));
   byId('reveal').addEventListener('click', () => {
     const show = input.type === 'password';
     input.type = show ? 'text' : 'password';
@@ -23,30 +35,68 @@ export function startAuth({ reload }) {
     byId('reveal').setAttribute('aria-pressed', String(show));
     byId('reveal').setAttribute('aria-label', show ? 'Hide the key' : 'Show the key');
   });
+  byId('stay-choice').hidden = !canStay;
   on('tools', drawBadge);
+  on('who', drawBadge);
   drawBadge();
 }
 
 export function focusToken() {
-  const input = byId('token');
   input.focus();
   input.select();
   input.scrollIntoView({ block: 'nearest' });
 }
 
-function setToken(input) {
-  const token = input.value.trim();
-  // A header can contain only visible ASCII; other characters are artifacts of the paste.
+/** Puts the form into the card. The focus goes there, unless something else has it. */
+export function placeForm(host) {
+  if (form.parentElement !== host) host.append(form);
+  drawBadge();
+  const at = document.activeElement;
+  if (host.isConnected && (at === null || at === document.body)) input.focus({ preventScroll: true });
+}
+
+/** Puts the form back into the header. */
+export function returnForm() {
+  if (!isInHeader()) header.insertBefore(form, following);
+  drawBadge();
+}
+
+/** Whether the user has just signed in with the form. */
+export function tookForm() {
+  const taken = used;
+  used = false;
+  return taken;
+}
+
+export function clearForm() {
+  input.value = '';
+}
+
+const isInHeader = () => form.parentElement === header;
+
+/** Whether a header can contain the key: only visible ASCII. Other characters are artifacts of the paste. */
+function check(token) {
   const sendable = /^[\x20-\x7e]*$/.test(token);
   input.setAttribute('aria-invalid', String(!sendable));
   input.setCustomValidity(sendable ? '' : 'The key contains characters that cannot be sent.');
+  return sendable;
+}
+
+/** Takes the key of the field. Returns whether it can be sent. */
+function setToken() {
+  const token = input.value.trim();
+  const sendable = check(token);
   const next = sendable ? token : '';
-  if (next === state.token) return;
-  state.token = next;
-  emit('token');
+  if (next !== state.token) {
+    state.token = next;
+    emit('token');
+  }
+  return sendable;
 }
 
 function drawBadge() {
+  // In the header it would flash while the server says who is signed in.
+  form.hidden = isInHeader() && hasGateway && (state.who !== undefined || state.status === 'loading');
   const badge = byId('token-badge');
   const rejected = state.token !== '' && state.status === 'signin';
   badge.textContent = state.token === '' ? 'No key' : rejected ? 'Key rejected' : 'Key set';

@@ -1,8 +1,11 @@
-// The state of the page. All of it is in memory and lost with the page, unless the user keeps the key. A new key starts from an
+// The state of the page. All of it is in memory and lost with the page, except for a session. A new key starts from an
 // empty state, because another principal's tools and results must not be visible to it.
 
 export const state = {
+  /** The key that was typed. */
   token: '',
+  /** The secret of the session, if the user stays signed in; with it there is no key. */
+  session: '',
   executeEnabled: window.executeEnabled === true,
   /** loading | ready | signin | error | idle (a new key that has not been used yet) */
   status: 'loading',

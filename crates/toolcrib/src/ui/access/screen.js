@@ -21,12 +21,14 @@ import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { NewKey, Secret } from './new-key.js';
 import { Roles } from './roles.js';
+import { Sessions } from './sessions.js';
 
 export default function Access({ route, who }) {
   const tabs = [
     ['keys', 'Keys', 'keys:manage'],
     ['roles', 'Roles', 'roles:read'],
-  ].filter(([, , scope]) => may(scope));
+    ['sessions', 'Sign-ins'],
+  ].filter(([, , scope]) => scope === undefined || may(scope));
   const open = tabs.find(([id]) => id === route.path[0])?.[0] ?? tabs[0]?.[0];
   return html`<div>
     ${tabs.length > 1 &&
@@ -37,6 +39,7 @@ export default function Access({ route, who }) {
       )}
     </nav>`}
     ${open === 'keys' && html`<${Keys} who=${who} begins=${route.query.get('new') === 'key'} />`}
+    ${open === 'sessions' && html`<${Sessions} who=${who} />`}
     ${open === 'roles' &&
     html`<h2>Access</h2><${Roles} key=${route.path[1] ?? ''} name=${route.path[1]} />`}
   </div>`;

@@ -19,6 +19,8 @@ export const NAMES = {
   'record.accepted': 'record accepted',
   'config.edited': 'configuration edited',
   'record.resumed': 'recording resumed',
+  'sign-in.started': 'signed in',
+  'sign-in.ended': 'signed out',
 };
 
 export const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };

@@ -1,47 +1,151 @@
-// Who is signed in. The key is in memory; it survives a reload of this tab only if the user asks for
-// it, in sessionStorage, which no other tab can read.
+// Who is signed in: with a key, which is in the memory of this page alone, or in a session, which stays
+// in all tabs of the browser until the user signs out.
+//
+// A session has a cookie that scripts cannot read, and a secret that is in the localStorage of this origin.
+// Each is worth nothing alone: browsers send a cookie to other ports of a host, too, and with requests of
+// other pages, which can neither read the secret nor send it.
+//
+// Invariant: the tabs show one session. When one tab ends it or begins another one, the others follow at
+// once and drop what they showed.
 import { state, on, emit } from '../state.js';
-import { request } from '../api.js';
-import { byId } from '../dom.js';
+import { base, fetchWithKey, problemText, request } from '../api.js';
+import { clearForm } from '../auth.js';
 
-const KEPT = 'toolcrib-key';
+const STORED = 'toolcrib-session';
+const LINK = /^#sign-in=([\w-]{43})$/;
 const DAY = 24 * 60 * 60 * 1000;
 /** Whether the page's own server is a gateway, with `/v1`. */
 export const hasGateway = document.body.dataset.gateway === 'true';
+/** Whether a session is possible: if the server has them, and over https or on this machine. */
+export const canStay = hasGateway && document.body.dataset.sessions === 'true' && window.isSecureContext;
 
-export function keptKey() {
+/** Whether the requests of the page have a credential. */
+export const isSignedIn = () => state.token !== '' || state.session !== '';
+
+/** Returns the secret of the session that the browser keeps; empty if it keeps none. */
+export function storedSession() {
   try {
-    return sessionStorage.getItem(KEPT) ?? '';
+    return (canStay && localStorage.getItem(STORED)) || '';
   } catch {
     return '';
   }
 }
 
-/** Keeps the key until the tab closes, or forgets it. */
-export function keep(wanted) {
+function store(secret) {
   try {
-    if (wanted) sessionStorage.setItem(KEPT, state.token);
-    else sessionStorage.removeItem(KEPT);
+    if (secret === '') localStorage.removeItem(STORED);
+    else localStorage.setItem(STORED, secret);
+    return true;
   } catch {
-    // Without storage the key lasts as long as the page.
+    return false;
   }
 }
 
-export function signOut() {
-  emit('signed-out');
-  state.signInProblem = undefined;
-  leave();
+/** Makes the key of the page a session of the browser. Returns why that failed; undefined otherwise. */
+export async function stay() {
+  const { token } = state;
+  let reply;
+  try {
+    await endStored();
+    reply = await request('POST', '/v1/sessions', {});
+  } catch (error) {
+    return `The server could not be reached (${error.message}).`;
+  }
+  if (state.token !== token) return undefined; // the user has chosen another key meanwhile
+  if (reply.status === 401) return undefined; // the list of tools says that the key was not accepted
+  if (reply.status !== 201) return problemText(reply);
+  return begin(reply.data.secret) ? undefined : 'The browser keeps no data of this page.';
 }
 
-function leave() {
-  keep(false);
-  byId('token').value = '';
+/** Ends the session of the other tabs, which the next one replaces. */
+async function endStored() {
+  const secret = storedSession();
+  if (secret === '') return;
+  const headers = { 'Toolcrib-Session': secret };
+  await fetch('/v1/sessions/current', { method: 'DELETE', headers });
+}
+
+/** Uses a session of the server from now on, in all tabs. */
+function begin(secret) {
+  if (!store(secret)) return false;
+  clearForm();
   state.token = '';
+  state.session = secret;
+  state.signInProblem = undefined;
+  return true;
+}
+
+/** Returns the secret of a link that signs in, and takes it out of the address. */
+export function takeLink() {
+  const link = LINK.exec(location.hash)?.[1];
+  if (link !== undefined) history.replaceState(null, '', base);
+  return link;
+}
+
+/** Signs in with the secret of a link, which works once. */
+export async function useLink(secret) {
+  let problem;
+  try {
+    const response = await fetch(`${base}sign-in/link`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ secret }),
+    });
+    const data = await response.json();
+    if (response.status === 201) {
+      forget();
+      if (begin(data.secret)) return;
+      problem = 'The browser keeps no data of this page, so the link cannot sign in. Use a key.';
+    } else problem = `${sentence(problemText({ status: response.status, data }))} Sign in with a key.`;
+  } catch (error) {
+    problem = `The server could not be reached (${error.message}).`;
+  }
+  state.signInProblem = { text: problem };
+  emit('providers');
+}
+
+function sentence(text) {
+  const end = /[.!?]$/.test(text) ? '' : '.';
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${end}`;
+}
+
+export function signOut() {
+  state.signInProblem = undefined;
+  const ending = state.session !== '' ? endSession() : undefined;
+  leave();
+  return ending;
+}
+
+/** Ends the session on the server, with the secret that the page still has. */
+async function endSession() {
+  try {
+    // Without the secret in localStorage no tab uses the session, whatever the server says.
+    const { status } = await fetchWithKey('/v1/sessions/current', { method: 'DELETE', keepalive: true });
+    if (status === 200 || status === 401) return;
+  } catch {
+    // The session is over for this browser, and says so.
+  }
+  state.signInProblem = {
+    text: 'You are signed out in this browser. The server could not be told: the session is in Access until it expires.',
+  };
+  emit('providers');
+}
+
+/** Drops everything that the credential showed. */
+function forget() {
+  emit('signed-out');
+  clearForm();
+  state.token = '';
+  state.session = '';
   state.who = undefined;
   emit('token');
   emit('who');
+}
+
+function leave() {
+  if (state.session !== '') store('');
+  forget();
   emit('reload');
-  byId('token').focus();
 }
 
 /** Returns whether the caller has a scope of a route, such as `audit:read`. */
@@ -50,8 +154,8 @@ export function may(scope) {
 }
 
 export async function signInWith(issuer) {
-  const { begin } = await import('./sign-in.js');
-  await begin(issuer);
+  const { begin: leavePage } = await import('./sign-in.js');
+  await leavePage(issuer);
 }
 
 let ending;
@@ -66,14 +170,50 @@ function watchEnd() {
   ending = setTimeout(left > DAY ? watchEnd : expire, Math.max(Math.min(left, DAY), 0));
 }
 
+/** The other tabs find that out themselves, and keep what was typed there, too. */
 function expire() {
   const at = new Date(state.who.expiresAt).toLocaleTimeString();
-  state.signInProblem = { text: `Your sign-in ended at ${at}. Sign in again to go on where you were.` };
-  leave();
+  over(`Your sign-in ended at ${at}. Sign in again to go on where you were.`);
+}
+
+/** Ends a session that the server no longer accepts, in all tabs. */
+function ended() {
+  store('');
+  over('Your sign-in has ended. Sign in again to go on where you were.');
+}
+
+/** Ends the sign-in that the server no longer accepts. Typed texts stay for the next one of the same person. */
+function over(text) {
+  state.signInProblem = { text };
+  clearForm();
+  state.token = '';
+  state.session = '';
+  state.who = undefined;
+  emit('token');
+  emit('who');
+  emit('reload');
+}
+
+/** Follows another tab that has ended the session or begun another one. */
+function follow({ key }) {
+  if ((key !== STORED && key !== null) || state.token !== '') return;
+  const next = storedSession();
+  if (next === state.session) return;
+  forget();
+  state.signInProblem = undefined;
+  state.session = next;
+  emit('reload');
 }
 
 export function startSession() {
   if (!hasGateway) return;
+  addEventListener('storage', follow);
+  addEventListener('hashchange', async () => {
+    const link = takeLink();
+    if (link === undefined) return;
+    await useLink(link);
+    emit('reload');
+  });
   on('who', watchEnd);
   on('token', () => {
     state.who = undefined;
@@ -82,22 +222,27 @@ export function startSession() {
   on('tools', () => {
     // At the same time as the list, which can be long.
     const loads = state.status === 'loading' || state.status === 'ready';
-    if (loads && state.token !== '' && state.who === undefined) identify();
-    if (state.status !== 'signin' || state.who === undefined) return;
-    // The key has expired or was revoked: nothing that it showed stays.
-    keep(false);
-    state.who = undefined;
-    emit('who');
+    if (loads && isSignedIn() && state.who === undefined) identify();
+    if (state.status !== 'signin') return;
+    // The credential has expired or was revoked: nothing that it showed stays.
+    if (state.session !== '') {
+      ended();
+    } else if (state.who !== undefined) {
+      state.who = undefined;
+      emit('who');
+    }
   });
 }
 
 let identifying;
 
-/** Finds out who the key belongs to. A key that the server refuses is left to the list of tools. */
+const credential = () => `${state.token}\n${state.session}`;
+
+/** Finds out who is signed in. A credential that the server refuses is left to the list of tools. */
 export async function identify() {
-  const token = state.token;
-  if (identifying === token) return;
-  identifying = token;
+  const own = credential();
+  if (identifying === own) return;
+  identifying = own;
   let reply;
   try {
     reply = await request('GET', '/v1/whoami', {});
@@ -106,7 +251,9 @@ export async function identify() {
   } finally {
     identifying = undefined;
   }
-  if (state.token !== token || reply.status !== 200) return;
+  if (credential() !== own) return;
+  if (reply.status === 401 && state.session !== '') ended();
+  if (reply.status !== 200) return;
   state.who = reply.data;
   state.signInProblem = undefined;
   emit('who');

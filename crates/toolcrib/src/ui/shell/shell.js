@@ -5,7 +5,8 @@ import { state, on, emit } from '../state.js';
 import { base } from '../api.js';
 import { byId, loadStyle, reveal } from '../dom.js';
 import { current, href } from './routes.js';
-import { hasGateway, keep, keptKey, may, signInWith, signOut, startSession } from './session.js';
+import { tookForm } from '../auth.js';
+import { canStay, hasGateway, identify, isSignedIn, may, signInWith, signOut, startSession, stay } from './session.js';
 import { startFirstRun } from './first-run.js';
 import { startCounts } from './counts.js';
 import { Keys, isTyping, startKeys } from './keys.js';
@@ -38,18 +39,17 @@ export function startShell() {
   startKeys();
   startFirstRun();
   const draw = (moved = false) => {
-    const signedIn = state.who !== undefined && byId('auth').contains(document.activeElement);
+    const signedIn = state.who !== undefined && tookForm();
     render(html`<${Sections} />`, byId('sections'));
     render(html`<${Account} />`, byId('account'));
     render(html`<${Palette} /><${Keys} />`, byId('palette'));
-    byId('auth').hidden = state.who !== undefined;
     const bar = byId('sections').firstElementChild;
     reveal(bar, bar?.querySelector('[aria-current]'));
     showScreen(moved || signedIn);
   };
   on('who', () => draw());
   on('providers', () => draw());
-  on('tools', () => state.token === '' && draw());
+  on('tools', () => !isSignedIn() && draw());
   on('counts', () => draw());
   on('live:state', () => {
     draw();
@@ -62,12 +62,7 @@ export function startShell() {
   draw();
   // While the server says who is signed in. A caller that may not open the screen sees nothing of it.
   const { section } = current();
-  if (state.token !== '' && SECTIONS.some((it) => it.id === section) && section !== 'tools') load(section);
-}
-
-/** Returns the key that this tab kept, for the first request. */
-export function restoredKey() {
-  return hasGateway ? keptKey() : '';
+  if (isSignedIn() && SECTIONS.some((it) => it.id === section) && section !== 'tools') load(section);
 }
 
 function Sections() {
@@ -101,7 +96,6 @@ function Offline() {
 
 function Account() {
   const [open, setOpen] = useState(false);
-  const [kept, setKept] = useState(keptKey() !== '');
   const menu = useRef();
   const { who } = state;
   // With the menu, not after the next frame: a key may come before that.
@@ -136,7 +130,7 @@ function Account() {
         <dt>Principal</dt><dd><bdi>${who.principal}</bdi></dd>
         <dt>Tenant</dt><dd><bdi>${who.tenant}</bdi></dd>
         <dt>Signed in with</dt>
-        <dd>${SIGNED_IN[who.auth]?.(who) ?? who.auth}</dd>
+        <dd>${SIGNED_IN[who.auth]?.(who) ?? who.auth}${who.sessionId && ', in all tabs of this browser'}</dd>
         <dt>Valid</dt>
         <dd>${who.expiresAt ? html`until <${Time} at=${who.expiresAt} />` : 'until it is revoked'}</dd>
         <dt>Roles</dt><dd>${words(who.roles)}</dd>
@@ -144,14 +138,7 @@ function Account() {
         <dt>Updates</dt>
         <dd>${live.open ? html`<${Badge} tone="green">live<//>` : html`<${Badge} tone="amber">reconnecting<//>`}</dd>
       </dl>
-      <label class="check">
-        <input type="checkbox" checked=${kept}
-          onChange=${(event) => {
-            setKept(event.target.checked);
-            keep(event.target.checked);
-          }} />
-        Stay signed in until this tab closes
-      </label>
+      ${canStay && !who.sessionId && html`<${Stay} />`}
       <button type="button" class="button" id="sign-out" onClick=${signOut}>Sign out</button>
       ${
         who.auth === 'token' &&
@@ -161,6 +148,18 @@ function Account() {
   </div>`;
 }
 
+/** Makes the key of this tab a session of the browser. */
+function Stay() {
+  const [problem, setProblem] = useState();
+  return html`<button type="button" class="button" id="stay-signed-in"
+      onClick=${async () => {
+        const failed = await stay();
+        setProblem(failed);
+        if (failed === undefined) identify();
+      }}>Stay signed in</button>
+    ${problem && html`<p class="problem-box" role="alert">${problem}</p>`}`;
+}
+
 const SIGNED_IN = {
   key: (who) => html`key <code>${who.keyId}</code>`,
   token: () => 'a token of the identity provider',
@@ -168,7 +167,7 @@ const SIGNED_IN = {
 
 /** Sign-in from the header, where anonymous callers see tools instead of the card for sign-in. */
 function Providers() {
-  if (state.token !== '' || state.status !== 'ready') return null;
+  if (isSignedIn() || state.status !== 'ready') return null;
   return state.providers.map(
     ({ issuer, name }) => html`<button key=${issuer} type="button" class="button" data-provider=${issuer}
       onClick=${() => signInWith(issuer)}>Sign in with <bdi>${name}</bdi></button>`,

@@ -5,6 +5,8 @@
 // page goes back to the address it had then, which is kept here and never taken from the answer.
 import { state, emit } from '../state.js';
 import { base, problemText, request } from '../api.js';
+import { byId } from '../dom.js';
+import { stay } from './session.js';
 
 const RUNNING = 'toolcrib-sign-in';
 const CALLBACK = `${base}signed-in`;
@@ -59,7 +61,8 @@ export async function begin(issuer) {
     return;
   }
   const link = location.pathname + location.search + location.hash;
-  const running = { issuer, state: own, nonce, verifier, link, namesIssuer: data.namesIssuer };
+  const stays = byId('stay').checked;
+  const running = { issuer, state: own, nonce, verifier, link, namesIssuer: data.namesIssuer, stays };
   try {
     sessionStorage.setItem(RUNNING, JSON.stringify(running));
   } catch {
@@ -70,7 +73,7 @@ export async function begin(issuer) {
   if (/^https?:\/\//i.test(data.url)) location.assign(data.url);
 }
 
-/** Ends the sign-in whose answer is in the address, and returns the token if there is one. */
+/** Ends the sign-in whose answer is in the address: with a token, and in a session if the user chose that. */
 export async function finish() {
   const answer = new URLSearchParams(location.search);
   const running = take();
@@ -79,7 +82,9 @@ export async function finish() {
   history.replaceState(null, '', link);
   const { token, problem } = await result(running, answer);
   if (problem) say(problem);
-  return token;
+  if (token === undefined) return;
+  state.token = token;
+  if (running.stays === true) await stay();
 }
 
 async function result(running, answer) {

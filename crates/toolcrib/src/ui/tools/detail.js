@@ -6,7 +6,9 @@ import { state, on, emit } from '../state.js';
 import { base, getTool, problemText } from '../api.js';
 import { isObject, pretty } from '../json.js';
 import { FirstRun, firstRun } from '../shell/first-run.js';
-import { Notice, Overview, SignIn } from './notices.js';
+import { isSignedIn } from '../shell/session.js';
+import { SignIn } from '../shell/sign-in-card.js';
+import { Notice, Overview } from './notices.js';
 import { Why } from './why.js';
 
 const views = new Map();
@@ -183,7 +185,7 @@ function Failed({ name, failure }) {
     return html`<${Notice} title=${title} actions=${again}>The server could not be reached (${failure.failed}).<//>`;
   if (failure.status === 404) {
     const all = html`<button type="button" class="button" onClick=${toList}>All tools</button>`;
-    const why = state.token !== '' && html`<${Why} name=${name} />`;
+    const why = isSignedIn() && html`<${Why} name=${name} />`;
     return html`<${Notice} title="No such tool" actions=${all} more=${why}>
       There is no tool named <bdi class="mono">${name}</bdi> here, or your key does not show it.
     <//>`;

@@ -8,7 +8,8 @@ import { byId } from '../dom.js';
 import { state, on, emit, select } from '../state.js';
 import { request } from '../api.js';
 import { firstRun } from '../shell/first-run.js';
-import { hasGateway } from '../shell/session.js';
+import { focusToken } from '../auth.js';
+import { hasGateway, isSignedIn } from '../shell/session.js';
 import { WhyEmpty } from './why.js';
 import {
   clearFilters,
@@ -133,7 +134,7 @@ function Note({ ready }) {
     return html`<div class="notice">
       <p class="strong">${firstRun() ? 'No tools yet' : 'No tools'}</p>
       <p>${whyNone()}</p>
-      ${state.token !== '' && !firstRun() && html`<${WhyEmpty} />`}
+      ${isSignedIn() && !firstRun() && html`<${WhyEmpty} />`}
     </div>`;
   if (state.status === 'loading')
     return html`<div class="notice" id="loading">
@@ -144,7 +145,7 @@ function Note({ ready }) {
     return html`<div class="notice">
       <p class="strong">Sign in to see tools</p>
       <p>${state.problem}</p>
-      <button type="button" class="button" onClick=${() => byId('token').focus()}>Enter a key</button>
+      <button type="button" class="button" onClick=${focusToken}>Enter a key</button>
     </div>`;
   if (state.status === 'idle')
     return html`<div class="notice">
@@ -160,7 +161,7 @@ function Note({ ready }) {
 
 function whyNone() {
   if (firstRun()) return 'The first steps say how to get some.';
-  if (state.token === '') return 'This server offers no tools.';
+  if (!isSignedIn()) return 'This server offers no tools.';
   return 'The key is valid, but none of its scopes grants a tool.';
 }
 

@@ -8,7 +8,7 @@ import { formatMs } from '../lib/format.js';
 import { state, disableExecution } from '../state.js';
 import { call, validate } from '../api.js';
 import { isObject, own, parseJson } from '../json.js';
-import { hasGateway } from '../shell/session.js';
+import { hasGateway, isSignedIn } from '../shell/session.js';
 import { focusToken } from '../auth.js';
 import { confirmRun } from './confirm.js';
 import { Outcome, executionDisabled, pendingApproval, verdict } from './result.js';
@@ -154,7 +154,7 @@ export function createRunner({ tool, editor, record, extra }) {
   /** Progress and questions of tools need `/mcp`, which only a gateway has, and only for callers with a
    * credential. Its arguments are an object. */
   function canAsk(body) {
-    return hasGateway && state.token !== '' && isObject(parseJson(body));
+    return hasGateway && isSignedIn() && isObject(parseJson(body));
   }
 
   const callPlainly = (body, signal) => call(tool.name, body, signal);
