@@ -17,6 +17,7 @@ mod issuer;
 mod jwk;
 mod jws;
 mod keys;
+mod links;
 pub mod manage;
 mod roles;
 pub mod session;
@@ -51,7 +52,7 @@ pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key
 use self::{
     endpoints::SignInLimits,
     issuer::Issuer,
-    session::SignInLinks,
+    links::SignInLinks,
     table::{Known, News, Table},
     tokens::{Tokens, Verdict},
 };

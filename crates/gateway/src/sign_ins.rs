@@ -1,4 +1,4 @@
-//! Browser sessions with their events: nobody is signed in without a record of it.
+//! Browser sessions with their events: each sign-in is recorded before it is valid.
 
 use toolcrib_core::{
     clock::Timestamp,
@@ -17,7 +17,7 @@ impl Gateway {
     /// Makes a session for `caller`, after its event is durable.
     ///
     /// # Errors
-    /// [`SessionError`]: nobody is signed in.
+    /// [`SessionError`]: no session was made.
     pub async fn start_session(
         &self,
         caller: &Principal,
@@ -38,7 +38,7 @@ impl Gateway {
     /// Makes a session for the key of a link, which works once.
     ///
     /// # Errors
-    /// [`SessionError`]: nobody is signed in.
+    /// [`SessionError`]: no session was made.
     pub async fn start_session_of_link(
         &self,
         secret: &str,

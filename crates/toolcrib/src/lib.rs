@@ -28,6 +28,7 @@ mod resource;
 mod respond;
 mod router;
 mod serve;
+mod session_start;
 mod state;
 mod tls;
 mod visible_runs;

@@ -14,7 +14,7 @@ mod request;
 mod roles;
 mod runs;
 pub(crate) mod schemas;
-pub(crate) mod sessions;
+mod sessions;
 mod sources;
 #[cfg(feature = "test-routes")]
 mod test_routes;

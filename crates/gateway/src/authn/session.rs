@@ -11,7 +11,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use parking_lot::Mutex;
+use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     clock::Timestamp,
@@ -23,7 +23,6 @@ use toolcrib_core::{
 
 use super::{
     AuthError, Authenticator, Inner, digest,
-    manage::moment,
     table::{Known, Table},
 };
 use crate::{ids, scopes::RouteScope};
@@ -31,8 +30,6 @@ use crate::{ids, scopes::RouteScope};
 /// The sessions of one principal that have not expired, ended ones included. It bounds the rows that a
 /// caller can create.
 pub const MAX_SESSIONS: usize = 256;
-/// Links that can be open at the same time.
-const MAX_LINKS: usize = 16;
 /// The characters of 256 bits in base64url.
 const SECRET_CHARACTERS: usize = 43;
 
@@ -75,7 +72,7 @@ pub struct SessionRequest {
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The configuration allows no sessions.
-    #[error("this server keeps nobody signed in; see `explorer.session_lifetime`")]
+    #[error("sessions are off on this server; see `explorer.session_lifetime`")]
     Off,
     /// The request has no key or token.
     #[error(
@@ -92,7 +89,7 @@ pub enum SessionError {
     #[error("this link was used already, or it has expired")]
     NoSuchLink,
     /// The event of the session was not recorded.
-    #[error("the sign-in could not be recorded, so nobody was signed in")]
+    #[error("the sign-in could not be recorded and was refused")]
     Unrecorded,
     /// The system has no randomness.
     #[error("no session can be made right now")]
@@ -100,16 +97,6 @@ pub enum SessionError {
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// The links that sign in once, in the memory of this process.
-#[derive(Default)]
-pub(super) struct SignInLinks(Mutex<Vec<SignInLink>>);
-
-struct SignInLink {
-    digest: [u8; 32],
-    key: KeyId,
-    expires_at: Timestamp,
 }
 
 /// A session as it is shown.
@@ -305,25 +292,15 @@ impl Authenticator {
         let lifetime = chrono::Duration::from_std(lifetime).ok();
         let end = lifetime.and_then(|lifetime| self.inner.clock.now().checked_add_signed(lifetime));
         let expires_at = end.ok_or(SessionError::Off)?;
-        let mut links = self.inner.links.0.lock();
-        if links.len() >= MAX_LINKS {
-            links.remove(0);
-        }
-        links.push(SignInLink { digest: digest(&secret), key, expires_at });
+        self.inner.links.add(digest(&secret), key, expires_at);
         Ok(Secret::new(secret))
     }
 
-    /// Returns the principal of the link with `secret`, which signs in nobody else from now on.
+    /// Returns the principal of the link with `secret`. The link is used up.
     pub(crate) fn use_sign_in_link(&self, secret: &str) -> Result<Arc<Principal>, SessionError> {
-        let now = self.inner.clock.now();
-        let wanted = digest(secret);
-        let link = {
-            let mut links = self.inner.links.0.lock();
-            links.retain(|link| now < link.expires_at);
-            let place = links.iter().position(|link| link.digest == wanted);
-            place.map(|place| links.remove(place)).ok_or(SessionError::NoSuchLink)?
-        };
-        self.inner.holder(|table| table.by_id(&link.key)).map_err(|_| SessionError::NoSuchLink)
+        let key = self.inner.links.take(digest(secret), self.inner.clock.now());
+        let key = key.ok_or(SessionError::NoSuchLink)?;
+        self.inner.holder(|table| table.by_id(&key)).map_err(|_| SessionError::NoSuchLink)
     }
 }
 
@@ -357,6 +334,10 @@ fn may_end(caller: &Principal, key: &KeyRecord) -> bool {
     key.session.is_some()
         && key.tenant == caller.tenant
         && (key.principal == caller.id || RouteScope::KeysManage.is_held_by(caller))
+}
+
+fn moment(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 fn secret() -> Result<String, SessionError> {

@@ -159,7 +159,7 @@ pub struct ExplorerConfig {
     /// file](../guides/console.md#change-the-configuration).
     pub edit: bool,
     /// How long people [stay signed in](../guides/console.md#sign-in) to the page without typing their
-    /// key again, at most 30 days; `0s` offers it to nobody.
+    /// key again, at most 30 days; `0s` turns it off.
     #[serde(with = "kind::Wait")]
     #[schemars(with = "kind::Wait")]
     pub session_lifetime: Duration,

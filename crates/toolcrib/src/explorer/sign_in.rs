@@ -35,8 +35,8 @@ use super::{
 use crate::{
     dialect::Setup,
     middleware::{BodySender, Payload, Refusal, Site},
-    openwop::sessions::{StartedSession, session_request, started},
     respond,
+    session_start::{StartedSession, session_request, started},
     state::AppState,
 };
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use toolcrib_core::id::KeyId;
 use toolcrib_gateway::authn::{
     manage::moment,
-    session::{NewSession, SessionError, SessionInfo, SessionRequest},
+    session::{SessionError, SessionInfo},
 };
 use utoipa::ToSchema;
 
@@ -19,8 +19,9 @@ use super::{
     request::Context,
 };
 use crate::{
-    middleware::{Refusal, Segment, Site, browser},
+    middleware::{Refusal, Segment, Site},
     respond,
+    session_start::{StartedSession, session_request, started},
     state::AppState,
 };
 
@@ -32,17 +33,6 @@ pub(super) struct Sessions {
     /// Sorted by creation time.
     #[schema(value_type = Vec<Object>)]
     sessions: Vec<SessionInfo>,
-}
-
-/// A new session. The other half of its secret is in the cookie.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct StartedSession {
-    id: String,
-    /// The value of the header `Toolcrib-Session`. It is shown only once.
-    secret: String,
-    /// When the session expires at the latest.
-    expires_at: String,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -129,33 +119,6 @@ pub(super) async fn end(
         Site::forget(&state.host.server, &uri, &headers, response.headers_mut());
     }
     Ok(response)
-}
-
-/// Returns the request for a session of the page at `site`.
-pub(crate) fn session_request(
-    state: &AppState,
-    site: &Site,
-    headers: &HeaderMap,
-) -> SessionRequest {
-    SessionRequest {
-        origin: site.origin().to_owned(),
-        browser: browser(headers),
-        lifetime: state.gateway.config().explorer.session_lifetime,
-    }
-}
-
-/// Returns the response to the page that is signed in now.
-pub(crate) fn started(session: &NewSession, site: &Site) -> Response {
-    let body = StartedSession {
-        id: session.record.id.to_string(),
-        secret: session.page.expose().to_owned(),
-        expires_at: moment(session.expires_at),
-    };
-    let lifetime = session.expires_at - session.record.created_at;
-    let seconds = u64::try_from(lifetime.num_seconds()).unwrap_or_default();
-    let mut response = respond::json(StatusCode::CREATED, &body);
-    site.keep(response.headers_mut(), session.cookie.expose(), seconds);
-    response
 }
 
 fn no_site() -> Failure {

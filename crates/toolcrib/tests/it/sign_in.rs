@@ -1,4 +1,4 @@
-//! Browser sessions under attack: what a cookie is worth, to whom, from where and until when.
+//! Browser sessions under attack: with parts of their secret, from other origins, and after their end.
 
 use std::time::Duration;
 
