@@ -164,16 +164,21 @@ impl EventSearch {
             after: of_run.start,
             before: of_run.end,
         };
-        // Some of the calls that only their ids decide may not match.
-        let most = if scope.needs_ids() { MAX_PAGE } else { limit };
-        let mut longest = Longest { most, hits: Vec::new(), least: 0 };
-        let visited = self.index.visit(&scope, Order::NewestFirst, first, &mut longest).await?;
+        let mut longest = Longest { most: limit, hits: Vec::new(), least: 0 };
+        let order = Order::NewestFirst;
+        let more = if scope.needs_ids() {
+            let (wanted, more) = self.decided_by_ids(&scope, first).await?;
+            let mut selected = Selected { wanted, visitor: longest };
+            self.index.visit(&scope, order, first, &mut selected).await?;
+            longest = selected.visitor;
+            more
+        } else {
+            self.index.visit(&scope, order, first, &mut longest).await?.more
+        };
         longest.cut();
         let mut events = self.read(&scope, longest.hits).await?;
         events.sort_by_key(|it| Reverse((it.run_time, it.logged.position)));
-        events.truncate(limit);
-        let next = visited.position.unwrap_or_default();
-        Ok(FoundPage { events, before: None, next, more: visited.more })
+        Ok(FoundPage { events, more, ..FoundPage::default() })
     }
 
     /// Counts the calls of `tenant` that match `filter`, over time and by tool and principal.
@@ -212,18 +217,28 @@ impl EventSearch {
             let visited = self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
             return Ok(counting.finish(visited.more));
         }
-        // The index has keys of ids, which others can share: the events themselves have the ids.
+        let (wanted, more) = self.decided_by_ids(&scope, oldest.segment).await?;
+        let mut counting = Selected { wanted, visitor: counting };
+        self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
+        Ok(counting.visitor.finish(more))
+    }
+
+    /// Returns the positions of the events of `scope` that match by their ids: the index has keys of ids,
+    /// which others can share, so the events are read. Also returns whether there may be more.
+    async fn decided_by_ids(
+        &self,
+        scope: &Scope,
+        first: u64,
+    ) -> Result<(HashSet<u64>, bool), StoreError> {
         let mut hits = Undecided(Hits { rows: Vec::new(), most: MOST_OF_IDS });
-        let visited = self.index.visit(&scope, order, oldest.segment, &mut hits).await?;
+        let visited = self.index.visit(scope, Order::NewestFirst, first, &mut hits).await?;
         let (mut wanted, mut hits) = (HashSet::new(), hits.0);
         while !hits.rows.is_empty() {
             let page = hits.rows.split_off(hits.rows.len().saturating_sub(MAX_PAGE));
-            let found = self.read(&scope, page).await?;
+            let found = self.read(scope, page).await?;
             wanted.extend(found.into_iter().map(|it| it.logged.position));
         }
-        let mut counting = Selected { wanted, counting };
-        self.index.visit(&scope, order, oldest.segment, &mut counting).await?;
-        Ok(counting.counting.finish(visited.more))
+        Ok((wanted, visited.more))
     }
 
     /// Stores the parts of the index that are missing in the store, slowly: call it every few seconds.
@@ -414,20 +429,20 @@ impl Visitor for Undecided {
     }
 }
 
-/// Counts the rows that are decided, and those of the others with some positions.
-struct Selected {
+/// Passes on the rows that are decided, and those of the others with some positions.
+struct Selected<V> {
     wanted: HashSet<u64>,
-    counting: Counting,
+    visitor: V,
 }
 
-impl Visitor for Selected {
+impl<V: Visitor> Visitor for Selected<V> {
     fn segment(&mut self, head: &Head) {
-        self.counting.segment(head);
+        self.visitor.segment(head);
     }
 
     fn row(&mut self, row: &Row<'_>) -> Flow {
         match row.undecided == 0 || self.wanted.contains(&row.position) {
-            true => self.counting.row(row),
+            true => self.visitor.row(row),
             false => Flow::Continue,
         }
     }

@@ -467,8 +467,8 @@ async fn the_slowest_calls_come_first() {
     let storage = MemoryStorage::default();
     fill(&storage, 0..CALLS).await;
     let (acme, search) = (tenant("acme"), EventSearch::new(&storage));
+    let facts = facts(&storage, &acme).await;
     for (query, matches) in QUERIES {
-        let facts = facts(&storage, &acme).await;
         let mut expected: Vec<_> = facts
             .iter()
             .filter(|it| it.took.is_some() && matches(it))
