@@ -83,6 +83,8 @@ function watchReads() {
     if (api === undefined) return data; // only the first answers, before the description has arrived
     known ??= templates();
     const { pathname } = new URL(address, location.href);
+    // Other surfaces have errors of other forms.
+    if (!pathname.startsWith('/v1/')) return data;
     // A path without parameters comes first.
     const matching = known.filter(([, pattern]) => pattern.test(pathname)).map(([path]) => path);
     const path = matching.find((it) => it === pathname) ?? matching[0];

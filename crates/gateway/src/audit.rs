@@ -10,6 +10,7 @@ mod append;
 mod checkpoint;
 mod context;
 mod continuity;
+mod decision;
 pub mod export;
 mod follow;
 mod forward;

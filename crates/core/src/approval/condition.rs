@@ -79,7 +79,7 @@ const MAX_SHOWN: usize = 60;
 impl Condition {
     /// Returns why a call with these arguments requires approval, a sentence without a full stop for each
     /// test that is true or cannot be evaluated. `arguments` is what the reader may see of them; tests
-    /// that are only true for what is hidden are left out.
+    /// that are only true for hidden values are left out.
     pub fn reasons(&self, tier: SafetyTier, arguments: &Value) -> Vec<String> {
         let of_tier = self
             .tiers

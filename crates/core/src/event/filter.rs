@@ -29,7 +29,7 @@ pub struct Term(pub Vec<Condition>);
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// What is compared.
+    /// The compared fact.
     pub fact: Fact,
     /// Whether only events fulfil it for which `fact` is not true.
     pub is_negated: bool,

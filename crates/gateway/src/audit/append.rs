@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 use toolcrib_core::{
-    authorize::{Authorizer as _, Denied, Subject},
+    authorize::Denied,
     call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
     canonical,
     catalog::Entry,
@@ -26,13 +26,13 @@ use toolcrib_core::{
         NewEvent, ToolCalled, ToolReturned,
     },
     id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
-    principal::{Principal, PrincipalKey},
+    principal::Principal,
     record::RecordStore,
-    scope::Scope,
     store::{Storage, StoreError},
 };
 
 use super::{
+    decision::{Decision, UNKNOWN, names},
     readiness::Readiness,
     recorded::{CallIdentity, RecordedEnd, Started},
     refusals::{MissedCall, Refusal, RefusalSubject, Refusals, Row},
@@ -692,70 +692,6 @@ impl Writer {
     }
 }
 
-/// The contents of a denial in the log of a tenant.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Decision {
-    tenant: TenantId,
-    principal: PrincipalId,
-    action: Box<str>,
-    resource: Box<str>,
-    reason: Box<str>,
-    missing: Vec<Box<str>>,
-}
-
-impl Refusal {
-    /// The decisions to record, that of the caller's tenant first; and the reason, if the tool
-    /// exists in that tenant.
-    ///
-    /// A request for a tool of another tenant is recorded for the operator alone. In the log of the
-    /// caller's tenant it is a request for an unknown name (I-9).
-    fn decisions(&self) -> (Vec<Decision>, Option<Denied>) {
-        let of = |resource: &str, reason: &str| Decision {
-            tenant: self.tenant.clone(),
-            principal: self.principal.clone(),
-            action: self.action.clone(),
-            resource: resource.into(),
-            reason: reason.into(),
-            missing: Vec::new(),
-        };
-        let miss = match &self.subject {
-            RefusalSubject::Known { resource, reason, missing } => {
-                let missing = missing.iter().cloned().collect();
-                return (vec![Decision { missing, ..of(resource, reason) }], None);
-            }
-            RefusalSubject::Miss(missed) => &missed.0,
-        };
-        let subject =
-            Subject { tenant: &self.tenant, scopes: &miss.scopes, principal: &self.principal };
-        let denied = miss.entry.as_ref().and_then(|entry| {
-            let denied = miss.snapshot.decider.authorize(subject, entry.resource()).err()?;
-            Some((entry.id.as_str(), denied))
-        });
-        match denied {
-            None => (vec![of(UNKNOWN, UNKNOWN)], None),
-            Some((tool, Denied::Tenant)) => {
-                let mut decisions = vec![of(UNKNOWN, UNKNOWN)];
-                let key =
-                    PrincipalKey { tenant: self.tenant.clone(), principal: self.principal.clone() };
-                if let Ok(tenant) = TenantId::parse(TenantId::OPERATOR)
-                    && let Some(principal) = key.in_record_of(&tenant)
-                {
-                    decisions.push(Decision { tenant, principal, ..of(tool, "tenant") });
-                }
-                (decisions, None)
-            }
-            Some((tool, denied)) => {
-                let missing = names(denied.missing());
-                (vec![Decision { missing, ..of(tool, denied.reason()) }], Some(denied))
-            }
-        }
-    }
-}
-
-fn names(scopes: &[Scope]) -> Vec<Box<str>> {
-    scopes.iter().map(|scope| scope.as_str().into()).collect()
-}
-
 /// The error for a caller that is denied `entry`.
 pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
     let required = match denied {
@@ -794,8 +730,6 @@ async fn write_denials(queued: Arc<Queue>, writer: Arc<Writer>) {
     }
 }
 
-/// The resource and reason of unknown names.
-const UNKNOWN: &str = "unknown";
 /// The action of a call.
 pub(crate) const CALL: &str = "tools:call";
 /// The action of reading about a tool.

@@ -82,7 +82,7 @@ pub(crate) struct Assembler<'a> {
     checked: RefCell<Checked>,
 }
 
-/// What is known of the schemas of a list, which has equal ones once.
+/// The checked schemas of a list, which has equal ones once.
 #[derive(Default)]
 struct Checked {
     inputs: HashMap<OneText, CompiledInput>,

@@ -26,7 +26,7 @@ use utoipa::{
 use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
-    values::{Include, Limit, StateOfApproval},
+    values::{Include, Limit, ListedInput, StateOfApproval},
 };
 use crate::{
     body,
@@ -289,22 +289,6 @@ async fn outcome(context: &Context, approval: &Approval) -> Result<Option<Value>
         }
         outcome
     }))
-}
-
-/// What a list has in addition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListedInput {
-    Arguments,
-}
-
-impl ListedInput {
-    pub(super) const ALL: [Self; 1] = [Self::Arguments];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Arguments => "arguments",
-        }
-    }
 }
 
 /// Votes on a request for approval, or withdraws a grant that has not been used. A caller cannot vote

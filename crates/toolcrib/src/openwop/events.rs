@@ -17,7 +17,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway,
     audit::{
-        export::{Format, csv},
+        export::csv,
         search::{FoundEvent, Group, MAX_PAGE, Page, Summary, Totals},
     },
     scopes::RouteScope::AuditRead,
@@ -28,7 +28,7 @@ use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
     schemas,
-    values::{Buckets, ExportFormat, Limit, Position, Sort},
+    values::{Buckets, EventSort, ExportFormat, FileFormat, Limit, Position, Sort},
 };
 use crate::respond;
 
@@ -316,53 +316,6 @@ pub(super) async fn export(context: Context) -> Result<Response, Failure> {
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
-}
-
-/// The format of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileFormat {
-    Jsonl,
-    Ocsf,
-    CloudEvents,
-    Csv,
-}
-
-/// The order of events other than by position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EventSort {
-    Slowest,
-}
-
-impl FileFormat {
-    pub(super) const ALL: [Self; 4] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents, Self::Csv];
-
-    pub(super) fn as_str(self) -> &'static str {
-        self.of_record().map_or("csv", Format::as_str)
-    }
-
-    /// Returns the format that has whole events; `None` for a table.
-    fn of_record(self) -> Option<Format> {
-        match self {
-            Self::Jsonl => Some(Format::Jsonl),
-            Self::Ocsf => Some(Format::Ocsf),
-            Self::CloudEvents => Some(Format::CloudEvents),
-            Self::Csv => None,
-        }
-    }
-
-    fn content_type(self) -> &'static str {
-        self.of_record().map_or(csv::CONTENT_TYPE, Format::content_type)
-    }
-}
-
-impl EventSort {
-    pub(super) const ALL: [Self; 1] = [Self::Slowest];
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Slowest => "slowest",
-        }
-    }
 }
 
 /// An export in progress.

@@ -16,15 +16,13 @@ use toolcrib_core::{
     store::RunState,
     text::has_hidden,
 };
-use toolcrib_gateway::authn::is_kept_for_tokens;
+use toolcrib_gateway::{
+    audit::export::{Format, csv},
+    authn::is_kept_for_tokens,
+};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},
-};
-
-use super::{
-    approvals::ListedInput,
-    events::{EventSort, FileFormat},
 };
 
 /// A value with a rule.
@@ -198,12 +196,75 @@ word!(
     /// The state of a run.
     StateOfRun(RunState)
 );
+/// The format of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileFormat {
+    Jsonl,
+    Ocsf,
+    CloudEvents,
+    Csv,
+}
+
+/// The order of events other than by position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventSort {
+    Slowest,
+}
+
+impl FileFormat {
+    pub(super) const ALL: [Self; 4] = [Self::Jsonl, Self::Ocsf, Self::CloudEvents, Self::Csv];
+
+    pub(super) fn as_str(self) -> &'static str {
+        self.of_record().map_or("csv", Format::as_str)
+    }
+
+    /// Returns the format that has whole events; `None` for a table.
+    pub(super) fn of_record(self) -> Option<Format> {
+        match self {
+            Self::Jsonl => Some(Format::Jsonl),
+            Self::Ocsf => Some(Format::Ocsf),
+            Self::CloudEvents => Some(Format::CloudEvents),
+            Self::Csv => None,
+        }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        self.of_record().map_or(csv::CONTENT_TYPE, Format::content_type)
+    }
+}
+
+impl EventSort {
+    pub(super) const ALL: [Self; 1] = [Self::Slowest];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Slowest => "slowest",
+        }
+    }
+}
+
+/// An addition to the members of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListedInput {
+    Arguments,
+}
+
+impl ListedInput {
+    pub(super) const ALL: [Self; 1] = [Self::Arguments];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Arguments => "arguments",
+        }
+    }
+}
+
 word!(
     /// The format of an export, one event a line.
     ExportFormat(FileFormat)
 );
 word!(
-    /// What a list of approvals has in addition.
+    /// An addition to the approvals of a list.
     Include(ListedInput)
 );
 word!(

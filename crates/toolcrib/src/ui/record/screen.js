@@ -152,6 +152,7 @@ function Events({ route }) {
     setFresh(0);
     setTurn((it) => it + 1);
   };
+  useEffect(() => setFresh(0), [found.good]);
   const last = useRef(0);
   useEvents(['live:record'], ({ position }) => {
     if (position <= known.current || Date.now() - last.current < 1000) return;
@@ -165,8 +166,10 @@ function Events({ route }) {
   });
   // Only the search knows which of the new events match.
   const countFresh = async () => {
-    const reply = await send('GET', `/v1/events?limit=${ROWS}&after=${known.current}&${search}`);
-    if (reply.problem === undefined) setFresh(reply.data.events.length);
+    const after = known.current;
+    const reply = await send('GET', `/v1/events?limit=${ROWS}&after=${after}&${search}`);
+    // Meanwhile the table may have got them.
+    if (reply.problem === undefined && after === known.current) setFresh(reply.data.events.length);
   };
   const more = async (cursor) => {
     setOlder((it) => ({ ...it, busy: true }));
