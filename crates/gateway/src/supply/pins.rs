@@ -244,7 +244,8 @@ fn sort(source: &SourceConfig, listed: &Listed, mut forms: NewForms, book: &PinB
             continue;
         }
         let mut form = || {
-            let form = forms.remove(&tool.name);
+            // A list may have a name twice.
+            let form = forms.remove(&tool.name).filter(|form| form.digest == tool.digest);
             let form = form.or_else(|| tool.discovered().map(|it| PinForm::of(&it)))?;
             Some((tool.name.clone(), form))
         };
