@@ -124,7 +124,7 @@ async fn who_is_denied_and_then_reads_finds_its_pair() {
         assert_eq!(events.status, 200, "{run}");
         let events = events.json()["events"].clone();
         let types: Vec<_> = events.as_array().unwrap().iter().map(|it| &it["type"]).collect();
-        assert_eq!(types, ["agent.toolCalled", "agent.toolReturned", "authorization.decided"]);
+        assert_eq!(types, ["agent.toolCalled", "authorization.decided", "agent.toolReturned"]);
         assert!(events[0]["payload"].get("argsHash").is_none(), "its arguments are not read");
     }
 }
