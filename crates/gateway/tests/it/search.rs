@@ -480,7 +480,8 @@ async fn the_slowest_calls_come_first() {
         let page = search.find(Some(&acme), &filter, Page::Slowest, 40).await.unwrap();
         let found = page.events.iter().map(|it| (it.run_time.map(u64::from), it.logged.position));
         assert_eq!(found.collect::<Vec<_>>(), expected, "{query}");
-        assert!(!page.more && page.before.is_none());
+        // Keys of ids that all begin alike are more than a search reads.
+        assert!((!page.more || filter.needs_ids()) && page.before.is_none(), "{query}");
     }
 }
 
