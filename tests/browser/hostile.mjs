@@ -131,6 +131,9 @@ function gatewayReply(nasty, method, path) {
     redactedRequestState: index === 0 ? nasty : undefined,
     requestStateBytes: index === 0 ? nasty.length : undefined,
     redactedArguments: index === 0 ? { [nasty]: nasty, deep: { [nasty]: [nasty] } } : undefined,
+    reasons: index === 0 ? [nasty] : undefined,
+    whyNot: nasty,
+    outcome: { status: nasty, runId: nasty, durationMs: 1 },
     votes: [{ principal: nasty, verdict: nasty, at, comment: nasty }],
     createdAt: at,
     expiresAt: nasty,
@@ -193,7 +196,7 @@ function gatewayReply(nasty, method, path) {
   if (path === '/v1/events/summary') {
     const counts = { ok: 1, failed: 1, denied: 1, p50Ms: 1, p95Ms: 9 };
     const groups = [{ ...counts, name: nasty }];
-    return { from: at, to: at, stepSecs: 60, events: 5, totals: counts, buckets: [{ ...counts, from: at }], tools: groups, principals: groups };
+    return { from: at, to: at, stepSecs: 60, events: 5, totals: counts, buckets: [{ ...counts, from: at }], tools: groups, principals: groups, slowest: groups };
   }
   if (path === '/v1/record/checkpoints') return { checkpoints: [] };
   const role = { name: nasty, scopes: [nasty], may: [nasty], tools: 1 };
@@ -224,6 +227,8 @@ function gatewayReply(nasty, method, path) {
   if (path === '/v1/pins') return { pins };
   if (path === '/v1/approvals') return { approvals };
   if (path.startsWith('/v1/approvals/')) return method === 'GET' ? approvals[0] : { ...approvals[0], state: nasty };
+  if (path === '/v1/sessions')
+    return { sessions: [{ id: nasty, tenant: nasty, principal: nasty, browser: nasty, keyId: nasty, issuer: nasty, createdAt: at, expiresAt: nasty }] };
   if (path === '/v1/keys') return method === 'GET' ? { keys } : { ...keys[0], key: nasty };
   return undefined;
 }
