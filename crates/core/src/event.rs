@@ -387,8 +387,7 @@ pub enum ConfigAction {
 }
 
 impl EventBody {
-    /// The types of events, as they appear on the wire. Stores and indexes keep the places in this
-    /// list, so the order is fixed and new types go last.
+    /// The types, as on the wire. Stores keep places in this list: its order is fixed, new ones go last.
     pub const KINDS: [&str; 17] = [
         "agent.toolCalled",
         "agent.toolReturned",
@@ -456,8 +455,7 @@ impl EventBody {
         }
     }
 
-    /// Returns the payload alone, as it appears in the event's `payload` member and is stored and
-    /// hashed.
+    /// Returns the payload alone, as the event's member `payload` has it and as it is stored and hashed.
     ///
     /// # Errors
     /// None in practice: every payload has a JSON form.
@@ -500,8 +498,7 @@ pub struct LoggedEvent {
 }
 
 impl RunEvent {
-    /// Returns the event as it is stored at `position` of the log of `tenant`, without its link and its
-    /// position in the whole log.
+    /// Returns the event as stored at `position` of the log of `tenant`, without link and global position.
     ///
     /// # Errors
     /// See [`EventBody::payload_text`].
