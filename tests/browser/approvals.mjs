@@ -280,7 +280,7 @@ await check('hidden characters are those of the program', async () => {
   const table = JSON.parse(readFileSync(new URL('hidden.json', import.meta.url)));
   const { page, close } = await as('ann', '#/approvals');
   const found = await page.evaluate(async (shown) => {
-    const { visibleText } = await import('/explorer/assets/lib/visible.js');
+    const { visibleText } = await window.moduleOf('lib/visible.js');
     const hidden = [];
     for (let code = 0; code <= 0x10ffff; code += 1) {
       if (code >= 0xd800 && code <= 0xdfff) continue;

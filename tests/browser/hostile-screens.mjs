@@ -153,7 +153,7 @@ await check('the checks of this script find what they look for', async () => {
   for (const part of ['IFRAME', 'javascript:', 'hidden character', 'sideways'])
     truthy(found.includes(part), `${part} is not found: ${found}`);
   await close();
-  server.close();
+  await server.close();
 });
 
 const complaints = [];
@@ -185,7 +185,7 @@ for (const [kind, nasty] of Object.entries(NASTY)) {
     await page.waitForTimeout(200); // the page counts what is pending now
     await page.evaluate(async () => {
       Object.defineProperty(document, 'hidden', { get: () => true });
-      const { state, emit } = await import('/explorer/assets/state.js');
+      const { state, emit } = await window.moduleOf('state.js');
       state.pending += 1;
       emit('counts');
     });
@@ -202,7 +202,7 @@ for (const [kind, nasty] of Object.entries(NASTY)) {
   });
   complaints.push(...said);
   await close();
-  server.close();
+  await server.close();
 }
 
 await check('no error or exception was reported', () =>

@@ -1,12 +1,9 @@
 // A server that hands the real page to a browser, under the policy the product sends, with a catalog
 // and results no honest upstream would give. Every name, text and type tries to become code.
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { extname } from 'node:path';
+import { startServer } from './own-server.mjs';
 
-const UI = new URL('../../crates/toolcrib/src/ui/', import.meta.url);
-const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 export const PWN = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>';
 const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
@@ -328,6 +325,7 @@ const nastyTools = (nasty) =>
  * `nasty` it is a gateway, whose every name and text is that.
  */
 export async function startHostile({ execute = true, nasty } = {}) {
+  const real = await startServer('');
   const bodies = [];
   const tools = nasty === undefined ? TOOLS : nastyTools(nasty);
   const server = createServer({ maxHeaderSize: 1 << 18 }, (request, response) => {
@@ -336,10 +334,9 @@ export async function startHostile({ execute = true, nasty } = {}) {
       response
         .writeHead(status, { 'content-type': 'application/json' })
         .end(exact(JSON.stringify(body)));
-    if (path === '/explorer') return sendPage(response, execute, nasty !== undefined);
+    if (path === '/explorer') return sendPage(real, response, execute, nasty !== undefined);
     if (nasty !== undefined && answerAsGateway(nasty, request, response, path)) return undefined;
-    if (path.startsWith('/explorer/assets/'))
-      return sendAsset(response, path.slice('/explorer/assets/'.length));
+    if (path.startsWith('/explorer/assets/')) return sendFile(real, response, path);
     if (path === '/explorer/tools')
       return json(
         200,
@@ -388,6 +385,7 @@ export async function startHostile({ execute = true, nasty } = {}) {
     close: () => {
       server.closeAllConnections();
       server.close();
+      return real.stop();
     },
   };
 }
@@ -397,31 +395,33 @@ function exact(text) {
   return text.replaceAll('9007199254740992', '9007199254740993');
 }
 
-function sendPage(response, execute, gateway) {
-  const values = {
-    TITLE: 'Hostile',
-    ALLOW_EXECUTE: String(execute),
-    PROJECT_LINK: '',
-    BASE: '/explorer/',
-    GATEWAY: String(gateway),
-  };
-  const html = readFileSync(new URL('index.html', UI), 'utf8').replace(
-    /\{\{([A-Z_]+)\}\}/g,
-    (_, key) => values[key],
+/** Sends the page of a real server, with other settings. */
+async function sendPage(real, response, execute, gateway) {
+  const reply = await fetch(`${real.url}/explorer`);
+  const html = (await reply.text())
+    .replace('executeEnabled = true', `executeEnabled = ${execute}`)
+    .replace('data-gateway="true"', `data-gateway="${gateway}"`)
+    .replace('data-sessions="true"', 'data-sessions="false"');
+  const hashes = [...html.matchAll(/<script>(.*?)<\/script>/gs)].map(
+    ([, script]) => `'sha256-${createHash('sha256').update(script).digest('base64')}'`,
   );
-  const hash = createHash('sha256').update(`var executeEnabled = ${execute};`).digest('base64');
+  const policy = reply.headers.get('content-security-policy');
   response
     .writeHead(200, {
-      'content-type': 'text/html; charset=utf-8',
-      'content-security-policy': `default-src 'none'; script-src 'self' 'sha256-${hash}'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      'content-type': reply.headers.get('content-type'),
+      'content-security-policy': policy
+        .replaceAll(/ 'sha256-[^']*'/g, '')
+        .replace("script-src 'self'", `script-src 'self' ${hashes.join(' ')}`),
     })
     .end(html);
 }
 
-function sendAsset(response, file) {
-  const known = /^(?:[a-z0-9-]+\/)?[a-z0-9.-]+$/.test(file) && existsSync(new URL(file, UI));
-  if (!known) return response.writeHead(404).end();
-  return response
-    .writeHead(200, { 'content-type': TYPES[extname(file)], 'x-content-type-options': 'nosniff' })
-    .end(readFileSync(new URL(file, UI)));
+async function sendFile(real, response, path) {
+  const reply = await fetch(`${real.url}${path}`);
+  response
+    .writeHead(reply.status, {
+      'content-type': reply.headers.get('content-type'),
+      'x-content-type-options': 'nosniff',
+    })
+    .end(Buffer.from(await reply.arrayBuffer()));
 }

@@ -42,8 +42,18 @@ export async function openPage(browser, options = {}) {
     violations.push(`${text} at ${page.url()}`);
   });
   await page.addInitScript(watchPolicy);
+  await page.addInitScript(findModules);
   await checkReads(context, (text) => complaints.push(`API: ${text}`));
   return { page, complaints, close: () => context.close() };
+}
+
+/** Gives the page `moduleOf(path, file)`: a module by its path, from the file of the page that it is joined into. */
+function findModules() {
+  window.moduleOf = async (path, file = 'app.js') => {
+    const { src } = document.querySelector('script[type=module]');
+    const modules = await import(src.replace(/[^/]*$/, file));
+    return modules[`$${path.replace(/[^A-Za-z0-9]/g, '_')}`];
+  };
 }
 
 /** Signs in to the open page of a gateway with a key. */

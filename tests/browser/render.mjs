@@ -49,8 +49,8 @@ const clean = async (target = page) => {
 
 await check('blocks.js renders hostile content blocks as text', async () => {
   const shown = await page.evaluate(async (blocks) => {
-    const { html, render } = await import('/explorer/assets/lib/ui.js');
-    const { Content } = await import('/explorer/assets/tools/blocks.js');
+    const { html, render } = await window.moduleOf('lib/ui.js');
+    const { Content } = await window.moduleOf('tools/blocks.js', 'tools-tool-view.js');
     const element = document.createElement('section');
     document.body.append(element);
     render(html`<${Content} content=${blocks} />`, element);
@@ -191,7 +191,7 @@ await check('embedded in another program, only what works there is shown', async
 await check('snippets quote for the shell', async () => {
   const texts = await page.evaluate(async () => {
     const { quote, explorerCurl, mcpCurl, pythonCall, typescriptCall } =
-      await import('/explorer/assets/tools/snippets.js');
+      await window.moduleOf('tools/snippets.js', 'tools-tool-view.js');
     return [
       quote("a'b"),
       explorerCurl("x'; rm -rf ~", `{"a":"'"}`, false),
@@ -298,5 +298,5 @@ await check('no console error, no exception, no policy violation', async () =>
 );
 
 await browser.close();
-server.close();
+await server.close();
 await finish();

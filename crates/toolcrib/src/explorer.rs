@@ -107,8 +107,7 @@ where
         .routes(routes!(tools::detail_of))
         .routes(routes!(validate::validate))
         .routes(routes!(call::call))
-        .routes(routes!(assets::asset))
-        .routes(routes!(assets::screen_asset));
+        .routes(routes!(assets::asset));
     let routes = match prefix {
         "" => json,
         // The page is served with and without the last slash, which nesting alone does not do.

@@ -22,6 +22,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{CallReport, CatalogScope};
 
+pub(crate) use self::encoding::Compressed;
 use crate::serve::connection;
 
 /// The header in which every calling surface returns the id of the call's run.

@@ -1,97 +1,84 @@
-//! The files of the page, embedded into the program.
+//! The files of the page, joined and compressed when the program was built (`build/main.rs`).
+
+use std::sync::LazyLock;
 
 use axum::{
     extract::{Path, rejection::PathRejection},
     response::Response,
 };
 use http::HeaderMap;
-use rust_embed::RustEmbed;
 use toolcrib_core::catalog::Body;
 
 use super::error::Problem;
 use crate::{
-    middleware::{Refusal, Segment},
-    respond::{self, Caching},
+    middleware::Refusal,
+    respond::{self, Caching, Compressed},
 };
 
-/// The page is small and its permissions change with the configuration, so browsers revalidate it
-/// and its files each time.
-pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
+include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
-#[derive(RustEmbed)]
-#[folder = "src/ui/"]
-struct Files;
+/// The page depends on the configuration, so browsers revalidate it each time.
+pub(super) const REVALIDATED: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
 
-/// Returns the text of an embedded file; empty, with an error in the log, when the file is missing.
-pub(super) fn text(name: &str) -> String {
-    match Files::get(name) {
-        Some(file) => String::from_utf8_lossy(&file.data).into_owned(),
-        None => {
-            tracing::error!(name, "a file of the explorer is missing");
-            String::new()
-        }
-    }
+/// The address of a file contains [`VERSION`], so the file at an address never changes.
+const IMMUTABLE: Caching =
+    Caching { control: "public, max-age=31536000, immutable", vary: "Accept-Encoding" };
+
+/// A file as the build left it.
+struct File {
+    name: &'static str,
+    content_type: &'static str,
+    bytes: Compressed,
 }
 
-/// Returns a file of the page that every screen needs.
+static BODIES: LazyLock<Vec<Body>> =
+    LazyLock::new(|| FILES.iter().map(|file| file.bytes.body()).collect());
+
+/// Returns a file of the page. Its version is part of its address, which the page names.
 #[utoipa::path(
     get,
-    path = "/assets/{file}",
+    path = "/assets/{version}/{file}",
     operation_id = "explorerAsset",
     security(()),
-    params(("file" = String, Path, description = "The name of the file")),
-    responses(
-        (status = 200, description = "The file", body = String, content_type = "text/plain"),
-        (status = 304, description = "Not modified"),
-        (status = 404, description = "No such file", body = Problem),
-    )
-)]
-pub(super) async fn asset(file: Segment, headers: HeaderMap) -> Result<Response, Refusal> {
-    serve(file.as_str(), &headers)
-}
-
-/// Returns a file of one screen.
-#[utoipa::path(
-    get,
-    path = "/assets/{folder}/{file}",
-    operation_id = "explorerScreenAsset",
-    security(()),
     params(
-        ("folder" = String, Path, description = "The name of the screen"),
+        ("version" = String, Path, description = "The version of the files, a hash of all of them"),
         ("file" = String, Path, description = "The name of the file"),
     ),
     responses(
         (status = 200, description = "The file", body = String, content_type = "text/plain"),
         (status = 304, description = "Not modified"),
-        (status = 404, description = "No such file", body = Problem),
+        (status = 404, description = "No such file, or not in this version", body = Problem),
     )
 )]
-pub(super) async fn screen_asset(
+pub(super) async fn asset(
     path: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let Path((folder, file)) = path.map_err(|_| Refusal::NoRoute)?;
-    serve(&format!("{folder}/{file}"), &headers)
+    let Path((version, name)) = path.map_err(|_| Refusal::NoRoute)?;
+    // Another version would be kept for a year under this address.
+    let known =
+        FILES.iter().zip(&*BODIES).find(|(file, _)| file.name == name && version == VERSION);
+    let (file, body) = known.ok_or(Refusal::NoRoute)?;
+    Ok(respond::tagged(&headers, body, file.content_type, IMMUTABLE))
 }
 
-fn serve(name: &str, headers: &HeaderMap) -> Result<Response, Refusal> {
-    // A debug build reads the folder instead of embedded files, so names that lead outside it are
-    // refused here.
-    let is_plain = |part: &str| {
-        let allowed =
-            |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it);
-        part.bytes().all(allowed) && !part.starts_with('.')
-    };
-    if !name.split('/').all(is_plain) {
-        return Err(Refusal::NoRoute);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_screen_is_small() {
+        let size =
+            |name: &str| FILES.iter().find(|it| it.name == name).map(|it| it.bytes.brotli.len());
+        let first: usize =
+            ["app.js", "style.css", "favicon.svg"].iter().filter_map(|it| size(it)).sum();
+        assert!(first > 20_000 && first < 60_000, "{first} bytes");
+        for file in FILES {
+            assert!(
+                file.plain.len() < 1_024 || file.brotli.len() < file.gzip.len(),
+                "{}",
+                file.name
+            );
+        }
     }
-    let content_type = match name.rsplit_once('.') {
-        Some((_, "css")) => "text/css; charset=utf-8",
-        Some((_, "js")) => "text/javascript; charset=utf-8",
-        Some((_, "svg")) => "image/svg+xml",
-        _ => return Err(Refusal::NoRoute),
-    };
-    let file = Files::get(name).ok_or(Refusal::NoRoute)?;
-    let body = Body::once(file.data.into_owned());
-    Ok(respond::tagged(headers, &body, content_type, CACHING))
 }

@@ -1,6 +1,6 @@
 //! The page: one document, rendered once when the router is built.
 
-use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
+use std::fmt::Write as _;
 
 use axum::response::Response;
 use base64::Engine as _;
@@ -9,8 +9,13 @@ use sha2::{Digest as _, Sha256};
 use toolcrib_core::catalog::Body;
 use toolcrib_gateway::config::ExplorerConfig;
 
-use super::assets::{self, CACHING};
+use super::assets::{REVALIDATED, VERSION};
 use crate::respond;
+
+const TEMPLATE: &str = include_str!("../ui/index.html");
+
+/// The script that runs before the first paint.
+const THEME: &str = include_str!("../ui/theme-init.js");
 
 /// The page and its settings.
 pub(super) struct Page {
@@ -53,17 +58,16 @@ impl Page {
 impl Rendered {
     /// Fills in the template. `base` is the path of the page, with a slash at the end.
     fn new(config: &ExplorerConfig, gateway: bool, base: &str) -> Self {
-        let template = assets::text("index.html");
-        let preloads = preloads(base);
         let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());
-        let html = fill(&template, |name| match name {
+        let html = fill(TEMPLATE, |name| match name {
             "TITLE" => Some(escape(&config.title)),
             "GATEWAY" => Some(gateway.to_string()),
             "SESSIONS" => Some((!config.session_lifetime.is_zero()).to_string()),
             "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),
             "BASE" => Some(escape(base)),
-            "PRELOADS" => Some(preloads.clone()),
+            "FILES" => Some(escape(&format!("{base}assets/{VERSION}/"))),
+            "THEME" => Some(THEME.to_owned()),
             _ => None,
         });
         let policy = policy(&html);
@@ -72,49 +76,9 @@ impl Rendered {
 
     fn answer(&self, headers: &HeaderMap) -> Response {
         let html = "text/html; charset=utf-8";
-        let mut response = respond::tagged(headers, &self.body, html, CACHING);
+        let mut response = respond::tagged(headers, &self.body, html, REVALIDATED);
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, self.policy.clone());
         response
-    }
-}
-
-/// Returns links to all modules that the page's first one imports, so that browsers load them at the
-/// same time and not one after the other.
-fn preloads(base: &str) -> String {
-    // A page in another router is rendered for each request.
-    static MODULES: LazyLock<BTreeSet<String>> = LazyLock::new(|| imported("app.js"));
-    let link =
-        |file| format!("<link rel=\"modulepreload\" href=\"{}assets/{file}\">", escape(base));
-    MODULES.iter().map(link).collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the modules that `module` imports, and those that these import: not the ones that are
-/// imported when a screen is opened.
-fn imported(module: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut waiting = vec![module.to_owned()];
-    while let Some(module) = waiting.pop() {
-        let folder = module.rsplit_once('/').map_or("", |(folder, _)| folder);
-        for part in assets::text(&module).split("\nimport ").flat_map(|it| it.split("\nexport ")) {
-            let path = part.split_once(';').and_then(|(statement, _)| {
-                statement.rsplit_once("from '")?.1.strip_suffix('\'').map(str::to_owned)
-            });
-            let Some(path) = path.and_then(|path| resolved(folder, &path)) else { continue };
-            if found.insert(path.clone()) {
-                waiting.push(path);
-            }
-        }
-    }
-    found
-}
-
-/// Returns the place of the module `path`, as a module in `folder` names it.
-fn resolved(folder: &str, path: &str) -> Option<String> {
-    match (path.strip_prefix("../"), path.strip_prefix("./"), folder) {
-        (Some(outside), _, _) => Some(outside.to_owned()),
-        (None, Some(inside), "") => Some(inside.to_owned()),
-        (None, Some(inside), folder) => Some(format!("{folder}/{inside}")),
-        (None, None, _) => None,
     }
 }
 
@@ -203,18 +167,6 @@ fn policy(html: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_of_the_first_screen_alone_are_preloaded() {
-        let found = imported("app.js");
-        for file in ["dom.js", "tools/list.js", "lib/ui.js", "vendor/preact.js", "shell/shell.js"] {
-            assert!(found.contains(file), "{file}: {found:?}");
-        }
-        for file in ["record/screen.js", "tools/tool-view.js", "shell/sign-in.js", "app.js"] {
-            assert!(!found.contains(file), "{file}: {found:?}");
-        }
-        assert!(found.iter().all(|file| !assets::text(file).is_empty()), "{found:?}");
-    }
 
     #[test]
     fn what_is_filled_in_is_not_filled_again() {

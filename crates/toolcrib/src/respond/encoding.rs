@@ -71,12 +71,37 @@ pub(super) fn suited<'a>(
     }
     let encoding = Encoding::accepted(request)?;
     let form = encoded.get(encoding as usize, || {
-        let bytes = encoding.encode(&body.bytes).ok()?;
-        let tag = body.etag.trim_matches('"');
-        let etag = format!("\"{tag}-{}\"", encoding.name());
-        (bytes.len() < body.bytes.len()).then(|| EncodedForm { bytes: Bytes::from(bytes), etag })
+        form(body, encoding, encoding.encode(&body.bytes).ok()?.into())
     })?;
     Some((encoding, form))
+}
+
+/// Bytes that were compressed when the program was built.
+pub(crate) struct Compressed {
+    pub(crate) plain: &'static [u8],
+    pub(crate) brotli: &'static [u8],
+    pub(crate) gzip: &'static [u8],
+}
+
+impl Compressed {
+    /// Returns them as a body whose forms are known.
+    pub(crate) fn body(&self) -> Body {
+        let body = Body::new(Bytes::from_static(self.plain));
+        let known = [(Encoding::Brotli, self.brotli), (Encoding::Gzip, self.gzip)];
+        for (encoding, bytes) in known {
+            if let Some(encoded) = &body.encoded {
+                encoded.get(encoding as usize, || form(&body, encoding, Bytes::from_static(bytes)));
+            }
+        }
+        body
+    }
+}
+
+/// Returns a form of `body`; `None` if it is no smaller.
+fn form(body: &Body, encoding: Encoding, bytes: Bytes) -> Option<EncodedForm> {
+    let tag = body.etag.trim_matches('"');
+    let etag = format!("\"{tag}-{}\"", encoding.name());
+    (bytes.len() < body.bytes.len()).then_some(EncodedForm { bytes, etag })
 }
 
 /// Returns the client's weight of `name`, in thousandths; 0 if it is not accepted (RFC 9110,

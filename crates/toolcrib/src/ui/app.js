@@ -13,6 +13,7 @@ import { isTyping } from './shell/keys.js';
 import { current } from './shell/routes.js';
 import { hasGateway, identify, isSignedIn, storedSession, takeLink, useLink } from './shell/session.js';
 import { startShell } from './shell/shell.js';
+import { finish, isReturning, loadProviders } from './shell/sign-in.js';
 
 /** Time for another screen to show its first rows, in ms. */
 const LIST_PAUSE = 400;
@@ -125,7 +126,6 @@ function startKeys() {
 /** Signs in with the answer of an identity provider, or offers the providers. */
 async function startSignIn() {
   if (!hasGateway) return;
-  const { finish, isReturning, loadProviders } = await import('./shell/sign-in.js');
   if (link !== undefined) await useLink(link);
   if (isReturning()) await finish();
   if (!isSignedIn()) loadProviders();
@@ -134,13 +134,22 @@ async function startSignIn() {
   });
 }
 
+/** The screens other than the tools, each loaded when it opens. */
+const screens = {
+  approvals: () => import('./approvals/screen.js').then((it) => it.Approvals),
+  record: () => import('./record/screen.js').then((it) => it.Record),
+  sources: () => import('./sources/screen.js').then((it) => it.Sources),
+  access: () => import('./access/screen.js').then((it) => it.Access),
+  connect: () => import('./connect/screen.js').then((it) => it.Connect),
+};
+
 const link = hasGateway ? takeLink() : undefined;
 state.session = storedSession();
 startTheme();
 startAuth({ reload });
 startList({ reload });
 startDetail();
-startShell();
+startShell(screens);
 startKeys();
 on('reload', reload);
 on('token', () => {

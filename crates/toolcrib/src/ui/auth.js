@@ -68,10 +68,6 @@ export function tookForm() {
   return taken;
 }
 
-export function clearForm() {
-  input.value = '';
-}
-
 const isInHeader = () => form.parentElement === header;
 
 /** Whether a header can contain the key: only visible ASCII. Other characters are artifacts of the paste. */

@@ -56,27 +56,3 @@ export function saveFile(blob, name) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
-
-const styles = new Map();
-
-/** Loads a style sheet, once. Resolves when it is there or cannot be: then the page is plain, but usable. */
-export function loadStyle(address) {
-  if (!styles.has(address)) {
-    const link = root('link');
-    link.rel = 'stylesheet';
-    link.href = address;
-    styles.set(
-      address,
-      new Promise((resolve) => {
-        link.addEventListener('load', resolve);
-        link.addEventListener('error', () => {
-          styles.delete(address); // the next screen tries again
-          link.remove();
-          resolve();
-        });
-      }),
-    );
-    document.head.append(link);
-  }
-  return styles.get(address);
-}

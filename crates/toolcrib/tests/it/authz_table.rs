@@ -9,6 +9,8 @@ use toolcrib_testkit::gateway::{
     Actor, Reply, TestGateway, TestIssuer, TestKey, TestSource, TestTool,
 };
 
+use crate::support::page_script;
+
 /// Expected responses for four callers: anonymous, a key without scopes, a key of another tenant
 /// with all scopes, the right key. Two more callers get the same as the anonymous one: an expired
 /// key with all scopes, and a token with a forged signature. For routes that show tools or events,
@@ -18,7 +20,7 @@ struct Row {
     /// As in openapi.json.
     route: &'static str,
     /// The requested path. `RUN` is a run of the right key, `FLOW` one with a workflow, `KEY` a key
-    /// of its tenant.
+    /// of its tenant, `VERSION` that of the page's files.
     path: &'static str,
     body: Option<Value>,
     answers: [&'static str; 4],
@@ -157,8 +159,7 @@ fn rows() -> Vec<Row> {
             ["401", "403", "400", "200"],
         ),
         get("/explorer", "/explorer", OPEN),
-        get("/explorer/assets/{file}", "/explorer/assets/app.js", OPEN),
-        get("/explorer/assets/{folder}/{file}", "/explorer/assets/shell/shell.js", OPEN),
+        get("/explorer/assets/{version}/{file}", "/explorer/assets/VERSION/app.js", OPEN),
         get("/explorer/sign-in", "/explorer/sign-in", OPEN),
         // Without `[auth.jwt.sign_in]`, and with an invalid body, for every caller alike.
         post("/explorer/sign-in/start", "/explorer/sign-in/start", json!({}), ["400"; 4]),
@@ -288,6 +289,7 @@ struct Known {
     asked: String,
     flow: String,
     key: String,
+    version: String,
 }
 
 /// Indexes into a row's responses; the last two callers count as anonymous.
@@ -340,7 +342,10 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let asked = right.get("/v1/approvals").await.json()["approvals"][0]["approvalId"].clone();
     let asked = asked.as_str().unwrap().to_owned();
     let key = gw.key_id(&held).to_string();
-    let known = Known { asked, plain, flow: call.header("toolcrib-run-id").to_owned(), key };
+    let page = gw.anonymous().get("/explorer").await.text();
+    let version = page_script(&page).split('/').nth(3).unwrap().to_owned();
+    let flow = call.header("toolcrib-run-id").to_owned();
+    let known = Known { asked, plain, flow, key, version };
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
@@ -400,7 +405,7 @@ async fn every_route_answers_each_caller_as_the_table_says() {
 async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
     let path = row.path.replace("RUN", &known.plain);
     let path = path.replace("FLOW", &known.flow).replace("KEY", &known.key);
-    let path = path.replace("GATE", &known.asked);
+    let path = path.replace("GATE", &known.asked).replace("VERSION", &known.version);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller
         .with("content-type", "application/json")

@@ -15,6 +15,7 @@ mod explorer;
 mod explorer_library;
 mod jwt;
 mod keys;
+mod linked_page;
 mod no_oracle;
 mod openwop;
 mod openwop2;

@@ -60,6 +60,12 @@ pub(crate) fn fixture() -> TestGatewayBuilder {
         )
 }
 
+/// Returns the address of the module that starts the page whose text is `page`.
+pub(crate) fn page_script(page: &str) -> &str {
+    let after = page.split("<script type=\"module\" src=\"").nth(1).unwrap();
+    after.split('"').next().unwrap()
+}
+
 /// Returns the values of `member` in an array of objects.
 pub(crate) fn column<'a>(list: &'a Value, member: &str) -> Vec<&'a str> {
     list.as_array().unwrap().iter().map(|item| item[member].as_str().unwrap()).collect()

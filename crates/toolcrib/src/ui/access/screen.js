@@ -23,7 +23,7 @@ import { NewKey, Secret } from './new-key.js';
 import { Roles } from './roles.js';
 import { Sessions } from './sessions.js';
 
-export default function Access({ route, who }) {
+export function Access({ route, who }) {
   const tabs = [
     ['keys', 'Keys', 'keys:manage'],
     ['roles', 'Roles', 'roles:read'],

@@ -51,7 +51,7 @@ const TABS = [
   { id: 'history', label: 'Decided', panel: 'approvals-panel' },
 ];
 
-export default function Approvals({ route, who }) {
+export function Approvals({ route, who }) {
   const tab = route.path[0] === 'history' ? 'history' : 'pending';
   const show = (id) => go('approvals', id === 'history' ? ['history'] : []);
   const [change, setChange] = useState(0);

@@ -8,7 +8,7 @@ import { CLIENTS } from './clients.js';
 
 const EVERY_MS = 1_500;
 
-export default function Connect({ route, who }) {
+export function Connect({ route, who }) {
   const client = CLIENTS.find((it) => it.id === route.path[0]);
   return html`<div>
     <div class="screen-head">

@@ -3,11 +3,16 @@
 // escapes, because every template is made by `html` of this module.
 import {
   Component,
+  createContext,
   h,
   html as template,
   render,
+  useCallback,
+  useContext,
   useEffect,
   useLayoutEffect,
+  useMemo,
+  useReducer,
   useRef,
   useState,
 } from '../vendor/preact.js';
@@ -18,8 +23,9 @@ import { DANGERS, levelsOf } from './danger.js';
 import { readable, visibleText } from './visible.js';
 
 export {
-  render,
+  announce,
   createContext,
+  render,
   useCallback,
   useContext,
   useEffect,
@@ -28,8 +34,7 @@ export {
   useReducer,
   useRef,
   useState,
-} from '../vendor/preact.js';
-export { announce };
+};
 
 /** Makes the elements of a template. */
 export function html(...parts) {

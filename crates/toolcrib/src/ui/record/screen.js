@@ -62,7 +62,7 @@ const SHORTCUTS = [
   ['approvals', 'type:interrupt.requested'],
 ];
 
-export default function Record({ route, who }) {
+export function Record({ route, who }) {
   return route.path[0] === 'run'
     ? html`<${Run} key=${route.path[1]} id=${route.path[1] ?? ''} />`
     : html`<${Events} route=${route} who=${who} />`;

@@ -4,7 +4,7 @@ import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { href } from './routes.js';
 import { may, signOut } from './session.js';
-import { visibleSections } from './shell.js';
+import { visibleSections } from './sections.js';
 
 const MOST = 12;
 

@@ -9,7 +9,7 @@
 // once and drop what they showed.
 import { state, on, emit } from '../state.js';
 import { base, fetchWithKey, problemText, request } from '../api.js';
-import { clearForm } from '../auth.js';
+import { byId } from '../dom.js';
 
 const STORED = 'toolcrib-session';
 const LINK = /^#sign-in=([\w-]{43})$/;
@@ -68,8 +68,7 @@ async function endStored() {
 /** Uses a session of the server from now on, in all tabs. */
 function begin(secret) {
   if (!store(secret)) return false;
-  clearForm();
-  state.token = '';
+  clear();
   state.session = secret;
   state.signInProblem = undefined;
   return true;
@@ -132,11 +131,16 @@ async function endSession() {
 }
 
 /** Drops everything that the credential showed. */
-function forget() {
-  emit('signed-out');
-  clearForm();
+/** Takes every credential out of the page. */
+function clear() {
+  byId('token').value = '';
   state.token = '';
   state.session = '';
+}
+
+function forget() {
+  emit('signed-out');
+  clear();
   state.who = undefined;
   emit('token');
   emit('who');
@@ -151,11 +155,6 @@ function leave() {
 /** Returns whether the caller has a scope of a route, such as `audit:read`. */
 export function may(scope) {
   return state.who?.may?.includes(scope) === true;
-}
-
-export async function signInWith(issuer) {
-  const { begin: leavePage } = await import('./sign-in.js');
-  await leavePage(issuer);
 }
 
 let ending;
@@ -185,9 +184,7 @@ function ended() {
 /** Ends the sign-in that the server no longer accepts. Typed texts stay for the next one of the same person. */
 function over(text) {
   state.signInProblem = { text };
-  clearForm();
-  state.token = '';
-  state.session = '';
+  clear();
   state.who = undefined;
   emit('token');
   emit('who');

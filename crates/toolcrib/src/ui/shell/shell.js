@@ -2,36 +2,25 @@
 // The tools are the first screen and part of the document; every other one is loaded when it opens.
 import { html, render, useLayoutEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
-import { base } from '../api.js';
-import { byId, loadStyle, reveal } from '../dom.js';
+import { byId, reveal } from '../dom.js';
 import { current, href } from './routes.js';
 import { tookForm } from '../auth.js';
-import { canStay, hasGateway, identify, isSignedIn, may, signInWith, signOut, startSession, stay } from './session.js';
+import { SECTIONS, visibleSections } from './sections.js';
+import { canStay, hasGateway, identify, isSignedIn, signOut, startSession, stay } from './session.js';
+import { signInWith } from './sign-in.js';
 import { startFirstRun } from './first-run.js';
 import { startCounts } from './counts.js';
 import { Keys, isTyping, startKeys } from './keys.js';
 import { live, startLive } from './live.js';
 import { Palette, startPalette } from './palette.js';
 
-/** `scope` is what the server requires, or else `or`; sections without it are not shown. */
-export const SECTIONS = [
-  { id: 'tools', name: 'Tools', keys: 't' },
-  { id: 'approvals', name: 'Approvals', keys: 'a' },
-  { id: 'record', name: 'Record', keys: 'r', scope: 'audit:read' },
-  { id: 'sources', name: 'Sources', keys: 's', scope: 'sources:read' },
-  { id: 'access', name: 'Access', keys: 'k', scope: 'keys:manage', or: 'roles:read' },
-  { id: 'connect', name: 'Connect', keys: 'c' },
-];
-
 /** How long changes may be missing before the page says so, in ms. */
 const GAP = 3_000;
 
-export function visibleSections() {
-  return state.who ? SECTIONS.filter(({ scope, or }) => scope === undefined || may(scope) || may(or)) : [];
-}
-
-export function startShell() {
+/** `modules` load the screens, by section. */
+export function startShell(modules) {
   if (!hasGateway) return;
+  screens = modules;
   startSession();
   startCounts();
   startLive();
@@ -179,7 +168,8 @@ function words(list) {
   return list.map((it) => html`<code key=${it}>${it}</code> `);
 }
 
-const screens = new Map();
+let screens = {};
+const loaded = new Map();
 
 /** Draws the screen of the current address; `moved` if the user went there. */
 async function showScreen(moved) {
@@ -204,9 +194,9 @@ async function showScreen(moved) {
   let Screen;
   host.ariaBusy = 'true'; // what it still shows is the former screen
   try {
-    Screen = await screens.get(section);
+    Screen = await loaded.get(section);
   } catch (error) {
-    screens.delete(section);
+    loaded.delete(section);
     Screen = () =>
       html`<p class="problem-box" role="alert">This screen could not be loaded (${error.message}).</p>`;
   }
@@ -217,12 +207,10 @@ async function showScreen(moved) {
 }
 
 function load(section) {
-  if (screens.has(section)) return;
-  const styles = ['lib/screens.css', `${section}/screen.css`];
-  const parts = [import(`${base}assets/${section}/screen.js`), ...styles.map((it) => loadStyle(`${base}assets/${it}`))];
-  const screen = Promise.all(parts).then(([it]) => it.default);
+  if (loaded.has(section)) return;
+  const screen = screens[section]();
   screen.catch(() => {}); // the one that shows the screen says so
-  screens.set(section, screen);
+  loaded.set(section, screen);
 }
 
 /** Moves the focus, if what had it is gone, to where the user went. */

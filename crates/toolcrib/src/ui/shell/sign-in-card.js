@@ -3,7 +3,8 @@ import { html, useEffect, useEvents, useLayoutEffect, useRef, useState, Icon } f
 import { state } from '../state.js';
 import { placeForm, returnForm } from '../auth.js';
 import { current } from './routes.js';
-import { canStay, hasGateway, signInWith } from './session.js';
+import { canStay, hasGateway } from './session.js';
+import { signInWith } from './sign-in.js';
 
 /** A name from the address is cut there: anybody can write an address. */
 const MAX_NAME = 80;

@@ -44,7 +44,7 @@ export async function loadProviders() {
 }
 
 /** Leaves the page for the provider. */
-export async function begin(issuer) {
+export async function signInWith(issuer) {
   say(undefined);
   if (crypto.subtle === undefined) {
     say({ text: 'Sign-in requires https, or an address of this machine. Use a key instead.' });

@@ -55,7 +55,7 @@ function problemOf({ state, detail, problems = [], quarantined }) {
   ].filter(Boolean).join('; ');
 }
 
-export default function Sources({ route }) {
+export function Sources({ route }) {
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => !document.hidden && setTurn((it) => it + 1), EVERY_MS);

@@ -1,9 +1,9 @@
 // The right pane: one open tool, its tabs, and the states around it. Views of tools are cached so
 // that switching between tools loses no input; a new key clears the cache.
 import { html, render, useLayoutEffect, useRef, Icon } from '../lib/ui.js';
-import { byId, loadStyle } from '../dom.js';
+import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
-import { base, getTool, problemText } from '../api.js';
+import { getTool, problemText } from '../api.js';
 import { isObject, pretty } from '../json.js';
 import { FirstRun, firstRun } from '../shell/first-run.js';
 import { isSignedIn } from '../shell/session.js';
@@ -20,7 +20,7 @@ let page;
 
 /** What an open tool is made of, which the list does not need. */
 function loadPage() {
-  page ??= Promise.all([import('./tool-view.js'), loadStyle(`${base}assets/tools/tool.css`)]).then(([it]) => it.createToolView);
+  page ??= import('./tool-view.js').then((it) => it.createToolView);
   page.catch(() => {
     page = undefined; // the next tool tries again
   });

@@ -11,6 +11,8 @@ import { isObject, own, parseJson } from '../json.js';
 import { hasGateway, isSignedIn } from '../shell/session.js';
 import { focusToken } from '../auth.js';
 import { confirmRun } from './confirm.js';
+import { callByMcp } from './mcp.js';
+import { askAll } from './question.js';
 import { Outcome, executionDisabled, pendingApproval, verdict } from './result.js';
 import { Summary, Validation, violations } from './validation.js';
 import { Waiting } from './waiting.js';
@@ -160,8 +162,6 @@ export function createRunner({ tool, editor, record, extra }) {
   const callPlainly = (body, signal) => call(tool.name, body, signal);
 
   async function callWithQuestions(body, signal) {
-    const [{ callByMcp }, { askAll }] = await Promise.all([import('./mcp.js'), import('./question.js')]);
-    signal.throwIfAborted();
     const answer = async (requests) => {
       const answers = await askAll(requests, showQuestion, { toolName: tool.name, signal });
       report = { ...report, bar: undefined };

@@ -1,16 +1,19 @@
 // One tool's view: heading and the tabs Try it, About, Schema, Calls, Code, Why. It is loaded when
-// the first tool is opened, and each tab is filled when it is shown.
-import { html, render, Copy, useEffect, useState } from '../lib/ui.js';
+// the first tool is opened.
+import { html, render, Copy } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
 import { Tabs } from '../lib/tabs.js';
 import { root } from '../dom.js';
 import { state } from '../state.js';
 import { hasGateway } from '../shell/session.js';
+import { About } from './about.js';
 import { Badges } from './badges.js';
 import { Editor, createEditor } from './editor.js';
 import { Calls } from './history.js';
 import { createRunner } from './runner.js';
 import { SaveCall } from './save-call.js';
+import { SchemaView } from './schema-view.js';
+import { Snippets } from './snippets.js';
 import { Why } from './why.js';
 
 const LONG = 280; // characters of the description above the form; the rest is under About
@@ -59,8 +62,8 @@ export function createToolView(tool) {
         <div class="stack"><${Editor} of=${editor} /><div class="actions" ref=${runner.actions}></div></div>
         <div class="output" ref=${runner.output}></div>`,
     },
-    { id: 'about', label: 'About', view: () => html`<${Loaded} load=${about} key=${state.token} tool=${tool} />` },
-    { id: 'schema', label: 'Schema', view: () => html`<${Loaded} load=${schema} tool=${tool} />` },
+    { id: 'about', label: 'About', view: () => html`<${About} key=${state.token} tool=${tool} />` },
+    { id: 'schema', label: 'Schema', view: () => html`<${SchemaView} tool=${tool} />` },
     {
       id: 'history',
       label: calls.length === 0 ? 'Calls' : `Calls (${calls.length})`,
@@ -70,7 +73,7 @@ export function createToolView(tool) {
     {
       id: 'snippets',
       label: 'Code',
-      view: () => html`<${Loaded} load=${snippets} tool=${tool} args=${editor.compact()} />`,
+      view: () => html`<${Snippets} tool=${tool} args=${editor.compact()} />`,
     },
     hasGateway && { id: 'why', label: 'Why', view: () => html`<${Why} name=${tool.name} visit=${visits.why} />` },
   ].filter(Boolean);
@@ -118,28 +121,6 @@ export function createToolView(tool) {
       draw();
     },
   };
-}
-
-const about = () => import('./about.js').then((it) => it.About);
-const schema = () => import('./schema-view.js').then((it) => it.SchemaView);
-const snippets = () => import('./snippets.js').then((it) => it.Snippets);
-
-/** A part that is loaded when it is first shown. */
-function Loaded({ load, ...props }) {
-  const [{ Part, error }, setState] = useState({});
-  const start = () => {
-    load().then(
-      (Part) => setState({ Part }),
-      (error) => setState({ error }),
-    );
-  };
-  useEffect(start, []);
-  if (Part) return html`<${Part} ...${props} />`;
-  return (
-    error &&
-    html`<p class="verdict bad" role="alert">This part could not be loaded (${error.message}).</p>
-      <button type="button" class="button" onClick=${start}>Try again</button>`
-  );
 }
 
 function Heading({ tool, more }) {

@@ -2,7 +2,7 @@ use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
 use toolcrib_testkit::gateway::TestGateway;
 
-use crate::support::fixture;
+use crate::support::{fixture, page_script};
 
 async fn page(config: &str) -> String {
     let gw = TestGateway::builder().config(&format!("[explorer]\n{config}")).start().await;
@@ -19,7 +19,9 @@ async fn the_page_is_served_with_and_without_the_slash() {
     assert_eq!(bare.header("content-type"), "text/html; charset=utf-8");
     let text = bare.text();
     assert!(text.contains("<title>toolcrib</title>"), "{text}");
-    assert!(text.contains("/explorer/assets/app.js"), "assets are found from both addresses");
+    let script = page_script(&text);
+    assert!(script.starts_with("/explorer/assets/"), "{script}: found from both addresses");
+    assert!(script.ends_with("/app.js"), "{script}");
     let again = gw.anonymous().with("if-none-match", bare.header("etag")).get("/explorer").await;
     assert_eq!(again.status, 304);
 }
@@ -28,8 +30,9 @@ async fn the_page_is_served_with_and_without_the_slash() {
 #[tokio::test]
 async fn the_page_requires_no_key() {
     let gw = fixture().start().await;
-    assert_eq!(gw.bearer("junk").get("/explorer").await.status, 200);
-    assert_eq!(gw.bearer("junk").get("/explorer/assets/app.js").await.status, 200);
+    let page = gw.bearer("junk").get("/explorer").await;
+    assert_eq!(page.status, 200);
+    assert_eq!(gw.bearer("junk").get(page_script(&page.text())).await.status, 200);
     assert_eq!(gw.bearer("junk").get("/explorer/tools").await.status, 401);
 }
 
@@ -72,13 +75,15 @@ async fn the_policy_fits_the_page() {
         .skip(1)
         .map(|script| script.split("</script>").next().unwrap())
         .collect();
-    assert_eq!(scripts, ["var executeEnabled = true;"]);
-    let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(scripts[0]));
+    assert_eq!(scripts[0], "var executeEnabled = true;");
+    assert!(scripts[1].contains("mcp-ui-theme") && scripts.len() == 2, "{scripts:?}");
+    let hash = |script| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script));
+    let (first, second) = (hash(scripts[0]), hash(scripts[1]));
     let policy = reply.header("content-security-policy");
     assert_eq!(
         policy,
         format!(
-            "default-src 'none'; script-src 'self' 'sha256-{hash}'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            "default-src 'none'; script-src 'self' 'sha256-{first}' 'sha256-{second}'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
     );
     for inline in ["onclick=", "onerror=", "style=", "<style"] {
@@ -87,12 +92,17 @@ async fn the_policy_fits_the_page() {
     assert_eq!(reply.header("referrer-policy"), "no-referrer");
 }
 
-/// Every file that the page refers to exists, and there are no other files.
+/// Every file that the page refers to exists in its version, and in no other.
 #[tokio::test]
-async fn assets_are_the_embedded_files() {
+async fn the_files_of_the_page_never_change() {
     let gw = fixture().start().await;
     let text = gw.anonymous().get("/explorer").await.text();
-    let referred = text.split("\"/explorer/assets/").skip(1).map(|s| s.split('"').next().unwrap());
+    let referred: Vec<_> = text
+        .split("\"/explorer/assets/")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert!(referred.len() >= 3, "{referred:?}");
     for name in referred {
         let path = format!("/explorer/assets/{name}");
         let reply = gw.anonymous().get(&path).await;
@@ -104,16 +114,49 @@ async fn assets_are_the_embedded_files() {
         };
         assert_eq!(reply.header("content-type"), kind, "{path}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff");
+        assert_eq!(reply.header("cache-control"), "public, max-age=31536000, immutable");
         let again = gw.anonymous().with("if-none-match", reply.header("etag")).get(&path).await;
         assert_eq!(again.status, 304);
+        let (version, file) = name.split_once('/').unwrap();
+        for other in [format!("0{version}"), version.to_uppercase(), "latest".to_owned()] {
+            let reply = gw.anonymous().get(&format!("/explorer/assets/{other}/{file}")).await;
+            assert_eq!(reply.status, 404, "{other} would be kept for a year");
+        }
     }
-    for absent in
-        ["index.html", "none.js", "..%2Flib.rs", "..%2F..%2FCargo.toml", "%2Fetc%2Fpasswd", ""]
-    {
-        let reply = gw.anonymous().get(&format!("/explorer/assets/{absent}")).await;
+    let version = page_script(&text).trim_end_matches("app.js");
+    for absent in [
+        "index.html",
+        "none.js",
+        "app.js.br",
+        "..%2Flib.rs",
+        "..%2F..%2FCargo.toml",
+        "%2Fetc%2Fpasswd",
+        "",
+    ] {
+        let reply = gw.anonymous().get(&format!("{version}{absent}")).await;
         assert_eq!(reply.status, 404, "{absent}");
         assert!(reply.json()["error"].is_string());
     }
+}
+
+/// The files are compressed when the program is built; a client chooses the form.
+#[tokio::test]
+async fn the_files_of_the_page_come_compressed() {
+    let gw = fixture().start().await;
+    let text = gw.anonymous().get("/explorer").await.text();
+    let script = page_script(&text);
+    let plain = gw.anonymous().get(script).await;
+    assert!(plain.text().contains("(async () => {"));
+    let mut tags = vec![plain.header("etag").to_owned()];
+    for (accepted, encoding) in [("gzip, br", "br"), ("gzip", "gzip")] {
+        let reply = gw.anonymous().with("accept-encoding", accepted).get(script).await;
+        assert_eq!(reply.header("content-encoding"), encoding);
+        assert_eq!(reply.header("vary"), "Accept-Encoding");
+        assert!(reply.body.len() * 2 < plain.body.len(), "{} bytes", reply.body.len());
+        tags.push(reply.header("etag").to_owned());
+    }
+    tags.dedup();
+    assert_eq!(tags.len(), 3, "{tags:?}");
 }
 
 #[tokio::test]
@@ -121,7 +164,10 @@ async fn the_prefix_can_be_another_one() {
     let gw = fixture().config("[explorer]\nprefix = \"/tools-ui\"").start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     for path in ["/tools-ui", "/tools-ui/"] {
-        assert!(reader.get(path).await.text().contains("\"/tools-ui/assets/app.js\""), "{path}");
+        let page = reader.get(path).await.text();
+        let script = page_script(&page);
+        assert!(script.starts_with("/tools-ui/assets/"), "{path}: {script}");
+        assert_eq!(reader.get(script).await.status, 200, "{script}");
     }
     assert_eq!(reader.get("/tools-ui/tools").await.status, 200);
     assert_eq!(gw.anonymous().get("/tools-ui/tools").await.status, 401);

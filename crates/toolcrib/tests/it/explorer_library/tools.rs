@@ -10,7 +10,7 @@ use toolcrib::{Annotations, Tool, ToolDefinition};
 use toolcrib_testkit::gateway::Reply;
 
 use super::{config, fixture_f, serve, serve_f};
-use crate::support::column;
+use crate::support::{column, page_script};
 
 fn named(name: &str) -> Arc<dyn Tool> {
     ToolDefinition::new(name).shared()
@@ -117,8 +117,8 @@ async fn a_provider_is_called_on_every_request() {
         caller.post("/explorer/tools/echo/call", json!({})).await;
         assert_eq!(asked.load(Ordering::SeqCst), 4 * times);
     }
-    caller.get("/explorer").await;
-    caller.get("/explorer/assets/app.js").await;
+    let page = caller.get("/explorer").await.text();
+    caller.get(page_script(&page)).await;
     assert_eq!(asked.load(Ordering::SeqCst), 8);
 
     assert_eq!(caller.get("/explorer/tools/late").await.status, 404);

@@ -1,0 +1,17 @@
+// The sections of the page, and which of them the caller may use.
+import { state } from '../state.js';
+import { may } from './session.js';
+
+/** `scope` is what the server requires, or else `or`; sections without it are not shown. */
+export const SECTIONS = [
+  { id: 'tools', name: 'Tools', keys: 't' },
+  { id: 'approvals', name: 'Approvals', keys: 'a' },
+  { id: 'record', name: 'Record', keys: 'r', scope: 'audit:read' },
+  { id: 'sources', name: 'Sources', keys: 's', scope: 'sources:read' },
+  { id: 'access', name: 'Access', keys: 'k', scope: 'keys:manage', or: 'roles:read' },
+  { id: 'connect', name: 'Connect', keys: 'c' },
+];
+
+export function visibleSections() {
+  return state.who ? SECTIONS.filter(({ scope, or }) => scope === undefined || may(scope) || may(or)) : [];
+}
