@@ -162,12 +162,12 @@ await check('a request that fails leaves the screen, and what was typed stays', 
   equal(await card.getByLabel('Comment').inputValue(), 'half a sentence', 'the comment after the failure');
 
   // The sign-in ends, and the same person comes back.
-  await page.route('**/tools', (route) => route.fulfill({ status: 401, json: { error: 'unauthenticated', message: 'ended' } }));
+  await page.route('**/explorer/catalog', (route) => route.fulfill({ status: 401, json: { error: 'unauthenticated', message: 'ended' } }));
   await page.route('**/v1/**', (route) => route.fulfill({ status: 401, json: { error: 'unauthenticated', message: 'ended' } }));
   await request('a change for the page');
   await page.waitForSelector('#signin');
   await page.unroute('**/v1/**');
-  await page.unroute('**/tools');
+  await page.unroute('**/explorer/catalog');
   await signIn(page, KEYS.ann);
   await card.waitFor();
   equal(await card.getByLabel('Comment').inputValue(), 'half a sentence', 'the comment after the next sign-in');

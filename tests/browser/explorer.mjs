@@ -54,6 +54,48 @@ const execute = async () => {
   return outcome;
 };
 
+await check('the first screen is at most 12 requests and 70 KB, and later visits need no file', async () => {
+  const { page: own, complaints: more, close: end } = await openPage(browser);
+  const { origin } = new URL(explorer);
+  const made = await own.request.post(`${origin}/v1/sessions`, {
+    headers: { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}`, Origin: origin },
+  });
+  const { secret } = await made.json();
+  await own.addInitScript((it) => localStorage.setItem('toolcrib-session', it), secret);
+  const client = await own.context().newCDPSession(own);
+  await client.send('Network.enable');
+  let requests = [];
+  client.on('Network.requestWillBeSent', ({ requestId, request }) => requests.push({ requestId, path: new URL(request.url).pathname, bytes: 0 }));
+  const note = ({ requestId, encodedDataLength, dataLength }) => {
+    const it = requests.find((one) => one.requestId === requestId);
+    if (it) it.bytes = Math.max(encodedDataLength ?? 0, it.bytes + (dataLength === undefined ? 0 : encodedDataLength));
+  };
+  client.on('Network.loadingFinished', note);
+  client.on('Network.requestServedFromCache', ({ requestId }) => {
+    const it = requests.find((one) => one.requestId === requestId);
+    if (it) it.cached = true;
+  });
+  const visit = async () => {
+    requests = [];
+    await own.goto('about:blank');
+    await own.goto(explorer);
+    await own.waitForSelector('button.item');
+    await own.waitForLoadState('load');
+    await own.waitForTimeout(1_000); // what the page loads by itself afterwards belongs to it
+    return requests.filter(({ path }) => path !== 'blank');
+  };
+  const first = await visit();
+  const bytes = first.reduce((sum, it) => sum + it.bytes, 0);
+  console.log(`      first screen: ${first.length} requests, ${(bytes / 1024).toFixed(1)} KB`);
+  truthy(first.length <= 12, `requests: ${first.map(({ path }) => path).join(' ')}`);
+  truthy(bytes > 20_000 && bytes <= 70_000, `${bytes} bytes: ${JSON.stringify(first)}`);
+  const second = await visit();
+  const files = second.filter(({ path }) => path.includes('/assets/'));
+  truthy(files.length >= 2 && files.every((it) => it.cached), `files: ${JSON.stringify(files)}`);
+  complaints.push(...more);
+  await end();
+});
+
 await check('the page loads at /explorer and at /explorer/', async () => {
   for (const address of [`${explorer}/`, explorer]) {
     const response = await page.goto(address);

@@ -337,13 +337,24 @@ export async function startHostile({ execute = true, nasty } = {}) {
     if (path === '/explorer') return sendPage(real, response, execute, nasty !== undefined);
     if (nasty !== undefined && answerAsGateway(nasty, request, response, path)) return undefined;
     if (path.startsWith('/explorer/assets/')) return sendFile(real, response, path);
-    if (path === '/explorer/tools')
-      return json(
-        200,
-        tools.map((tool) =>
-          tool?.inputSchema === undefined ? tool : { ...tool, inputSchema: undefined },
-        ),
+    if (path.startsWith('/explorer/catalog')) {
+      const list = tools.map((tool) =>
+        tool?.inputSchema === undefined ? tool : { ...tool, inputSchema: undefined },
       );
+      // In two parts; the tag of the second is a text of the server, too.
+      const second = nasty ?? PWN;
+      if (path === '/explorer/catalog')
+        return json(200, {
+          total: list.length,
+          parts: [
+            { tag: 'first', count: 1, tools: list.slice(0, 1) },
+            { tag: second, count: list.length - 1 },
+          ],
+        });
+      return decodeURIComponent(path.slice('/explorer/catalog/'.length)) === second
+        ? json(200, list.slice(1))
+        : json(404, { error: PWN });
+    }
     const [, name, verb] = /^\/explorer\/tools\/([^/]+)(?:\/(\w+))?$/.exec(path) ?? [];
     const tool = name && tools.find((candidate) => candidate?.name === decodeURIComponent(name));
     if (!tool) return json(404, { error: PWN });

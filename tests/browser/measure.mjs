@@ -2,12 +2,12 @@
 //
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_ADMIN=… node measure.mjs
 import { launch, openPage } from './lib.mjs';
-import { manyTools } from './catalogs.mjs';
+import { manyTools, serveTools } from './catalogs.mjs';
 import { keystrokes, tasks, traced } from './trace.mjs';
 
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN } = process.env;
 const explorer = `${TOOLCRIB_URL}/explorer`;
-const TOOLS = 5000;
+const TOOLS_OF_PAGE = manyTools(5000);
 /** How much slower the processor of a slow machine is. */
 const SLOW = 4;
 const REPEATS = 5;
@@ -31,7 +31,7 @@ const ms = (value) => (value === undefined ? '–' : `${Math.round(value)} ms`);
 /** Opens a page that is signed in and notes when the first frame with `ready` (and `more`) was painted. */
 async function open({ address, ready, more }, slow = 1) {
   const { page, close } = await openPage(browser);
-  await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: manyTools(TOOLS) }));
+  await serveTools(page, () => TOOLS_OF_PAGE);
   const { origin } = new URL(explorer);
   const headers = { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}`, Origin: origin };
   const made = await page.request.post(`${origin}/v1/sessions`, { headers });

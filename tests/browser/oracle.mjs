@@ -32,6 +32,7 @@ const LISTS = [
   '/v1/whoami',
   '/v1/tools',
   '/explorer/tools',
+  '/explorer/catalog',
   '/tools',
   '/oxp/tools',
   '/v1/events?limit=1000',
@@ -312,7 +313,7 @@ await Promise.all(
       // The page requests only what the role may have; anonymous gets no data at all.
       const wrong = statuses.filter(([, path, status]) =>
         role === 'anonymous' ? status !== 401 && !PUBLIC.includes(path) : status === 403 || status === 401,
-      ).filter(([, path, status]) => !(status === 401 && path.startsWith('/explorer/tools')));
+      ).filter(([, path, status]) => !(status === 401 && /^\/explorer\/(tools|catalog)/.test(path)));
       equal(wrong, [], 'requests that the server refused');
       await close();
     }),

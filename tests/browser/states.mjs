@@ -1,7 +1,7 @@
 // The states of each screen, in one table: `accessibility.mjs` checks each of them, and `picture.mjs`
 // takes pictures of them. A new screen adds its own. States that a demo does not reach by itself are
 // made from replies that the test gives in place of the server's.
-import { meta } from './catalogs.mjs';
+import { meta, serveTools } from './catalogs.mjs';
 import { as, ask, askForApproval, callTool, settled, SCREENS } from './screens.mjs';
 
 /** A schema with every kind of control that the form has. */
@@ -73,7 +73,7 @@ async function replaceTools(page) {
     description: `The tool ${name} of the test.`,
     _meta: meta('test', name === 'forms' ? 'write' : 'read', { 'toolcrib/toolId': `mcp:test.${name}` }),
   }));
-  await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  await serveTools(page, () => list);
   await page.route(/\/explorer\/tools\/\w+(\/\w+)?$/, (route) => {
     const [, name, verb] = /tools\/(\w+)(?:\/(\w+))?$/.exec(route.request().url());
     const inputSchema = name === 'forms' ? EVERY_CONTROL : { type: 'object' };
@@ -159,9 +159,9 @@ export const STATES = [
   } },
   { name: 'tools none', role: 'approver', id: 'tools' },
   { name: 'tools error', ready: '.notice.bad', role: 'anonymous', before: (page) =>
-    page.route(/\/explorer\/tools$/, (route) => route.fulfill({ status: 500, json: { error: 'the store is not available' } })) },
+    page.route(/\/explorer\/catalog$/, (route) => route.fulfill({ status: 500, json: { error: 'the store is not available' } })) },
   { name: 'tools stale', id: 'tools', act: async (page) => {
-    await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ status: 503, json: { error: 'the server is starting' } }));
+    await page.route(/\/explorer\/catalog$/, (route) => route.fulfill({ status: 503, json: { error: 'the server is starting' } }));
     await page.click('#refresh');
     await page.waitForSelector('#stale:not([hidden])');
   } },

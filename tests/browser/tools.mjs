@@ -2,8 +2,8 @@
 // results of every kind, saved calls. The gateway is real; only its list of tools is replaced.
 //
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… node tools.mjs
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
-import { manyTools, meta } from './catalogs.mjs';
+import { check, equal, finish, launch, openPage, truthy, until } from './lib.mjs';
+import { manyTools, meta, serveTools } from './catalogs.mjs';
 import { keystrokes, traced } from './trace.mjs';
 
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN } = process.env;
@@ -110,7 +110,7 @@ async function replaceTools(page) {
     description: name,
     _meta: meta('test', 'read'),
   }));
-  await page.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  await serveTools(page, () => list);
   await page.route(/\/explorer\/tools\/\w+(\/\w+)?$/, (route) => {
     const [, name, verb] = /tools\/(\w+)(?:\/(\w+))?$/.exec(route.request().url());
     if (verb === undefined)
@@ -323,21 +323,17 @@ await check(
   async () => {
     const { page: own, complaints: more, close: end } = await openPage(browser);
     const id = (name) => `mcp:test.${name}`;
+    const FACTS = {
+      a: { 'toolcrib/egress': 'none' },
+      b: { 'toolcrib/egress': 'safe-fetch', 'toolcrib/credential': true },
+    };
     const list = ['a', 'b', 'c'].map((name) => ({
       name,
       description: `tool ${name}`,
       annotations: name === 'c' ? { destructiveHint: true } : {},
-      _meta: meta('test', 'read', { 'toolcrib/toolId': id(name) }),
+      _meta: meta('test', 'read', { 'toolcrib/toolId': id(name), ...FACTS[name] }),
     }));
-    await own.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
-    await own.route(/\/v1\/tools$/, (route) =>
-      route.fulfill({
-        json: [
-          { toolId: id('a'), egress: 'none', auth: { scopes: [] } },
-          { toolId: id('b'), egress: 'safe-fetch', auth: { scopes: [], credentialRef: true } },
-        ],
-      }),
-    );
+    await serveTools(own, () => list);
     await own.route(/\/v1\/pins$/, (route) =>
       route.fulfill({ json: { pins: [{ toolId: id('c'), quarantined: true }] } }),
     );
@@ -453,11 +449,11 @@ await check(
       'first match',
     );
     await own.fill('#search', '');
-    await own.route(/\/explorer\/tools$/, (route) => route.abort());
+    await own.route(/\/explorer\/catalog$/, (route) => route.abort());
     await own.click('#refresh');
     await own.waitForSelector('#stale:not([hidden])');
     truthy((await own.locator('button.item').count()) > 5, 'the list is gone');
-    await own.unroute(/\/explorer\/tools$/);
+    await own.unroute(/\/explorer\/catalog$/);
     await own.click('#refresh');
     await own.waitForSelector('#stale', { state: 'hidden' });
     await end();
@@ -491,10 +487,24 @@ await check('the list and the form are reached by keyboard', async () => {
 
 await check(`${MANY} tools: few elements, and keystrokes are fast`, async () => {
   const { page: big, complaints: more, close: end } = await openPage(browser);
-  const list = manyTools(MANY);
-  await big.route(/\/explorer\/tools$/, (route) => route.fulfill({ json: list }));
+  let list = manyTools(MANY);
+  let open;
+  const opened = new Promise((resolve) => {
+    open = resolve;
+  });
+  const loaded = await serveTools(big, () => list, () => opened);
   await big.goto(explorer);
   await signIn(big);
+  const count = async () => (await big.textContent('#count')).replace(/\s/g, ' ');
+  await until('the first tools', async () => (await count()) === '200 tools, 4 800 more are loading');
+  open();
+  await until('all tools', async () => (await count()) === '5 000 tools');
+  equal(loaded.length, MANY / 200 - 1, 'parts that were loaded');
+  list = list.with(1_234, { ...list[1_234], description: 'Does another thing.' });
+  await big.click('#refresh');
+  await until('the changed part', async () => loaded.length === MANY / 200);
+  await until('all tools', async () => (await count()) === '5 000 tools');
+  equal(loaded.length, MANY / 200, 'parts that were loaded after a change');
   await big.click('#filter-toggle');
   const nodes = await big.evaluate(() => document.querySelectorAll('*').length);
   console.log(`      ${MANY} tools: ${nodes} elements`);

@@ -13,6 +13,7 @@ mod entry;
 mod lookup;
 mod names;
 mod pages;
+mod parts;
 mod search;
 mod toolset;
 mod view;
@@ -33,6 +34,7 @@ pub use self::{
     entry::{Entry, Generation, ListFormat, Permit, WireCache},
     names::Collision,
     pages::{OpenPage, Pages},
+    parts::{Overview, Part, Parts},
     toolset::{Listing, Toolset},
     view::{Runner, View},
 };

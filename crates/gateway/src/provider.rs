@@ -15,7 +15,7 @@ use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toolcrib_core::{
-    catalog::{Body, Entry, ListFormat},
+    catalog::{Body, Entry, ListFormat, Overview, Parts},
     principal::Principal,
 };
 
@@ -339,6 +339,18 @@ impl CallerView {
     /// As [`list`](Self::list), of a part of the catalog; `None` when there is no such part.
     pub fn list_within(&self, within: &CatalogScope, format: &ListFormat) -> Option<Arc<Body>> {
         self.snapshot.list(&self.caller, within, format, None)
+    }
+
+    /// The list in `format`, in parts that a client can keep; `None` when there is no such part of the
+    /// catalog.
+    pub fn parts_within(
+        &self,
+        within: &CatalogScope,
+        format: &ListFormat,
+        overview: Overview,
+    ) -> Option<Arc<Parts>> {
+        let view = self.snapshot.view_within(&self.caller, within)?;
+        Some(view.parts(format, overview))
     }
 
     /// The tool of that wire name, if the caller may use it; a refusal is recorded.

@@ -105,6 +105,8 @@ where
     let json = OpenApiRouter::new()
         .routes(routes!(tools::list))
         .routes(routes!(tools::detail_of))
+        .routes(routes!(tools::catalog))
+        .routes(routes!(tools::catalog_part))
         .routes(routes!(validate::validate))
         .routes(routes!(call::call))
         .routes(routes!(assets::asset));

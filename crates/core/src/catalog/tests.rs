@@ -277,6 +277,56 @@ fn a_list_is_cut_into_pages_once() {
     assert!(none.pages(&PAGED, size(2), open).at(0).is_some(), "an empty list is a page too");
 }
 
+/// After a change a client loads the parts that differ, and keeps the others.
+#[test]
+fn a_change_of_a_tool_changes_its_part_alone() {
+    const NAMES: ListFormat = ListFormat {
+        key: "names",
+        open: "[",
+        close: "]",
+        item: |entry, out| out.extend_from_slice(entry.id.as_str().as_bytes()),
+    };
+    fn overview(parts: &[Part]) -> Vec<u8> {
+        parts.iter().map(Part::tag).collect::<Vec<_>>().join(" ").into_bytes()
+    }
+    let parts = |ids: &[String]| {
+        let written = ids.iter().map(|id| (id.as_str(), Arc::from(id.as_bytes())));
+        Parts::of(written, &NAMES, overview)
+    };
+    let tags = |parts: &Parts| -> Vec<String> {
+        let text = String::from_utf8(parts.overview.bytes.to_vec()).unwrap();
+        text.split(' ').map(str::to_owned).collect()
+    };
+    let all: Vec<String> = (0..5_000).map(|at| format!("tool-{at:05}")).collect();
+    let whole = parts(&all);
+    let before = tags(&whole);
+    assert!((15..=79).contains(&before.len()), "{} parts", before.len());
+    let joined: Vec<String> = before
+        .iter()
+        .flat_map(|tag| {
+            let part = whole.find(tag).unwrap();
+            let text = str::from_utf8(&part.body.bytes).unwrap();
+            let tools: Vec<_> = text[1..text.len() - 1].split(',').map(str::to_owned).collect();
+            assert_eq!(tools.len(), part.count);
+            tools
+        })
+        .collect();
+    assert_eq!(joined, all, "every tool once, in order");
+    for at in [0, 1, 63, 64, 2_500, 4_998, 4_999] {
+        let mut fewer = all.clone();
+        fewer.remove(at);
+        let mut more = all.clone();
+        more.insert(at, format!("tool-{at:05}-new"));
+        for changed in [fewer, more] {
+            let after = tags(&parts(&changed));
+            let other = after.iter().filter(|tag| !before.contains(tag)).count();
+            assert!((1..=3).contains(&other), "{other} new parts of {} at {at}", after.len());
+        }
+    }
+    assert_eq!(tags(&parts(&[])).len(), 1, "an empty list is a part, too");
+    assert!(whole.find("none").is_none());
+}
+
 #[test]
 fn an_entity_tag_is_quoted_hex_and_differs_between_bodies() {
     let tag = |bytes: &'static str| Body::new(bytes).etag;

@@ -13,6 +13,7 @@ use super::{
     body::Body,
     entry::{Entry, ListFormat},
     pages::{OpenPage, Pages},
+    parts::{Overview, Parts},
     search::Index,
 };
 use crate::{
@@ -26,6 +27,7 @@ pub struct View {
     entries: Vec<Arc<Entry>>,
     bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
     pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
+    parts: RwLock<HashMap<&'static str, Arc<Parts>>>,
     index: OnceLock<Index>,
     /// Runs what takes long.
     runner: Runner,
@@ -50,6 +52,7 @@ impl View {
             entries,
             bodies: RwLock::default(),
             pages: RwLock::default(),
+            parts: RwLock::default(),
             index: OnceLock::new(),
             runner: |work| work(),
             kept: Mutex::new(room.reservation()),
@@ -136,6 +139,20 @@ impl View {
         let pages = self.once(|| Arc::new(Pages::of(&written(), format, size, open)));
         let length = pages.bytes();
         self.keep(&self.pages, key, pages, length)
+    }
+
+    /// Returns the whole list in `format`, in parts that a client can keep, after `overview`. Built
+    /// once and kept.
+    pub fn parts(&self, format: &ListFormat, overview: Overview) -> Arc<Parts> {
+        if let Some(parts) = self.parts.read().get(format.key) {
+            return Arc::clone(parts);
+        }
+        let parts = self.once(|| {
+            let ids = self.entries.iter().map(|entry| entry.id.as_str());
+            Arc::new(Parts::of(ids.zip(self.written(format, |_| true)), format, overview))
+        });
+        let length = parts.bytes();
+        self.keep(&self.parts, format.key, parts, length)
     }
 
     fn written(

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 use toolcrib_core::{
     arguments::{ArgumentCheck, Violation},
-    catalog::{Body, Entry, ListFormat},
-    descriptor::{Approval, SafetyTier, SourceKind},
+    catalog::{Body, Entry, ListFormat, Part, Parts},
+    descriptor::{Approval, Egress, SafetyTier, SourceKind},
     schema::Schema,
     scope::Scope,
 };
@@ -33,11 +33,48 @@ static DETAILS: ListFormat = ListFormat {
     item: |entry, out| respond::write(entry, &Detail::of_entry(entry), out),
 };
 
+/// What the page reads first: its parts in order, with the tools of the first one.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Catalog<'a> {
+    /// The number of tools.
+    total: usize,
+    parts: Vec<CatalogPart<'a>>,
+}
+
+/// Some tools of the catalog.
+#[derive(Serialize, ToSchema)]
+struct CatalogPart<'a> {
+    /// Equal for equal tools, so that the page loads only parts that it has not.
+    tag: &'a str,
+    /// The number of its tools.
+    count: usize,
+    /// The tools, in the first part alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Summary<'static>>>)]
+    tools: Option<&'a RawValue>,
+}
+
+/// Writes a [`Catalog`].
+fn overview(parts: &[Part]) -> Vec<u8> {
+    let first = parts.first().map(|part| &part.body.bytes);
+    let tools: Option<Box<RawValue>> = first.and_then(|list| serde_json::from_slice(list).ok());
+    let mut catalog = Catalog { total: 0, parts: Vec::with_capacity(parts.len()) };
+    for part in parts {
+        let tools = tools.as_deref().filter(|_| catalog.parts.is_empty());
+        catalog.total += part.count;
+        catalog.parts.push(CatalogPart { tag: part.tag(), count: part.count, tools });
+    }
+    serde_json::to_vec(&catalog).unwrap_or_default()
+}
+
 /// The operations of the endpoints on an offer.
 pub(super) trait OfferExt {
     /// Returns the body of `GET tools`; `None` when that part of the catalog does not exist. Tools
     /// of an embedding program have no parts.
     fn list(&self, within: &CatalogScope) -> Option<Arc<Body>>;
+
+    /// Returns the same list in parts that the page keeps.
+    fn parts(&self, within: &CatalogScope) -> Option<Arc<Parts>>;
 
     /// Returns the tool called `name`.
     fn find(&self, name: &str) -> Option<OfferedTool>;
@@ -95,6 +132,12 @@ struct Meta<'a> {
     approval: Approval,
     #[serde(rename = "toolcrib/scopes")]
     scopes: &'a [Scope],
+    /// Where its calls go.
+    #[serde(rename = "toolcrib/egress", skip_serializing_if = "Option::is_none")]
+    egress: Option<Egress>,
+    /// Whether the gateway holds a credential for it.
+    #[serde(rename = "toolcrib/credential", skip_serializing_if = "Option::is_none")]
+    credential: Option<bool>,
 }
 
 /// One violation of a tool's schema.
@@ -120,6 +163,21 @@ impl OfferExt for Offer {
                 let list: Vec<_> =
                     tools.iter().map(|tool| Summary::of_tool(tool.as_ref())).collect();
                 Some(Arc::new(body(&list)))
+            }
+        }
+    }
+
+    fn parts(&self, within: &CatalogScope) -> Option<Arc<Parts>> {
+        match self {
+            Self::View(view) => view.parts_within(within, &SUMMARIES, overview),
+            Self::Tools(tools) => {
+                let written = |tool: &Arc<dyn Tool>| {
+                    let json = serde_json::to_vec(&Summary::of_tool(tool.as_ref()));
+                    json.unwrap_or_else(|_| b"null".to_vec()).into()
+                };
+                let written: Vec<Arc<[u8]>> = tools.iter().map(written).collect();
+                let names = tools.iter().map(|tool| tool.name());
+                Some(Arc::new(Parts::of(names.zip(written), &SUMMARIES, overview)))
             }
         }
     }
@@ -195,6 +253,8 @@ impl<'a> Summary<'a> {
                 tier: tool.safety_tier,
                 approval: tool.approval.unwrap_or(Approval::Never),
                 scopes: scopes.unwrap_or_default(),
+                egress: tool.egress,
+                credential: tool.auth.as_ref().and_then(|it| it.credential_ref),
             }),
         }
     }

@@ -6,11 +6,12 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::StatusCode;
+use http::{StatusCode, request::Parts};
+use toolcrib_core::catalog::Parts as CatalogParts;
 
 use super::{
     error::{self, Problem},
-    offer::{Detail, OfferExt as _, Summary},
+    offer::{Catalog, Detail, OfferExt as _, Summary},
     state::Explorer,
 };
 use crate::{
@@ -42,6 +43,68 @@ pub(super) async fn list(
         Some(body) => respond::tagged(&head.headers, &body, "application/json", PRIVATE),
         None => error::problem(StatusCode::BAD_REQUEST, respond::NO_TOOLSET, None),
     })
+}
+
+/// Returns the parts of the list, for a page that keeps them: after a change it loads only those that it
+/// has not.
+#[utoipa::path(
+    get,
+    path = "/catalog",
+    operation_id = "explorerCatalog",
+    params(("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset")),
+    responses(
+        (status = 200, description = "The parts, with the tools of the first one", body = Catalog<'static>),
+        (status = 304, description = "Not modified"),
+        (status = 400, description = "No such toolset", body = Problem),
+    )
+)]
+pub(super) async fn catalog(
+    State(explorer): State<Arc<Explorer>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (head, _) = request.into_parts();
+    Ok(match parts(&explorer, &head).await? {
+        Some(parts) => respond::tagged(&head.headers, &parts.overview, "application/json", PRIVATE),
+        None => error::problem(StatusCode::BAD_REQUEST, respond::NO_TOOLSET, None),
+    })
+}
+
+/// Returns the tools of one part of the list.
+#[utoipa::path(
+    get,
+    path = "/catalog/{part}",
+    operation_id = "explorerCatalogPart",
+    params(
+        ("part" = String, Path, description = "The tag of the part"),
+        ("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset"),
+    ),
+    responses(
+        (status = 200, description = "Summaries of the tools", body = Vec<Summary<'static>>),
+        (status = 304, description = "Not modified"),
+        (status = 400, description = "No such toolset", body = Problem),
+        (status = 404, description = "The list has no such part, or has changed", body = Problem),
+    )
+)]
+pub(super) async fn catalog_part(
+    State(explorer): State<Arc<Explorer>>,
+    part: Segment,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (head, _) = request.into_parts();
+    let Some(parts) = parts(&explorer, &head).await? else {
+        return Ok(error::problem(StatusCode::BAD_REQUEST, respond::NO_TOOLSET, None));
+    };
+    Ok(match parts.find(part.as_str()) {
+        Some(part) => respond::tagged(&head.headers, &part.body, "application/json", PRIVATE),
+        None => error::problem(StatusCode::NOT_FOUND, NO_PART, None),
+    })
+}
+
+const NO_PART: &str = "the list has no such part; read the catalog again";
+
+async fn parts(explorer: &Explorer, head: &Parts) -> Result<Option<Arc<CatalogParts>>, Refusal> {
+    let sender = explorer.reader(head).await?;
+    Ok(explorer.offer(&sender).await.parts(&respond::within(&head.uri)))
 }
 
 /// Returns one tool that the caller may use.

@@ -17,7 +17,10 @@ export function authorization(token = state.token) {
   return /^bearer\s/i.test(trimmed) ? trimmed : `Bearer ${trimmed}`;
 }
 
-export const listTools = (signal) => request('GET', `${base}tools${ofToolset()}`, { signal });
+/** The list of tools: its parts, and one of them. */
+export const getCatalog = (signal) => request('GET', `${base}catalog${ofToolset()}`, { signal });
+export const getCatalogPart = (tag, signal) =>
+  request('GET', `${base}catalog/${encodeURIComponent(tag)}${ofToolset()}`, { signal });
 export const getTool = (name, signal) => request('GET', toolPath(name), { signal });
 export const validate = (name, body, signal) =>
   request('POST', `${toolPath(name)}/validate`, { body, signal });

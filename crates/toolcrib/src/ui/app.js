@@ -2,8 +2,8 @@
 import { announce, plural } from './lib/ui.js';
 import { byId } from './dom.js';
 import { state, on, emit, select } from './state.js';
-import { listTools, problemText } from './api.js';
-import { isObject } from './json.js';
+import { problemText } from './api.js';
+import { loadCatalog } from './catalog.js';
 import { startTheme } from './theme.js';
 import { startAuth } from './auth.js';
 import { startList } from './tools/list.js';
@@ -25,19 +25,33 @@ async function reload() {
   const controller = new AbortController();
   loading = controller;
   setStatus('loading');
-  let reply;
+  let loaded;
   try {
-    reply = await listTools(controller.signal);
+    loaded = await loadCatalog(controller.signal, (list) => {
+      // A list that is there stays until the new one is whole.
+      if (!controller.signal.aborted && state.tools.length === 0) show(list);
+    });
   } catch (error) {
     if (controller.signal.aborted) return; // superseded by a newer load
     fail(`The server could not be reached (${error.message}).`);
     return;
   }
   if (controller.signal.aborted) return;
-  accept(reply);
+  if (loaded.list === undefined) refuse(loaded.reply);
+  else {
+    show(loaded.list);
+    announce(`${plural(state.tools.length, 'tool')} loaded`);
+  }
 }
 
-function accept(reply) {
+function show({ tools, skipped, coming }) {
+  state.stale = undefined;
+  Object.assign(state, { tools, skipped, coming });
+  setStatus('ready');
+}
+
+/** Says why there is no list. */
+function refuse(reply) {
   if (reply.status === 401) {
     setStatus(
       'signin',
@@ -45,21 +59,10 @@ function accept(reply) {
         ? 'The catalog is shown to callers who are signed in.'
         : 'The server rejected this key. It may be incomplete, expired or revoked.',
     );
-  } else if (reply.status === 200 && Array.isArray(reply.data)) {
-    const readable = reply.data.filter((tool) => isObject(tool) && typeof tool.name === 'string');
-    state.stale = undefined;
-    state.skipped = reply.data.length - readable.length;
-    state.tools = readable.map((tool) => ({
-      ...tool,
-      description: typeof tool.description === 'string' ? tool.description : '',
-    }));
-    setStatus('ready');
-    announce(`${plural(state.tools.length, 'tool')} loaded`);
-  } else {
-    const wait =
-      reply.retryAfter === undefined ? '' : ` Try again in ${plural(reply.retryAfter, 'second')}.`;
-    fail(`${problemText(reply)}${wait}`);
+    return;
   }
+  const wait = reply.retryAfter === undefined ? '' : ` Try again in ${plural(reply.retryAfter, 'second')}.`;
+  fail(`${problemText(reply)}${wait}`);
 }
 
 /** A list that cannot be refreshed stays, and says that it is not current. */

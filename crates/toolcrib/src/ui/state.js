@@ -26,6 +26,8 @@ export const state = {
   /** The tool that the user has just opened; the focus goes into its form. */
   opened: undefined,
   skipped: 0,
+  /** How many tools of the list are still to come. */
+  coming: 0,
   selected: undefined,
   query: '',
   filters: new Map(),
@@ -35,7 +37,7 @@ const listeners = new Map();
 
 /**
  * Calls `listener` at each event, until the returned function is called. Events: `tools` (list or its
- * status), `filter`, `facts`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `keys`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from
+ * status), `filter`, `pins`, `first-run`, `select`, `focus-tool`, `focus-list`, `token`, `execute`, `reload`, `keys`, `who`, `signed-out`, `counts`, `palette`, `providers` and, from
  * the stream of changes, `live:…`.
  */
 export function on(event, listener) {

@@ -20,7 +20,8 @@ struct Row {
     /// As in openapi.json.
     route: &'static str,
     /// The requested path. `RUN` is a run of the right key, `FLOW` one with a workflow, `KEY` a key
-    /// of its tenant, `VERSION` that of the page's files.
+    /// of its tenant, `VERSION` that of the page's files,
+    /// `PART` a part of its catalog.
     path: &'static str,
     body: Option<Value>,
     answers: [&'static str; 4],
@@ -167,6 +168,12 @@ fn rows() -> Vec<Row> {
         post("/explorer/sign-in/link", "/explorer/sign-in/link", json!({}), ["400"; 4]),
         get("/explorer/signed-in", "/explorer/signed-in", OPEN),
         get("/explorer/tools", "/explorer/tools", list),
+        get("/explorer/catalog", "/explorer/catalog", list),
+        get(
+            "/explorer/catalog/{part}",
+            "/explorer/catalog/PART",
+            ["401", "404", "404", "200 sees"],
+        ),
         get("/explorer/tools/{name}", "/explorer/tools/crib__read", ["401", "404", "404", "200"]),
         post(
             "/explorer/tools/{name}/validate",
@@ -290,6 +297,7 @@ struct Known {
     flow: String,
     key: String,
     version: String,
+    part: String,
 }
 
 /// Indexes into a row's responses; the last two callers count as anonymous.
@@ -345,7 +353,9 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let page = gw.anonymous().get("/explorer").await.text();
     let version = page_script(&page).split('/').nth(3).unwrap().to_owned();
     let flow = call.header("toolcrib-run-id").to_owned();
-    let known = Known { asked, plain, flow, key, version };
+    let catalog = right.get("/explorer/catalog").await.json();
+    let part = catalog["parts"][0]["tag"].as_str().unwrap().to_owned();
+    let known = Known { asked, plain, flow, key, version, part };
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
@@ -405,6 +415,7 @@ async fn every_route_answers_each_caller_as_the_table_says() {
 async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
     let path = row.path.replace("RUN", &known.plain);
     let path = path.replace("FLOW", &known.flow).replace("KEY", &known.key);
+    let path = path.replace("PART", &known.part);
     let path = path.replace("GATE", &known.asked).replace("VERSION", &known.version);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller

@@ -53,6 +53,8 @@ export function classification(tool) {
   return {
     toolId: text('toolId'),
     otcId: text('otcId'),
+    egress: text('egress'),
+    hasCredential: own(tool._meta, 'toolcrib/credential') === true,
     tier: text('tier'),
     /** The source of the tool; a server that does not name it sends at least its kind. */
     source: text('sourceId') ?? text('source'),

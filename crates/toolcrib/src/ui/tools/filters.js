@@ -5,7 +5,7 @@ import { classification, dangersOf, needsApproval, DANGERS } from '../lib/danger
 import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { href } from '../shell/routes.js';
-import { factsOf, loadFacts } from './facts.js';
+import { isQuarantined, loadPins } from './pins.js';
 
 const { compare } = new Intl.Collator();
 const ORDER = ['read', 'write', 'destructive', 'exec'];
@@ -24,22 +24,20 @@ const FACETS = [
   },
   { id: 'source', label: 'Source', values: (tool) => one(classification(tool).source) },
   { id: 'kind', label: 'Kind', values: (tool) => one(classification(tool).kind) },
-  { id: 'egress', label: 'Network', values: (tool) => one(factsOf(tool).egress), text: egressText },
+  { id: 'egress', label: 'Network', values: (tool) => one(classification(tool).egress), text: egressText },
   {
     id: 'credential',
     label: 'Credential',
-    values: (tool) => (factsOf(tool).credential ? ['stored'] : []),
+    values: (tool) => (classification(tool).hasCredential ? ['stored'] : []),
     text: () => 'uses a stored credential',
   },
   {
     id: 'quarantined',
     label: 'Pin',
-    values: (tool) => (factsOf(tool).quarantined ? ['quarantined'] : []),
+    values: (tool) => (isQuarantined(tool) ? ['quarantined'] : []),
     text: () => 'in quarantine',
   },
 ];
-/** The facets that need more than the list of tools. */
-const FROM_FACTS = ['egress', 'credential', 'quarantined'];
 const NEEDS_TWO = new Set(['source', 'kind', 'egress']); // a single value would filter nothing
 
 const EGRESS = {
@@ -70,9 +68,9 @@ export function startFilters() {
     // So that the first keystroke of a search is as fast as the next ones.
     setTimeout(() => state.tools.forEach(haystack), 300);
   });
-  on('facts', () => {
+  on('pins', () => {
     draw();
-    if (FROM_FACTS.some((id) => state.filters.get(id)?.size > 0)) emit('filter');
+    if (needsPins()) emit('filter');
   });
   on('filter', () => {
     drawToggle();
@@ -206,6 +204,11 @@ function haystack(tool) {
   return found;
 }
 
+/** Whether a chosen filter needs more than the list of tools. */
+function needsPins() {
+  return state.filters.get('quarantined')?.size > 0;
+}
+
 function passesFacets(tool) {
   return FACETS.every((facet) => {
     const chosen = state.filters.get(facet.id);
@@ -218,10 +221,9 @@ function draw() {
   const host = byId('filters');
   host.hidden = folded || !ready;
   byId('filter-toggle').hidden = !ready;
-  if (ready && FROM_FACTS.some((id) => state.filters.get(id)?.size > 0)) loadFacts();
+  if (ready && (needsPins() || !host.hidden)) loadPins();
   // Counting takes a while with thousands of tools, so it is done when someone looks.
   if (!host.hidden) {
-    loadFacts();
     render(html`${FACETS.map((facet) => html`<${Facet} key=${facet.id} facet=${facet} />`)}<${ViewRow} />`, host);
   }
   drawToggle();

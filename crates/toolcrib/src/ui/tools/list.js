@@ -118,7 +118,8 @@ function countText(ready) {
   const total = plural(state.tools.length, 'tool');
   const skipped = state.skipped > 0 ? `, ${state.skipped} unreadable` : '';
   const stale = state.stale ? ', not current' : '';
-  return (filtersActive() ? `${number(shown)} of ${total}` : total) + skipped + stale;
+  const coming = state.coming > 0 ? `, ${number(state.coming)} more are loading` : '';
+  return (filtersActive() ? `${number(shown)} of ${total}` : total) + skipped + stale + coming;
 }
 
 /** What is in the place of the list when it has no rows. */

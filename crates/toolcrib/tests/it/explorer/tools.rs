@@ -1,6 +1,6 @@
 use http::Method;
-use serde_json::json;
-use toolcrib_testkit::gateway::{TestGateway, TestTool};
+use serde_json::{Value, json};
+use toolcrib_testkit::gateway::{TestGateway, TestSource, TestTool};
 
 use crate::support::{column, fixture};
 
@@ -52,6 +52,55 @@ async fn an_unknown_name_gets_the_error_of_the_protocol() {
     assert!(post.json()["error"].is_string());
     let get = reader.get("/explorer/tools/crib__read/call").await;
     assert_eq!((get.status, get.header("allow")), (405, "POST"));
+}
+
+/// The page keeps parts of the list, and loads those that it has not.
+#[tokio::test]
+async fn the_list_comes_in_parts() {
+    let many = |from: usize| (from..500).map(|at| TestTool::new(&format!("t{at:03}")));
+    let source = many(0).fold(TestSource::new("many"), TestSource::tool);
+    let gw = fixture().source(source).start().await;
+    let caller = gw.principal("a", ["tools:many"]).await;
+    let catalog = caller.get("/explorer/catalog").await;
+    let tags = |catalog: &Value| -> Vec<String> {
+        let parts = catalog["parts"].as_array().unwrap().iter();
+        parts.map(|part| part["tag"].as_str().unwrap().to_owned()).collect()
+    };
+    let found = catalog.json();
+    let before = tags(&found);
+    assert_eq!(found["total"], 500);
+    assert!(before.len() > 1, "{before:?}");
+    let mut names = Vec::new();
+    for (tag, part) in before.iter().zip(found["parts"].as_array().unwrap()) {
+        let tools = caller.get(&format!("/explorer/catalog/{tag}")).await;
+        assert_eq!(tools.header("etag"), format!("\"{tag}\""));
+        let tools = tools.json();
+        assert_eq!(part["count"], tools.as_array().unwrap().len());
+        let is_first = names.is_empty();
+        assert_eq!(
+            part.get("tools"),
+            is_first.then_some(&tools),
+            "the first part is there at once"
+        );
+        names.extend(column(&tools, "name").into_iter().map(str::to_owned));
+    }
+    let whole = caller.get("/explorer/tools").await.json();
+    assert_eq!(names, column(&whole, "name"));
+    let again = caller.with("if-none-match", catalog.header("etag"));
+    assert_eq!(again.get("/explorer/catalog").await.status, 304);
+
+    gw.change("many", many(1).collect()).await;
+    let after = tags(&caller.get("/explorer/catalog").await.json());
+    let new: Vec<_> = after.iter().filter(|tag| !before.contains(tag)).collect();
+    assert!((1..before.len()).contains(&new.len()), "{new:?} of {after:?}");
+    let gone = caller.get(&format!("/explorer/catalog/{}", before[0])).await;
+    let problem = json!({ "error": "the list has no such part; read the catalog again" });
+    assert_eq!(gone.parts(), (404, problem.clone()));
+    // A part of what another caller sees does not exist.
+    let other = gw.principal("b", ["files:read"]).await;
+    let reply = other.get(&format!("/explorer/catalog/{}", after[0])).await;
+    assert_eq!(reply.parts(), (404, problem));
+    assert_eq!(other.get("/explorer/catalog?toolset=none").await.status, 400);
 }
 
 /// I-25: the next request after a change sees it.
