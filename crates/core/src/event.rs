@@ -4,6 +4,7 @@
 
 mod approval;
 mod filter;
+mod saved;
 mod sign_in;
 
 use async_trait::async_trait;
@@ -27,6 +28,7 @@ pub use self::{
         Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
         TextPattern, Word,
     },
+    saved::{SavedAction, SavedChanged},
     sign_in::{SignInEnded, SignInStarted},
 };
 
@@ -124,6 +126,9 @@ pub enum EventBody {
     /// A browser session was ended before its expiry.
     #[serde(rename = "sign-in.ended")]
     SignInEnded(SignInEnded),
+    /// A principal saved or removed a view or a call of its tenant.
+    #[serde(rename = "saved.changed")]
+    SavedChanged(SavedChanged),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -388,7 +393,7 @@ pub enum ConfigAction {
 
 impl EventBody {
     /// The types, as on the wire. Stores keep places in this list: its order is fixed, new ones go last.
-    pub const KINDS: [&str; 17] = [
+    pub const KINDS: [&str; 18] = [
         "agent.toolCalled",
         "agent.toolReturned",
         "authorization.decided",
@@ -406,6 +411,7 @@ impl EventBody {
         "record.resumed",
         "sign-in.started",
         "sign-in.ended",
+        "saved.changed",
     ];
 
     /// Returns the event's type as it appears on the wire.
@@ -428,6 +434,7 @@ impl EventBody {
             Self::RecordResumed(_) => "record.resumed",
             Self::SignInStarted(_) => "sign-in.started",
             Self::SignInEnded(_) => "sign-in.ended",
+            Self::SavedChanged(_) => "saved.changed",
         }
     }
 
@@ -442,6 +449,7 @@ impl EventBody {
             Self::ConfigEdited(edited) => Some(&edited.principal),
             Self::SignInStarted(started) => Some(&started.principal),
             Self::SignInEnded(ended) => ended.by.as_ref().or(Some(&ended.principal)),
+            Self::SavedChanged(changed) => Some(&changed.principal),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)
@@ -478,6 +486,7 @@ impl EventBody {
             Self::RecordResumed(payload) => serde_json::to_string(payload),
             Self::SignInStarted(payload) => serde_json::to_string(payload),
             Self::SignInEnded(payload) => serde_json::to_string(payload),
+            Self::SavedChanged(payload) => serde_json::to_string(payload),
         }
     }
 }
