@@ -53,6 +53,16 @@ const RESULTS = {
     content: [{ type: 'text', text: 'see below' }],
     structuredContent: { deep: { deeper: { leaf: 'found' } }, list: [1, [2, 3]] },
   },
+  markdown: {
+    content: [{
+      type: 'text',
+      text: '# Report\n\nTwo *late* orders, see [the shop](https://example.com/orders).\n\n- first\n- `second`\n\n> quoted\n\n| order | days |\n|---|--:|\n| A-1 | 3 |\n\n```\ncode\n```',
+    }],
+  },
+  nested: {
+    content: [],
+    structuredContent: { total: 1, orders: [{ id: 1, lines: [{ sku: 'apple', count: 2 }] }] },
+  },
   picture: {
     content: [
       {
@@ -84,6 +94,9 @@ async function replaceTools(page) {
   });
 }
 
+const SAVED = { id: 'saved-1', savedBy: 'ada', savedAt: '2026-11-25T00:00:00Z', canChange: true };
+const SAVED_VIEW = { ...SAVED, kind: 'view', name: 'Denied this week', query: 'q=status%3Adenied&range=7d' };
+const SAVED_CALL = { ...SAVED, kind: 'call', name: 'A sum', tool: 'mcp:demo.add', arguments: { a: '{{first}}', b: '{{second}}' } };
 const PIN = {
   toolId: 'mcp:demo.add',
   sourceId: 'demo',
@@ -206,6 +219,25 @@ export const STATES = [
   }) },
   { name: 'result table', ...tool('table', run, { before: replaceTools }) },
   { name: 'result tree', ...tool('tree', run, { before: replaceTools }) },
+  { name: 'result markdown', ...tool('markdown', async (page) => {
+    await run(page);
+    await page.waitForSelector('.outcome .markdown');
+  }, { before: replaceTools }) },
+  { name: 'result nested table', ...tool('nested', async (page) => {
+    await run(page);
+    await page.click('.outcome details.cell summary');
+    await page.waitForSelector('.outcome .cell table');
+  }, { before: replaceTools }) },
+  { name: 'result messages', ...tool('demo__fail', async (page) => {
+    await run(page);
+    await page.click('.outcome [data-tab="messages"]');
+    await page.waitForSelector('.message-list li');
+  }) },
+  { name: 'saved call with variables', ...tool('demo__add', async (page) => {
+    await page.click('.tool [data-tab="history"]');
+    await page.click('.shared [data-action="run-saved"]');
+    await page.waitForSelector('.variables');
+  }, { before: reply('**/v1/saved?kind=call**', { saved: [SAVED_CALL] }) }) },
   { name: 'result media', ...tool('picture', run, { before: replaceTools }) },
   { name: 'result failed', ...tool('demo__fail', run) },
   { name: 'result raw', ...tool('demo__fail', async (page) => {
@@ -233,6 +265,12 @@ export const STATES = [
   { name: 'record as table', id: 'record', act: async (page) => {
     await page.click('text=Show as a table');
     await page.waitForSelector('.chart table');
+  } },
+  { name: 'record views', id: 'record', before: reply('**/v1/saved?kind=view', { saved: [SAVED_VIEW] }), act: async (page) => {
+    await page.click('#saved-views summary');
+    await page.waitForSelector('#saved-views li');
+    await page.click('#save-view');
+    await page.waitForSelector('#view-form');
   } },
   { name: 'record verified', id: 'record', act: async (page) => {
     await page.getByRole('button', { name: 'Verify' }).click();

@@ -11,6 +11,7 @@ import { isObject, own, parseJson } from '../json.js';
 import { hasGateway, isSignedIn } from '../shell/session.js';
 import { focusToken } from '../auth.js';
 import { confirmRun } from './confirm.js';
+import { createLog } from './message-log.js';
 import { Outcome, executionDisabled, pendingApproval, verdict } from './result.js';
 import { Summary, Validation, violations } from './validation.js';
 import { Waiting } from './waiting.js';
@@ -136,7 +137,7 @@ export function createRunner({ tool, editor, record, extra }) {
     clear();
     const outcome = {};
     try {
-      outcome.reply = await (canAsk(body) ? callWithQuestions : callPlainly)(body, controller.signal);
+      outcome.reply = await (canAsk(body) ? callWithQuestions : callPlainly)(body, controller.signal, outcome);
     } catch (error) {
       if (controller.signal.aborted) outcome.cancelled = true;
       else outcome.failed = error.message;
@@ -159,7 +160,7 @@ export function createRunner({ tool, editor, record, extra }) {
 
   const callPlainly = (body, signal) => call(tool.name, body, signal);
 
-  async function callWithQuestions(body, signal) {
+  async function callWithQuestions(body, signal, outcome) {
     const [{ callByMcp }, { askAll }] = await Promise.all([import('./mcp.js'), import('./question.js')]);
     signal.throwIfAborted();
     const answer = async (requests) => {
@@ -169,7 +170,8 @@ export function createRunner({ tool, editor, record, extra }) {
       (running === undefined ? execute : cancel).current.focus();
       return answers;
     };
-    return callByMcp(tool, body, { signal, progress: showProgress, answer });
+    outcome.log = createLog();
+    return callByMcp(tool, body, { signal, progress: showProgress, answer, log: outcome.log.add });
   }
 
   /** A bar with a total, or one without an end; and the words of the tool. */
