@@ -92,6 +92,13 @@ async function replaceTools(page) {
     if (verb === 'validate') return route.fulfill({ json: { valid: true } });
     return route.fulfill({ json: { isError: false, ...RESULTS[name] } });
   });
+  // Callers with a credential call through MCP.
+  await page.route('**/mcp', (route) => {
+    const { id, params } = route.request().postDataJSON();
+    const result = RESULTS[params?.name];
+    if (result === undefined) return route.continue();
+    return route.fulfill({ json: { jsonrpc: '2.0', id, result: { resultType: 'complete', isError: false, ...result } } });
+  });
 }
 
 const SAVED = { id: 'saved-1', savedBy: 'ada', savedAt: '2026-11-25T00:00:00Z', canChange: true };
@@ -135,6 +142,11 @@ const run = async (page) => {
   await page.locator('[data-confirm="run"], .outcome').first().waitFor();
   if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
   await page.waitForSelector('.outcome');
+};
+/** Runs the tool until its result has this. */
+const runUntil = (selector) => async (page) => {
+  await run(page);
+  await page.waitForSelector(`.outcome ${selector}`);
 };
 const screen = (id) => SCREENS.find((it) => it.id === id);
 const tool = (name, act, more) => ({ address: `#tool=${name}`, ready: '.tool h2', act, ...more });
@@ -217,14 +229,11 @@ export const STATES = [
     await page.click('[data-action="execute"]');
     await page.waitForSelector('dialog[open]');
   }) },
-  { name: 'result table', ...tool('table', run, { before: replaceTools }) },
-  { name: 'result tree', ...tool('tree', run, { before: replaceTools }) },
-  { name: 'result markdown', ...tool('markdown', async (page) => {
-    await run(page);
-    await page.waitForSelector('.outcome .markdown');
-  }, { before: replaceTools }) },
+  { name: 'result table', ...tool('table', runUntil('.result-table'), { before: replaceTools }) },
+  { name: 'result tree', ...tool('tree', runUntil('.tree'), { before: replaceTools }) },
+  { name: 'result markdown', ...tool('markdown', runUntil('.markdown'), { before: replaceTools }) },
   { name: 'result nested table', ...tool('nested', async (page) => {
-    await run(page);
+    await runUntil('details.cell')(page);
     await page.click('.outcome details.cell summary');
     await page.waitForSelector('.outcome .cell table');
   }, { before: replaceTools }) },
@@ -238,7 +247,7 @@ export const STATES = [
     await page.click('.shared [data-action="run-saved"]');
     await page.waitForSelector('.variables');
   }, { before: reply('**/v1/saved?kind=call**', { saved: [SAVED_CALL] }) }) },
-  { name: 'result media', ...tool('picture', run, { before: replaceTools }) },
+  { name: 'result media', ...tool('picture', runUntil('img'), { before: replaceTools }) },
   { name: 'result failed', ...tool('demo__fail', run) },
   { name: 'result raw', ...tool('demo__fail', async (page) => {
     await run(page);

@@ -382,6 +382,14 @@ await check('the messages of a call are kept in the page, both ways and without 
   equal([request.method, request.params.name], ['tools/call', 'asking__nested'], 'the request');
   equal([response.id, response.result.structuredContent.total], [request.id, 2], 'the response');
   truthy(!(await page.textContent('.outcome')).includes(key), 'the key is in the result');
+  await open('asking__ticket');
+  await page.click('.tool [data-tab="try"]');
+  await page.click('[data-mode="json"]');
+  await page.fill('textarea.json', JSON.stringify({ ticket: `my key is ${key}` }));
+  await execute();
+  await outcome.waitFor();
+  await page.click('.outcome [role="tab"]:has-text("Messages")');
+  truthy((await messages.locator('pre').allTextContents()).every((it) => it.includes('my key is [credential]')), 'a key as an argument');
   equal(await page.evaluate((it) => JSON.stringify({ ...localStorage, ...sessionStorage }).includes(it), 'tools/call'), false, 'stored messages');
   await open('asking__ask');
   await execute();

@@ -1,4 +1,4 @@
-//! Events of what people save for others of their tenant.
+//! Events of saved views and calls.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,14 +18,14 @@ pub struct SavedChanged {
     pub saved_id: SavedId,
     /// `view` or `call`.
     pub kind: SavedKind,
-    /// What happened.
+    /// The action.
     pub action: SavedAction,
     /// The tool of a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_id: Option<ToolId>,
 }
 
-/// What a principal did with a saved item.
+/// An action on a saved item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SavedAction {

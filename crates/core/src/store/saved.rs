@@ -33,7 +33,7 @@ pub struct SavedItem {
     pub id: SavedId,
     /// The tenant.
     pub tenant: TenantId,
-    /// What it is.
+    /// Its kind.
     pub kind: SavedKind,
     /// The tool of a call.
     pub tool: Option<ToolId>,

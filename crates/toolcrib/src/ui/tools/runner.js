@@ -170,7 +170,7 @@ export function createRunner({ tool, editor, record, extra }) {
       (running === undefined ? execute : cancel).current.focus();
       return answers;
     };
-    outcome.log = createLog();
+    outcome.log = createLog([state.token, state.session]);
     return callByMcp(tool, body, { signal, progress: showProgress, answer, log: outcome.log.add });
   }
 
