@@ -88,7 +88,7 @@ function Naming({ query, onSaved, onClose }) {
   };
   const onKeyDown = (event) => event.key === 'Escape' && onClose();
   return html`<form class="row" id="view-form" onSubmit=${submit} onKeyDown=${onKeyDown}>
-    <input class="input" type="text" maxlength="80" aria-label="Name of the view" autocomplete="off" ref=${input} />
+    <input class="input" type="text" maxlength="80" aria-label="Name of the view" placeholder="Name of the view" autocomplete="off" ref=${input} />
     <button type="submit" class="button primary" disabled=${busy}>Save for everyone</button>
     <button type="button" class="quiet" onClick=${onClose}>Cancel</button>
     <span class="muted">Everyone of your tenant who may read the record sees it.</span>

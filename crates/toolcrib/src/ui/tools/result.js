@@ -121,6 +121,7 @@ function Parts({ content, structured }) {
   const text = html`<${Content} content=${content} />`;
   if (structured === undefined) return text;
   const data = html`<${Structured} value=${structured} />`;
+  if (content.length === 0) return data;
   if (!repeats(content, structured)) return [text, data];
   return html`${data}<details><summary>The same as text</summary>${text}</details>`;
 }
