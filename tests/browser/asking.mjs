@@ -64,12 +64,51 @@ const CHOICES = {
   },
 };
 const NUMBERS = { type: 'object', properties: { id: { type: 'integer' }, amount: { type: 'number' } } };
-const SCHEMAS = { choices: CHOICES, numbers: NUMBERS };
-const TOOLS = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices', 'numbers'].map((name) => ({
+const TICKET = {
+  type: 'object',
+  properties: { ticket: { type: 'string' }, count: { type: 'integer' }, loud: { type: 'boolean' } },
+};
+const FILES = {
+  type: 'object',
+  required: ['document'],
+  properties: { document: { type: 'string', contentEncoding: 'base64' }, note: { type: 'string' } },
+};
+const UPLOAD = {
+  type: 'object',
+  required: ['file'],
+  description: 'Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: file.',
+  properties: { file: { type: 'string', format: 'binary' } },
+};
+const SCHEMAS = { choices: CHOICES, numbers: NUMBERS, ticket: TICKET, files: FILES, upload: UPLOAD };
+const TITLES = { nested: 'Orders with their lines' };
+const NAMES = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices', 'numbers', 'ticket', 'files', 'upload', 'markdown', 'nested'];
+const TOOLS = NAMES.map((name) => ({
   name,
+  title: TITLES[name],
   description: `does ${name}`,
   inputSchema: SCHEMAS[name] ?? { type: 'object', properties: { note: { type: 'string' } } },
 }));
+
+/** A report of a tool that would like to be more than text. */
+const REPORT = `# Report of **today**
+
+Two orders are *late*, see [your bank](https://evil.example/login "x") or write to [us](mailto:help@shop.example).
+![a picture](https://evil.example/spy.png) [run](javascript:window.hacked=1) ${EVIL}
+
+- first
+  - nested \`code\`
+
+| order | late |
+|-------|-----:|
+| A-1   | 3    |
+`;
+const ORDERS = {
+  total: 2,
+  orders: [
+    { id: 1, lines: [{ sku: 'apple', count: 2 }, { sku: 'pear', count: 1 }], tags: ['new', 'paid'] },
+    { id: 2, lines: [], tags: [] },
+  ],
+};
 
 /** A sound without samples. */
 const WAV = Buffer.from('524946462400000057415645666d74201000000001000100401f0000401f00000100080064617461000000', 'hex');
@@ -96,7 +135,10 @@ function call({ id, params }, line) {
     if (!inputResponses) return ask(id, { [EVIL]: question(EVIL, HOSTILE) }, EVIL);
     return complete(id, `answered: ${JSON.stringify(inputResponses)}`);
   }
-  if (name === 'choices') return complete(id, JSON.stringify(params.arguments));
+  if (['choices', 'ticket', 'files', 'upload'].includes(name)) return complete(id, JSON.stringify(params.arguments));
+  if (name === 'markdown') return complete(id, REPORT);
+  if (name === 'nested')
+    return say({ id, result: { resultType: 'complete', content: [], structuredContent: ORDERS, isError: false } });
   if (name === 'numbers') {
     // As received: a parser would change what it cannot hold.
     const [, received] = /"arguments":(\{[^}]*\})/.exec(line);

@@ -440,6 +440,46 @@ await check('keys: an inbox without the mouse, the search of a screen, and the l
   await close();
 });
 
+await check('a view of the record is saved for its readers, opened by its link, and removed', async () => {
+  const { page, close } = await as('lena', '#/record?q=status%3Adenied&range=7d');
+  await page.locator('#saved-views').getByText('Saved views (0)').waitFor();
+  await page.click('#save-view');
+  await page.keyboard.type('Denied this week');
+  await page.keyboard.press('Enter');
+  const view = page.locator('[data-view="Denied this week"]');
+  await view.waitFor();
+  equal(await page.textContent('#saved-views summary'), 'Saved views (1)', 'the number');
+  truthy(/^Denied this week\s*by lena, /.test(await view.textContent()), await view.textContent());
+  equal(await view.locator('a').getAttribute('aria-current'), 'page', 'the present view');
+
+  const other = await as('boss', '#/record');
+  await other.page.click('#saved-views summary');
+  await other.page.click('[data-view="Denied this week"] a');
+  await other.page.waitForFunction(() =>
+    document.querySelector('#record-query').value === 'status:denied' && document.querySelector('#record-range').value === '7d');
+  equal(await other.page.evaluate(() => location.hash), '#/record?q=status%3Adenied&range=7d', 'the address');
+  equal(await other.page.locator('#saved-views button').count(), 0, 'buttons to remove what lena saved');
+  await other.page.click('#save-view');
+  await other.page.keyboard.type('Denied this week');
+  await other.page.keyboard.press('Enter');
+  await other.page.getByText('another principal saved this name; choose another one').waitFor();
+  await other.page.keyboard.press('Control+k');
+  await other.page.keyboard.type('denied this');
+  await other.page.locator('#palette-list').getByText('saved view').waitFor();
+  await other.page.keyboard.press('Escape');
+  await other.close();
+
+  await view.getByRole('button', { name: 'Remove the view Denied this week' }).click();
+  await page.getByRole('dialog', { name: 'Remove the view' }).locator('[data-confirm="remove"]').click();
+  await page.locator('#saved-views').getByText('Saved views (0)').waitFor();
+  await page.locator('#saved-views').getByText('Nobody has saved a view.').waitFor();
+  // The changes are in the record, without the name.
+  const events = (await api('lena', 'GET', '/v1/events?query=type:saved.changed')).data.events.map(({ event }) => event);
+  equal(events.map(({ payload }) => [payload.principal, payload.action]), [['lena', 'added'], ['lena', 'removed']], 'events');
+  truthy(!JSON.stringify(events).includes('Denied'), 'no name in the record');
+  await close();
+});
+
 await check('the palette knows actions', async () => {
   const { page, close } = await as('lena', '');
   await page.keyboard.press('Control+k');

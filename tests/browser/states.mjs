@@ -53,6 +53,16 @@ const RESULTS = {
     content: [{ type: 'text', text: 'see below' }],
     structuredContent: { deep: { deeper: { leaf: 'found' } }, list: [1, [2, 3]] },
   },
+  markdown: {
+    content: [{
+      type: 'text',
+      text: '# Report\n\nTwo *late* orders, see [the shop](https://example.com/orders).\n\n- first\n- `second`\n\n> quoted\n\n| order | days |\n|---|--:|\n| A-1 | 3 |\n\n```\ncode\n```',
+    }],
+  },
+  nested: {
+    content: [],
+    structuredContent: { total: 1, orders: [{ id: 1, lines: [{ sku: 'apple', count: 2 }] }] },
+  },
   picture: {
     content: [
       {
@@ -82,8 +92,18 @@ async function replaceTools(page) {
     if (verb === 'validate') return route.fulfill({ json: { valid: true } });
     return route.fulfill({ json: { isError: false, ...RESULTS[name] } });
   });
+  // Callers with a credential call through MCP.
+  await page.route('**/mcp', (route) => {
+    const { id, params } = route.request().postDataJSON();
+    const result = RESULTS[params?.name];
+    if (result === undefined) return route.continue();
+    return route.fulfill({ json: { jsonrpc: '2.0', id, result: { resultType: 'complete', isError: false, ...result } } });
+  });
 }
 
+const SAVED = { id: 'saved-1', savedBy: 'ada', savedAt: '2026-11-25T00:00:00Z', canChange: true };
+const SAVED_VIEW = { ...SAVED, kind: 'view', name: 'Denied this week', query: 'q=status%3Adenied&range=7d' };
+const SAVED_CALL = { ...SAVED, kind: 'call', name: 'A sum', tool: 'mcp:demo.add', arguments: { a: '{{first}}', b: '{{second}}' } };
 const PIN = {
   toolId: 'mcp:demo.add',
   sourceId: 'demo',
@@ -122,6 +142,11 @@ const run = async (page) => {
   await page.locator('[data-confirm="run"], .outcome').first().waitFor();
   if (await page.locator('[data-confirm="run"]').count()) await page.click('[data-confirm="run"]');
   await page.waitForSelector('.outcome');
+};
+/** Runs the tool until its result has this. */
+const runUntil = (selector) => async (page) => {
+  await run(page);
+  await page.waitForSelector(`.outcome ${selector}`);
 };
 const screen = (id) => SCREENS.find((it) => it.id === id);
 const tool = (name, act, more) => ({ address: `#tool=${name}`, ready: '.tool h2', act, ...more });
@@ -204,9 +229,25 @@ export const STATES = [
     await page.click('[data-action="execute"]');
     await page.waitForSelector('dialog[open]');
   }) },
-  { name: 'result table', ...tool('table', run, { before: replaceTools }) },
-  { name: 'result tree', ...tool('tree', run, { before: replaceTools }) },
-  { name: 'result media', ...tool('picture', run, { before: replaceTools }) },
+  { name: 'result table', ...tool('table', runUntil('.result-table'), { before: replaceTools }) },
+  { name: 'result tree', ...tool('tree', runUntil('.tree'), { before: replaceTools }) },
+  { name: 'result markdown', ...tool('markdown', runUntil('.markdown'), { before: replaceTools }) },
+  { name: 'result nested table', ...tool('nested', async (page) => {
+    await runUntil('details.cell')(page);
+    await page.click('.outcome details.cell summary');
+    await page.waitForSelector('.outcome .cell table');
+  }, { before: replaceTools }) },
+  { name: 'result messages', ...tool('demo__fail', async (page) => {
+    await run(page);
+    await page.click('.outcome [data-tab="messages"]');
+    await page.waitForSelector('.message-list li');
+  }) },
+  { name: 'saved call with variables', ...tool('demo__add', async (page) => {
+    await page.click('.tool [data-tab="history"]');
+    await page.click('.shared [data-action="run-saved"]');
+    await page.waitForSelector('.variables');
+  }, { before: reply('**/v1/saved?kind=call**', { saved: [SAVED_CALL] }) }) },
+  { name: 'result media', ...tool('picture', runUntil('img'), { before: replaceTools }) },
   { name: 'result failed', ...tool('demo__fail', run) },
   { name: 'result raw', ...tool('demo__fail', async (page) => {
     await run(page);
@@ -233,6 +274,12 @@ export const STATES = [
   { name: 'record as table', id: 'record', act: async (page) => {
     await page.click('text=Show as a table');
     await page.waitForSelector('.chart table');
+  } },
+  { name: 'record views', id: 'record', before: reply('**/v1/saved?kind=view', { saved: [SAVED_VIEW] }), act: async (page) => {
+    await page.click('#saved-views summary');
+    await page.waitForSelector('#saved-views li');
+    await page.click('#save-view');
+    await page.waitForSelector('#view-form');
   } },
   { name: 'record verified', id: 'record', act: async (page) => {
     await page.getByRole('button', { name: 'Verify' }).click();

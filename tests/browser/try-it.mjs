@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { check, equal, finish, launch, openPage, signIn, truthy } from './lib.mjs';
 import { startServer } from './own-server.mjs';
 
 const here = import.meta.dirname;
@@ -35,6 +35,7 @@ scopes = ["try:it"]
 safety_tier = "pure"
 `);
 const key = server.key('--name', 'browser', '--principal', 'ada', '--scope', 'try:it', '--scope', 'audit:read');
+const bobsKey = server.key('--name', 'bob', '--principal', 'bob', '--scope', 'try:it');
 const noted = () => {
   try {
     return readFileSync(notes, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
@@ -50,7 +51,7 @@ await page.fill('#token', key);
 await page.press('#token', 'Enter');
 await page.waitForSelector('button.item[data-name="asking__ask"]');
 await page.waitForFunction(() =>
-  document.querySelector('button.item[data-name="everything__trigger-long-running-operation"]'));
+  document.querySelector('button.item[data-name="everything__echo"]'));
 
 const open = async (name) => {
   await page.goto(`${server.url}/explorer#tool=${encodeURIComponent(name)}`);
@@ -259,6 +260,144 @@ await check('a picture, a sound, a resource and structured content are shown', a
   await execute();
   await outcome.waitFor();
   truthy((await outcome.textContent()).includes('temperature'), await outcome.textContent());
+});
+
+await check('a saved call is shared with variables, whose types are kept', async () => {
+  await open('asking__ticket');
+  await page.click('[data-mode="json"]');
+  await page.fill('textarea.json', '{"ticket":"T-{{number}}","count":"{{count}}","loud":"{{loud}}","apiKey":"hush"}');
+  await page.click('[data-action="save"]');
+  await page.fill('.save-form input', 'Ask for a ticket');
+  await page.selectOption('.save-form [data-place]', 'tenant');
+  const words = await page.textContent('.save-form');
+  truthy(words.includes('seen by everyone of your tenant who may use this tool, without apiKey.'), words);
+  await page.click('.save-form button[type=submit]');
+  await page.locator('.save-form').waitFor({ state: 'detached' });
+  await page.click('.tool [data-tab="history"]');
+  const own = page.locator('.shared [data-saved="Ask for a ticket"]');
+  await own.waitFor();
+  truthy((await own.textContent()).includes('by ada') && !(await own.textContent()).includes('hush'), await own.textContent());
+
+  const bob = await openPage(browser);
+  await bob.page.goto(`${server.url}/explorer#tool=asking__ticket`);
+  await signIn(bob.page, bobsKey);
+  await bob.page.click('.tool [data-tab="history"]');
+  const row = bob.page.locator('.shared [data-saved="Ask for a ticket"]');
+  await row.waitFor();
+  equal(await row.getByRole('button', { name: 'Remove' }).count(), 0, 'buttons to remove what ada saved');
+  await row.locator('[data-action="run-saved"]').click();
+  const variable = (name) => row.locator(`[data-variable="${name}"]`);
+  equal(await row.locator('.field-head span').allTextContents(), ['text', 'whole number', 'yes or no'], 'the variables');
+  await variable('number').fill('007');
+  await variable('count').fill('many');
+  await row.getByRole('button', { name: 'Run with these values' }).click();
+  equal(await row.locator('.field-error:visible').allTextContents(), ['Enter a whole number, such as 3.', 'Enter a value.'], 'problems');
+  await variable('count').fill('12');
+  await variable('loud').selectOption('true');
+  await row.getByRole('button', { name: 'Run with these values' }).click();
+  await bob.page.waitForFunction(() => document.querySelector('.outcome')?.textContent.includes('Succeeded'));
+  await bob.page.click('.outcome [data-view="sent"]');
+  equal(await bob.page.textContent('.outcome .view pre'), '{"ticket":"T-007","count":12,"loud":true}', 'what the tool got');
+  // The name is taken, and the page says what to do.
+  await bob.page.click('[data-action="save"]');
+  await bob.page.fill('.save-form input', 'Ask for a ticket');
+  await bob.page.selectOption('.save-form [data-place]', 'tenant');
+  await bob.page.click('.save-form button[type=submit]');
+  await bob.page.locator('.save-form [role=alert]').getByText('another principal saved this name; choose another one').waitFor();
+  complaints.push(...bob.complaints);
+  await bob.close();
+
+  await own.getByRole('button', { name: 'Remove' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Remove the call' });
+  truthy((await dialog.textContent()).includes('This removes Ask for a ticket for everyone of the tenant.'), await dialog.textContent());
+  await dialog.locator('[data-confirm="remove"]').click();
+  await own.waitFor({ state: 'detached' });
+});
+
+await check('a file is chosen for base64, with its name and a limit', async () => {
+  await open('asking__files');
+  const box = page.locator('[data-path="/document"]');
+  await box.locator('input[type=file]').setInputFiles({ name: 'big.bin', mimeType: 'application/zip', buffer: Buffer.alloc(2 << 20) });
+  await box.getByText('big.bin has 2.0 MiB. A file can have at most 765.0 KiB here, the limit of the server for a request.').waitFor();
+  await box.locator('input[type=file]').setInputFiles({ name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('hello') });
+  await box.getByText('note.txt', { exact: true }).waitFor();
+  truthy((await box.textContent()).includes('5 B'), await box.textContent());
+  await execute();
+  await page.waitForFunction(() => document.querySelector('.outcome')?.textContent.includes('aGVsbG8='));
+  await box.getByRole('button', { name: 'Remove the file note.txt' }).click();
+  equal(await box.locator('textarea').inputValue(), '', 'the value after removing');
+  await open('asking__upload');
+  const upload = page.locator('[data-path="/file"]');
+  await upload.locator('input[type=file]').setInputFiles({ name: 'a note.txt', mimeType: 'text/plain', buffer: Buffer.from('hello') });
+  await upload.getByText('a note.txt', { exact: true }).waitFor();
+  await execute();
+  await page.waitForFunction(() => document.querySelector('.outcome')?.textContent.includes('data:text/plain;name=a%20note.txt;base64,aGVsbG8='));
+});
+
+await check('Markdown of a tool is formatted with no more than our own elements', async () => {
+  const requests = [];
+  page.on('request', (it) => requests.push(it.url()));
+  await open('asking__markdown');
+  await execute();
+  const text = page.locator('.outcome .markdown');
+  await text.waitFor();
+  equal(await text.locator('[role=heading]').textContent(), 'Report of today', 'the heading');
+  equal(await text.locator('em').first().textContent(), 'late', 'emphasis');
+  equal(await text.locator('table td').allTextContents(), ['A-1', '3'], 'the cells');
+  equal(await text.locator('ul ul code').textContent(), 'code', 'code in a nested list');
+  const link = text.locator('a').first();
+  equal([await link.getAttribute('href'), await link.getAttribute('rel'), await link.textContent()],
+    ['https://evil.example/login', 'noopener noreferrer', 'your bank'], 'the link');
+  const words = await text.textContent();
+  truthy(words.includes('your bank (evil.example)') && words.includes('us (help@shop.example)'), words);
+  truthy(words.includes('picture at evil.example') && words.includes('<img src=x'), words);
+  equal(await text.locator('img, script, [onerror], [href^="javascript" i]').count(), 0, 'elements of the tool');
+  equal(requests.filter((it) => it.includes('evil.example')), [], 'requests to other hosts');
+  await page.click('.outcome [data-markdown="text"]');
+  truthy((await page.textContent('.outcome pre.text')).startsWith('# Report of **today**'), 'the text as it was sent');
+  equal(await page.evaluate(() => window.hacked), undefined, 'script of the tool');
+});
+
+await check('a list in a list opens as a table of its own, and a title stands beside the name', async () => {
+  await open('asking__nested');
+  equal(await page.textContent('.tool .subtitle'), 'Orders with their lines', 'the title');
+  truthy((await page.textContent('button.item[data-name="asking__nested"]')).includes('Orders with their lines'), 'the list');
+  await execute();
+  await page.locator('.outcome .tool-facts').getByText('total').waitFor();
+  const cell = page.locator('.outcome details.cell');
+  equal(await cell.locator('summary').allTextContents(), ['2 rows'], 'the nested lists');
+  equal(await cell.locator('table').count(), 0, 'tables before it is open');
+  await cell.locator('summary').click();
+  await cell.locator('table').waitFor();
+  equal(await cell.locator('table td').allTextContents(), ['apple', '2', 'pear', '1'], 'the inner table');
+  truthy((await page.textContent('.outcome .result-table')).includes('new, paid'), 'a list of single values');
+});
+
+await check('the messages of a call are kept in the page, both ways and without the key', async () => {
+  await page.click('.outcome [role="tab"]:has-text("Messages")');
+  const messages = page.locator('.message-list li');
+  equal(await messages.evaluateAll((all) => all.map((it) => it.dataset.way)), ['out', 'in'], 'the messages');
+  const [sent, received] = await messages.locator('pre').allTextContents();
+  const [request, response] = [JSON.parse(sent), JSON.parse(received)];
+  equal([request.method, request.params.name], ['tools/call', 'asking__nested'], 'the request');
+  equal([response.id, response.result.structuredContent.total], [request.id, 2], 'the response');
+  truthy(!(await page.textContent('.outcome')).includes(key), 'the key is in the result');
+  await open('asking__ticket');
+  await page.click('.tool [data-tab="try"]');
+  await page.click('[data-mode="json"]');
+  await page.fill('textarea.json', JSON.stringify({ ticket: `my key is ${key}` }));
+  await execute();
+  await outcome.waitFor();
+  await page.click('.outcome [role="tab"]:has-text("Messages")');
+  truthy((await messages.locator('pre').allTextContents()).every((it) => it.includes('my key is [credential]')), 'a key as an argument');
+  equal(await page.evaluate((it) => JSON.stringify({ ...localStorage, ...sessionStorage }).includes(it), 'tools/call'), false, 'stored messages');
+  await open('asking__ask');
+  await execute();
+  await question.waitFor();
+  await page.click('[data-action="decline"]');
+  await outcome.waitFor();
+  await page.click('.outcome [role="tab"]:has-text("Messages")');
+  equal(await messages.evaluateAll((all) => all.map((it) => it.dataset.way)), ['out', 'in', 'out', 'in'], 'with the answer to a question');
 });
 
 await check('nothing was blocked, and no error was logged', async () => {

@@ -4,6 +4,8 @@
 
 mod approval;
 mod filter;
+mod pin;
+mod saved;
 mod sign_in;
 
 use async_trait::async_trait;
@@ -13,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock::Timestamp,
     egress::EgressDecided,
-    id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, SourceId, TenantId, ToolId},
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, TenantId, ToolId},
     record::{Link, StoredEvent},
     store::StoreError,
 };
@@ -27,6 +29,8 @@ pub use self::{
         Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
         TextPattern, Word,
     },
+    pin::{ToolPinApproved, ToolPinDrifted},
+    saved::{SavedAction, SavedChanged},
     sign_in::{SignInEnded, SignInStarted},
 };
 
@@ -124,6 +128,9 @@ pub enum EventBody {
     /// A browser session was ended before its expiry.
     #[serde(rename = "sign-in.ended")]
     SignInEnded(SignInEnded),
+    /// A principal saved or removed a view or a call of its tenant.
+    #[serde(rename = "saved.changed")]
+    SavedChanged(SavedChanged),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -295,44 +302,6 @@ pub enum SessionOutcome {
     Cancelled,
 }
 
-/// Payload of `tool.pin.drifted`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolPinDrifted {
-    /// The source.
-    pub source_id: SourceId,
-    /// The tool.
-    pub tool_id: ToolId,
-    /// SHA-256 of the approved form; absent when no form was ever approved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approved: Option<String>,
-    /// SHA-256 of the discovered form.
-    pub seen: String,
-    /// Whether the tool is hidden until an operator approves it.
-    pub quarantined: bool,
-}
-
-/// Payload of `tool.pin.approved`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolPinApproved {
-    /// The source.
-    pub source_id: SourceId,
-    /// The tool.
-    pub tool_id: ToolId,
-    /// SHA-256 of the form that was approved before; absent when none was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<String>,
-    /// SHA-256 of the form that is approved now.
-    pub approved: String,
-    /// Whether the forms that were approved before remain approved.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keeps_earlier: bool,
-    /// The approving principal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub principal: Option<PrincipalId>,
-}
-
 /// Payload of `record.accepted`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -388,7 +357,7 @@ pub enum ConfigAction {
 
 impl EventBody {
     /// The types, as on the wire. Stores keep places in this list: its order is fixed, new ones go last.
-    pub const KINDS: [&str; 17] = [
+    pub const KINDS: [&str; 18] = [
         "agent.toolCalled",
         "agent.toolReturned",
         "authorization.decided",
@@ -406,6 +375,7 @@ impl EventBody {
         "record.resumed",
         "sign-in.started",
         "sign-in.ended",
+        "saved.changed",
     ];
 
     /// Returns the event's type as it appears on the wire.
@@ -428,6 +398,7 @@ impl EventBody {
             Self::RecordResumed(_) => "record.resumed",
             Self::SignInStarted(_) => "sign-in.started",
             Self::SignInEnded(_) => "sign-in.ended",
+            Self::SavedChanged(_) => "saved.changed",
         }
     }
 
@@ -442,6 +413,7 @@ impl EventBody {
             Self::ConfigEdited(edited) => Some(&edited.principal),
             Self::SignInStarted(started) => Some(&started.principal),
             Self::SignInEnded(ended) => ended.by.as_ref().or(Some(&ended.principal)),
+            Self::SavedChanged(changed) => Some(&changed.principal),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)
@@ -478,6 +450,7 @@ impl EventBody {
             Self::RecordResumed(payload) => serde_json::to_string(payload),
             Self::SignInStarted(payload) => serde_json::to_string(payload),
             Self::SignInEnded(payload) => serde_json::to_string(payload),
+            Self::SavedChanged(payload) => serde_json::to_string(payload),
         }
     }
 }

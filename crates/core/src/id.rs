@@ -97,6 +97,10 @@ string_id! {
     CredentialId, "credential id", check_opaque
 }
 string_id! {
+    /// Identifier of one saved view or call.
+    SavedId, "saved id", check_opaque
+}
+string_id! {
     /// Operator-chosen name of a credential: `[a-z0-9._-]`, at most 64 characters, starting and
     /// ending with a letter or digit.
     CredentialName, "credential name", check_credential_name

@@ -12,9 +12,14 @@ use crate::credential::Secret;
 
 mod echoes;
 mod escaped;
+mod names;
 mod shapes;
 
-pub use self::{echoes::Echoes, shapes::PLACEHOLDER};
+pub use self::{
+    echoes::Echoes,
+    names::{first_secret, suggests_secret},
+    shapes::PLACEHOLDER,
+};
 
 /// Shorter values are ignored: they would match innocent text.
 const MIN_SECRET_CHARS: usize = 8;

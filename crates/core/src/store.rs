@@ -12,6 +12,7 @@ mod client_sessions;
 mod error;
 mod keys;
 mod runs;
+mod saved;
 mod segments;
 
 use std::{sync::Arc, time::Duration};
@@ -24,6 +25,7 @@ pub use self::{
     error::StoreError,
     keys::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, SessionCredential},
     runs::{KeptRun, RunQuery, RunRecord, RunState, RunStore},
+    saved::{MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore},
     segments::{NewSegment, SegmentPart, SegmentStore},
 };
 use crate::{
@@ -106,6 +108,9 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Returns the ended sessions of clients.
     fn client_sessions(&self) -> Arc<dyn ClientSessionStore>;
+
+    /// Returns what people saved for others of their tenant.
+    fn saved(&self) -> Arc<dyn SavedStore>;
 
     /// Returns the counts of quotas.
     fn quotas(&self) -> Arc<dyn QuotaStore>;

@@ -42,6 +42,7 @@ pub mod policy;
 pub mod probe;
 pub mod provider;
 mod role_view;
+pub mod saved;
 pub mod scopes;
 mod sign_ins;
 mod snapshot;

@@ -26,6 +26,7 @@ pub mod pin_store;
 pub mod quota_store;
 pub mod record_store;
 pub mod run_store;
+pub mod saved_store;
 pub mod segment_store;
 
 use chrono::{DateTime, Utc};
@@ -159,6 +160,17 @@ macro_rules! storage_suite {
                     notices_come_in_their_order,
                     notices_expire,
                     a_forgotten_end_ends_what_is_older,
+                ]
+            );
+            $crate::conformance_tests!(
+                saved_store,
+                $engine,
+                [
+                    an_item_comes_back_as_it_was_saved,
+                    a_name_is_taken_once_per_kind_and_tool,
+                    only_the_item_that_was_seen_is_changed,
+                    tenants_do_not_see_each_others_items,
+                    items_are_bounded,
                 ]
             );
             $crate::conformance_tests!(

@@ -271,6 +271,20 @@ pub(crate) const TABLES: &[Table] = {
             ],
             order: "number",
         },
+        Table {
+            name: "saved",
+            columns: &[
+                ("id", Text),
+                ("tenant", Text),
+                ("kind", Text),
+                ("tool", Text),
+                ("name", Text),
+                ("principal", Text),
+                ("saved_at", Time),
+                ("content", Bytes),
+            ],
+            order: "id",
+        },
     ]
 };
 

@@ -14,6 +14,7 @@ mod pins;
 mod quotas;
 mod record;
 mod runs;
+mod saved;
 mod segments;
 mod shared;
 
@@ -31,15 +32,15 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::RecordStore,
     store::{
-        CatalogStore, Changes, ClientSessionStore, KeyStore, RunStore, SegmentStore, Storage,
-        StoreError,
+        CatalogStore, Changes, ClientSessionStore, KeyStore, RunStore, SavedStore, SegmentStore,
+        Storage, StoreError,
     },
 };
 
 use self::{
     approvals::MemoryApprovals, client_sessions::MemoryClientSessions,
     idempotency::MemoryIdempotency, keys::MemoryKeys, pins::MemoryPins, quotas::MemoryQuotas,
-    runs::MemoryRuns, segments::MemorySegments, shared::ChangeCounter,
+    runs::MemoryRuns, saved::MemorySaved, segments::MemorySegments, shared::ChangeCounter,
 };
 pub use self::{catalogs::MemoryCatalogs, credentials::MemoryCredentials, log::MemoryLog};
 
@@ -61,6 +62,7 @@ pub struct MemoryStorage {
     pub runs: Arc<dyn RunStore>,
     pub idempotency: Arc<dyn IdempotencyStore>,
     pub client_sessions: Arc<dyn ClientSessionStore>,
+    pub saved: Arc<dyn SavedStore>,
     pub quotas: Arc<dyn QuotaStore>,
     pub credentials: Arc<dyn CredentialStore>,
     changes: Arc<ChangeCounter>,
@@ -91,6 +93,7 @@ impl MemoryStorage {
             runs: Arc::new(MemoryRuns::new(&changes)),
             idempotency: Arc::new(MemoryIdempotency::default()),
             client_sessions: Arc::new(MemoryClientSessions::new(&changes)),
+            saved: Arc::new(MemorySaved::default()),
             quotas: Arc::new(MemoryQuotas::default()),
             credentials: Arc::new(MemoryCredentials::default()),
             events,
@@ -146,6 +149,10 @@ impl Storage for MemoryStorage {
 
     fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
         Arc::clone(&self.client_sessions)
+    }
+
+    fn saved(&self) -> Arc<dyn SavedStore> {
+        Arc::clone(&self.saved)
     }
 
     fn quotas(&self) -> Arc<dyn QuotaStore> {

@@ -37,6 +37,7 @@ mod record;
 mod recover;
 mod row;
 mod runs;
+mod saved;
 mod schema_check;
 mod segments;
 mod unknown_starts;
@@ -57,7 +58,7 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::{RecordStore, SharedWitnesses},
     store::{
-        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore,
+        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore, SavedStore,
         SegmentStore, Storage, StoreError, StoreMeasures,
     },
 };
@@ -111,6 +112,10 @@ impl Storage for PostgresStore {
         Arc::new(self.clone())
     }
 
+    fn saved(&self) -> Arc<dyn SavedStore> {
+        Arc::new(self.clone())
+    }
+
     fn quotas(&self) -> Arc<dyn QuotaStore> {
         Arc::new(self.clone())
     }
@@ -157,7 +162,7 @@ impl Storage for PostgresStore {
     }
 
     async fn reseal(&self) -> Result<usize, CredentialStoreError> {
-        credentials::reseal(self).await
+        Ok(credentials::reseal(self).await? + saved::reseal(self).await?)
     }
 
     /// PostgreSQL checks its own files; this only confirms that it can be read.

@@ -4,7 +4,7 @@
 use toolcrib_core::{
     id::{ApprovalId, CallId, TenantId},
     idempotency::IdempotencyKey,
-    store::StoreError,
+    store::{SavedItem, StoreError},
 };
 
 use crate::seal::SealKeys;
@@ -20,6 +20,14 @@ pub(crate) fn approval<'a>(tenant: &'a TenantId, id: &'a ApprovalId) -> [&'a str
 /// Returns the place of the result of a `step`, or of the inputs of a run with `""`.
 pub(crate) fn run<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> [&'a str; 4] {
     ["toolcrib run 1", tenant.as_str(), call.as_str(), step]
+}
+
+/// Returns the place of the content of a saved item. A row that is moved to another tool or principal
+/// does not open.
+pub(crate) fn saved(item: &SavedItem) -> [&str; 6] {
+    let tool = item.tool.as_ref().map_or("", |tool| tool.as_str());
+    let (tenant, kind) = (item.tenant.as_str(), item.kind.as_str());
+    ["toolcrib saved 1", tenant, kind, tool, &item.name, item.principal.as_str()]
 }
 
 /// Seals `part` of an idempotent call, bound to its key and part.

@@ -32,6 +32,7 @@ mod record;
 mod recover;
 mod row;
 mod runs;
+mod saved;
 mod segments;
 mod transaction;
 mod writer;
@@ -54,7 +55,7 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::{RecordStore, StoredEvent, StoredQuery},
     store::{
-        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore,
+        CatalogStore, Changes, ClientSessionStore, CommitObserver, KeyStore, RunStore, SavedStore,
         SegmentStore, Storage, StoreError, StoreMeasures,
     },
 };
@@ -107,6 +108,10 @@ impl Storage for SqliteStore {
         Arc::new(self.clone())
     }
 
+    fn saved(&self) -> Arc<dyn SavedStore> {
+        Arc::new(self.clone())
+    }
+
     fn quotas(&self) -> Arc<dyn QuotaStore> {
         Arc::new(self.clone())
     }
@@ -142,7 +147,7 @@ impl Storage for SqliteStore {
     }
 
     async fn reseal(&self) -> Result<usize, CredentialStoreError> {
-        credentials::reseal(self).await
+        Ok(credentials::reseal(self).await? + saved::reseal(self).await?)
     }
 
     async fn damage(&self) -> Result<Vec<String>, StoreError> {

@@ -23,7 +23,7 @@ use toolcrib_store::{
         event_log::{called, decided, opened, returned},
         idempotency_store, key_store, moment, pin_store, quota_store,
         record_store::{self, prune, sign},
-        run_store,
+        run_store, saved_store,
     },
     copy, verify,
 };
@@ -54,6 +54,7 @@ async fn full(path: &Path) {
     idempotency_store::an_answer_belongs_to_its_call(&store).await;
     quota_store::what_differs_is_counted_apart(&store).await;
     catalog_store::the_last_catalog_is_the_one_that_counts(&store).await;
+    saved_store::an_item_comes_back_as_it_was_saved(&store).await;
     let key = record_store::signing_key();
     for number in 0..40 {
         let call = called("t", &format!("r{number}"), &format!("e{number}"), &format!("c{number}"));
@@ -101,6 +102,7 @@ async fn a_store_survives_the_way_to_postgres_and_back() {
         "approval_readers",
         "once_calls",
         "quotas",
+        "saved",
     ] {
         assert!(count(&there, table) > 0, "{table} is filled");
     }

@@ -7,13 +7,13 @@ use rusqlite::{Connection, params};
 use toolcrib_core::{
     credential::{CredentialStore, CredentialStoreError, Owner, Secret},
     id::CredentialName,
-    store::Storage,
+    store::{SavedInsertion, SavedItem, Storage},
 };
 use toolcrib_store::{
     Options, SealKey, SealKeys, SqliteStore,
     conformance::{
         credential_store::{credential, material},
-        moment,
+        moment, saved_store,
     },
 };
 
@@ -154,4 +154,56 @@ async fn a_new_key_takes_over_while_the_old_one_still_opens() {
     assert!(matches!(old, CredentialStoreError::OtherKey(_)), "{old}");
     let error = store.reseal().await.unwrap_err();
     assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
+}
+
+/// An item with the canary as an argument.
+fn saved() -> SavedItem {
+    let content = Some(format!("{{\"ticket\": \"{CANARY}\"}}"));
+    SavedItem { content, ..saved_store::item("call", "mcp:a.b", "n") }
+}
+
+#[tokio::test]
+async fn saved_arguments_are_sealed_and_do_not_move() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, _) = open(&path, SealKeys::new(key("0a"), []));
+    let item = saved();
+    assert_eq!(store.saved().insert(item.clone()).await.unwrap(), SavedInsertion::Stored);
+    for file in fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            let bytes = fs::read(file.path()).unwrap();
+            let found = bytes.windows(CANARY.len()).any(|it| it == CANARY.as_bytes());
+            assert!(!found, "{:?}", file.path());
+        }
+    }
+    let read = async || store.saved().find(&item.tenant, &item.id).await.unwrap().unwrap();
+    assert_eq!(read().await, item);
+    let other = open(&path, SealKeys::new(key("0b"), [])).0;
+    assert_eq!(other.saved().find(&item.tenant, &item.id).await.unwrap().unwrap().content, None);
+    let file = Connection::open(&path).unwrap();
+    for change in ["tool = 'mcp:a.c'", "principal = 'eve'", "name = 'm'", "tenant = 'u'"] {
+        file.execute_batch(&format!("UPDATE saved SET {change}")).unwrap();
+        let moved = store.saved().list(&"t".parse().unwrap(), item.kind).await.unwrap();
+        assert!(moved.iter().all(|it| it.content.is_none()), "{change}");
+        file.execute_batch("UPDATE saved SET tool = 'mcp:a.b', principal = 'ann', name = 'n'")
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn saved_arguments_are_resealed_and_sealed_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let plain = open(&path, SealKeys::none()).0;
+    assert_eq!(plain.saved().insert(saved()).await.unwrap(), SavedInsertion::Stored);
+    assert_eq!(plain.reseal().await.unwrap(), 0, "there is no key");
+    let first = open(&path, SealKeys::new(key("0a"), [])).0;
+    assert_eq!((first.reseal().await.unwrap(), first.reseal().await.unwrap()), (1, 0));
+    let second = open(&path, SealKeys::new(key("0b"), [key("0a")])).0;
+    assert_eq!((second.reseal().await.unwrap(), second.reseal().await.unwrap()), (1, 0));
+    let last = open(&path, SealKeys::new(key("0b"), [])).0;
+    let item = saved();
+    assert_eq!(last.saved().find(&item.tenant, &item.id).await.unwrap(), Some(item));
+    let error = first.reseal().await.unwrap_err().to_string();
+    assert!(error.contains("old_seal_key"), "{error}");
 }

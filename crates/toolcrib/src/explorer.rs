@@ -76,7 +76,7 @@ fn set_up(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     };
     let max_body = setup.config.server.max_body_bytes;
     let prefix = &setup.config.explorer.prefix;
-    let page = Page::new(setup.config.explorer.clone(), true);
+    let page = Page::new(setup.config.explorer.clone(), true, max_body);
     let explorer = Explorer { provider, host, max_body, page };
     let start = format!("{prefix}/");
     let root = move |headers: HeaderMap| ready(root(&start, &headers));

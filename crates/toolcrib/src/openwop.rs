@@ -13,6 +13,7 @@ mod record;
 mod request;
 mod roles;
 mod runs;
+mod saved;
 pub(crate) mod schemas;
 mod sessions;
 mod sources;
@@ -149,6 +150,8 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(keys::revoke))
         .routes(routes!(sessions::list, sessions::start))
         .routes(routes!(sessions::end))
+        .routes(routes!(saved::list, saved::save))
+        .routes(routes!(saved::remove))
         .routes(routes!(pins::list))
         .routes(routes!(pins::approve))
         .routes(routes!(approvals::list))

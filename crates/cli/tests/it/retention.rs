@@ -26,8 +26,8 @@ use toolcrib_core::{
         SharedWitnesses, StoredEvent, StoredQuery, Witness, WitnessStore,
     },
     store::{
-        CatalogStore, Changes, ClientSessionStore, KeyStore, RunStore, SegmentStore, Storage,
-        StoreError,
+        CatalogStore, Changes, ClientSessionStore, KeyStore, RunStore, SavedStore, SegmentStore,
+        Storage, StoreError,
     },
 };
 use toolcrib_gateway::{
@@ -199,6 +199,10 @@ impl Storage for Shared {
 
     fn client_sessions(&self) -> Arc<dyn ClientSessionStore> {
         self.store.client_sessions()
+    }
+
+    fn saved(&self) -> Arc<dyn SavedStore> {
+        self.store.saved()
     }
 
     fn quotas(&self) -> Arc<dyn QuotaStore> {

@@ -117,6 +117,12 @@ impl Entry {
         hint.and_then(serde_json::Value::as_bool) == Some(true)
     }
 
+    /// Returns what the upstream calls the tool for people: its title, or else that of its annotations.
+    pub fn title(&self) -> Option<&str> {
+        let claimed = || self.annotations.as_ref()?.get("title")?.as_str();
+        self.tool.title.as_deref().or_else(claimed).filter(|title| !title.trim().is_empty())
+    }
+
     /// Returns the part of this tool that decisions may depend on.
     pub fn resource(&self) -> Resource<'_> {
         Resource {

@@ -84,7 +84,8 @@ pub trait KeyStore: Send + Sync + 'static {
 
     /// Stores a new key if its principal is new; otherwise returns `false` and stores nothing. A
     /// principal is new when this store has no key of that name in the key's tenant, revoked and
-    /// expired ones included, and no approval, run, quota, idempotent call or credential of it. The
+    /// expired ones included, and no approval, run, quota, idempotent call, credential or saved
+    /// item of it. The
     /// check of all these parts and the insertion are one step. Fails with [`StoreError::Conflict`] like [`insert`](Self::insert).
     async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
 

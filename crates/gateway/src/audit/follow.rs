@@ -139,6 +139,7 @@ impl RunFollower {
             | EventBody::RecordResumed(_)
             | EventBody::SignInStarted(_)
             | EventBody::SignInEnded(_)
+            | EventBody::SavedChanged(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

@@ -125,6 +125,7 @@ impl History {
             | EventBody::RecordResumed(_)
             | EventBody::SignInStarted(_)
             | EventBody::SignInEnded(_)
+            | EventBody::SavedChanged(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

@@ -383,6 +383,7 @@ async fn every_bracket_is_closed_once_and_last() {
                 | EventBody::RecordResumed(_)
                 | EventBody::SignInStarted(_)
                 | EventBody::SignInEnded(_)
+                | EventBody::SavedChanged(_)
                 | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)

@@ -110,6 +110,7 @@ pub(crate) fn recorded(body: &EventBody) -> String {
         EventBody::ApprovalOverridden(overridden) => format!("overridden {}", overridden.principal),
         EventBody::SignInStarted(started) => format!("signed in {}", started.principal),
         EventBody::SignInEnded(ended) => format!("signed out {}", ended.principal),
+        EventBody::SavedChanged(changed) => format!("{:?} {}", changed.action, changed.kind),
         EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
         EventBody::RecordResumed(resumed) => format!("resumed after {}", resumed.failed),
         EventBody::RecordAccepted(accepted) => format!("accepted {}", accepted.problem),

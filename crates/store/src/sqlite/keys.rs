@@ -152,8 +152,8 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
 /// Returns whether any table with principals contains that of `key`. Principals of tokens have no
 /// key, so the other tables count too.
 fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Failure> {
-    const TABLES: [&str; 6] =
-        ["keys", "approvals", "runs", "quotas", "once_holders", "credentials"];
+    const TABLES: [&str; 7] =
+        ["keys", "approvals", "runs", "quotas", "once_holders", "credentials", "saved"];
     for table in TABLES {
         let known: bool = connection
             .prepare_cached(&format!(

@@ -139,6 +139,7 @@ impl Record {
             | EventBody::RecordResumed(_)
             | EventBody::SignInStarted(_)
             | EventBody::SignInEnded(_)
+            | EventBody::SavedChanged(_)
             | EventBody::ConfigEdited(_) => Effect::None,
         };
         Ok(Self {

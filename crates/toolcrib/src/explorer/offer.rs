@@ -90,6 +90,9 @@ pub(super) enum OfferedTool {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Summary<'a> {
     name: &'a str,
+    /// What the tool calls itself for people; absent if it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
     description: &'a str,
     /// The upstream's annotations; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -232,6 +235,7 @@ impl<'a> Summary<'a> {
         let annotations = tool.annotations().filter(|annotations| !annotations.is_empty());
         Self {
             name: tool.name(),
+            title: None,
             description: tool.description(),
             annotations: annotations.and_then(|it| serde_json::to_value(it).ok()),
             meta: None,
@@ -243,6 +247,7 @@ impl<'a> Summary<'a> {
         let scopes = tool.required_scopes();
         Self {
             name: &entry.names.wire,
+            title: entry.title(),
             description: tool.description.as_deref().unwrap_or_default(),
             annotations: annotations(entry.annotations.as_ref()),
             meta: Some(Meta {

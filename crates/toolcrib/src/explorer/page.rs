@@ -22,6 +22,8 @@ pub(super) struct Page {
     pub(super) config: ExplorerConfig,
     /// Whether the page's own server is a gateway, with `/v1`.
     gateway: bool,
+    /// The largest body of a request.
+    max_body: usize,
     /// The page at its expected path.
     rendered: Rendered,
 }
@@ -36,9 +38,9 @@ struct Rendered {
 
 impl Page {
     /// Renders the page of an explorer.
-    pub(super) fn new(config: ExplorerConfig, gateway: bool) -> Self {
-        let rendered = Rendered::new(&config, gateway, &format!("{}/", config.prefix));
-        Self { config, gateway, rendered }
+    pub(super) fn new(config: ExplorerConfig, gateway: bool, max_body: usize) -> Self {
+        let rendered = Rendered::new(&config, gateway, max_body, &format!("{}/", config.prefix));
+        Self { config, gateway, max_body, rendered }
     }
 
     /// Returns the page for a request of `path`.
@@ -49,7 +51,7 @@ impl Page {
             // Nested into another router, the page has another path than expected.
             false => {
                 let base = format!("{path}/");
-                Rendered::new(&self.config, self.gateway, &base).answer(headers)
+                Rendered::new(&self.config, self.gateway, self.max_body, &base).answer(headers)
             }
         }
     }
@@ -57,11 +59,12 @@ impl Page {
 
 impl Rendered {
     /// Fills in the template. `base` is the path of the page, with a slash at the end.
-    fn new(config: &ExplorerConfig, gateway: bool, base: &str) -> Self {
+    fn new(config: &ExplorerConfig, gateway: bool, max_body: usize, base: &str) -> Self {
         let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());
         let html = fill(TEMPLATE, |name| match name {
             "TITLE" => Some(escape(&config.title)),
             "GATEWAY" => Some(gateway.to_string()),
+            "MAX_BODY" => Some(max_body.to_string()),
             "SESSIONS" => Some((!config.session_lifetime.is_zero()).to_string()),
             "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),

@@ -137,7 +137,7 @@ struct SignInToken {
 pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let config = &setup.config.explorer;
     let callback = format!("{}{CALLBACK}", config.prefix);
-    let page = Page::new(config.clone(), true);
+    let page = Page::new(config.clone(), true, setup.config.server.max_body_bytes);
     let state = Arc::new(SignIn { gateway: setup.gateway.cloned(), callback, page });
     let routes = OpenApiRouter::new()
         .routes(routes!(issuers))

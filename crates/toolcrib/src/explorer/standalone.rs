@@ -47,7 +47,7 @@ where
     };
     let max_body = config.max_body_bytes;
     let page = config::ExplorerConfig { prefix: prefix.clone(), ..config.page };
-    let explorer = Explorer { provider, host, max_body, page: Page::new(page, false) };
+    let explorer = Explorer { provider, host, max_body, page: Page::new(page, false, max_body) };
     // Nesting strips the prefix, so that handlers and hooks see the path below it.
     let routes: OpenApiRouter = routes(explorer, "");
     let (routes, _) = routes.split_for_parts();

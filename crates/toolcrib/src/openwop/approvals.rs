@@ -232,7 +232,7 @@ fn described(
             "tool".to_owned(),
             json!({
                 "name": entry.names.wire,
-                "title": tool.title,
+                "title": entry.title(),
                 "description": tool.description,
                 "safetyTier": tool.safety_tier,
                 "destructive": entry.is_said_destructive(),

@@ -20,7 +20,7 @@ use super::{
     error::{ErrorEnvelope, Failure},
     request::Context,
     sessions,
-    values::{self, KeyLabel, KeyPrincipal, Moment, Overlap, Parameter as _, RoleName, ScopeGrant},
+    values::{self, KeyPrincipal, Label, Moment, Overlap, Parameter as _, RoleName, ScopeGrant},
 };
 use crate::{
     body,
@@ -65,7 +65,7 @@ pub(super) struct KeyRevocation {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct KeyBody {
     /// A name for people.
-    name: KeyLabel,
+    name: Label,
     /// The principal of the key. Defaults to the name, which must then be a valid principal.
     principal: Option<KeyPrincipal>,
     #[serde(default, deserialize_with = "values::grants")]
@@ -217,7 +217,7 @@ fn refused(context: &Context, problem: &KeyError) -> Failure {
 
 impl KeyBody {
     fn into_request(self, caller: &Principal) -> Result<KeyRequest, Failure> {
-        let KeyLabel(name) = self.name;
+        let Label(name) = self.name;
         let principal = self.principal.or_else(|| KeyPrincipal::parse(&name));
         let Some(KeyPrincipal(principal)) = principal else {
             let problem = "is required when the name is not a valid principal";

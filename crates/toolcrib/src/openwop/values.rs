@@ -13,7 +13,7 @@ use toolcrib_core::{
     descriptor::SourceKind,
     id::{KeyId, PrincipalId},
     scope::Grant,
-    store::RunState,
+    store::{RunState, SavedKind},
     text::has_hidden,
 };
 use toolcrib_gateway::{
@@ -268,6 +268,10 @@ word!(
     Include(ListedInput)
 );
 word!(
+    /// A kind of saved items.
+    KindOfSaved(SavedKind)
+);
+word!(
     /// The order of events.
     Sort(EventSort)
 );
@@ -275,6 +279,9 @@ word!(
     /// A kind of source.
     Kind(SourceKind)
 );
+
+/// Longest query of a saved view.
+const MAX_QUERY: usize = 2_000;
 
 /// Longest accepted name of a tool, in characters; no tool has a longer one.
 const MAX_NAME: usize = 512;
@@ -308,8 +315,8 @@ text!(
     |schema| schema.pattern(Some("^[0-9a-f]{64}$")).description(Some("`seen.digest` of the reviewed pin"))
 );
 text!(
-    /// The display name of a key.
-    KeyLabel(String),
+    /// A name for people, of a key or a saved item.
+    Label(String),
     |text| {
         let legal = (1..=128).contains(&text.chars().count())
             && !text.starts_with(' ')
@@ -327,6 +334,17 @@ text!(
         let pattern = format!(r"^[^\u0000-\u0020{hidden}][^\u0000-\u001f{hidden}]*$");
         schema.pattern(Some(pattern)).min_length(Some(1)).max_length(Some(128))
     }
+);
+text!(
+    /// The query of a saved view.
+    ViewQuery(String),
+    |text| {
+        let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        let fits = (1..=MAX_QUERY).contains(&text.len()) && text.bytes().all(legal);
+        fits.then(|| text.to_owned())
+    },
+    "must be the query of an address: 1 to 2000 visible ASCII characters without `#`",
+    |schema| schema.pattern(Some("^[!\"$-~]+$")).min_length(Some(1)).max_length(Some(MAX_QUERY))
 );
 text!(
     /// The principal of a key.

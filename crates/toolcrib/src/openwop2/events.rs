@@ -42,6 +42,7 @@ impl EventKind {
             EventBody::ConfigEdited(_) => ("toolcrib.config-edited", false),
             EventBody::SignInStarted(_) => ("toolcrib.sign-in-started", false),
             EventBody::SignInEnded(_) => ("toolcrib.sign-in-ended", false),
+            EventBody::SavedChanged(_) => ("toolcrib.saved-changed", false),
             EventBody::RecordResumed(_) => ("toolcrib.record-resumed", false),
         };
         Self { name, in_updates }
@@ -129,6 +130,7 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         EventBody::ConfigEdited(payload) => members(payload).into(),
         EventBody::SignInStarted(payload) => members(payload).into(),
         EventBody::SignInEnded(payload) => members(payload).into(),
+        EventBody::SavedChanged(payload) => members(payload).into(),
         EventBody::RecordResumed(payload) => members(payload).into(),
     }
 }

@@ -116,6 +116,29 @@ fn rows() -> Vec<Row> {
             method: "delete",
             ..get("/v1/sessions/{id}", "/v1/sessions/KEY", ["401", "404", "404", "404"])
         },
+        get("/v1/saved", "/v1/saved?kind=view", ["401", "403", "200 blind", "200 sees"]),
+        // Calls are visible like their tools.
+        get("/v1/saved", "/v1/saved?kind=call", list),
+        post(
+            "/v1/saved",
+            "/v1/saved",
+            json!({ "kind": "view", "name": "new", "query": "q=a" }),
+            ["401", "403", "201", "201"],
+        ),
+        post(
+            "/v1/saved",
+            "/v1/saved",
+            json!({ "kind": "call", "name": "new", "tool": "mcp:crib.read", "arguments": {} }),
+            ["401", "404", "404", "201"],
+        ),
+        Row {
+            method: "delete",
+            ..get("/v1/saved/{id}", "/v1/saved/VIEW", ["401", "404", "404", "200"])
+        },
+        Row {
+            method: "delete",
+            ..get("/v1/saved/{id}", "/v1/saved/CALL", ["401", "404", "404", "200"])
+        },
         get("/v1/pins", "/v1/pins", ["401", "403", "200 blind", "200 sees"]),
         post(
             "/v1/pins/approve",
@@ -298,6 +321,8 @@ struct Known {
     key: String,
     version: String,
     part: String,
+    view: String,
+    call: String,
 }
 
 /// Indexes into a row's responses; the last two callers count as anonymous.
@@ -352,10 +377,17 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let key = gw.key_id(&held).to_string();
     let page = gw.anonymous().get("/explorer").await.text();
     let version = page_script(&page).split('/').nth(3).unwrap().to_owned();
-    let flow = call.header("toolcrib-run-id").to_owned();
     let catalog = right.get("/explorer/catalog").await.json();
     let part = catalog["parts"][0]["tag"].as_str().unwrap().to_owned();
-    let known = Known { asked, plain, flow, key, version, part };
+    let save = async |body: Value| {
+        let saved = right.post("/v1/saved", body).await;
+        saved.json()["id"].as_str().unwrap().to_owned()
+    };
+    let view = save(json!({ "kind": "view", "name": "crib-view", "query": "q=a" })).await;
+    let saved = json!({ "kind": "call", "name": "a", "tool": "crib__read", "arguments": {} });
+    let saved = save(saved).await;
+    let flow = call.header("toolcrib-run-id").to_owned();
+    let known = Known { asked, plain, flow, key, version, part, view, call: saved };
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
@@ -417,6 +449,8 @@ async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
     let path = path.replace("FLOW", &known.flow).replace("KEY", &known.key);
     let path = path.replace("PART", &known.part);
     let path = path.replace("GATE", &known.asked).replace("VERSION", &known.version);
+    let path = path.replace("GATE", &known.asked);
+    let path = path.replace("VIEW", &known.view).replace("CALL", &known.call);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller
         .with("content-type", "application/json")

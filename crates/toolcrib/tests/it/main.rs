@@ -25,6 +25,7 @@ mod pins;
 mod policy;
 mod refusals;
 mod resource;
+mod saved;
 mod sign_in;
 mod support;
 mod tenants;

@@ -59,6 +59,11 @@ fn describe(body: &EventBody) -> String {
             let by = optional(ended.by.as_ref(), |by| format!(" by {by}"));
             format!("session {} of {}{by}", ended.session_id, ended.principal)
         }
+        EventBody::SavedChanged(changed) => {
+            let tool = optional(changed.tool_id.as_ref(), |tool| format!(" of {tool}"));
+            let (action, id) = (word(changed.action), &changed.saved_id);
+            format!("{}{tool} {action} by {} (saved {id})", changed.kind, changed.principal)
+        }
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));
             format!("by {}: {}{reason}", accepted.principal, accepted.problem)

@@ -326,6 +326,20 @@ CREATE TABLE session_notices (
 CREATE UNIQUE INDEX session_ends ON session_notices (session) WHERE request IS NULL;
 CREATE INDEX session_notices_by_until ON session_notices (until);
 
+-- What people saved for others of their tenant. `tool` is empty for a view. `content` is marked as plain,
+-- or sealed for its place (`seal_places.rs`).
+CREATE TABLE saved (
+  id        TEXT COLLATE "C" PRIMARY KEY,
+  tenant    TEXT COLLATE "C" NOT NULL,
+  kind      TEXT NOT NULL CHECK (kind IN ('view', 'call')),
+  tool      TEXT COLLATE "C" NOT NULL,
+  name      TEXT COLLATE "C" NOT NULL,
+  principal TEXT NOT NULL,
+  saved_at  TIMESTAMPTZ NOT NULL,
+  content   BYTEA NOT NULL,
+  UNIQUE (tenant, kind, tool, name)
+);
+
 -- Announces changes of keys, pins, approvals, cancellations and sessions to every process.
 CREATE FUNCTION announce_change() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN PERFORM pg_notify('toolcrib_changes', ''); RETURN NULL; END $$;

@@ -352,6 +352,20 @@ CREATE TABLE session_notices (
 CREATE UNIQUE INDEX session_ends ON session_notices (session) WHERE request IS NULL;
 CREATE INDEX session_notices_by_until ON session_notices (until);
 
+-- What people saved for others of their tenant. `tool` is empty for a view. `content` is marked as plain,
+-- or sealed for its place (`seal_places.rs`).
+CREATE TABLE saved (
+  id        TEXT NOT NULL PRIMARY KEY,
+  tenant    TEXT NOT NULL,
+  kind      TEXT NOT NULL CHECK (kind IN ('view', 'call')),
+  tool      TEXT NOT NULL,
+  name      TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  saved_at  TEXT NOT NULL,
+  content   BLOB NOT NULL,
+  UNIQUE (tenant, kind, tool, name)
+) STRICT, WITHOUT ROWID;
+
 -- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
 -- deleted at any time.
 CREATE TABLE segments (

@@ -22,6 +22,7 @@ import {
 } from '../lib/ui.js';
 import { DANGERS, levelsOf } from '../lib/danger.js';
 import { TabBar } from '../lib/tabs.js';
+import { toolName } from '../lib/tool-name.js';
 import { pretty } from '../json.js';
 import { mixedWords } from '../lib/visible.js';
 import { go, href } from '../shell/routes.js';
@@ -127,7 +128,7 @@ function Pending({ change, who }) {
           </p>
         <//>`;
       const words = filter.trim().toLowerCase();
-      const fits = (it) => [it.principal, it.toolId, it.tool?.name ?? ''].some((text) => text.toLowerCase().includes(words));
+      const fits = (it) => [it.principal, it.toolId, nameOf(it)].some((text) => text.toLowerCase().includes(words));
       const shown = list.filter(fits);
       const isOpen = (it) => more || stillPending.has(it.approvalId);
       const fresh = shown.filter((it) => !seen.current?.has(it.approvalId) && isOpen(it));
@@ -161,10 +162,13 @@ function Pending({ change, who }) {
   <//>`;
 }
 
+/** The name of the tool of a request, also if the caller no longer sees it. */
+const nameOf = (it) => it.tool?.name ?? toolName(it.toolId);
+
 /** How requests can be grouped. */
 const GROUPS = {
   '': { name: 'no groups' },
-  tool: { name: 'grouped by tool', of: (it) => it.tool?.name ?? it.toolId },
+  tool: { name: 'grouped by tool', of: (it) => nameOf(it) },
   person: { name: 'grouped by person', of: (it) => it.principal },
 };
 
@@ -302,7 +306,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     class=${`approval ${decided || gone ? 'decided' : ''} ${opened ? 'marked' : ''}`}
     data-approval=${it.approvalId}>
     <h3 id=${title}>
-      <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${it.tool?.name ?? it.toolId}</bdi>
+      <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${nameOf(it)}</bdi>
     </h3>
     ${it.tool?.title && it.tool.title !== it.tool.name &&
     html`<p class="muted">The tool calls itself “<bdi>${it.tool.title}</bdi>”.</p>`}
@@ -345,7 +349,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     </div>
     ${asksForAll && canAnswer &&
     html`<div class="problem-box row" role="group" aria-label="Approve equal calls" data-all>
-      <p>Approve ${plural(same.length + 1, 'equal call')} of <bdi class="mono">${it.tool?.name ?? it.toolId}</bdi>, by${' '}
+      <p>Approve ${plural(same.length + 1, 'equal call')} of <bdi class="mono">${nameOf(it)}</bdi>, by${' '}
         ${[...new Set([it, ...same].map(({ principal }) => principal))].map((name, at) => html`${at > 0 && ', '}<bdi class="strong">${name}</bdi>`)}?</p>
       <${Button} kind="primary" data-verdict="grant-all-now" onClick=${grantAll}>Approve ${number(same.length + 1)}<//>
       <${Button} onClick=${() => setAsksForAll(false)}>Cancel<//>
@@ -562,7 +566,7 @@ function Decided({ change, who }) {
           <tbody>
             ${list.map(
               (it) => html`<tr key=${it.approvalId}>
-                <td><a href=${href('approvals', [it.approvalId])}><bdi class="mono">${it.toolId}</bdi></a></td>
+                <td><a href=${href('approvals', [it.approvalId])}><bdi class="mono">${nameOf(it)}</bdi></a></td>
                 <td><bdi>${it.principal}</bdi>${it.principal === who.principal && ' (you)'}</td>
                 <td><${State} state=${it.state} /></td>
                 <td><${Time} at=${it.decidedAt ?? it.expiresAt} /></td>

@@ -3,7 +3,7 @@
 import { html, useState, useData } from '../lib/ui.js';
 import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
-import { wire } from './names.js';
+import { toolName } from '../lib/tool-name.js';
 
 /** The meanings of the reasons, for denials without a detailed explanation. */
 const REASONS = {
@@ -45,7 +45,7 @@ function Sentence({ it: { event, facts = {} } }) {
   return html`<p class="denial" role="status" data-denial>
     ${missing.length > 0
       ? html`<bdi class="strong">${principal}</bdi> ${lacked.length > 0 ? 'lacked' : 'lacks'}${' '}
-        ${list(missing.map((it) => html`<code key=${it}>${it}</code>`))} for <bdi class="mono">${wire(tool)}</bdi>.${' '}
+        ${list(missing.map((it) => html`<code key=${it}>${it}</code>`))} for <bdi class="mono">${toolName(tool)}</bdi>.${' '}
         <${Remedy} missing=${missing} roles=${roles} />`
       : words}
     ${found.data?.outcome === 'allowed' && html` <strong>A call of <bdi>${principal}</bdi> would run now: something has changed since.</strong>`}

@@ -24,13 +24,15 @@ import {
 import { request, fetchWithKey, problemText } from '../api.js';
 import { saveFile } from '../dom.js';
 import { visible } from '../json.js';
+import { toolName } from '../lib/tool-name.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
 import { completions } from './completions.js';
 import { Why, isDenial } from './denial.js';
-import { NAMES, TONES, wire } from './names.js';
+import { NAMES, TONES } from './names.js';
 import { has, parts, withCondition } from './query.js';
 import { Verify } from './verify.js';
+import { Views } from './views.js';
 
 /** Events of one page. */
 const ROWS = 100;
@@ -92,7 +94,7 @@ const COLUMNS = [
   { name: 'time', title: 'Time' },
   { name: 'event', title: 'Event', of: ({ event }) => NAMES[event.type] ?? event.type },
   { name: 'actor', title: 'Actor', of: ({ facts }) => facts?.principal ?? '' },
-  { name: 'tool', title: 'Tool', of: ({ facts }) => wire(facts?.tool ?? '') },
+  { name: 'tool', title: 'Tool', of: ({ facts }) => toolName(facts?.tool ?? '') },
   { name: 'status', title: 'Status', of: (it) => `${it.facts?.status ?? ''} ${codeOf(it.event) ?? ''}` },
   // The server finds the slowest of all events that match.
   { name: 'took', title: 'Took', right: true },
@@ -217,6 +219,7 @@ function Events({ route }) {
       )}
       ${text !== '' && html`<button type="button" class="quiet" onClick=${() => query('')}>Clear</button>`}
     </div>
+    <${Views} query=${viewQuery(text, range, sort)} />
     <p class=${bad ? 'bad' : 'muted'} id="record-hint" role=${bad ? 'alert' : undefined}>
       ${bad ?? 'A word is found in names, codes and ids. Fields: actor, tool, source, kind, type, status, took, run, id, after, before. A star matches any part of a name, OR joins two conditions, and - before one excludes it.'}
     </p>
@@ -260,6 +263,12 @@ function Events({ route }) {
         }}
       <//>`}
   </div>`;
+}
+
+/** The query of the address of a view. Without a condition it has at least the time. */
+function viewQuery(text, range, sort) {
+  const address = href('record', [], { q: text, range: text === '' || range !== '24h' ? range : '', sort: sort === 'time' ? '' : sort });
+  return address.slice(address.indexOf('?') + 1);
 }
 
 /** Says which events the table has, if they are not the newest ones. */
@@ -328,7 +337,7 @@ function Row({ it, add }) {
     <td class="nowrap"><${Time} at=${event.timestamp} /></td>
     <td>${NAMES[event.type] ?? event.type}</td>
     <td>${filter('actor', facts.principal, facts.principal)}</td>
-    <td>${filter('tool', facts.tool, wire(facts.tool ?? ''))}</td>
+    <td>${filter('tool', facts.tool, toolName(facts.tool ?? ''))}</td>
     <td><span class="nowrap"><${Status} status=${facts.status} code=${codeOf(event)} /></span>${isDenial(it) && html`<${Why} it=${it} />`}</td>
     <td class="right">${event.payload.durationMs === undefined ? '' : milliseconds(event.payload.durationMs)}</td>
     <td><a href=${href('record', ['run', event.runId])}><code>${event.runId.slice(-8)}</code></a></td>
@@ -362,7 +371,7 @@ function Run({ id }) {
                 <div class=${`what ${event.causationId ? 'inner' : ''}`}>
                   <div class="row">
                     <strong>${NAMES[event.type] ?? event.type}</strong>
-                    ${facts.tool && html`<bdi class="mono">${wire(facts.tool)}</bdi>`}
+                    ${facts.tool && html`<bdi class="mono">${toolName(facts.tool)}</bdi>`}
                     ${event.payload.destination && html`<bdi class="mono">${event.payload.destination}</bdi>`}
                     ${facts.principal && html`<span class="muted">by <bdi>${facts.principal}</bdi></span>`}
                     <${Status} status=${facts.status} code=${codeOf(event)} />

@@ -1,5 +1,6 @@
 // The command palette: tools, screens, sources, roles, people, runs and actions by a few letters.
 import { html, useData, useMemo, useModal, useState } from '../lib/ui.js';
+import { toolTitle } from '../lib/tool-name.js';
 import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { href } from './routes.js';
@@ -41,9 +42,10 @@ function Search() {
   const sources = useData('/v1/sources', { enabled: may('sources:read') }).data?.sources;
   const roles = useData('/v1/roles', { enabled: may('roles:read') }).data?.roles;
   const keys = useData('/v1/keys', { enabled: may('keys:manage') }).data?.keys;
+  const views = useData('/v1/saved?kind=view', { enabled: may('audit:read') }).data?.saved;
   const found = useMemo(
-    () => matches(text, { sources: sources ?? [], roles: roles ?? [], keys: keys ?? [] }),
-    [text, sources, roles, keys],
+    () => matches(text, { sources: sources ?? [], roles: roles ?? [], keys: keys ?? [], views: views ?? [] }),
+    [text, sources, roles, keys, views],
   );
   const choose = (item) => {
     if (item === undefined) return;
@@ -74,7 +76,7 @@ function Search() {
       ${found.map(
         (item, index) => html`<li key=${`${item.kind} ${item.name}`} id=${`palette-${index}`} role="option"
           aria-selected=${index === at} onClick=${() => choose(item)}>
-          <bdi>${item.name}</bdi><span class="muted">${item.kind}</span>
+          <bdi>${item.name}</bdi>${item.title && html` <bdi class="muted">${item.title}</bdi>`}<span class="muted">${item.kind}</span>
         </li>`,
       )}
     </ul>
@@ -82,7 +84,7 @@ function Search() {
   </dialog>`;
 }
 
-function matches(text, { sources, roles, keys }) {
+function matches(text, { sources, roles, keys, views }) {
   const wanted = text.trim().toLowerCase();
   const fits = (name) => name.toLowerCase().includes(wanted);
   const sections = visibleSections();
@@ -93,6 +95,8 @@ function matches(text, { sources, roles, keys }) {
     items.push({ name: id, kind: 'source', address: href('sources', [id]) });
   for (const { name } of roles.filter(({ name }) => fits(name)).slice(0, MOST))
     items.push({ name, kind: 'role', address: href('access', ['roles', name]) });
+  for (const { name, query } of views.filter(({ name, query }) => query !== undefined && fits(name)).slice(0, MOST))
+    items.push({ name, kind: 'saved view', address: `#/record?${query}` });
   const people = new Set(keys.map(({ principal }) => principal).filter(fits));
   for (const name of [...people].slice(0, MOST))
     items.push({
@@ -103,11 +107,11 @@ function matches(text, { sources, roles, keys }) {
   // An id of a run, as the record and errors print it.
   if (/^[\w:-]{16,}$/.test(text.trim()) && sections.some(({ id }) => id === 'record'))
     items.push({ name: text.trim(), kind: 'run', address: href('record', ['run', text.trim()]) });
-  const tools = state.tools.filter(({ name }) => fits(name));
+  const tools = state.tools.filter((tool) => fits(tool.name) || fits(toolTitle(tool) ?? ''));
   // Names that begin with the text come first.
   tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
-  for (const { name } of tools.slice(0, MOST))
-    items.push({ name, kind: 'tool', address: href('tools', [name]) });
+  for (const tool of tools.slice(0, MOST))
+    items.push({ name: tool.name, title: toolTitle(tool), kind: 'tool', address: href('tools', [tool.name]) });
   for (const { scope, ...action } of ACTIONS.filter(({ name }) => wanted !== '' && fits(name)))
     if (scope === undefined || may(scope)) items.push({ ...action, kind: 'action' });
   return items.slice(0, MOST + 6);

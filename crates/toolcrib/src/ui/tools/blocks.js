@@ -8,6 +8,8 @@ import { saveFile } from '../dom.js';
 import { isObject, parseJson, pretty } from '../json.js';
 import { Player } from './audio.js';
 import { JsonViews } from './json-views.js';
+import { looksLikeMarkdown } from './markdown.js';
+import { Markdown } from './markdown-view.js';
 
 const IMAGE_TYPES = new Set([
   'image/png',
@@ -65,11 +67,15 @@ const KINDS = new Map([
   ['resource_link', linkBlock],
 ]);
 
-function textBlock(text) {
+/** `type` is the media type, if one is known. */
+function textBlock(text, type = '') {
   const copy = () => text;
   const json = jsonIn(text);
   if (json !== undefined) return { note: 'JSON', view: html`<${JsonViews} value=${json} asSent=${text} />`, copy };
-  return { view: html`<${LongText} text=${text} />`, copy };
+  const raw = html`<${LongText} text=${text} />`;
+  if (/^text\/(x-)?markdown\b/i.test(type) || looksLikeMarkdown(text))
+    return { note: 'Markdown', view: html`<${Markdown} text=${text} raw=${raw} />`, copy };
+  return { view: raw, copy };
 }
 
 function LongText({ text }) {
@@ -124,7 +130,7 @@ function resourceBlock(resource) {
   const head = html`<p class="uri"><${Address} uri=${resource.uri} /></p>`;
   const note = typeof resource.mimeType === 'string' ? resource.mimeType.slice(0, 80) : undefined;
   if (typeof resource.text === 'string') {
-    const inner = textBlock(resource.text);
+    const inner = textBlock(resource.text, note);
     return { note, view: html`${head}${inner.view}`, copy: inner.copy };
   }
   if (resource.blob === undefined) return undefined;

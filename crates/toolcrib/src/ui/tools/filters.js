@@ -2,6 +2,7 @@
 // any chip may match; all facets must match.
 import { html, render } from '../lib/ui.js';
 import { classification, dangersOf, needsApproval, DANGERS } from '../lib/danger.js';
+import { toolTitle } from '../lib/tool-name.js';
 import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
 import { href } from '../shell/routes.js';
@@ -191,7 +192,7 @@ function haystack(tool) {
   let found = haystacks.get(tool);
   if (found === undefined) {
     const { toolId, source, kind } = classification(tool);
-    const parts = [tool.name, tool.annotations?.title, tool.description, toolId, source, kind];
+    const parts = [tool.name, toolTitle(tool), tool.description, toolId, source, kind];
     found = {
       name: tool.name.toLowerCase(),
       all: parts

@@ -30,6 +30,7 @@ import {
   SomeOf,
   TextControl,
 } from './controls.js';
+import { FileControl, fileForm } from './file-control.js';
 
 const MAX_DEPTH = 6; // deeper values are edited as JSON
 let serial = 0;
@@ -277,8 +278,11 @@ function Value(spec) {
   if (kind === 'enum') return html`<${EnumControl} ...${control} />`;
   if (kind === 'boolean' && (value === null || typeof value === 'boolean'))
     return html`<${FlagControl} ...${control} />`;
-  if (kind === 'string' && (value === null || typeof value === 'string'))
+  if (kind === 'string' && (value === null || typeof value === 'string')) {
+    const form = fileForm(simple, context.root);
+    if (form !== undefined) return html`<${FileControl} form=${form} ...${control} />`;
     return html`<${TextControl} ...${control} />`;
+  }
   if (
     (kind === 'number' || kind === 'integer') &&
     !isObject(value) &&

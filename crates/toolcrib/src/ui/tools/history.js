@@ -1,10 +1,12 @@
 // The Calls tab: what the user saved, what was called on this page, and what the record holds.
 import { html, useReducer } from '../lib/ui.js';
 import { formatMs } from '../lib/format.js';
-import { pretty } from '../json.js';
+import { hasGateway, isSignedIn } from '../shell/session.js';
 import { RecentCalls } from './recent.js';
 import { verdict } from './result.js';
 import { removeCall, savedCalls } from './saved.js';
+import { SavedRow } from './saved-row.js';
+import { SharedCalls } from './shared-calls.js';
 
 const TONES = { ok: 'green', error: 'red', waiting: 'amber', refused: 'amber', cancelled: 'grey' };
 
@@ -24,20 +26,13 @@ export function Calls({ tool, calls, visit, open, rerun }) {
           ? html`<p class="muted">Nothing is saved. “Save call” under the arguments keeps them here, without secrets.</p>`
           : html`<ul class="history saved">
               ${saved.map(
-                ({ name, args }) => html`<li key=${name} data-saved=${name}>
-                  <bdi class="strong">${name}</bdi>
-                  <code class="args">${JSON.stringify(args).slice(0, 300)}</code>
-                  <span class="row">
-                    <button type="button" class="quiet" onClick=${() => open(pretty(args))}>Open</button>
-                    <button type="button" class="quiet" onClick=${() => rerun(pretty(args))}>Run</button>
-                    <button type="button" class="quiet" aria-label=${`Remove ${name}`}
-                      onClick=${() => remove(name)}>Remove</button>
-                  </span>
-                </li>`,
+                ({ name, args }) =>
+                  html`<${SavedRow} key=${name} ...${{ tool, name, args, open, rerun }} remove=${() => remove(name)} />`,
               )}
             </ul>`
       }
     </section>
+    ${hasGateway && isSignedIn() && html`<${SharedCalls} ...${{ tool, visit, open, rerun }} />`}
     <section class="sub" aria-label="Calls on this page">
       <h3>On this page</h3>
       ${

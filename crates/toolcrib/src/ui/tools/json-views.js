@@ -1,19 +1,22 @@
-// A JSON value of a result: as a table when it is one, as a tree that folds, and as text.
+// A JSON value of a result: as tables when it has lists of objects, as a tree that folds, and as text.
 import { html, plural, useState } from '../lib/ui.js';
 import { JsonBlock } from '../lib/json-block.js';
 import { Switch } from '../lib/tabs.js';
-import { isNumber, isObject } from '../json.js';
+import { isNumber, isObject, own } from '../json.js';
 
 const MAX_COLUMNS = 16;
 const MAX_ROWS = 200;
 const MAX_CHILDREN = 200;
+const MAX_TABLES = 8;
+const MAX_NESTED = 5; // tables in tables; deeper values are trees
+const FEW = 12; // entries of a list of single values shown in a cell
 const LONG = 400; // characters of a text shown at once
 
 /** The views of a value, as buttons and the chosen one. `asSent` is the text that the tool sent. */
 export function JsonViews({ value, asSent }) {
-  const rows = tableOf(value);
+  const tables = tablesOf(value);
   const views = [
-    rows && ['table', 'Table', () => html`<${Table} rows=${rows} />`],
+    tables && ['table', 'Table', () => html`<${Tables} ...${tables} />`],
     isBranch(value) && ['tree', 'Tree', () => html`<${Tree} value=${value} />`],
     ['json', 'JSON', () => html`<${JsonBlock} value=${value} />`],
     asSent !== undefined && ['sent', 'As sent', () => html`<pre class="code" tabindex="0">${asSent}</pre>`],
@@ -36,21 +39,43 @@ function isEmpty(value) {
   return (Array.isArray(value) ? value : Object.keys(value)).length === 0;
 }
 
-/** The rows of a value that is a list of flat objects, or an object with nothing but such a list. */
-function tableOf(value) {
-  if (isObject(value)) {
-    const inner = Object.values(value);
-    return inner.length === 1 && Array.isArray(inner[0]) ? tableOf(inner[0]) : undefined;
-  }
-  if (!Array.isArray(value) || value.length === 0) return undefined;
-  const flat = (row) =>
-    isObject(row) &&
-    Object.keys(row).length > 0 &&
-    Object.values(row).every((cell) => !isBranch(cell));
-  return value.every(flat) ? value : undefined;
+/** The rows of a list of objects. */
+function rowsOf(value) {
+  const isRow = (row) => isObject(row) && Object.keys(row).length > 0;
+  return Array.isArray(value) && value.length > 0 && value.every(isRow) ? value : undefined;
 }
 
-function Table({ rows }) {
+/**
+ * The tables of a value: of a list of objects, or of each such list in an object, whose other members
+ * are {facts}. `undefined` if it has none.
+ */
+function tablesOf(value) {
+  const rows = rowsOf(value);
+  if (rows !== undefined) return { tables: [{ rows }], facts: [] };
+  if (!isObject(value)) return undefined;
+  const members = Object.entries(value);
+  const tables = members.flatMap(([name, it]) => {
+    const inner = rowsOf(it);
+    return inner === undefined ? [] : [{ name, rows: inner }];
+  });
+  if (tables.length === 0 || tables.length > MAX_TABLES) return undefined;
+  return { tables, facts: members.filter(([, it]) => rowsOf(it) === undefined) };
+}
+
+function Tables({ tables, facts }) {
+  const named = tables.length > 1 || facts.length > 0;
+  return html`
+    ${
+      facts.length > 0 &&
+      html`<dl class="tool-facts">${facts.slice(0, MAX_CHILDREN).map(([name, value]) => html`<div key=${name}><dt><bdi>${name}</bdi></dt><dd><${Cell} value=${value} depth=${0} /></dd></div>`)}</dl>`
+    }
+    ${tables.map(({ name, rows }) => html`<div class="sub" key=${name}>
+      ${named && html`<p class="strong"><bdi>${name}</bdi></p>`}
+      <${Table} rows=${rows} label=${name} depth=${0} />
+    </div>`)}`;
+}
+
+function Table({ rows, label, depth }) {
   const [most, setMost] = useState(MAX_ROWS);
   const all = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const columns = all.slice(0, MAX_COLUMNS);
@@ -62,15 +87,15 @@ function Table({ rows }) {
   );
   const tone = (key) => (numeric.has(key) ? 'right' : '');
   return html`<div class="sub">
-    <div class="table-scroll result-table" tabindex="0" role="group" aria-label="Result as a table">
+    <div class="table-scroll result-table" tabindex="0" role="group" aria-label=${label === undefined ? 'Result as a table' : `${label} as a table`}>
       <table>
         <thead><tr>
-          ${columns.map((key) => html`<th scope="col" class=${tone(key)}><bdi>${key}</bdi></th>`)}
+          ${columns.map((key) => html`<th key=${key} scope="col" class=${tone(key)}><bdi>${key}</bdi></th>`)}
         </tr></thead>
         <tbody>
           ${rows.slice(0, most).map(
-            (row) => html`<tr>
-              ${columns.map((key) => html`<td class=${tone(key)}><bdi>${cellText(row, key)}</bdi></td>`)}
+            (row, at) => html`<tr key=${at}>
+              ${columns.map((key) => html`<td key=${key} class=${tone(key)}><${Cell} value=${own(row, key)} name=${key} depth=${depth} /></td>`)}
             </tr>`,
           )}
         </tbody>
@@ -86,15 +111,35 @@ function Table({ rows }) {
   </div>`;
 }
 
-function cellText(row, key) {
-  const value = Object.hasOwn(row, key) ? row[key] : undefined;
+/** A value in a table. A list of objects opens as a table of its own, another branch as a tree. */
+function Cell({ value, name, depth }) {
+  const [isOpen, setOpen] = useState(false);
+  if (!isBranch(value) || isEmpty(value)) return html`<bdi>${cellText(value)}</bdi>`;
+  const rows = rowsOf(value);
+  if (rows === undefined && Array.isArray(value) && value.length <= FEW && value.every((it) => !isBranch(it))) {
+    const text = value.map(cellText).join(', ');
+    if (text.length <= LONG) return html`<bdi>${text}</bdi>`;
+  }
+  const size = rows ? plural(rows.length, 'row') : Array.isArray(value) ? plural(value.length, 'entry', 'entries') : plural(Object.keys(value).length, 'field');
+  return html`<details class="cell" onToggle=${(event) => setOpen(event.target.open)}>
+    <summary>${size}</summary>
+    ${
+      isOpen &&
+      (rows !== undefined && depth < MAX_NESTED
+        ? html`<${Table} rows=${rows} label=${name} depth=${depth + 1} />`
+        : html`<${Tree} value=${value} label=${name} />`)
+    }
+  </details>`;
+}
+
+function cellText(value) {
   if (value === undefined) return '';
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
 /** A tree that folds. Branches are drawn when they are opened. */
-function Tree({ value }) {
-  return html`<div class="tree" tabindex="0" role="group" aria-label="Result as a tree">
+function Tree({ value, label }) {
+  return html`<div class="tree" tabindex="0" role="group" aria-label=${label === undefined ? 'Result as a tree' : `${label} as a tree`}>
     ${isEmpty(value) ? html`<${Leaf} value=${value} />` : html`<${Branch} value=${value} depth=${0} />`}
   </div>`;
 }

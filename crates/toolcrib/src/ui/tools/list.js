@@ -4,6 +4,7 @@
 // row of a kind has the same height, so a position is computed and never measured.
 import { html, number, plural, render, unlessSame, Icon } from '../lib/ui.js';
 import { dangersOf, needsApproval, DANGERS } from '../lib/danger.js';
+import { toolTitle } from '../lib/tool-name.js';
 import { byId } from '../dom.js';
 import { state, on, emit, select } from '../state.js';
 import { request } from '../api.js';
@@ -314,12 +315,12 @@ function drawAgain(tools) {
 
 function ToolRow({ row, at, isOpen, isStop }) {
   const { tool, from } = row;
-  const title = typeof tool.annotations?.title === 'string' ? tool.annotations.title : undefined;
-  const line = firstLine(tool.description) || title || '';
+  const title = toolTitle(tool);
+  const line = [title, firstLine(tool.description)].filter(Boolean).join(' · ');
   const [level] = dangersOf(tool);
   return html`<li aria-setsize=${rows.length} aria-posinset=${at + 1} style=${placed(at)}>
     <button type="button" class="item" data-name=${tool.name} data-from=${from}
-      title=${title && title !== tool.name ? title : undefined} aria-controls="detail"
+      title=${title} aria-controls="detail"
       aria-expanded=${String(isOpen)} tabindex=${isStop ? 0 : -1}
       onClick=${() => openTool(tool.name)}>
       <span class="item-top">

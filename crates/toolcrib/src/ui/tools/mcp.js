@@ -17,13 +17,13 @@ let serial = 0;
 
 /**
  * Calls `tool` with the arguments in the JSON text `body`. `progress` gets {progress, total, message};
- * `answer` gets the questions of a tool and returns the responses.
+ * `answer` gets the questions of a tool and returns the responses. `log(way, text)` gets each message.
  */
-export async function callByMcp(tool, body, { signal, progress, answer }) {
+export async function callByMcp(tool, body, { signal, progress, answer, log }) {
   const started = performance.now();
   let round = {};
   for (let count = 0; count < MAX_ROUNDS; count += 1) {
-    const reply = await send(tool, body, round, { signal, progress });
+    const reply = await send(tool, body, round, { signal, progress, log });
     const result = own(reply.message, 'result');
     if (own(result, 'resultType') !== 'input_required') return replyOf(reply, tool, started);
     const { inputRequests, requestState } = result;
@@ -34,7 +34,7 @@ export async function callByMcp(tool, body, { signal, progress, answer }) {
   throw new Error(`the tool asked ${MAX_ROUNDS} times; the call has ended`);
 }
 
-async function send(tool, body, round, { signal, progress }) {
+async function send(tool, body, round, { signal, progress, log }) {
   serial += 1;
   const id = serial;
   const meta = {
@@ -50,6 +50,8 @@ async function send(tool, body, round, { signal, progress }) {
   ];
   for (const [name, value] of Object.entries(round))
     if (value !== undefined) members.push(`${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  const sent = `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{${members.join(',')}}}`;
+  log('out', sent);
   const response = await fetchWithKey('/mcp', {
     method: 'POST',
     headers: {
@@ -60,16 +62,18 @@ async function send(tool, body, round, { signal, progress }) {
       'Mcp-Name': headerValue(tool.name),
       ...repeated(tool.inputSchema, parseJson(body)),
     },
-    body: `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{${members.join(',')}}}`,
+    body: sent,
     signal,
     cache: 'no-store',
   });
   const isStream = response.headers.get('content-type')?.startsWith('text/event-stream') === true;
   if (!isStream) {
     const text = await response.text();
+    log('in', text);
     return { response, text, message: parsed(text) };
   }
   for await (const text of events(response.body.getReader())) {
+    log('in', text);
     const message = parsed(text);
     if (own(message, 'method') === 'notifications/progress') {
       const report = own(message, 'params');

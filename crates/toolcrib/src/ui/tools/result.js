@@ -8,8 +8,9 @@ import { problemText } from '../api.js';
 import { href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { Content, Structured } from './blocks.js';
+import { Messages } from './message-log.js';
 
-/** `outcome`: {reply} | {cancelled, ms} | {failed, ms}. */
+/** `outcome`: {reply} | {cancelled, ms} | {failed, ms}, with {log} if the call was made with MCP. */
 export function Outcome({ outcome, signIn, retry }) {
   const { reply } = outcome;
   const view = describe(outcome);
@@ -24,7 +25,8 @@ export function Outcome({ outcome, signIn, retry }) {
   const tabs = [
     { id: 'result', label: 'Result', style: 'outcome-body', view: result },
     { id: 'raw', label: 'Raw', style: 'outcome-body', view: html`<${Raw} reply=${reply} />` },
-  ];
+    outcome.log && { id: 'messages', label: 'Messages', style: 'outcome-body', view: () => html`<${Messages} log=${outcome.log} />` },
+  ].filter(Boolean);
   return html`<section class=${`outcome ${view.tone}`} aria-label="Result" data-tone=${view.tone}>
     <div class="outcome-head">
       <span class="outcome-title">${view.title}</span>
@@ -35,7 +37,8 @@ export function Outcome({ outcome, signIn, retry }) {
     </div>
     ${
       reply === undefined
-        ? html`<div class="outcome-body"><p>${view.text}</p><${Retry} retry=${retry} /></div>`
+        ? html`<div class="outcome-body"><p>${view.text}</p><${Retry} retry=${retry} />
+            ${outcome.log && html`<details><summary>Messages</summary><${Messages} log=${outcome.log} /></details>`}</div>`
         : html`<${OwnTabs} label="Result views" tabs=${tabs} />`
     }
   </section>`;
@@ -118,6 +121,7 @@ function Parts({ content, structured }) {
   const text = html`<${Content} content=${content} />`;
   if (structured === undefined) return text;
   const data = html`<${Structured} value=${structured} />`;
+  if (content.length === 0) return data;
   if (!repeats(content, structured)) return [text, data];
   return html`${data}<details><summary>The same as text</summary>${text}</details>`;
 }

@@ -12,6 +12,7 @@ import { hasGateway, isSignedIn } from '../shell/session.js';
 import { focusToken } from '../auth.js';
 import { confirmRun } from './confirm.js';
 import { callByMcp } from './mcp.js';
+import { createLog } from './message-log.js';
 import { askAll } from './question.js';
 import { Outcome, executionDisabled, pendingApproval, verdict } from './result.js';
 import { Summary, Validation, violations } from './validation.js';
@@ -138,7 +139,7 @@ export function createRunner({ tool, editor, record, extra }) {
     clear();
     const outcome = {};
     try {
-      outcome.reply = await (canAsk(body) ? callWithQuestions : callPlainly)(body, controller.signal);
+      outcome.reply = await (canAsk(body) ? callWithQuestions : callPlainly)(body, controller.signal, outcome);
     } catch (error) {
       if (controller.signal.aborted) outcome.cancelled = true;
       else outcome.failed = error.message;
@@ -161,7 +162,7 @@ export function createRunner({ tool, editor, record, extra }) {
 
   const callPlainly = (body, signal) => call(tool.name, body, signal);
 
-  async function callWithQuestions(body, signal) {
+  async function callWithQuestions(body, signal, outcome) {
     const answer = async (requests) => {
       const answers = await askAll(requests, showQuestion, { toolName: tool.name, signal });
       report = { ...report, bar: undefined };
@@ -169,7 +170,8 @@ export function createRunner({ tool, editor, record, extra }) {
       (running === undefined ? execute : cancel).current.focus();
       return answers;
     };
-    return callByMcp(tool, body, { signal, progress: showProgress, answer });
+    outcome.log = createLog([state.token, state.session]);
+    return callByMcp(tool, body, { signal, progress: showProgress, answer, log: outcome.log.add });
   }
 
   /** A bar with a total, or one without an end; and the words of the tool. */

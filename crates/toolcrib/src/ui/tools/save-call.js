@@ -1,6 +1,7 @@
 // "Save call" under the arguments: a name, and what is left out of what is stored.
-import { html, announce, useLayoutEffect, useRef, useState } from '../lib/ui.js';
+import { html, announce, send, useLayoutEffect, useRef, useState, ServerText } from '../lib/ui.js';
 import { parseJson } from '../json.js';
+import { hasGateway, isSignedIn } from '../shell/session.js';
 import { saveCall, savedCalls, withoutSecrets } from './saved.js';
 
 export function SaveCall({ tool, editor, onSaved }) {
@@ -25,18 +26,35 @@ export function SaveCall({ tool, editor, onSaved }) {
   </span>`;
 }
 
+const PLACES = [
+  ['browser', 'only in this browser'],
+  ['tenant', 'for everyone who may use this tool'],
+];
+
 function SaveForm({ tool, draft, onSaved, close }) {
   const name = useRef();
+  const [place, setPlace] = useState('browser');
+  const [problem, setProblem] = useState();
+  const [busy, setBusy] = useState(false);
   useLayoutEffect(() => {
     name.current.value = `Call ${savedCalls(tool.name).length + 1}`;
     name.current.select();
   }, []);
-  const submit = (event) => {
+  const submit = async (event) => {
     event.preventDefault();
     const chosen = name.current.value.trim();
     if (chosen === '') return name.current.focus();
-    const done = saveCall(tool.name, chosen, draft.args);
-    announce(done ? 'Saved in this browser' : 'The browser did not store it');
+    if (place === 'browser') {
+      const done = saveCall(tool.name, chosen, draft.args);
+      announce(done ? 'Saved in this browser' : 'The browser did not store it');
+    } else {
+      setBusy(true);
+      const call = { kind: 'call', name: chosen, tool: tool.name, arguments: draft.args };
+      const reply = await send('POST', '/v1/saved', call);
+      setBusy(false);
+      if (reply.problem !== undefined) return setProblem(reply.problem);
+      announce('Saved for everyone who may use this tool');
+    }
     close();
     return onSaved();
   };
@@ -44,14 +62,21 @@ function SaveForm({ tool, draft, onSaved, close }) {
     if (event.key === 'Escape') close();
     event.stopPropagation(); // Enter here saves, and does not run the tool
   };
+  const where = place === 'browser' ? 'Stored in this browser only' : 'Stored on the server, and seen by everyone of your tenant who may use this tool';
+  const without = draft.left.length === 0 ? '' : `, without ${draft.left.join(', ')}`;
   return html`<form class="save-form" onSubmit=${submit} onKeyDown=${onKeyDown}>
     <input class="input" type="text" maxlength="80" aria-label="Name of the call" autocomplete="off" ref=${name} />
-    <button type="submit" class="button">Save</button>
+    ${
+      hasGateway &&
+      isSignedIn() &&
+      html`<select class="input" aria-label="Where to save" data-place value=${place} onChange=${(event) => setPlace(event.target.value)}>
+        ${PLACES.map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}
+      </select>`
+    }
+    <button type="submit" class="button" disabled=${busy}>Save</button>
     <button type="button" class="quiet" onClick=${close}>Cancel</button>
-    <span class="muted">${
-      draft.left.length === 0
-        ? 'Stored in this browser only.'
-        : `Stored in this browser only, without ${draft.left.join(', ')}.`
-    }</span>
+    <span class="muted">${where}${without}.</span>
+    <span class="muted">Write <code>${'{{name}}'}</code> in a text to be asked for that value before each run.</span>
+    ${problem && html`<p class="bad" role="alert"><${ServerText} text=${problem} /></p>`}
   </form>`;
 }

@@ -1,5 +1,5 @@
-// Calls that the user saved for a tool. They are the only arguments that this page ever stores, only
-// when the user presses Save, and without anything that looks like a secret.
+// Calls that the user saved for a tool in this browser. They are the only arguments that this page ever
+// stores, only when the user presses Save, and without anything that looks like a secret.
 import { state } from '../state.js';
 import { isObject, own, parseJson, setKey } from '../json.js';
 import {
@@ -12,8 +12,11 @@ import {
   simplify,
 } from './schema.js';
 
-const SECRET =
-  /(token|secret|passw|passphrase|credential|authorization|api[-_ ]?key|private[-_ ]?key|access[-_ ]?key|^pin$|^otp$|cookie|session[-_ ]?id)/i;
+/** Parts of names that suggest a secret. The server has the same lists (`core/src/redact/names.rs`). */
+const SECRET_WORDS = ['token', 'secret', 'passw', 'passphrase', 'credential', 'authorization', 'apikey', 'privatekey', 'accesskey', 'cookie', 'sessionid'];
+const SECRET_NAMES = ['pin', 'otp'];
+/** The ends of other names that the server keeps out of the record. */
+const SECRET_ENDS = /(pwd|signingkey)$/;
 const MOST = 50;
 
 /** Saved calls belong to a principal: another one that uses this browser does not see them. */
@@ -99,7 +102,12 @@ function strip(value, schema, path, left, root, depth) {
 }
 
 function isSecret(key, schema) {
+  const letters = key.toLowerCase().replace(/[-_. ]/g, '');
   return (
-    SECRET.test(key) || own(schema, 'format') === 'password' || own(schema, 'writeOnly') === true
+    SECRET_NAMES.includes(letters) ||
+    SECRET_WORDS.some((word) => letters.includes(word)) ||
+    SECRET_ENDS.test(letters) ||
+    own(schema, 'format') === 'password' ||
+    own(schema, 'writeOnly') === true
   );
 }

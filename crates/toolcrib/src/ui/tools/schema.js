@@ -317,6 +317,8 @@ const FORMATS = {
   time: 'time',
   'date-time': 'date and time',
   password: 'secret text',
+  byte: 'file',
+  binary: 'file',
 };
 
 /** The type of a value in words for people. */
@@ -331,6 +333,7 @@ export function plainType(schema, root, depth = 0) {
       : 'list';
   }
   const format = own(simple, 'format');
+  if (kind === 'string' && own(simple, 'contentEncoding') === 'base64') return 'file';
   if (kind === 'string' && Object.hasOwn(FORMATS, format ?? '')) return FORMATS[format];
   return PLAIN[kind];
 }

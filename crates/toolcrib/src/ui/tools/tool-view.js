@@ -3,6 +3,7 @@
 import { html, render, Copy } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
 import { Tabs } from '../lib/tabs.js';
+import { toolTitle } from '../lib/tool-name.js';
 import { root } from '../dom.js';
 import { state } from '../state.js';
 import { hasGateway } from '../shell/session.js';
@@ -124,7 +125,7 @@ export function createToolView(tool) {
 }
 
 function Heading({ tool, more }) {
-  const title = tool.annotations?.title;
+  const title = toolTitle(tool);
   return html`<header class="tool-head">
     <div class="tool-title">
       <h2><bdi>${tool.name}</bdi></h2>
@@ -133,7 +134,7 @@ function Heading({ tool, more }) {
         <${Copy} text=${() => location.href} label="Copy link" />
       </span>
     </div>
-    ${typeof title === 'string' && title !== tool.name && title !== '' && html`<p class="subtitle"><bdi>${title}</bdi></p>`}
+    ${title !== undefined && html`<p class="subtitle"><bdi>${title}</bdi></p>`}
     <${Description} text=${tool.description} more=${more} />
     <${Badges} tool=${tool} />
     <${Summary} tool=${tool} />

@@ -1,0 +1,89 @@
+//! The storage trait for things that people save for others of their tenant.
+
+use async_trait::async_trait;
+
+use super::StoreError;
+use crate::{
+    clock::Timestamp,
+    id::{PrincipalId, SavedId, TenantId, ToolId},
+    text_types::closed_enum,
+};
+
+/// How many items of one kind a tenant has at most.
+pub const MAX_SAVED: usize = 500;
+/// How many items of one kind a principal has at most, so that none fills the place of all others.
+pub const MAX_SAVED_BY_ONE: usize = 100;
+
+closed_enum! {
+    /// The kind of a saved item.
+    SavedKind {
+        /// A query of the record.
+        View = "view",
+        /// Arguments for a tool.
+        Call = "call",
+    }
+}
+
+/// Something that a principal saved for its tenant. Its kind, tool and name identify it there: names
+/// of calls are those of one tool, because a name in use would otherwise disclose a call of a tool
+/// that the caller may not know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedItem {
+    /// Unique.
+    pub id: SavedId,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Its kind.
+    pub kind: SavedKind,
+    /// The tool of a call.
+    pub tool: Option<ToolId>,
+    /// A name for people.
+    pub name: String,
+    /// The query of a view, or the JSON text of the arguments of a call. `None` if it was sealed with a
+    /// key that this server does not have.
+    pub content: Option<String>,
+    /// The principal that saved it last.
+    pub principal: PrincipalId,
+    /// When it was saved last.
+    pub saved_at: Timestamp,
+}
+
+/// The result of [`SavedStore::insert`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum SavedInsertion {
+    /// The item is stored.
+    Stored,
+    /// The tenant has another item with this kind, tool and name.
+    NameTaken,
+    /// The tenant has [`MAX_SAVED`] items of this kind.
+    TenantFull,
+    /// The principal has [`MAX_SAVED_BY_ONE`] items of this kind.
+    PrincipalFull,
+}
+
+/// Saved views and calls. Their content is sealed if the store has a seal key.
+#[async_trait]
+pub trait SavedStore: Send + Sync + 'static {
+    /// Stores a new item. The checks and the insertion are one step. An item without content is stored
+    /// with an empty one.
+    async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError>;
+
+    /// Replaces content, principal and time of the item with the id, the tenant, the kind, the tool and
+    /// the name of `item`, if `seen` is its principal. Otherwise returns `false`.
+    async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError>;
+
+    /// Removes an item, if `seen` is its principal. Otherwise returns `false`.
+    async fn remove(
+        &self,
+        tenant: &TenantId,
+        id: &SavedId,
+        seen: &PrincipalId,
+    ) -> Result<bool, StoreError>;
+
+    /// Returns the items of one kind in a tenant, by tool and name.
+    async fn list(&self, tenant: &TenantId, kind: SavedKind) -> Result<Vec<SavedItem>, StoreError>;
+
+    /// Returns an item.
+    async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError>;
+}

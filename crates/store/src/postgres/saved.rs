@@ -1,0 +1,189 @@
+//! Saved views and calls. Their content is sealed before it reaches the database.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use toolcrib_core::{
+    id::{PrincipalId, SavedId, TenantId, ToolId},
+    store::{
+        MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError,
+    },
+};
+
+use super::{
+    failure::{Failure, within},
+    handle::PostgresStore,
+    row::{Param, execute, first, one, parse, rows, stored_time},
+};
+use crate::seal_places;
+
+const COLUMNS: &str = "id, tenant, kind, tool, name, principal, saved_at, content";
+
+/// A row: the item without its content, and the content as stored.
+type Stored = (SavedItem, Vec<u8>);
+
+/// Reseals the contents of older keys, and seals those that were stored without one.
+pub(super) async fn reseal(store: &PostgresStore) -> Result<usize, StoreError> {
+    let keys = &store.options().seal_keys;
+    if !keys.can_seal() {
+        return Ok(0);
+    }
+    let found = within(async {
+        let sql = format!("SELECT {COLUMNS} FROM saved ORDER BY id");
+        let found = rows(&store.client().await?, &sql, &[]).await?;
+        found.iter().map(stored).collect::<Result<Vec<_>, _>>()
+    });
+    let mut resealed = 0;
+    for (item, old) in found.await? {
+        if keys.is_current(&old) {
+            continue;
+        }
+        let place = seal_places::saved(&item);
+        let content = keys.unpack(&place, &old).ok_or_else(|| unsealable(&item.id))?;
+        let new = keys.pack(&place, &content)?;
+        // An item that was saved again meanwhile is sealed already.
+        let changed = within(async {
+            let sql = "UPDATE saved SET content = $3 WHERE id = $1 AND content = $2";
+            execute(&store.client().await?, sql, &[&item.id.as_str(), &old, &new]).await
+        });
+        resealed += usize::try_from(changed.await?).unwrap_or(0);
+    }
+    Ok(resealed)
+}
+
+fn unsealable(id: &SavedId) -> StoreError {
+    let message = format!("the saved item {id} cannot be opened with `seal_key` or `old_seal_key`");
+    StoreError::Corrupt(message)
+}
+
+impl PostgresStore {
+    fn packed(&self, item: &SavedItem) -> Result<Vec<u8>, StoreError> {
+        let content = item.content.as_deref().unwrap_or_default();
+        self.options().seal_keys.pack(&seal_places::saved(item), content)
+    }
+
+    fn unpacked(&self, (item, content): Stored) -> SavedItem {
+        let content = self.options().seal_keys.unpack(&seal_places::saved(&item), &content);
+        SavedItem { content, ..item }
+    }
+}
+
+#[async_trait]
+impl SavedStore for PostgresStore {
+    async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError> {
+        let content = self.packed(&item)?;
+        within(insert(self, &item, &content)).await
+    }
+
+    async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError> {
+        let content = self.packed(&item)?;
+        within(async {
+            let sql = "UPDATE saved SET principal = $7, saved_at = $8, content = $9 \
+                       WHERE tenant = $1 AND kind = $2 AND tool = $3 AND name = $4 AND id = $5 \
+                       AND principal = $6";
+            let [tenant, kind, tool, name] = place(&item);
+            let (id, at) = (item.id.as_str(), stored_time(item.saved_at));
+            let (seen, now) = (seen.as_str(), item.principal.as_str());
+            let params: [Param<'_>; 9] =
+                [&tenant, &kind, &tool, &name, &id, &seen, &now, &at, &content];
+            Ok(execute(&self.client().await?, sql, &params).await? > 0)
+        })
+        .await
+    }
+
+    async fn remove(
+        &self,
+        tenant: &TenantId,
+        id: &SavedId,
+        seen: &PrincipalId,
+    ) -> Result<bool, StoreError> {
+        within(async {
+            let sql = "DELETE FROM saved WHERE tenant = $1 AND id = $2 AND principal = $3";
+            let params: [Param<'_>; 3] = [&tenant.as_str(), &id.as_str(), &seen.as_str()];
+            Ok(execute(&self.client().await?, sql, &params).await? > 0)
+        })
+        .await
+    }
+
+    async fn list(&self, tenant: &TenantId, kind: SavedKind) -> Result<Vec<SavedItem>, StoreError> {
+        let found = within(async {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM saved WHERE tenant = $1 AND kind = $2 ORDER BY tool, name"
+            );
+            let params: [Param<'_>; 2] = [&tenant.as_str(), &kind.as_str()];
+            let found = rows(&self.client().await?, &sql, &params).await?;
+            found.iter().map(stored).collect::<Result<Vec<_>, _>>()
+        });
+        Ok(found.await?.into_iter().map(|row| self.unpacked(row)).collect())
+    }
+
+    async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError> {
+        let found = within(async {
+            let sql = format!("SELECT {COLUMNS} FROM saved WHERE tenant = $1 AND id = $2");
+            let params: [Param<'_>; 2] = [&tenant.as_str(), &id.as_str()];
+            let found = first(&self.client().await?, &sql, &params).await?;
+            found.as_ref().map(stored).transpose()
+        });
+        Ok(found.await?.map(|row| self.unpacked(row)))
+    }
+}
+
+fn place(item: &SavedItem) -> [&str; 4] {
+    let tool = item.tool.as_ref().map_or("", ToolId::as_str);
+    [item.tenant.as_str(), item.kind.as_str(), tool, &item.name]
+}
+
+async fn insert(
+    store: &PostgresStore,
+    item: &SavedItem,
+    content: &[u8],
+) -> Result<SavedInsertion, Failure> {
+    let [tenant, kind, tool, name] = place(item);
+    let principal = item.principal.as_str();
+    let mut client = store.client().await?;
+    let transaction = client.transaction().await?;
+    // Insertions into a tenant happen one after the other, so that its limits are exact.
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('toolcrib saved ' || $1::text, 0))";
+    one(&transaction, lock, &[&tenant]).await?;
+    let sql = "SELECT count(*), count(*) FILTER (WHERE principal = $3), \
+                      count(*) FILTER (WHERE tool = $4 AND name = $5) \
+               FROM saved WHERE tenant = $1 AND kind = $2";
+    let params: [Param<'_>; 5] = [&tenant, &kind, &principal, &tool, &name];
+    let counts = one(&transaction, sql, &params).await?;
+    let (all, own, same): (i64, i64, i64) =
+        (counts.try_get(0)?, counts.try_get(1)?, counts.try_get(2)?);
+    let reaches = |count: i64, most: usize| usize::try_from(count).is_ok_and(|it| it >= most);
+    if same > 0 {
+        return Ok(SavedInsertion::NameTaken);
+    }
+    if reaches(all, MAX_SAVED) {
+        return Ok(SavedInsertion::TenantFull);
+    }
+    if reaches(own, MAX_SAVED_BY_ONE) {
+        return Ok(SavedInsertion::PrincipalFull);
+    }
+    let sql = format!("INSERT INTO saved ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
+    let (id, at) = (item.id.as_str(), stored_time(item.saved_at));
+    let params: [Param<'_>; 8] = [&id, &tenant, &kind, &tool, &name, &principal, &at, &content];
+    execute(&transaction, &sql, &params).await?;
+    transaction.commit().await?;
+    Ok(SavedInsertion::Stored)
+}
+
+fn stored(row: &Row) -> Result<Stored, Failure> {
+    let id: String = row.try_get(0)?;
+    // An id is not a secret; it identifies the item to save again.
+    let unreadable = || Failure::corrupt(format!("the saved item with id {id}"));
+    let tool: String = row.try_get(3)?;
+    let tool = Some(tool).filter(|tool| !tool.is_empty());
+    let item = SavedItem {
+        id: parse(id.clone(), unreadable)?,
+        tenant: parse(row.try_get(1)?, unreadable)?,
+        kind: row.try_get::<_, &str>(2)?.parse().map_err(|_| unreadable())?,
+        tool: tool.map(|tool| parse(tool, unreadable)).transpose()?,
+        name: row.try_get(4)?,
+        content: None,
+        principal: parse(row.try_get(5)?, unreadable)?,
+        saved_at: row.try_get(6)?,
+    };
+    Ok((item, row.try_get(7)?))
+}

@@ -1,0 +1,201 @@
+//! Views and calls that people save for others of their tenant.
+
+use chrono::TimeDelta;
+use http::Method;
+use serde_json::{Value, json};
+use toolcrib_core::store::{SavedInsertion, SavedItem, SavedKind, Storage as _};
+use toolcrib_testkit::gateway::{Actor, Reply};
+
+use crate::support::{column, fixture};
+
+async fn names(caller: &Actor, query: &str) -> Vec<String> {
+    let reply = caller.get(&format!("/v1/saved?{query}")).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    column(&reply.json()["saved"], "name").into_iter().map(str::to_owned).collect()
+}
+
+async fn save_view(caller: &Actor, name: &str, query: &str) -> Reply {
+    caller.post("/v1/saved", json!({ "kind": "view", "name": name, "query": query })).await
+}
+
+async fn save_call(caller: &Actor, name: &str, tool: &str, arguments: Value) -> Reply {
+    let body = json!({ "kind": "call", "name": name, "tool": tool, "arguments": arguments });
+    caller.post("/v1/saved", body).await
+}
+
+async fn remove(caller: &Actor, id: &str) -> Reply {
+    caller.send(Method::DELETE, &format!("/v1/saved/{id}"), None).await
+}
+
+fn id(reply: &Reply) -> String {
+    reply.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_view_is_shared_with_those_who_read_the_record() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["audit:read"]).await;
+    let bob = gw.principal("bob", ["audit:read"]).await;
+    let foreign = gw.principal_of("other", "ada", &["audit:read", "keys:manage"]).await;
+    let saved = save_view(&ada, "Denied today", "q=status%3Adenied&range=24h").await;
+    assert_eq!(saved.status, 201, "{}", saved.text());
+    let view = saved.json();
+    assert_eq!((&view["kind"], &view["savedBy"]), (&json!("view"), &json!("ada")));
+    assert_eq!(view["canChange"], true);
+    let list = bob.get("/v1/saved?kind=view").await.json();
+    assert_eq!(list["saved"][0]["query"], "q=status%3Adenied&range=24h");
+    assert_eq!(list["saved"][0]["canChange"], false);
+    assert!(names(&foreign, "kind=view").await.is_empty());
+    assert_eq!(remove(&foreign, &id(&saved)).await.status, 404);
+    // The same name is replaced by its principal alone.
+    let refused = save_view(&bob, "Denied today", "q=x").await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.text().contains("another principal saved this name"), "{}", refused.text());
+    assert_eq!(remove(&bob, &id(&saved)).await.status, 409);
+    let again = save_view(&ada, "Denied today", "q=status%3Adenied").await;
+    assert_eq!((again.status, id(&again)), (200, id(&saved)));
+    assert_eq!(remove(&ada, &id(&saved)).await.status, 200);
+    assert_eq!(remove(&ada, &id(&saved)).await.status, 404);
+    assert!(names(&bob, "kind=view").await.is_empty());
+    let events = gw.events().await;
+    let events: Vec<String> = events
+        .iter()
+        .map(|logged| serde_json::to_value(&logged.event).unwrap())
+        .filter(|event| event["type"] == "saved.changed")
+        .map(|event| {
+            assert_eq!(event["payload"]["principal"], "ada");
+            assert!(!event.to_string().contains("enied"), "no name and no query: {event}");
+            event["payload"]["action"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(events, ["added", "replaced", "removed"]);
+}
+
+#[tokio::test]
+async fn administrators_of_keys_may_replace_and_remove() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["audit:read"]).await;
+    let admin = gw.principal("admin", ["audit:read", "keys:manage"]).await;
+    let first = save_view(&ada, "one", "q=a").await;
+    let replaced = save_view(&admin, "one", "q=b").await;
+    assert_eq!((replaced.status, &replaced.json()["savedBy"]), (200, &json!("admin")));
+    assert_eq!(remove(&ada, &id(&first)).await.status, 409, "the content is no longer hers");
+    assert_eq!(remove(&admin, &id(&first)).await.status, 200);
+    // Without the right to read the record there is no view, whatever else one may do.
+    let view = save_view(&ada, "two", "q=a").await;
+    let keys = gw.principal("keys", ["keys:manage"]).await;
+    assert_eq!(remove(&keys, &id(&view)).await.status, 404);
+    assert_eq!(keys.get("/v1/saved?kind=view").await.status, 403);
+    assert_eq!(save_view(&keys, "x", "q=a").await.status, 403);
+}
+
+/// A call of a hidden tool answers like one that does not exist.
+#[tokio::test]
+async fn a_call_exists_only_for_callers_of_its_tool() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["files:read", "files:write"]).await;
+    let bob = gw.principal("bob", ["files:read", "keys:manage"]).await;
+    let arguments = json!({ "path": "/tickets/{{ticket}}", "count": 12345678901234567890u64 });
+    let read = save_call(&ada, "Ticket", "crib__read", arguments.clone()).await;
+    assert_eq!((read.status, &read.json()["tool"]), (201, &json!("mcp:crib.read")));
+    let write = save_call(&ada, "Secret plan", "mcp:crib.write", json!({})).await;
+    assert_eq!(write.status, 201);
+    assert_eq!(names(&bob, "kind=call").await, ["Ticket"]);
+    assert_eq!(names(&bob, "kind=call&tool=mcp:crib.read").await, ["Ticket"]);
+    assert_eq!(names(&ada, "kind=call&tool=crib__write").await, ["Secret plan"]);
+    let listed = bob.get("/v1/saved?kind=call&tool=crib__read").await.json();
+    assert_eq!(listed["saved"][0]["arguments"], arguments);
+    // Byte for byte, headers included, apart from the date and the id of the request.
+    let hidden = bob.get("/v1/saved?kind=call&tool=crib__write").await;
+    let unknown = bob.get("/v1/saved?kind=call&tool=crib__nothing").await;
+    assert_eq!((hidden.status, hidden.text()), (unknown.status, unknown.text()));
+    let hidden = remove(&bob, &id(&write)).await;
+    let unknown = remove(&bob, "0190-nothing").await;
+    assert_eq!((hidden.status, hidden.text()), (404, unknown.text()));
+    // Neither is a name a sign of it, nor can a hidden tool get a call.
+    let hidden = save_call(&bob, "Secret plan", "crib__write", json!({})).await;
+    let unknown = save_call(&bob, "Secret plan", "crib__nothing", json!({})).await;
+    assert_eq!((hidden.status, hidden.text()), (404, unknown.text()));
+    assert_eq!(save_call(&bob, "Secret plan", "crib__read", json!({})).await.status, 201);
+}
+
+#[tokio::test]
+async fn arguments_with_secrets_are_rejected() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["files:read"]).await;
+    for (arguments, place) in [
+        (json!({ "path": "a", "apiKey": "canary" }), "/apiKey"),
+        (json!({ "path": [{ "Session_ID": 7 }] }), "/path/0/Session_ID"),
+        (json!({ "path": "sk-canary-1234567890" }), "/path"),
+    ] {
+        let reply = save_call(&ada, "x", "crib__read", arguments).await;
+        let text = reply.text();
+        assert_eq!(reply.status, 400, "{text}");
+        assert_eq!(reply.json()["details"]["pointer"], place);
+        assert!(text.contains("looks like a secret") && !text.contains("canary"), "{text}");
+    }
+    assert!(names(&ada, "kind=call").await.is_empty());
+}
+
+#[tokio::test]
+async fn invalid_items_are_rejected_with_their_reason() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["files:read", "audit:read"]).await;
+    let long = "x".repeat(9_000);
+    for (body, reason) in [
+        (json!({ "kind": "canary", "name": "n" }), "`kind` must be one of view, call"),
+        (json!({ "kind": "view", "name": "n" }), "`query` is required for a view"),
+        (json!({ "kind": "view", "query": "q=a" }), "`name` is missing"),
+        (json!({ "kind": "view", "name": "a\u{202e}", "query": "q" }), "`name` must be 1 to 128"),
+        (json!({ "kind": "view", "name": "n", "query": "a#b" }), "`query` must be the query of an"),
+        (json!({ "kind": "view", "name": "n", "query": "q=a", "tool": "x" }), "`tool` does not"),
+        (json!({ "kind": "view", "name": "n", "query": "q=a", "more": 1 }), "unknown member"),
+        (json!({ "kind": "call", "name": "n", "tool": "crib__read" }), "`arguments` is required"),
+        (json!({ "kind": "call", "name": "n", "arguments": {} }), "`tool` is required for a call"),
+        (
+            json!({ "kind": "call", "name": "n", "tool": "crib__read", "arguments": { "path": long } }),
+            "`arguments` must be at most 8192 bytes",
+        ),
+    ] {
+        let reply = ada.post("/v1/saved", body).await;
+        assert_eq!(reply.status, 400, "{reason}");
+        let text = reply.json()["message"].as_str().unwrap().to_owned();
+        assert!(text.contains(reason) && !text.contains("canary"), "{text}");
+    }
+    let reply = ada.get("/v1/saved?kind=canary").await;
+    assert_eq!(reply.status, 400);
+    assert!(reply.text().contains("must be one of view, call"), "{}", reply.text());
+}
+
+/// Old calls of tools that are gone make room, and no others do.
+#[tokio::test]
+async fn a_principal_has_a_limited_number_of_items() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["audit:read", "files:read"]).await;
+    for number in 0..100 {
+        assert_eq!(save_view(&ada, &format!("v{number}"), "q=a").await.status, 201);
+    }
+    let full = save_view(&ada, "more", "q=a").await;
+    assert_eq!(full.status, 409);
+    assert!(full.text().contains("you have saved 100 of this kind"), "{}", full.text());
+    assert_eq!(save_view(&ada, "v7", "q=b").await.status, 200, "it replaces one");
+    // Calls of a tool that is gone make room after 30 days, which their principal cannot see.
+    let old = |number: i64, days: i64| SavedItem {
+        id: format!("old-{number}").parse().unwrap(),
+        tenant: "acme".parse().unwrap(),
+        kind: SavedKind::Call,
+        tool: Some("mcp:crib.gone".parse().unwrap()),
+        name: format!("n{number}"),
+        content: Some("{}".to_owned()),
+        principal: "ada".parse().unwrap(),
+        saved_at: gw.gateway.now() - TimeDelta::days(days),
+    };
+    for number in 0..100 {
+        let stored = gw.store.saved().insert(old(number, if number < 3 { 31 } else { 29 })).await;
+        assert_eq!(stored.unwrap(), SavedInsertion::Stored);
+    }
+    for expected in [201, 201, 201, 409] {
+        let name = format!("call {}", names(&ada, "kind=call").await.len());
+        assert_eq!(save_call(&ada, &name, "crib__read", json!({})).await.status, expected);
+    }
+}
