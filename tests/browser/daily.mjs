@@ -295,7 +295,7 @@ await check('a click on a filter is undone by Back, and times are dates on reque
   const { page, close } = await as('lena', '#/record');
   const field = page.locator('#record-query');
   await page.locator('#screen tbody tr').first().waitFor();
-  await page.locator('#screen tbody button', { hasText: 'cara' }).first().click();
+  await page.locator('#screen tbody a', { hasText: 'cara' }).first().click();
   await until('the condition', async () => (await field.inputValue()) === 'actor:cara');
   await page.goBack();
   await until('no condition', async () => (await field.inputValue()) === '');
@@ -335,7 +335,7 @@ await check('words, OR, exclusion and run times select events', async () => {
   // A click replaces the condition of its field, also where OR has joined two.
   await page.fill('#record-query', 'actor:cara OR actor:omar echo');
   await until('both', async () => (await actors()).length === 2);
-  await page.locator('#screen tbody button', { hasText: 'omar' }).first().click();
+  await page.locator('#screen tbody a', { hasText: 'omar' }).first().click();
   await until('one', async () => (await page.locator('#record-query').inputValue()) === 'echo actor:omar');
   await close();
 });

@@ -86,7 +86,7 @@ const VISITS = [
   { name: 'answered', act: [click('[data-verdict="reject"] >> nth=0'), (page) => page.waitForTimeout(150)] },
   { name: 'decided', at: '#/approvals/history', ready: '#screen tbody tr' },
   { name: 'record', at: '#/record', ready: '#screen tbody tr' },
-  { name: 'record filtered', act: [click('#screen tbody td:nth-child(3) button >> nth=0')] },
+  { name: 'record filtered', act: [click('#screen tbody td:nth-child(3) a >> nth=0')] },
   { name: 'record as table', at: '#/record', ready: '#screen tbody tr', act: [click('text=Show as a table')] },
   { name: 'run', at: (nasty) => address('record', 'run', nasty), ready: '.timeline li', act: [all('.timeline summary')] },
   { name: 'sources', at: '#/sources', ready: '#screen tbody tr' },

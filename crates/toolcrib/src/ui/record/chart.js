@@ -1,6 +1,6 @@
 // Calls over time and their run times, from the counts of the server, with the same numbers as a table.
 import { html, useState, milliseconds, number, plural } from '../lib/ui.js';
-import { wire } from './names.js';
+import { toolName } from '../lib/links.js';
 
 const WIDTH = 800;
 const HEIGHT = 110;
@@ -46,9 +46,9 @@ export function Charts({ summary, compared, onRange, onFilter }) {
       : html`<${Bars} summary=${summary} onRange=${onRange} />`)}
     ${(summary.tools.length > 0 || summary.principals.length > 0) &&
     html`<div class="columns">
-      <${Top} title="Tools" field="tool" groups=${summary.tools} shown=${wire} onFilter=${onFilter} />
+      <${Top} title="Tools" field="tool" groups=${summary.tools} shown=${toolName} onFilter=${onFilter} />
       <${Top} title="Principals" field="actor" groups=${summary.principals} shown=${(it) => it} onFilter=${onFilter} />
-      ${summary.slowest.length > 0 && html`<${Top} title="Slowest tools" field="tool" groups=${summary.slowest} shown=${wire} onFilter=${onFilter} byTime />`}
+      ${summary.slowest.length > 0 && html`<${Top} title="Slowest tools" field="tool" groups=${summary.slowest} shown=${toolName} onFilter=${onFilter} byTime />`}
     </div>`}
   </section>`;
 }

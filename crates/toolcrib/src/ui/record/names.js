@@ -1,6 +1,4 @@
 // How the record's words are shown to people.
-import { state } from '../state.js';
-import { classification } from '../lib/danger.js';
 
 /** What people call the types of events. */
 export const NAMES = {
@@ -24,15 +22,3 @@ export const NAMES = {
 };
 
 export const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };
-
-/** The names of the tools of a list, by their ids. */
-const known = new WeakMap();
-
-/** Returns the name that callers use for a tool id such as `mcp:files.read`. */
-export function wire(id) {
-  if (!known.has(state.tools))
-    known.set(state.tools, new Map(state.tools.map((tool) => [classification(tool).toolId, tool.name])));
-  const name = known.get(state.tools).get(id);
-  if (name !== undefined) return name;
-  return id.replace(/^[a-z-]+:/, '').replace('.', '__');
-}

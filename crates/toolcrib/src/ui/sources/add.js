@@ -1,5 +1,6 @@
 // Adds a source in three steps: where it is, who may use it, and what changes.
-import { html, useState, plural, send, Badge, Dialog, Problem } from '../lib/ui.js';
+import { html, useEffect, useRef, useState, plural, send, Badge, Dialog, Problem } from '../lib/ui.js';
+import { useDraft } from '../lib/drafts.js';
 import { Proposal } from '../lib/proposal.js';
 import { wordsOf } from './words.js';
 
@@ -33,7 +34,7 @@ function settingsOf({ kind, where, variables }) {
 }
 
 export function AddSource({ config, onClose, onWritten }) {
-  const [form, setForm] = useState({ kind: 'command', name: '', where: '', variables: '' });
+  const [form, setForm] = useDraft('new source', { kind: 'command', name: '', where: '', variables: '' });
   const [found, setFound] = useState();
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
@@ -112,8 +113,10 @@ export function AddSource({ config, onClose, onWritten }) {
 /** Who may use the source, and which rules it gets. */
 function Grant({ found, config, onReady }) {
   const roles = config.roles ?? [];
-  const [role, setRole] = useState('');
-  const [fresh, setFresh] = useState('');
+  const [role, setRole] = useDraft('role of the new source', '');
+  const [fresh, setFresh] = useDraft('new role of the new source', '');
+  const freshName = useRef();
+  useEffect(() => freshName.current?.focus(), [role === '+']);
   const reading = found.tools.filter((it) => it.statement === 'reads');
   const [reach, setReach] = useState(reading.length > 0 ? 'reads' : 'all');
   const [chosen, setChosen] = useState(() => new Set(found.proposals.map((_, at) => at)));
@@ -165,7 +168,7 @@ function Grant({ found, config, onReady }) {
     ${role === '+' &&
     html`<label>
       <span class="label">Name of the new role</span>
-      <input class="input" id="source-new-role" value=${fresh} required autofocus
+      <input class="input" id="source-new-role" ref=${freshName} value=${fresh} required
         onInput=${(event) => setFresh(event.target.value)} />
     </label>`}
     ${role !== '' &&

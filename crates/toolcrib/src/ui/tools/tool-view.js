@@ -2,6 +2,7 @@
 // the first tool is opened, and each tab is filled when it is shown.
 import { html, render, Copy, useEffect, useState } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
+import { draftOf, keepDraft } from '../lib/drafts.js';
 import { Tabs } from '../lib/tabs.js';
 import { root } from '../dom.js';
 import { state } from '../state.js';
@@ -25,7 +26,14 @@ export function createToolView(tool) {
   const visits = {};
   let calls = [];
   let loadChanged;
-  const editor = createEditor({ schema: tool.inputSchema, onChange: () => runner?.edited() });
+  const draft = `arguments of ${tool.name}`;
+  const editor = createEditor({
+    schema: tool.inputSchema,
+    onChange: () => {
+      keepDraft(draft, editor.draft); // asked for what was typed only when it is needed
+      runner?.edited();
+    },
+  });
   const record = (entry) => {
     calls = [entry, ...calls].slice(0, KEEP);
     draw();
@@ -90,9 +98,17 @@ export function createToolView(tool) {
     );
   }
 
+  /** Shows what the same person typed before a sign-in ended. */
+  function restore() {
+    const typed = editor.draft() === undefined ? draftOf(draft)?.() : undefined;
+    if (typed !== undefined) editor.restore(typed);
+  }
+
   draw();
+  restore();
   return {
     element,
+    restore,
     tool,
     refresh: runner.refresh,
     focusFirst: () => {
