@@ -3,7 +3,7 @@
 // box or turn the text around it. No toolcrib server is needed.
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
 import { NASTY, startHostile } from './hostile.mjs';
-import { outOfSight, planted, unseen } from './layout.mjs';
+import { outOfSight, planted, unisolated, unseen } from './layout.mjs';
 
 const browser = await launch();
 const WIDTHS = [1280, 390];
@@ -128,6 +128,10 @@ async function problems(page) {
     for (const it of await page.evaluate(outOfSight)) found.push(`${width} px: ${it}`);
   }
   await page.setViewportSize({ width: WIDTHS[0], height: 860 });
+  await page.evaluate(() => (document.documentElement.dir = 'rtl'));
+  for (const it of await page.evaluate(outOfSight)) found.push(`right to left: ${it}`);
+  for (const it of await page.evaluate(unisolated)) found.push(`right to left: ${it}`);
+  await page.evaluate(() => document.documentElement.removeAttribute('dir'));
   found.push(...(await page.evaluate(planted)), ...(await page.evaluate(unseen)));
   if (await page.evaluate(() => window.pwned === 1)) found.push('a script from the server has run');
   return found;

@@ -104,6 +104,24 @@ export function planted() {
   return [...attributes, ...links, ...elements.map(({ tagName }) => tagName)].slice(0, 6);
 }
 
+/** Texts of the other direction that turn what is around them: each has to be in an element that isolates it. */
+export function unisolated() {
+  const strong = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode()); ) {
+    if (!strong.test(node.data) || !node.parentElement.checkVisibility()) continue;
+    let at = node.parentElement;
+    const isolates = (it) => /isolate|plaintext/.test(getComputedStyle(it).unicodeBidi) || getComputedStyle(it).display !== 'inline';
+    while (at !== document.body && !isolates(at)) at = at.parentElement;
+    // Alone in its block it turns nothing but itself.
+    const alone = at.textContent.trim() === node.data.trim();
+    const isOwn = /isolate|plaintext/.test(getComputedStyle(at).unicodeBidi) && at.matches('bdi, code, pre, span');
+    if (!alone && !isOwn) found.push(`${at.tagName.toLowerCase()}.${at.className} has “${node.data.trim().slice(0, 20)}” among other texts`);
+  }
+  return [...new Set(found)].slice(0, 6);
+}
+
 /** Texts and labels with invisible characters, or characters that change the direction of text. */
 export function unseen() {
   const hidden = /(?![\n\r\t])[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e0fff}]/u;

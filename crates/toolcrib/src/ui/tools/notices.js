@@ -1,7 +1,6 @@
 // The content of the right pane when no tool is open: an overview, a problem.
 import { html, number, plural } from '../lib/ui.js';
 import { classification } from '../lib/danger.js';
-import { SourceName } from '../lib/links.js';
 import { state } from '../state.js';
 
 const isApple = /^(Mac|iP)/.test(navigator.platform);
@@ -34,7 +33,7 @@ export function Overview() {
     ${
       rows.length > 0 &&
       html`<dl class="tiles">
-        ${rows.map(([source, count]) => html`<div key=${source}><dt><${SourceName} name=${source} style="" /></dt><dd>${number(count)}</dd></div>`)}
+        ${rows.map(([source, count]) => html`<div key=${source}><dt><bdi>${source}</bdi></dt><dd>${number(count)}</dd></div>`)}
       </dl>`
     }
     <dl class="keys">
