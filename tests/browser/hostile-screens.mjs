@@ -150,11 +150,11 @@ await check('the checks of this script find what they look for', async () => {
     const wide = document.createElement('p');
     wide.textContent = 'W'.repeat(2000);
     wide.className = 'nowrap';
-    box.append(link, wide);
+    box.append(link, wide, ' \u05e9\u05dc\u05d5\u05dd ');
     document.querySelector('#detail').append(box);
   });
   const found = (await problems(page)).join('\n');
-  for (const part of ['IFRAME', 'javascript:', 'hidden character', 'sideways'])
+  for (const part of ['IFRAME', 'javascript:', 'hidden character', 'sideways', 'among other texts'])
     truthy(found.includes(part), `${part} is not found: ${found}`);
   await close();
   server.close();

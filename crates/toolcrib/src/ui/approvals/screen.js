@@ -394,7 +394,7 @@ function overrides({ mayOverride, mayRespond, quorum, granted }) {
 }
 
 function reason(it) {
-  if (it.reasons?.length > 0) return html`It needs an approval because ${it.reasons.map((text, at) => html`${at > 0 && ', and '}<${ServerText} text=${text} />`)}.`;
+  if (it.reasons?.length > 0) return html`It needs an approval because ${it.reasons.map((text, at) => html`${at > 0 && ', and '}<bdi><${ServerText} text=${text} /></bdi>`)}.`;
   const who = it.requiredRole ? html`someone with the role <${RoleName} name=${it.requiredRole} />` : 'someone else';
   return it.quorum > 1
     ? `The rules of this tool require ${it.quorum} approvals before it runs.`
@@ -434,7 +434,7 @@ function outcome({ it, own, gone }) {
     default:
       if (gone) return 'It is no longer pending.';
       if (own) return 'It is your own request: someone else has to answer it.';
-      return it.whyNot ? `You cannot answer this request: ${it.whyNot}.` : 'You cannot answer this request.';
+      return it.whyNot ? html`You cannot answer this request: <bdi>${it.whyNot}</bdi>.` : 'You cannot answer this request.';
   }
 }
 
@@ -477,7 +477,7 @@ function Round({ approval }) {
     ${bytes !== undefined &&
     html`<dl class="arguments" aria-label="State">
       <dt>state of the tool</dt>
-      <dd class=${state === undefined ? 'muted' : ''}>${state ?? `${bytes} bytes; the value is not shown here`}</dd>
+      <dd class=${state === undefined ? 'muted' : ''}>${state ?? html`<bdi>${bytes}</bdi> bytes; the value is not shown here`}</dd>
     </dl>`}`;
 }
 
@@ -497,7 +497,7 @@ function Fields({ label, shown, shape }) {
   return html`<dl class="arguments" aria-label=${`${label}, without their values`}>
     ${shape.map(
       (field) => html`<dt key=${field.name}>${field.name}</dt>
-        <dd class="muted">${field.type}, ${field.bytes} bytes; the value is not shown here</dd>`,
+        <dd class="muted"><bdi>${field.type}</bdi>, <bdi>${field.bytes}</bdi> bytes; the value is not shown here</dd>`,
     )}
   </dl>`;
 }

@@ -73,7 +73,7 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
     html`<div class="problem-box" role="alert"><div>
       <p>The changed configuration would not work:</p>
       <ul>${problems.map((it) => html`<li key=${it.message}>
-        ${it.key && html`<code>${it.key}</code> `}${it.message}</li>`)}</ul>
+        ${it.key && html`<code>${it.key}</code> `}<bdi>${it.message}</bdi></li>`)}</ul>
     </div></div>`}
     ${obstacle && html`<p class="warn">${obstacle}</p>`}
     ${warnings.map((text) => html`<p class="warn" key=${text}>${text}</p>`)}
@@ -186,7 +186,7 @@ function Effect({ preview }) {
                     <${Names} tone="red" word="disappears" names=${it.disappears} />
                     ${it.changes.slice(0, SHOWN).map(
                       (change) => html`<div key=${change.tool}><bdi class="mono">${change.tool}</bdi>
-                        <span class="muted"> ${change.what.join(', ')}</span></div>`,
+                        <span class="muted"> <bdi>${change.what.join(', ')}</bdi></span></div>`,
                     )}
                     ${it.changes.length > SHOWN &&
                     html`<div class="muted">and ${it.changes.length - SHOWN} more with other requirements</div>`}

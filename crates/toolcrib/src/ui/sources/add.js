@@ -195,7 +195,7 @@ function Grant({ found, config, onReady }) {
             ${it.tools.map((tool) => html` <bdi class="mono" key=${tool}>${tool}</bdi>`)}
             <span class="hint"> ${isReading(it) && role !== '' && reach === 'reads'
               ? html`They say that they only read, and get the scope <code>${`tools:${id}:read`}</code>.`
-              : it.reason}</span>
+              : html`<bdi>${it.reason}</bdi>`}</span>
           </span>
         </label>`,
       )}

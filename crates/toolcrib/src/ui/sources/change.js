@@ -112,7 +112,7 @@ export function Rules({ source, settings, proposals, onWritten }) {
         <span>
           ${it.change.settings.approval ? 'Require approval' : 'Mark as reading'}:
           ${it.tools.map((tool) => html` <${ToolName} key=${tool} name=${tool} />`)}
-          <span class="muted"> ${it.reason}</span>
+          <span class="muted"> <bdi>${it.reason}</bdi></span>
         </span>
         <${Button} onClick=${() => setAsking({ title: 'A proposed rule', changes: [it.change] })}>Show what changes<//>
       </div>`,

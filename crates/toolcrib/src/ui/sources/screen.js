@@ -259,7 +259,7 @@ function One({ source, reload, config, onWritten }) {
           html`<dt>Not offered</dt><dd data-not-offered>${notOffered(source.notOffered)}</dd>`}
           <dt>Last error</dt>
           <dd>${source.lastError
-            ? html`<${Time} at=${source.lastError.at} />: ${source.lastError.message}`
+            ? html`<${Time} at=${source.lastError.at} />: <bdi>${source.lastError.message}</bdi>`
             : html`<span class="muted">none since the start</span>`}</dd>
         </dl>
       </section>

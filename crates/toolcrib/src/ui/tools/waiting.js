@@ -134,6 +134,7 @@ function Who({ request }) {
 }
 
 function voteText(vote) {
-  const comment = typeof vote?.comment === 'string' && vote.comment !== '' ? `: “${vote.comment}”` : '.';
-  return ` ${WORDS[vote?.verdict] ?? 'answered'} it${comment}`;
+  const isCommented = typeof vote?.comment === 'string' && vote.comment !== '';
+  const comment = isCommented ? html`: “<bdi>${vote.comment}</bdi>”` : '.';
+  return html`${' '}${WORDS[vote?.verdict] ?? 'answered'} it${comment}`;
 }
