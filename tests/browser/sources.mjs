@@ -535,7 +535,7 @@ await check('a server, a new role and a key of the team: its first call after at
   await hand.click('[data-connect]');
   await page.waitForSelector('#source-role');
   await hand.choose('#source-role', '+');
-  await page.waitForFunction(() => document.activeElement?.id === 'source-new-role');
+  await hand.click('#source-new-role');
   await hand.type('writers');
   await hand.click('[data-continue]');
   await page.locator('[data-givers="writers"]').getByText('You can make keys with it, once it is written.').waitFor();
@@ -558,6 +558,44 @@ await check('a server, a new role and a key of the team: its first call after at
   await page.keyboard.press('Escape');
   await page.waitForFunction(() => location.hash === '#/access/keys');
   await page.waitForSelector('tr[data-key] a[data-role-link="writers"]');
+  await close();
+});
+
+await check('a server, a role and a key of its people are added with the keyboard alone', async () => {
+  const { page, close } = await as('owner', '#/sources');
+  const tabTo = async (selector) => {
+    for (let stops = 0; stops < 80; stops += 1) {
+      if (await page.evaluate((it) => document.activeElement?.matches(it) === true, selector)) return;
+      await page.keyboard.press('Tab');
+    }
+    throw new Error(`${selector} is not reached`);
+  };
+  const press = (key) => page.keyboard.press(key);
+  await page.waitForSelector('#add-source');
+  await tabTo('#add-source');
+  await press('Enter');
+  await page.waitForFunction(() => document.activeElement?.id === 'source-name');
+  await page.keyboard.type('desk');
+  await tabTo('#source-where');
+  await page.keyboard.type(`${program} demo-upstream`);
+  await press('Enter');
+  await page.waitForSelector('#source-role');
+  await tabTo('#source-role');
+  await page.keyboard.type('a new role');
+  await tabTo('#source-new-role');
+  await page.keyboard.type('clerks');
+  await press('Enter');
+  await page.waitForSelector('[data-write]:not([disabled])');
+  await tabTo('[data-write]');
+  await press('Enter');
+  await page.waitForSelector('[data-team-key="clerks"]');
+  equal(await page.evaluate(() => document.activeElement?.dataset.written), 'true', 'the focus is on the result');
+  await tabTo('[data-team-key="clerks"]');
+  await press('Enter');
+  await page.waitForSelector('dialog .chip[data-role="clerks"][aria-pressed="true"]');
+  await tabTo('dialog .button.primary');
+  await press('Enter');
+  await page.waitForSelector('[data-new-key]');
   await close();
 });
 

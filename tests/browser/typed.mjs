@@ -94,6 +94,24 @@ for (const { name, at, open, field, text = 'half a sentence' } of PLACES) {
   });
 }
 
+await check('the arguments of a tool survive the end of a session, too', async () => {
+  const { key } = await adasKey();
+  const { page, close } = await openSignedIn(browser, server.url, '#tool=shop__echo', key, complaints);
+  await page.click('#account-button');
+  await page.click('#stay-signed-in');
+  await page.locator('#stay-signed-in').waitFor({ state: 'detached' });
+  await page.keyboard.press('Escape');
+  const field = '[data-path="/text"] textarea';
+  await page.fill(field, 'half a sentence');
+  const { sessions } = (await api(root, 'GET', '/v1/sessions')).data;
+  for (const { id } of sessions) await api(root, 'DELETE', `/v1/sessions/${id}`);
+  await page.getByText('Your sign-in has ended.').waitFor();
+  await signIn(page, key);
+  await page.waitForSelector(field);
+  equal(await page.inputValue(field), 'half a sentence', 'the text for the same person');
+  await close();
+});
+
 await check('a form that is closed begins anew, and so do arguments after a sign-out', async () => {
   const { key } = await adasKey();
   const { page, close } = await openSignedIn(browser, server.url, '#/access/roles', key, complaints);

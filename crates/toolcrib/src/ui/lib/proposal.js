@@ -4,6 +4,7 @@ import {
   html,
   announce,
   useEffect,
+  useRef,
   useState,
   plural,
   send,
@@ -46,6 +47,9 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
   const [busy, setBusy] = useState(false);
   const [written, setWritten] = useState();
   const [refused, setRefused] = useState();
+  const done = useRef();
+  // The button that had the focus is gone.
+  useEffect(() => written && done.current.focus(), [written]);
   const write = async () => {
     setBusy(true);
     const reply = await send('POST', '/v1/config/write', { changes, hash: proposal.data.before });
@@ -57,7 +61,7 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
     onWritten?.();
   };
   if (written)
-    return html`<div class="done" role="status" data-written>
+    return html`<div class="done" role="status" tabindex="-1" ref=${done} data-written>
       <strong>The configuration is written.</strong>
       <span>The server applies it within a second.
         ${written.backup && html` The text before is in <code>${written.backup}</code>.`}</span>

@@ -1,5 +1,5 @@
 // Adds a source in three steps: where it is, who may use it, and what changes.
-import { html, useEffect, useRef, useState, plural, send, Badge, Dialog, Problem } from '../lib/ui.js';
+import { html, useState, plural, send, Badge, Dialog, Problem } from '../lib/ui.js';
 import { useDraft } from '../lib/drafts.js';
 import { Proposal } from '../lib/proposal.js';
 import { wordsOf } from './words.js';
@@ -115,8 +115,6 @@ function Grant({ found, config, onReady }) {
   const roles = config.roles ?? [];
   const [role, setRole] = useDraft('role of the new source', '');
   const [fresh, setFresh] = useDraft('new role of the new source', '');
-  const freshName = useRef();
-  useEffect(() => freshName.current?.focus(), [role === '+']);
   const reading = found.tools.filter((it) => it.statement === 'reads');
   const [reach, setReach] = useState(reading.length > 0 ? 'reads' : 'all');
   const [chosen, setChosen] = useState(() => new Set(found.proposals.map((_, at) => at)));
@@ -168,7 +166,7 @@ function Grant({ found, config, onReady }) {
     ${role === '+' &&
     html`<label>
       <span class="label">Name of the new role</span>
-      <input class="input" id="source-new-role" ref=${freshName} value=${fresh} required
+      <input class="input" id="source-new-role" value=${fresh} required
         onInput=${(event) => setFresh(event.target.value)} />
     </label>`}
     ${role !== '' &&
