@@ -172,7 +172,7 @@ await check('requests for the same call are approved together, after one confirm
   equal([(await add('cara', 500)).status, (await add('dora', 500)).status, (await add('dora', 501)).status], [200, 200, 403], 'calls');
   // How it ended is known to who approved it, without the right to read the record.
   await page.goto(`${server.url}/explorer#/approvals/history`);
-  await page.locator('#approvals-panel tbody tr', { hasText: 'dora' }).first().getByRole('link').click();
+  await page.locator('#approvals-panel tbody tr', { hasText: 'dora' }).first().locator('a[href^="#/approvals/"]').click();
   const shown = page.locator('.approval');
   await shown.getByText('it ran').waitFor();
   truthy(/^Approved by ann (now|\d+ seconds? ago); it ran, ok, in \d+ m?s\.$/.test(await read(shown.locator('[data-outcome]'))), await read(shown.locator('[data-outcome]')));

@@ -149,7 +149,7 @@ await check('the record filters, links to a run, and keeps the filter in the add
   truthy(lines.every((it) => /^[0-9a-f]{64}$/.test(it.chain.hash)), 'the download has no hashes');
   await page.click('.verify button');
   await page.waitForSelector('[data-verified=sound]');
-  await page.click('.screen tbody tr:first-child a');
+  await page.click('.screen tbody tr:first-child a[href*="/run/"]');
   await page.waitForSelector('.timeline li');
   truthy(/demo__echo/.test(await page.textContent('.timeline')), 'the run shows its tool');
   await close();

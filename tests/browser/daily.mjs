@@ -29,6 +29,7 @@ const KEYS = {
   lena: server.keyOf('lena', ['approvals:respond', 'audit:read']),
   omar: server.keyOf('omar', ['shop:use', 'sources:read', 'audit:read']),
   ada: server.keyOf('ada', ['tools:none']),
+  all: server.keyOf('all', ['*']),
   boss: server.keyOf('boss', ['audit:read', 'explain:others', 'roles:read']),
 };
 const browser = await launch();
@@ -295,7 +296,7 @@ await check('a click on a filter is undone by Back, and times are dates on reque
   const { page, close } = await as('lena', '#/record');
   const field = page.locator('#record-query');
   await page.locator('#screen tbody tr').first().waitFor();
-  await page.locator('#screen tbody button', { hasText: 'cara' }).first().click();
+  await page.locator('#screen tbody a', { hasText: 'cara' }).first().click();
   await until('the condition', async () => (await field.inputValue()) === 'actor:cara');
   await page.goBack();
   await until('no condition', async () => (await field.inputValue()) === '');
@@ -308,7 +309,7 @@ await check('a click on a filter is undone by Back, and times are dates on reque
   await page.emulateMedia({ media: 'print' });
   const drawn = await time.evaluate((it) => [getComputedStyle(it).fontSize, getComputedStyle(it, '::after').content]);
   truthy(drawn[0] === '0px' && dated.test(drawn[1]), drawn.join(' '));
-  equal(await page.locator('.top').isVisible(), false, 'the header on paper');
+  equal(await page.locator('.top > :visible').allInnerTexts(), ['toolcrib'], 'the header on paper');
   await close();
 });
 
@@ -335,7 +336,7 @@ await check('words, OR, exclusion and run times select events', async () => {
   // A click replaces the condition of its field, also where OR has joined two.
   await page.fill('#record-query', 'actor:cara OR actor:omar echo');
   await until('both', async () => (await actors()).length === 2);
-  await page.locator('#screen tbody button', { hasText: 'omar' }).first().click();
+  await page.locator('#screen tbody a', { hasText: 'omar' }).first().click();
   await until('one', async () => (await page.locator('#record-query').inputValue()) === 'echo actor:omar');
   await close();
 });
@@ -490,6 +491,59 @@ await check('the palette knows actions', async () => {
   await page.keyboard.type('sign out');
   await page.keyboard.press('Enter');
   await page.waitForSelector('#signin');
+  await close();
+});
+
+await check('the palette finds people, roles, sources and the theme, and follows the arrows', async () => {
+  await echo('for the palette');
+  const { page, close } = await as('boss', '#/record');
+  const choose = async (text, kind) => {
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type(text);
+    await page.locator('#palette-list [aria-selected=true]', { hasText: kind }).first().waitFor();
+    await page.keyboard.press('Enter');
+  };
+  await choose('clerk', 'role');
+  await page.getByRole('heading', { name: 'clerk' }).waitFor();
+  await page.getByText('It sees').waitFor();
+  await choose('cara', 'person');
+  await page.waitForFunction(() => document.querySelector('#record-query')?.value === 'actor:cara');
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  const before = await theme();
+  await choose('theme', 'action');
+  truthy((await theme()) !== before, 'the theme is the same');
+  // The chosen line of a long list is in sight.
+  await page.keyboard.press('Control+k');
+  await page.locator('#palette-list li').nth(8).waitFor();
+  await page.keyboard.press('ArrowUp');
+  const isSeen = await page.locator('#palette-list [aria-selected=true]').evaluate((it) => {
+    const [line, list] = [it.getBoundingClientRect(), it.parentElement.getBoundingClientRect()];
+    return line.bottom <= list.bottom + 1 && line.top >= list.top - 1;
+  });
+  equal(isSeen, true, 'the last line in sight');
+  await page.keyboard.press('Escape');
+  await close();
+});
+
+await check('`/` leads to a search on every screen, and `?` to the keys', async () => {
+  const { page, close } = await as('all', '');
+  for (const address of ['#', '#tool=shop__echo', '#/approvals', '#/approvals/history', '#/record', '#/record/run/none', '#/sources', '#/sources/shop', '#/access', '#/access/keys/none', '#/access/roles', '#/access/roles/clerk', '#/access/sessions', '#/connect', '#/no-such-screen']) {
+    await page.evaluate((it) => (location.hash = it), address);
+    await page.waitForFunction(() => document.querySelector('#screen h2, #detail h2') && !document.querySelector('.skeleton')).catch(() => {
+      throw new Error(`${address} does not open`);
+    });
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press('/');
+    await page.waitForFunction(() => document.activeElement?.matches('input[type=search]')).catch(() => {
+      throw new Error(`no search at ${address}`);
+    });
+    await page.keyboard.press('Escape');
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: 'Keys' }).getByText('the search of this screen').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  }
   await close();
 });
 

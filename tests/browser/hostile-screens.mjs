@@ -3,7 +3,7 @@
 // box or turn the text around it. No toolcrib server is needed.
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
 import { NASTY, startHostile } from './hostile.mjs';
-import { outOfSight, planted, unseen } from './layout.mjs';
+import { outOfSight, planted, unisolated, unseen } from './layout.mjs';
 
 const browser = await launch();
 const WIDTHS = [1280, 390];
@@ -86,7 +86,7 @@ const VISITS = [
   { name: 'answered', act: [click('[data-verdict="reject"] >> nth=0'), (page) => page.waitForTimeout(150)] },
   { name: 'decided', at: '#/approvals/history', ready: '#screen tbody tr' },
   { name: 'record', at: '#/record', ready: '#screen tbody tr' },
-  { name: 'record filtered', act: [click('#screen tbody td:nth-child(3) button >> nth=0')] },
+  { name: 'record filtered', act: [click('#screen tbody td:nth-child(3) a >> nth=0')] },
   { name: 'record as table', at: '#/record', ready: '#screen tbody tr', act: [click('text=Show as a table')] },
   { name: 'run', at: (nasty) => address('record', 'run', nasty), ready: '.timeline li', act: [all('.timeline summary')] },
   { name: 'sources', at: '#/sources', ready: '#screen tbody tr' },
@@ -128,6 +128,10 @@ async function problems(page) {
     for (const it of await page.evaluate(outOfSight)) found.push(`${width} px: ${it}`);
   }
   await page.setViewportSize({ width: WIDTHS[0], height: 860 });
+  await page.evaluate(() => (document.documentElement.dir = 'rtl'));
+  for (const it of await page.evaluate(outOfSight)) found.push(`right to left: ${it}`);
+  for (const it of await page.evaluate(unisolated)) found.push(`right to left: ${it}`);
+  await page.evaluate(() => document.documentElement.removeAttribute('dir'));
   found.push(...(await page.evaluate(planted)), ...(await page.evaluate(unseen)));
   if (await page.evaluate(() => window.pwned === 1)) found.push('a script from the server has run');
   return found;
@@ -146,11 +150,11 @@ await check('the checks of this script find what they look for', async () => {
     const wide = document.createElement('p');
     wide.textContent = 'W'.repeat(2000);
     wide.className = 'nowrap';
-    box.append(link, wide);
+    box.append(link, wide, ' \u05e9\u05dc\u05d5\u05dd ');
     document.querySelector('#detail').append(box);
   });
   const found = (await problems(page)).join('\n');
-  for (const part of ['IFRAME', 'javascript:', 'hidden character', 'sideways'])
+  for (const part of ['IFRAME', 'javascript:', 'hidden character', 'sideways', 'among other texts'])
     truthy(found.includes(part), `${part} is not found: ${found}`);
   await close();
   await server.close();

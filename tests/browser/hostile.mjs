@@ -196,8 +196,8 @@ function gatewayReply(nasty, method, path) {
     return { from: at, to: at, stepSecs: 60, events: 5, totals: counts, buckets: [{ ...counts, from: at }], tools: groups, principals: groups, slowest: groups };
   }
   if (path === '/v1/record/checkpoints') return { checkpoints: [] };
-  const role = { name: nasty, scopes: [nasty], may: [nasty], tools: 1 };
-  if (path === '/v1/roles') return { roles: [role] };
+  const role = { name: nasty, scopes: [nasty], may: [nasty], tools: 1, mayGive: true };
+  if (path === '/v1/roles') return { roles: [role, { ...role, name: `${nasty}1`, mayGive: false }] };
   if (path.startsWith('/v1/roles/'))
     return { role, tools: [{ toolId: nasty, name: nasty, source: nasty, safetyTier: nasty, approval: nasty }] };
   const rule = { [nasty]: { approval: nasty, scopes: [nasty] } };
@@ -211,6 +211,7 @@ function gatewayReply(nasty, method, path) {
       writable: true,
       obstacle: nasty,
       warnings: [nasty],
+      givers: [{ role: nasty, caller: false, others: [nasty] }],
       reach: [{ role: nasty, tools: [nasty], others: [nasty], suggestion: [] }],
       problems: [{ key: nasty, message: nasty }],
       diff: [{ line: 1, table: nasty, lines: [{ sign: '+', text: nasty }, { sign: '-', text: nasty }] }],

@@ -234,14 +234,47 @@ await check('an auditor filters the record and opens a run', async () => {
   await tabTo(page, '#record-query');
   await type(page, 'status:failed');
   await page.waitForFunction(() => /q=status/.test(location.hash));
-  await page.waitForSelector('#screen tbody td a');
-  await tabTo(page, '#screen tbody td a');
+  await page.waitForSelector('#screen tbody td a[href*="/run/"]');
+  await tabTo(page, '#screen tbody td a[href*="/run/"]');
   await press(page, 'Enter');
   await page.waitForSelector('.timeline li');
   await keepsFocus(page, 'after opening a run');
   await tabTo(page, '.timeline summary');
   await press(page, 'Enter');
   await page.waitForSelector('.timeline details[open]');
+  await close();
+});
+
+await check('an auditor reads why a call was denied, finds the slowest call, and saves who called what as CSV', async () => {
+  await callTool('approver', 'demo__echo', { text: 'without the scope' });
+  const { page, close } = await byKeyboard('auditor', '#/record');
+  await page.waitForSelector('#screen tbody tr');
+  await page.evaluate(() => document.activeElement.blur());
+  await press(page, '/');
+  await hasFocus(page, '#record-query');
+  await type(page, 'type:authorization.decided actor:approver');
+  await page.waitForFunction(() => /q=type%3Aauthorization.decided\+actor/.test(location.hash));
+  await page.waitForSelector('#screen tbody [data-why]');
+  await tabTo(page, '#screen tbody [data-why]');
+  await press(page, 'Enter');
+  await page.getByText('lacked').first().waitFor();
+  await keepsFocus(page, 'after the explanation');
+  await press(page, '/');
+  await press(page, 'Control+a', 'Delete');
+  await page.waitForFunction(() => !/q=/.test(location.hash));
+  await tabTo(page, '#record-range');
+  await type(page, 'the last 7');
+  await page.waitForFunction(() => /range=7d/.test(location.hash));
+  await tabTo(page, 'button[data-sort="took"]', 'Tab');
+  await press(page, 'Enter');
+  await page.waitForSelector('th[aria-sort="descending"] [data-sort="took"]');
+  await keepsFocus(page, 'after sorting');
+  await tabTo(page, '[aria-label="Format of the export"]', 'Shift+Tab');
+  await type(page, 'CSV');
+  await tabTo(page, '#record-export');
+  const saved = page.waitForEvent('download');
+  await press(page, 'Enter');
+  truthy(/\.csv$/.test((await saved).suggestedFilename()), 'the file is no table');
   await close();
 });
 
@@ -355,6 +388,12 @@ for (const name of [
   'record query problem',
   'record run',
   'source changes',
+  'approvals linked, decided',
+  'record slowest',
+  'record why denied',
+  'access role',
+  'access sessions',
+  'keys',
   'access new key',
   'access key shown',
   'connect key made',

@@ -13,7 +13,7 @@ export function outOfSight() {
   const dialog = document.querySelector('dialog[open]');
   // What belongs to the bar at the top stays in it.
   const top = document.querySelector('header.top');
-  for (const part of dialog ? [] : top.querySelectorAll('a, button:not(.menu *), input:not(.menu *), h1')) {
+  for (const part of dialog ? [] : top.querySelectorAll('a:not(.menu *), button:not(.menu *), input:not(.menu *), h1')) {
     const [box, bar] = [part.getBoundingClientRect(), top.getBoundingClientRect()];
     if (box.height > 0 && (box.top < bar.top - 1 || box.bottom > bar.bottom + 1)) found.push(`${name(part)} is outside of the bar at the top`);
   }
@@ -102,6 +102,24 @@ export function planted() {
     .filter((href) => !/^(#|https?:)/.test(href));
   const elements = [...document.querySelectorAll('body script, body iframe, body object, body embed, body base, body form[action], svg script')];
   return [...attributes, ...links, ...elements.map(({ tagName }) => tagName)].slice(0, 6);
+}
+
+/** Texts of the other direction that turn what is around them: each has to be in an element that isolates it. */
+export function unisolated() {
+  const strong = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode()); ) {
+    if (!strong.test(node.data) || !node.parentElement.checkVisibility()) continue;
+    let at = node.parentElement;
+    const isolates = (it) => /isolate|plaintext/.test(getComputedStyle(it).unicodeBidi) || getComputedStyle(it).display !== 'inline';
+    while (at !== document.body && !isolates(at)) at = at.parentElement;
+    // Alone in its block it turns nothing but itself.
+    const alone = at.textContent.trim() === node.data.trim();
+    const isOwn = /isolate|plaintext/.test(getComputedStyle(at).unicodeBidi) && at.matches('bdi, code, pre, span');
+    if (!alone && !isOwn) found.push(`${at.tagName.toLowerCase()}.${at.className} has “${node.data.trim().slice(0, 20)}” among other texts`);
+  }
+  return [...new Set(found)].slice(0, 6);
 }
 
 /** Texts and labels with invisible characters, or characters that change the direction of text. */

@@ -39,6 +39,8 @@ const LISTS = [
   '/v1/runs',
   '/v1/sources',
   '/v1/keys',
+  '/v1/roles',
+  '/v1/sessions',
   '/v1/pins',
   '/v1/approvals?limit=200',
   '/v1/approvals?state=pending',
@@ -251,6 +253,10 @@ async function follow(page, role, secrets) {
     [id && `#/approvals/${id}`, id],
     [id && `#/record/run/${id}`, id],
     ['#/sources/demo', undefined],
+    [id && `#/access/keys/${id}`, id],
+    [id && `#/access/roles/${id}`, id],
+    ['#/access/keys?new=key&role=admin', undefined],
+    ['#/access/sessions', undefined],
   ]) {
     if (!address) continue;
     named.add(own);

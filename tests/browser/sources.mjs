@@ -83,6 +83,7 @@ const KEYS = {
   operator: key('operator', 'config:write', 'sources:*', 'roles:read', 'keys:manage', 'pins:approve', 'audit:read', 'tools:*'),
   // Everything but the scope that has to be named.
   admin: key('admin', '*'),
+  owner: key('owner', '*', 'config:write'),
   auditor: key('auditor', 'roles:read', 'sources:read'),
   support: key('support', 'role=support'),
 };
@@ -490,6 +491,111 @@ await check('roles show what they see, and are changed', async () => {
   await page.keyboard.press('Escape');
   await page.waitForSelector('tr[data-role^="<img"]');
   equal(await page.locator('img[src="x"]').count(), 0, 'a name became an element');
+  await close();
+});
+
+await check('whoever cannot give a new role reads who can before it is written, and what to run then', async () => {
+  const { page, close } = await as('operator', '#/access/roles');
+  await page.click('#new-role');
+  await page.keyboard.type('night shift');
+  await page.fill('dialog textarea', 'tools:files');
+  await page.click('[data-continue]');
+  const givers = page.locator('[data-givers="night shift"]');
+  await givers.waitFor();
+  equal(await page.locator('[data-written]').count(), 0, 'written already');
+  const said = (await givers.innerText()).replace(/\s+/g, ' ').trim();
+  equal(
+    said,
+    'Who can give the role night shift You cannot make keys with it. A key can have only roles that its creator has, and whoever has the scope * has every role. admin and owner can, and so can the operator of the server, on its machine.',
+    'who can give it',
+  );
+  await page.click('[data-write]');
+  const command = await page.locator('[data-team-command] code').innerText();
+  equal(command, "toolcrib keys create --name 'night shift' --principal night-shift --tenant default --role 'night shift'", 'the command');
+  equal(await page.locator('[data-team-key]').count(), 0, 'a button that could not work');
+  await page.keyboard.press('Escape');
+  // The form for a key says the same, and offers no such role.
+  await until('the role', async () => JSON.stringify((await api('auditor', '/v1/roles')).data).includes('night shift'));
+  await page.click('[data-part="keys"]');
+  await page.click('#new-key');
+  const others = page.locator('[data-others]');
+  await until('the other roles', async () => (await others.innerText()).includes('night shift'));
+  truthy(/^There is no role that you can give\. You cannot give .*night shift.*: a key can have only roles that its creator has/.test(await others.innerText()), await others.innerText());
+  equal(await page.locator('dialog .chip[data-role]').count(), 0, 'roles to choose');
+  await close();
+});
+
+await check('a server, a new role and a key of the team: its first call after at most 12 clicks', async () => {
+  const { page, close } = await as('owner', '#/sources');
+  const hand = counter(page);
+  await hand.click('#add-source');
+  await hand.type('notes');
+  await hand.click('#source-where');
+  await hand.type(`${program} demo-upstream`);
+  await hand.click('[data-connect]');
+  await page.waitForSelector('#source-role');
+  await hand.choose('#source-role', '+');
+  await hand.click('#source-new-role');
+  await hand.type('writers');
+  await hand.click('[data-continue]');
+  await page.locator('[data-givers="writers"]').getByText('You can make keys with it, once it is written.').waitFor();
+  await hand.click('[data-write]');
+  await picture(page, 'sources-add-written');
+  await hand.click('[data-team-key="writers"]');
+  // The server applies the file within a moment, and the role is chosen then.
+  await page.waitForSelector('dialog .chip[data-role="writers"][aria-pressed="true"]');
+  equal(await page.inputValue('dialog input >> nth=0'), 'writers', 'the name of the key');
+  await picture(page, 'access-team-key');
+  await hand.click('dialog .button.primary');
+  const made = await page.locator('[data-new-key]').innerText();
+  const headers = { Authorization: `Bearer ${made}`, 'Content-Type': 'application/json' };
+  const who = await (await fetch(`${url}/v1/whoami`, { headers })).json();
+  equal([who.principal, who.roles], ['writers', ['writers']], 'the key');
+  const called = await fetch(`${url}/explorer/tools/notes__echo/call`, { method: 'POST', headers, body: '{"text":"first"}' });
+  equal(called.status, 200, 'the first call');
+  truthy(hand.clicks <= 12, `${hand.clicks} clicks`);
+  console.log(`      ${hand.clicks} clicks`);
+  await page.keyboard.press('Escape');
+  await page.waitForFunction(() => location.hash === '#/access/keys');
+  await page.waitForSelector('tr[data-key] a[data-role-link="writers"]');
+  await close();
+});
+
+await check('a server, a role and a key of its people are added with the keyboard alone', async () => {
+  const { page, close } = await as('owner', '#/sources');
+  const tabTo = async (selector) => {
+    for (let stops = 0; stops < 80; stops += 1) {
+      if (await page.evaluate((it) => document.activeElement?.matches(it) === true, selector)) return;
+      await page.keyboard.press('Tab');
+    }
+    throw new Error(`${selector} is not reached`);
+  };
+  const press = (key) => page.keyboard.press(key);
+  await page.waitForSelector('#add-source');
+  await tabTo('#add-source');
+  await press('Enter');
+  await page.waitForFunction(() => document.activeElement?.id === 'source-name');
+  await page.keyboard.type('desk');
+  await tabTo('#source-where');
+  await page.keyboard.type(`${program} demo-upstream`);
+  await press('Enter');
+  await page.waitForSelector('#source-role');
+  await tabTo('#source-role');
+  await page.keyboard.type('a new role');
+  await tabTo('#source-new-role');
+  await page.keyboard.type('clerks');
+  await press('Enter');
+  await page.waitForSelector('[data-write]:not([disabled])');
+  await tabTo('[data-write]');
+  await press('Enter');
+  await page.waitForSelector('[data-team-key="clerks"]');
+  equal(await page.evaluate(() => document.activeElement?.dataset.written), 'true', 'the focus is on the result');
+  await tabTo('[data-team-key="clerks"]');
+  await press('Enter');
+  await page.waitForSelector('dialog .chip[data-role="clerks"][aria-pressed="true"]');
+  await tabTo('dialog .button.primary');
+  await press('Enter');
+  await page.waitForSelector('[data-new-key]');
   await close();
 });
 

@@ -269,6 +269,15 @@ export const STATES = [
     await page.click('.approval summary >> nth=0');
   } },
   { name: 'approvals decided', role: 'approver', id: 'approvals', address: '#/approvals/history', act: (page) => page.waitForSelector('#screen tbody tr') },
+  { name: 'approvals linked, decided', role: 'approver', id: 'approvals', address: '#/approvals/history', act: async (page) => {
+    await page.click('#screen tbody a[href^="#/approvals/"] >> nth=0');
+    await page.waitForSelector('.approval.decided [data-outcome]');
+  } },
+  { name: 'approvals grouped', role: 'approver', id: 'approvals', act: async (page) => {
+    await page.selectOption('#approvals-groups', 'tool');
+    await page.waitForSelector('section.cards h3');
+  } },
+  { name: 'approvals no such', role: 'approver', id: 'approvals', address: '#/approvals/no-such-request', ready: '#screen .empty' },
   { name: 'approvals none', role: 'other', id: 'approvals', act: (page) => page.waitForSelector('#screen .empty') },
   { name: 'record', id: 'record', act: (page) => page.waitForSelector('#screen tbody tr') },
   { name: 'record as table', id: 'record', act: async (page) => {
@@ -285,10 +294,15 @@ export const STATES = [
     await page.getByRole('button', { name: 'Verify' }).click();
     await page.waitForSelector('[data-verified]');
   } },
+  { name: 'record slowest', id: 'record', address: '#/record?sort=took', act: (page) => page.waitForSelector('#screen tbody tr') },
+  { name: 'record why denied', id: 'record', address: '#/record?q=status%3Adenied', act: async (page) => {
+    await page.click('[data-why] >> nth=0');
+    await page.waitForSelector('[data-denial]');
+  } },
   { name: 'record query problem', id: 'record', address: '#/record?q=color%3Ared', act: (page) => page.waitForSelector('#record-hint[role=alert]') },
   { name: 'record no match', id: 'record', address: '#/record?q=actor%3Anobody' },
   { name: 'record run', act: async (page) => {
-    await page.click('#screen tbody td a >> nth=0');
+    await page.click('#screen tbody td a[href*="/run/"] >> nth=0');
     await page.waitForSelector('.timeline li');
     await page.click('.timeline summary >> nth=0');
   }, id: 'record' },
@@ -305,9 +319,22 @@ export const STATES = [
   { name: 'source missing', id: 'sources', address: '#/sources/no-such-source' },
   { name: 'access', id: 'access' },
   { name: 'access roles', id: 'access', address: '#/access/roles', act: (page) => page.waitForSelector('tr[data-role]'), before: reply('**/v1/roles', { roles: [
-    { name: 'support', tools: 3, scopes: ['demo:read', 'library:read'], may: [] },
-    { name: 'operator', tools: 14, scopes: ['demo:*'], may: ['sources:read'] },
+    { name: 'support', tools: 3, scopes: ['demo:read', 'library:read'], may: [], mayGive: true },
+    { name: 'operator', tools: 14, scopes: ['demo:*'], may: ['sources:read'], mayGive: false },
   ] }) },
+  { name: 'access role', id: 'access', address: '#/access/roles/support', before: reply('**/v1/roles/support', {
+    role: { name: 'support', tools: 2, scopes: ['demo:read'], may: ['sources:read'], mayGive: true },
+    tools: [
+      { toolId: 'mcp:demo.echo', name: 'demo__echo', source: 'demo', safetyTier: 'read', destructive: false, approval: 'never' },
+      { toolId: 'mcp:demo.wipe', name: 'demo__wipe', source: 'demo', safetyTier: 'write', destructive: true, approval: 'always' },
+    ],
+  }), act: (page) => page.waitForSelector('tr[data-tool]') },
+  { name: 'access no role', id: 'access', address: '#/access/roles/no-such-role', act: (page) => page.waitForSelector('#screen .empty') },
+  { name: 'access no key', id: 'access', address: '#/access/keys/no-such-key', act: (page) => page.waitForSelector('#screen .empty') },
+  { name: 'access sessions', id: 'access', address: '#/access/sessions', before: reply('**/v1/sessions', { sessions: [
+    { id: 'k_1', principal: 'ada', tenant: 'demo', browser: 'Firefox on Linux', keyId: 'k_2', current: true, createdAt: '2026-11-25T00:00:00Z', lastUsedAt: '2026-11-25T00:01:00Z', expiresAt: '2026-12-25T00:00:00Z' },
+    { id: 'k_3', principal: 'grace', tenant: 'demo', browser: 'Chrome on Windows', issuer: 'https://id.example.com', current: false, createdAt: '2026-11-25T00:00:00Z', expiresAt: '2026-12-25T00:00:00Z' },
+  ] }), act: (page) => page.waitForSelector('tr[data-session]') },
   { name: 'access roles none', id: 'access', address: '#/access/roles' },
   { name: 'access new key', id: 'access', act: async (page) => {
     await page.click('#new-key');
@@ -347,6 +374,10 @@ export const STATES = [
     await page.keyboard.type('no-such-thing');
     await page.getByText('Nothing matches.').waitFor();
   } },
+  { name: 'keys', id: 'approvals', act: async (page) => {
+    await page.keyboard.press('?');
+    await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  } },
   { name: 'account', id: 'sources', act: async (page) => {
     await page.click('#account-button');
     await page.waitForSelector('.menu');
@@ -360,12 +391,16 @@ export const STATES = [
   { name: 'loading', address: '#/sources', ready: '#screen .skeleton', before: (page) => page.route('**/v1/sources', () => undefined) },
 ].map((state) => ({ role: 'admin', ...state }));
 
+/** Whether a state is one of Record, Sources, Access or Connect. */
+export const isOfRecords = ({ name }) => /^(record|sources?|access|connect)\b/.test(name);
+
 /** Data for the states: calls of each result, and requests that wait. */
 export async function startStates() {
   for (let at = 0; at < 6; at += 1) {
     await callTool('admin', 'demo__add', { a: at, b: 1 });
     await callTool('admin', 'demo__fail', {});
     await callTool('caller', 'demo__wipe', {});
+    await callTool('approver', 'demo__echo', { text: 'denied' });
   }
   const first = await askForApproval('admin', `states ${Date.now()} a`);
   await ask('approver', `/v1/approvals/${first}`, { verdict: 'grant', comment: 'fine' });

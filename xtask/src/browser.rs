@@ -21,7 +21,7 @@ use crate::{paths, shell};
 const LIMIT: Duration = Duration::from_secs(300);
 /// The scripts that start their own servers: hostile ones, some with progress and questions, and an
 /// identity provider. They find the program in `TOOLCRIB_PROGRAM`.
-const ALONE: [&str; 9] = [
+const ALONE: [&str; 11] = [
     "approvals.mjs",
     "daily.mjs",
     "render.mjs",
@@ -31,9 +31,11 @@ const ALONE: [&str; 9] = [
     "oidc.mjs",
     "sign-in.mjs",
     "sources.mjs",
+    "links.mjs",
+    "typed.mjs",
 ];
 /// All scripts, with the names of their parts. Those other than [`ALONE`] use a running demo.
-const SCRIPTS: [(&str, &str); 16] = [
+const SCRIPTS: [(&str, &str); 19] = [
     ("page in a browser", "render.mjs"),
     ("hostile texts in a browser", "hostile-screens.mjs"),
     ("first run in a browser", "first-run.mjs"),
@@ -47,7 +49,10 @@ const SCRIPTS: [(&str, &str); 16] = [
     ("approvals in a browser", "approvals.mjs"),
     ("every day in a browser", "daily.mjs"),
     ("roles in a browser", "roles.mjs"),
+    ("links in a browser", "links.mjs"),
+    ("typed texts in a browser", "typed.mjs"),
     ("accessibility in a browser", "accessibility.mjs"),
+    ("accessibility of records in a browser", "accessibility-records.mjs"),
     ("keyboard in a browser", "keyboard.mjs"),
     ("disclosure in a browser", "oracle.mjs"),
 ];

@@ -13,6 +13,7 @@ mod ceiling;
 mod claims;
 mod endpoints;
 mod error;
+mod givers;
 mod issuer;
 mod jwk;
 mod jws;
@@ -48,6 +49,7 @@ use toolcrib_core::{
     store::{Changes, KeyStore, Storage, StoreError},
 };
 
+pub use self::givers::RoleGivers;
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
 use self::{
     endpoints::SignInLimits,

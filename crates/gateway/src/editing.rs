@@ -3,6 +3,8 @@
 //! Invariant: a text is written only if the checks of a reload accept it, after its event is durable,
 //! and only in place of the text that the caller has seen. The reload itself is the server's usual one.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use toml_edit::{DocumentMut, Item};
 use toolcrib_core::{
@@ -13,9 +15,13 @@ use toolcrib_core::{
 };
 
 use crate::{
+    authn::RoleGivers,
     config::{
         Config, Problem, SourceConfig,
-        edit::{self, Change, CheckReport, ConfigFile, EditError, FileContent, FileError, Hunk},
+        edit::{
+            self, Change, ChangeKind, CheckReport, ConfigFile, EditError, FileContent, FileError,
+            Hunk,
+        },
     },
     gateway::Gateway,
     ids::new_id,
@@ -39,6 +45,8 @@ pub struct Proposal {
     pub warnings: Vec<String>,
     /// The reach of roles that are made from named tools.
     pub reach: Vec<RoleReach>,
+    /// Who can give the roles that it adds or changes; empty for a text with problems.
+    pub givers: Vec<RoleGivers>,
     /// Its effect; `None` for a text with problems.
     pub preview: Option<Preview>,
     /// Why the file cannot be written.
@@ -125,6 +133,11 @@ impl Gateway {
     ) -> Result<Proposal, EditRefusal> {
         let file = self.config_file().ok_or(EditRefusal::Absent)?.clone();
         let (changes, reach) = self.resolved(principal, changes).await?;
+        let roles: BTreeSet<String> = changes
+            .iter()
+            .filter(|change| change.kind == ChangeKind::Role)
+            .map(|change| change.name.clone())
+            .collect();
         let (stored, text, diff, obstacle) = blocking({
             let file = file.clone();
             move || {
@@ -139,6 +152,10 @@ impl Gateway {
         let CheckReport { config, problems, mut warnings } = self.checked(&file, &text).await;
         let after = edit::hash(&text);
         let config = config.filter(|_| problems.is_empty());
+        let givers = match &config {
+            None => Vec::new(),
+            Some(config) => self.givers(principal, config, &roles),
+        };
         let preview = match config {
             None => None,
             Some(config) => {
@@ -154,7 +171,19 @@ impl Gateway {
             }
         };
         let before = stored.hash;
-        Ok(Proposal { before, after, diff, problems, warnings, reach, preview, obstacle })
+        Ok(Proposal { before, after, diff, problems, warnings, reach, givers, preview, obstacle })
+    }
+
+    /// Returns who can give those of `roles` that `new` has.
+    fn givers(
+        &self,
+        caller: &Principal,
+        new: &Config,
+        roles: &BTreeSet<String>,
+    ) -> Vec<RoleGivers> {
+        let authenticator = self.authenticator();
+        let known = roles.iter().filter_map(|name| Some((name, new.roles.get(name)?)));
+        known.map(|(name, grants)| authenticator.givers(caller, name, grants)).collect()
     }
 
     /// Replaces named tools by their scopes; see [`resolve_tools`](Self::resolve_tools).

@@ -1,9 +1,10 @@
 //! The tools that a role sees in one tenant.
 //!
 //! Invariant (I-9): nothing of another tenant is in an answer. A role whose grants match nothing of the
-//! tenant is unknown to it, because its name or grants may be about another one.
+//! tenant is unknown to it, because its name or grants may be about another one. The approvals of a tool
+//! of the tenant make a role known, too.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
 use toolcrib_core::{
@@ -49,10 +50,10 @@ impl Gateway {
     /// Returns the roles that grant something in `tenant`, sorted by name.
     pub fn roles_in(&self, tenant: &TenantId) -> Vec<RoleReport> {
         let snapshot = self.snapshot();
-        let scopes = self.scopes_in(&snapshot, tenant);
+        let needs = self.needs_of(&snapshot, tenant);
         let roles = self.authenticator().roles();
         let reports = roles.iter().filter_map(|(name, grants)| {
-            report(&snapshot, tenant, &scopes, name, grants).map(|(report, _)| report)
+            report(&snapshot, tenant, &needs, name, grants).map(|(report, _)| report)
         });
         reports.collect()
     }
@@ -61,9 +62,9 @@ impl Gateway {
     /// there.
     pub fn role_in(&self, tenant: &TenantId, name: &str) -> Option<(RoleReport, Vec<RoleTool>)> {
         let snapshot = self.snapshot();
-        let scopes = self.scopes_in(&snapshot, tenant);
+        let needs = self.needs_of(&snapshot, tenant);
         let roles = self.authenticator().roles();
-        let (report, view) = report(&snapshot, tenant, &scopes, name, roles.get(name)?)?;
+        let (report, view) = report(&snapshot, tenant, &needs, name, roles.get(name)?)?;
         let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let tool = |entry: &Arc<Entry>| RoleTool {
             name: entry.names.wire.clone(),
@@ -76,27 +77,32 @@ impl Gateway {
         Some((report, view.entries().iter().map(tool).collect()))
     }
 
-    /// The scopes that something in `tenant` requires, without those of routes.
-    fn scopes_in(&self, snapshot: &Snapshot, tenant: &TenantId) -> Vec<Scope> {
+    /// What something in `tenant` requires, without the scopes of routes.
+    fn needs_of(&self, snapshot: &Snapshot, tenant: &TenantId) -> Needs {
         let entries = snapshot.catalog.entries().iter();
         let entries = entries.filter(|entry| entry.tenants.admits(tenant));
-        let mut scopes: Vec<Scope> = entries
-            .flat_map(|entry| {
-                let required = entry.tool.required_scopes().unwrap_or_default();
-                required.iter().chain(&entry.consent.scope).cloned()
-            })
-            .collect();
-        scopes.push(self.config().approvals.respond_scope.clone());
-        scopes.sort();
-        scopes.dedup();
-        scopes
+        let mut needs = Needs::default();
+        for entry in entries {
+            let required = entry.tool.required_scopes().unwrap_or_default();
+            needs.scopes.extend(required.iter().chain(&entry.consent.scope).cloned());
+            needs.roles.extend(entry.consent.role.clone());
+        }
+        needs.scopes.insert(self.config().approvals.respond_scope.clone());
+        needs
     }
+}
+
+/// The scopes that tools of a tenant require, and the roles that their approvals require.
+#[derive(Default)]
+struct Needs {
+    scopes: BTreeSet<Scope>,
+    roles: BTreeSet<String>,
 }
 
 fn report(
     snapshot: &Snapshot,
     tenant: &TenantId,
-    scopes: &[Scope],
+    needs: &Needs,
     name: &str,
     grants: &[Grant],
 ) -> Option<(RoleReport, Arc<View>)> {
@@ -106,10 +112,10 @@ fn report(
         RouteScope::ALL.iter().copied().filter(|it| it.is_held_by(&principal)).collect();
     let matches = |grant: &&Grant| {
         let route = |it: &RouteScope| Scope::parse(it.as_str()).is_ok_and(|it| grant.covers(&it));
-        scopes.iter().any(|scope| grant.covers(scope)) || may.iter().any(route)
+        needs.scopes.iter().any(|scope| grant.covers(scope)) || may.iter().any(route)
     };
     let scopes: Vec<String> = grants.iter().filter(matches).map(ToString::to_string).collect();
-    if scopes.is_empty() {
+    if scopes.is_empty() && !needs.roles.contains(name) {
         return None;
     }
     let may = may.iter().map(|scope| scope.as_str()).collect();

@@ -646,3 +646,52 @@ fn a_full_disk_and_a_read_only_file_system_leave_the_file_as_it_was() {
         assert!(left.is_empty() || fault.contains("rename"), "{fault}: {left:?}");
     }
 }
+
+/// I-61: whoever may change the configuration does not gain the roles that it adds, and a proposal says
+/// so before anything is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proposal_says_who_can_give_a_new_role() {
+    let dir = dir();
+    write_config(dir.path(), &config(ROLES));
+    let server = Server::start(dir.path());
+    let holder = async |principal: &str, scopes: &[&str]| {
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", scope]);
+        let args: Vec<&str> = ["--principal", principal].into_iter().chain(scopes).collect();
+        caller(&server, &key(dir.path(), &args).1).await
+    };
+    let plain = holder("plain", &["config:write"]).await;
+    let manager = holder("manager", &["config:write", "keys:manage", "demo:*"]).await;
+    let both = holder("both", &["config:write", "*"]).await;
+    let root = holder("root", &["*"]).await;
+    let givers = async |caller: &Caller, change: Value| {
+        let body = json!({ "changes": [change] });
+        let (status, answer) = caller.post("/v1/config/propose", &body).await;
+        assert_eq!(status, 200, "{answer}");
+        answer["givers"].clone()
+    };
+    for (caller, scope, expected) in [
+        (&plain, "demo:read", json!({ "role": "team", "caller": false })),
+        (
+            &manager,
+            "demo:read",
+            json!({ "role": "team", "caller": false, "others": ["both", "root"] }),
+        ),
+        // `*` does not give the scope that must be named.
+        (&manager, "config:write", json!({ "role": "team", "caller": false, "others": ["both"] })),
+        (&both, "config:write", json!({ "role": "team", "caller": true, "others": [] })),
+    ] {
+        assert_eq!(givers(caller, role("team", &[scope])).await, json!([expected]), "{scope}");
+    }
+    assert_eq!(givers(&both, source("more")).await, json!([]));
+
+    // It is so once the role is written.
+    let body = json!({ "changes": [role("team", &["demo:read"])], "hash": hash(&manager).await });
+    assert_eq!(manager.post("/v1/config/write", &body).await.0, 200);
+    let wanted = |name: &str| json!({ "name": name, "roles": ["team"] });
+    eventually_async("the role is there", async || {
+        root.post("/v1/keys", &wanted("by-root")).await.0 == 201
+    })
+    .await;
+    assert_eq!(manager.post("/v1/keys", &wanted("by-manager")).await.0, 403);
+    assert_eq!(both.post("/v1/keys", &wanted("by-both")).await.0, 201);
+}

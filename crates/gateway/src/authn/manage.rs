@@ -229,29 +229,17 @@ impl Authenticator {
         Ok(now)
     }
 
-    /// Requires that `caller` has every one of `roles` and `scopes`. Roles are compared by name,
-    /// because approvals and quotas depend on the role itself and not on the scopes it grants.
+    /// Requires that `caller` has every one of `roles` and `scopes`, and that the roles exist.
     fn check_within(
         &self,
         caller: &Principal,
         roles: &[String],
         scopes: &[Grant],
     ) -> Result<(), KeyError> {
-        let has_role = |role: &String| caller.roles.contains(role);
-        let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
         let policy = self.inner.policy.load();
         let granted = roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
-        // The caller may have a grant without all the scopes that it gives to a key: `*` does not give
-        // the scopes that must be named, and no token gives what claims may not.
-        let is_withheld = |scope: &RouteScope| {
-            !scope.may_be_claimed()
-                && !scope.is_held_by(caller)
-                && scope.is_given_by(granted.clone().chain(scopes))
-        };
-        let within = roles.iter().all(|role| everything || has_role(role))
-            && scopes.iter().all(|scope| caller.scopes.includes(scope))
-            && !RouteScope::ALL.iter().any(is_withheld);
-        if !within {
+        let names: Vec<&str> = roles.iter().map(String::as_str).collect();
+        if !is_within(caller, &names, scopes, granted) {
             return Err(KeyError::Wider);
         }
         match roles.iter().all(|role| policy.roles.contains_key(role)) {
@@ -348,6 +336,29 @@ fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
         }
     }
     if key.makers.len() > MAX_MAKERS { Err(KeyError::ManyHands) } else { Ok(()) }
+}
+
+/// Returns whether `caller` has every one of `roles` and `scopes`; `granted` are the grants of the roles.
+/// Roles are compared by name, because approvals and quotas depend on the role itself and not on the
+/// scopes it grants.
+pub(super) fn is_within<'a>(
+    caller: &Principal,
+    roles: &[&str],
+    scopes: &'a [Grant],
+    granted: impl Iterator<Item = &'a Grant> + Clone,
+) -> bool {
+    let has_role = |role: &str| caller.roles.iter().any(|it| it == role);
+    let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
+    // The caller may have a grant without all the scopes that it gives to a key: `*` does not give
+    // the scopes that must be named, and no token gives what claims may not.
+    let is_withheld = |scope: &RouteScope| {
+        !scope.may_be_claimed()
+            && !scope.is_held_by(caller)
+            && scope.is_given_by(granted.clone().chain(scopes))
+    };
+    roles.iter().all(|role| everything || has_role(role))
+        && scopes.iter().all(|scope| caller.scopes.includes(scope))
+        && !RouteScope::ALL.iter().any(is_withheld)
 }
 
 fn may_manage(caller: &Principal) -> Result<(), KeyError> {

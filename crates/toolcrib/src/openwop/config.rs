@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value, json};
 use toolcrib_gateway::{
     EditRefusal, Preview, PreviewError, Proposal, RoleReach, RuleProposal,
+    authn::RoleGivers,
     config::{
         Problem,
         edit::{Change, FileError, Hunk, MAX_CHANGES},
@@ -131,6 +132,10 @@ pub(super) struct ConfigEffect {
     /// changes with which it reaches the named ones alone.
     #[schema(value_type = Vec<Object>)]
     reach: Vec<RoleReach>,
+    /// For each role that is added or changed: whether the caller can give it to keys, and, for callers
+    /// that may list the keys, other principals that can.
+    #[schema(value_type = Vec<Object>)]
+    givers: Vec<RoleGivers>,
     /// The tools that appear and disappear for each role in the caller's tenant; absent for a text with
     /// problems.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,7 +243,7 @@ pub(super) async fn propose(
     let ConfigProposal { changes, connect } = body::read(&bytes)?;
     let connect = connect.unwrap_or_default();
     let proposal = context.gateway.propose(&context.caller, changes, connect).await;
-    let Proposal { before, after, diff, problems, warnings, reach, preview, obstacle } =
+    let Proposal { before, after, diff, problems, warnings, reach, givers, preview, obstacle } =
         proposal.map_err(refused)?;
     let is_exact = reach.iter().all(|reach| reach.others.is_empty());
     Ok(respond::json(
@@ -251,6 +256,7 @@ pub(super) async fn propose(
             problems: problems.into_iter().map(ConfigProblem::from).collect(),
             warnings,
             reach,
+            givers,
             preview,
             obstacle,
         },

@@ -18,22 +18,33 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 pub(super) struct Roles {
     /// Sorted by name.
-    #[schema(value_type = Vec<Object>)]
-    roles: Vec<RoleReport>,
+    roles: Vec<RoleView>,
+}
+
+/// A role, as far as the caller's tenant may know of it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RoleView {
+    /// The name, the grants that match a tool of the tenant or a route, the scopes of routes, and the
+    /// number of tools that it sees.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    report: RoleReport,
+    /// Whether the caller can make keys with it.
+    may_give: bool,
 }
 
 /// A role and its tools.
 #[derive(Serialize, ToSchema)]
-pub(super) struct RoleView {
+pub(super) struct RoleAndTools {
     /// The role.
-    #[schema(value_type = Object)]
-    role: RoleReport,
+    role: RoleView,
     /// The tools that it sees in the caller's tenant, sorted by id.
     #[schema(value_type = Vec<Object>)]
     tools: Vec<RoleTool>,
 }
 
-/// Lists the roles that grant something in the caller's tenant, each with those of its scopes and with
+/// Lists the roles that grant something in the caller's tenant, or that approvals of its tools require, each with those of its scopes and with
 /// the number of tools that it sees.
 #[utoipa::path(
     get,
@@ -49,7 +60,9 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let (gateway, tenant) = (context.gateway.clone(), context.caller.tenant.clone());
     // Compares every role with every tool.
     let roles = tokio::task::spawn_blocking(move || gateway.roles_in(&tenant)).await;
-    Ok(respond::json(StatusCode::OK, &Roles { roles: roles.map_err(|_| Refusal::Internal)? }))
+    let roles = roles.map_err(|_| Refusal::Internal)?;
+    let roles = roles.into_iter().map(|report| RoleView::new(&context, report)).collect();
+    Ok(respond::json(StatusCode::OK, &Roles { roles }))
 }
 
 /// Returns the tools of the caller's tenant that a role sees.
@@ -59,7 +72,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     operation_id = "getRole",
     params(("role" = String, Path, description = "The name of the role")),
     responses(
-        (status = 200, description = "The role and its tools", body = RoleView),
+        (status = 200, description = "The role and its tools", body = RoleAndTools),
         (status = 403, description = "The scope `roles:read` is missing", body = ErrorEnvelope),
         (status = 404, description = "No such role, or it grants nothing in the caller's tenant", body = ErrorEnvelope),
     )
@@ -70,7 +83,17 @@ pub(super) async fn get(context: Context, role: Segment) -> Result<Response, Fai
     let name = role.as_str().to_owned();
     let view = tokio::task::spawn_blocking(move || gateway.role_in(&tenant, &name)).await;
     match view.map_err(|_| Refusal::Internal)? {
-        Some((role, tools)) => Ok(respond::json(StatusCode::OK, &RoleView { role, tools })),
+        Some((report, tools)) => {
+            let role = RoleView::new(&context, report);
+            Ok(respond::json(StatusCode::OK, &RoleAndTools { role, tools }))
+        }
         None => Err(Failure::not_found()),
+    }
+}
+
+impl RoleView {
+    fn new(context: &Context, report: RoleReport) -> Self {
+        let may_give = context.gateway.authenticator().may_give(&context.caller, &report.name);
+        Self { report, may_give }
     }
 }

@@ -61,3 +61,8 @@ export function select(name) {
   state.selected = name;
   emit('select', name);
 }
+
+/** Returns whether the caller has a scope of a route, such as `audit:read`. */
+export function may(scope) {
+  return state.who?.may?.includes(scope) === true;
+}

@@ -443,3 +443,56 @@ async fn an_issuer_says_how_long_keys_of_its_tokens_live() {
     gw.advance(Duration::from_secs(10 * 60 + 1)).await;
     assert_eq!(status(&gw, rotated["key"].as_str().unwrap()).await, 401);
 }
+
+/// I-61: what the list of roles says about giving them is what happens.
+#[tokio::test]
+async fn roles_say_whether_the_caller_can_give_them() {
+    let more = "[[role]]\nname = \"editor\"\nscopes = [\"config:write\"]\n\
+                [[role]]\nname = \"lister\"\nscopes = [\"keys:manage\", \"roles:read\", \"files:*\"]\n";
+    let tool = TestTool::new("read").scopes(["files:read"]);
+    let config = format!("{ROLES}{more}");
+    let gw = TestGateway::builder().config(&config).tool(tool).start().await;
+    let callers = [
+        (gw.principal("manager", ["keys:manage", "roles:read", "files:*"]).await, vec![]),
+        (gw.principal("reads", ["roles:read", "files:*"]).await, vec![]),
+        (gw.principal("root", ["*"]).await, vec!["admin", "lister", "maker", "reader"]),
+        (
+            gw.principal("both", ["*", "config:write"]).await,
+            vec!["admin", "editor", "lister", "maker", "reader"],
+        ),
+        (
+            gw.principal_with_roles("acme", "lena", &["lister", "reader"]).await,
+            vec!["lister", "reader"],
+        ),
+    ];
+    for (number, (caller, expected)) in callers.iter().enumerate() {
+        let listed = caller.get("/v1/roles").await.json();
+        let roles = listed["roles"].as_array().unwrap();
+        assert_eq!(roles.len(), 5, "{listed}");
+        let mut given = Vec::new();
+        for role in roles {
+            let name = role["name"].as_str().unwrap();
+            if role["mayGive"] == true {
+                given.push(name);
+            }
+            let one = caller.get(&format!("/v1/roles/{name}")).await.json();
+            assert_eq!(one["role"], *role);
+            let body = json!({ "name": format!("k{number}-{name}"), "roles": [name] });
+            let status = caller.post("/v1/keys", body).await.status;
+            assert_eq!(status == 201, role["mayGive"] == true, "{number} {name}: {status}");
+        }
+        assert_eq!(given, *expected, "{number}");
+    }
+}
+
+/// I-9: a role without grants is known where approvals require it, and nowhere else.
+#[tokio::test]
+async fn a_role_that_approvals_require_is_listed() {
+    let gw = with_finance().await;
+    let root = gw.principal("root", ["*"]).await;
+    let listed = root.get("/v1/roles").await.json();
+    let names: Vec<_> = listed["roles"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["finance"], "{listed}");
+    assert_eq!(root.get("/v1/roles/finance").await.status, 200);
+    assert_eq!(root.get("/v1/roles/unlimited").await.status, 404);
+}

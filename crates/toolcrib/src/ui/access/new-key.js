@@ -1,6 +1,8 @@
 // Creates a key and shows it once.
 import { html, useEffect, useRef, useState, send, Copy, Dialog, Problem, Time } from '../lib/ui.js';
-import { ending, words } from '../lib/key-form.js';
+import { useDraft } from '../lib/drafts.js';
+import { asPrincipal, ending, words } from '../lib/key-form.js';
+import { RoleChoice } from '../lib/role-choice.js';
 
 /** A key that is shown once. */
 export function Secret({ text, note }) {
@@ -14,21 +16,23 @@ export function Secret({ text, note }) {
   </div>`;
 }
 
-/** The name as a principal, which has no spaces. */
-const asPrincipal = (name) => name.trim().replace(/[^\w.@-]+/g, '-');
-
-export function NewKey({ who, onClose, onCreated }) {
-  const [name, setName] = useState('');
-  const [principal, setPrincipal] = useState('');
-  const [roles, setRoles] = useState('');
-  const [scopes, setScopes] = useState('');
-  const [days, setDays] = useState('90');
+/** `role` is a role to begin with, which gives the key its name, too. */
+export function NewKey({ who, role, onClose, onCreated }) {
+  const [form, setForm] = useDraft('new key', {
+    name: role ?? '',
+    principal: '',
+    roles: [],
+    scopes: '',
+    days: '90',
+  });
+  const { name, principal, roles, scopes, days } = form;
+  const set = (key) => (value) => setForm({ ...form, [key]: value });
   const [made, setMade] = useState();
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
   const create = async (event) => {
     event.preventDefault();
-    if (words(roles).length + words(scopes).length === 0) {
+    if (roles.length + words(scopes).length === 0) {
       setProblem('A key needs at least one role or scope: without them it may do nothing.');
       return;
     }
@@ -36,7 +40,7 @@ export function NewKey({ who, onClose, onCreated }) {
     const reply = await send('POST', '/v1/keys', {
       name: name.trim(),
       principal: principal.trim() || asPrincipal(name),
-      roles: words(roles),
+      roles,
       scopes: words(scopes),
       ...ending(who, days),
     });
@@ -46,12 +50,12 @@ export function NewKey({ who, onClose, onCreated }) {
     setMade(reply.data);
     onCreated?.(reply.data);
   };
-  const field = (value, set) => ({
+  const field = (key) => ({
     class: 'input',
-    value,
+    value: form[key],
     autocomplete: 'off',
     spellcheck: false,
-    onInput: (event) => set(event.target.value),
+    onInput: (event) => set(key)(event.target.value),
   });
   return html`<${Dialog} title=${made ? 'The new key' : 'Create a key'} onClose=${onClose}>
     ${made
@@ -59,28 +63,23 @@ export function NewKey({ who, onClose, onCreated }) {
       : html`<form class="form" onSubmit=${create}>
           <label>
             <span class="label">Name</span>
-            <input ...${field(name, setName)} required maxlength="100" autofocus />
+            <input ...${field('name')} required maxlength="100" autofocus />
             <span class="hint">What people call it, such as “nightly report”.</span>
           </label>
           <label>
             <span class="label">Principal</span>
-            <input ...${field(principal, setPrincipal)} placeholder=${asPrincipal(name)} />
+            <input ...${field('principal')} placeholder=${asPrincipal(name)} />
             <span class="hint">Who acts with it; the record and the limits name this principal. By default its name.</span>
           </label>
-          <label>
-            <span class="label">Roles</span>
-            <input ...${field(roles, setRoles)} list="known-roles" />
-            <datalist id="known-roles">${who.roles.map((role) => html`<option key=${role} value=${role} />`)}</datalist>
-            <span class="hint">Roles of the configuration, separated by spaces.</span>
-          </label>
+          <${RoleChoice} who=${who} chosen=${roles} onChange=${set('roles')} wanted=${role} />
           <label>
             <span class="label">Scopes</span>
-            <input ...${field(scopes, setScopes)} placeholder="files:read tools:web" />
+            <input ...${field('scopes')} placeholder="files:read tools:web" />
             <span class="hint">You can give only what you have yourself.</span>
           </label>
           <label>
             <span class="label">Expires</span>
-            <select class="input" value=${days} onChange=${(event) => setDays(event.target.value)}>
+            <select class="input" value=${days} onChange=${(event) => set('days')(event.target.value)}>
               <option value="7">in a week</option>
               <option value="30">in 30 days</option>
               <option value="90">in 90 days</option>

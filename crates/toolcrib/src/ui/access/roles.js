@@ -2,6 +2,8 @@
 import { html, useState, plural, useData, Badge, Button, Danger, Dialog, Empty, Loaded } from '../lib/ui.js';
 import { Proposal, ProposalDialog } from '../lib/proposal.js';
 import { href } from '../shell/routes.js';
+import { useDraft } from '../lib/drafts.js';
+import { SourceName, ToolName } from '../lib/links.js';
 import { may } from '../shell/session.js';
 import { words } from '../lib/key-form.js';
 
@@ -9,7 +11,7 @@ export function Roles({ name }) {
   const [turn, setTurn] = useState(0);
   const found = useData('/v1/roles', { key: String(turn) });
   const config = useData('/v1/config', { enabled: may('config:write') });
-  const [asking, setAsking] = useState();
+  const [asking, setAsking] = useDraft('roles dialog');
   const onWritten = () => {
     config.reload();
     for (const ms of [300, 1_000, 3_000, 8_000]) setTimeout(() => setTurn((it) => it + 1), ms);
@@ -20,7 +22,7 @@ export function Roles({ name }) {
       <p class="muted">A role is a name for scopes. Keys have roles.</p>
       ${config.data && html`<${Button} kind="primary" id="new-role" onClick=${() => setAsking('add')}>Add a role<//>`}
     </div>
-    ${asking === 'add' && html`<${RoleDialog} onClose=${() => setAsking()} onWritten=${onWritten} />`}
+    ${config.data && asking === 'add' && html`<${RoleDialog} onClose=${() => setAsking()} onWritten=${onWritten} />`}
     <${Loaded} of=${found}>
       ${({ roles }) =>
         roles.length === 0
@@ -46,7 +48,7 @@ export function Roles({ name }) {
 
 function One({ name, config, onWritten }) {
   const found = useData(`/v1/roles/${encodeURIComponent(name)}`);
-  const [asking, setAsking] = useState();
+  const [asking, setAsking] = useDraft(`dialog of the role ${name}`);
   const settings = config?.roles?.find((it) => it.name === name);
   const done = () => {
     onWritten();
@@ -64,13 +66,20 @@ function One({ name, config, onWritten }) {
         <${Button} data-remove onClick=${() => setAsking('remove')}>Remove<//>
       </div>`}
     </div>
-    ${asking === 'change' && html`<${RoleDialog} role=${settings} onClose=${() => setAsking()} onWritten=${done} />`}
+    ${settings && asking === 'change' && html`<${RoleDialog} role=${settings} onClose=${() => setAsking()} onWritten=${done} />`}
     ${asking === 'remove' &&
     html`<${ProposalDialog} title=${`Remove ${name}`} onClose=${() => setAsking()} onWritten=${done}
       changes=${[{ action: 'remove', kind: 'role', name }]}>
       <p class="note">Keys with this role stay and lose its scopes.</p>
     <//>`}
-    <${Loaded} of=${found}>
+    ${found.status === 404
+      ? html`<${Empty} title="There is no such role for you">
+          <p class="muted">
+            The link may be incomplete, the role may have been removed, or it grants nothing in your tenant.
+          </p>
+          <p><a href=${href('access', ['roles'])}>All roles</a></p>
+        <//>`
+      : html`<${Loaded} of=${found}>
       ${({ role, tools }) => html`<p>
           ${role.scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}
         </p>
@@ -84,8 +93,8 @@ function One({ name, config, onWritten }) {
             <tbody>
               ${tools.map(
                 (it) => html`<tr key=${it.toolId} data-tool=${it.name}>
-                  <td><bdi class="mono">${it.name}</bdi></td>
-                  <td><bdi>${it.source}</bdi></td>
+                  <td><${ToolName} name=${it.name} /></td>
+                  <td><${SourceName} name=${it.source} /></td>
                   <td><${Danger} tier=${it.safetyTier} destructive=${it.destructive} /></td>
                   <td>${it.approval === 'never' ? html`<span class="muted">none</span>` : html`<${Badge} tone="violet">${it.approval}<//>`}</td>
                 </tr>`,
@@ -93,15 +102,19 @@ function One({ name, config, onWritten }) {
             </tbody>
           </table>
         </div>`}`}
-    <//>
+    <//>`}
   </section>`;
 }
 
 /** Adds a role, or changes its scopes. */
 function RoleDialog({ role, onClose, onWritten }) {
-  const [name, setName] = useState(role?.name ?? '');
-  const [scopes, setScopes] = useState((role?.scopes ?? []).join('\n'));
-  const [tools, setTools] = useState('');
+  const [form, setForm] = useDraft(`form of the role ${role?.name ?? ''}`, {
+    name: role?.name ?? '',
+    scopes: (role?.scopes ?? []).join('\n'),
+    tools: '',
+  });
+  const { name, scopes, tools } = form;
+  const set = (key) => (event) => setForm({ ...form, [key]: event.target.value });
   const [changes, setChanges] = useState();
   const submit = (event) => {
     event.preventDefault();
@@ -124,18 +137,18 @@ function RoleDialog({ role, onClose, onWritten }) {
           <label>
             <span class="label">Name</span>
             <input class="input" value=${name} disabled=${role !== undefined} required autofocus
-              onInput=${(event) => setName(event.target.value)} />
+              onInput=${set('name')} />
           </label>
           <label>
             <span class="label">Scopes</span>
             <textarea class="input mono" rows="5" required=${tools.trim() === ''} value=${scopes} placeholder="files:read"
-              onInput=${(event) => setScopes(event.target.value)}></textarea>
+              onInput=${set('scopes')}></textarea>
             <span class="hint">One on each line. A tool of source S requires tools:S unless a rule says otherwise; a final * matches everything after it.</span>
           </label>
           <label>
             <span class="label">Tools</span>
             <input class="input mono" id="role-tools" value=${tools} placeholder="files__read_*" autocomplete="off" spellcheck=${false}
-              onInput=${(event) => setTools(event.target.value)} />
+              onInput=${set('tools')} />
             <span class="hint">Names with * for the rest, separated by spaces. The role gets the scopes that these tools require, and you see if it would reach others too.</span>
           </label>
           <div class="row end"><button class="button primary" data-continue>Show what changes</button></div>

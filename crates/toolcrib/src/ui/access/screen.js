@@ -17,19 +17,27 @@ import {
   Problem,
   Time,
 } from '../lib/ui.js';
-import { href } from '../shell/routes.js';
+import { useDraft } from '../lib/drafts.js';
+import { Forbidden } from '../lib/forbidden.js';
+import { Person, RoleName } from '../lib/links.js';
+import { go, href } from '../shell/routes.js';
 import { may } from '../shell/session.js';
 import { NewKey, Secret } from './new-key.js';
 import { Roles } from './roles.js';
 import { Sessions } from './sessions.js';
 
+const PARTS = [
+  ['keys', 'Keys', 'keys:manage'],
+  ['roles', 'Roles', 'roles:read'],
+  ['sessions', 'Sign-ins'],
+];
+
 export function Access({ route, who }) {
-  const tabs = [
-    ['keys', 'Keys', 'keys:manage'],
-    ['roles', 'Roles', 'roles:read'],
-    ['sessions', 'Sign-ins'],
-  ].filter(([, , scope]) => scope === undefined || may(scope));
-  const open = tabs.find(([id]) => id === route.path[0])?.[0] ?? tabs[0]?.[0];
+  const tabs = PARTS.filter(([, , scope]) => scope === undefined || may(scope));
+  const wanted = PARTS.find(([id]) => id === route.path[0]) ?? tabs[0];
+  const [open, , scope] = wanted ?? [];
+  const isOpen = scope === undefined || may(scope);
+  const name = route.path[1];
   return html`<div>
     ${tabs.length > 1 &&
     html`<nav class="row parts" aria-label="Parts of this screen">
@@ -38,16 +46,24 @@ export function Access({ route, who }) {
           aria-current=${id === open ? 'page' : undefined}>${name}</a>`,
       )}
     </nav>`}
-    ${open === 'keys' && html`<${Keys} who=${who} begins=${route.query.get('new') === 'key'} />`}
-    ${open === 'sessions' && html`<${Sessions} who=${who} />`}
-    ${open === 'roles' &&
-    html`<h2>Access</h2><${Roles} key=${route.path[1] ?? ''} name=${route.path[1]} />`}
+    ${!isOpen && html`<${Forbidden} scopes=${[scope]} />`}
+    ${isOpen && open === 'keys' && html`<${Keys} key=${name ?? ''} who=${who} id=${name} query=${route.query} />`}
+    ${isOpen && open === 'sessions' && html`<${Sessions} who=${who} />`}
+    ${isOpen && open === 'roles' && html`<h2>Access</h2><${Roles} key=${name ?? ''} name=${name} />`}
   </div>`;
 }
 
-function Keys({ who, begins }) {
+/** The keys of the tenant; with `id` that one alone. An address can open the form for a key of a role. */
+function Keys({ who, id, query }) {
   const found = useData('/v1/keys');
-  const [making, setMaking] = useState(begins);
+  const [making, setMaking] = useDraft('new key open', false);
+  const isAsked = query.get('new') === 'key';
+  const role = query.get('role') ?? undefined;
+  useEffect(() => isAsked && setMaking(true), [isAsked, role]);
+  const close = () => {
+    setMaking(false);
+    if (isAsked) go('access', ['keys'], {}, { replace: true });
+  };
   const [all, setAll] = useState(false);
   // Not part of a row: a rotated key leaves the list while its successor is shown.
   const [asking, setAsking] = useState();
@@ -68,7 +84,7 @@ function Keys({ who, begins }) {
       <${Button} kind="primary" id="new-key" onClick=${() => setMaking(true)}>Create a key<//>
     </div>
     ${making &&
-    html`<${NewKey} who=${who} onClose=${() => setMaking(false)} onCreated=${found.reload} />`}
+    html`<${NewKey} key=${role} who=${who} role=${role} onClose=${close} onCreated=${found.reload} />`}
     ${asking?.what === 'rotate' &&
     html`<${Rotate} it=${asking.key} onClose=${() => setAsking()} onChanged=${found.reload} />`}
     ${asking?.what === 'revoke' &&
@@ -80,16 +96,22 @@ function Keys({ who, begins }) {
     <${Loaded} of=${found}>
       ${({ keys }) => {
         const usable = keys.filter((key) => stateOf(key) === 'active');
-        const shown = all ? keys : usable;
+        const shown = id !== undefined ? keys.filter((key) => key.id === id) : all ? keys : usable;
+        if (id !== undefined && shown.length === 0)
+          return html`<${Empty} title="There is no such key for you">
+            <p class="muted">The link may be incomplete, or the key is not of your tenant.</p>
+            <p><a href=${href('access', ['keys'])}>All keys</a></p>
+          <//>`;
         if (keys.length === 0)
           return html`<${Empty} title="There is no key"><p class="muted">Create the first one.</p><//>`;
-        return html`<div class="bar">
+        return html`${id !== undefined && html`<p><a href=${href('access', ['keys'])}>All keys</a></p>`}
+          ${id === undefined && html`<div class="bar">
             <span class="muted">${plural(usable.length, 'active key')}</span>
             <label class="check">
               <input type="checkbox" checked=${all} onChange=${(event) => setAll(event.target.checked)} />
               Show revoked and expired keys
             </label>
-          </div>
+          </div>`}
           <div class="table-box" ref=${box} tabindex="0" role="region" aria-label="Keys">
             <table class="table">
               <thead>
@@ -122,10 +144,10 @@ function Row({ it, own, onAsk }) {
   const tone = { active: 'green', revoked: 'red', expired: 'grey' }[state];
   return html`<tr data-key=${it.id}>
     <td><bdi class="strong">${it.name}</bdi>${own && html` <${Badge} tone="blue">yours<//>`}</td>
-    <td><bdi>${it.principal}</bdi></td>
+    <td><${Person} name=${it.principal} /></td>
     <td><${Badge} tone=${tone}>${state}<//></td>
     <td class="wrap">
-      ${it.roles.map((role) => html`<${Badge} key=${role}>${role}<//> `)}
+      ${it.roles.map((role) => html`<${Badge} key=${role}><${RoleName} name=${role} /><//> `)}
       ${it.scopes.map((scope) => html`<code key=${scope}>${scope}</code> `)}
     </td>
     <td><${Time} at=${it.lastUsedAt} /></td>

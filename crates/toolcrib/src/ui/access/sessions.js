@@ -1,6 +1,7 @@
 // The people who stay signed in to the page: one's own sessions, and those of the tenant for whoever may
 // manage keys.
 import { html, useState, plural, send, useData, useTick, Badge, Dialog, Empty, Loaded, Problem, Time } from '../lib/ui.js';
+import { KeyId, Person } from '../lib/links.js';
 import { may, signOut } from '../shell/session.js';
 
 export function Sessions({ who }) {
@@ -39,9 +40,9 @@ export function Sessions({ who }) {
 
 function Row({ it, onEnd }) {
   return html`<tr data-session=${it.id}>
-    <td><bdi>${it.principal}</bdi>${it.current && html` <${Badge} tone="blue">this browser<//>`}</td>
+    <td><${Person} name=${it.principal} />${it.current && html` <${Badge} tone="blue">this browser<//>`}</td>
     <td><bdi>${it.browser}</bdi></td>
-    <td>${it.keyId ? html`key <code>${it.keyId}</code>` : html`a token of <bdi>${it.issuer}</bdi>`}</td>
+    <td>${it.keyId ? html`key <${KeyId} id=${it.keyId} />` : html`a token of <bdi>${it.issuer}</bdi>`}</td>
     <td><${Time} at=${it.lastUsedAt} /></td>
     <td><${Time} at=${it.createdAt} /></td>
     <td><${Time} at=${it.expiresAt} /></td>

@@ -25,10 +25,11 @@ import { TabBar } from '../lib/tabs.js';
 import { toolName } from '../lib/tool-name.js';
 import { pretty } from '../json.js';
 import { mixedWords } from '../lib/visible.js';
+import { draftOf, keepDraft } from '../lib/drafts.js';
+import { KeyId, Person, RoleName, ToolName } from '../lib/links.js';
 import { go, href } from '../shell/routes.js';
 import { isTyping } from '../shell/keys.js';
 import { may } from '../shell/session.js';
-import { draftOf, keepDraft } from './drafts.js';
 import { Reminders } from './reminders.js';
 
 /** Requests that are listed at first, and at most. */
@@ -247,10 +248,11 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
   const [answered, setAnswered] = useState();
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState();
-  const [comment, setComment] = useState(() => draftOf(first.approvalId));
+  const draft = `comment ${first.approvalId}`;
+  const [comment, setComment] = useState(() => draftOf(draft) ?? '');
   const type = (text) => {
     setComment(text);
-    keepDraft(first.approvalId, text);
+    keepDraft(draft, text === '' ? undefined : text);
   };
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
     // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
@@ -306,7 +308,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     class=${`approval ${decided || gone ? 'decided' : ''} ${opened ? 'marked' : ''}`}
     data-approval=${it.approvalId}>
     <h3 id=${title}>
-      <bdi>${it.principal}</bdi> wants to run <bdi class="mono">${nameOf(it)}</bdi>
+      <${Person} name=${it.principal} /> wants to run <${ToolName} name=${nameOf(it)} />
     </h3>
     ${it.tool?.title && it.tool.title !== it.tool.name &&
     html`<p class="muted">The tool calls itself “<bdi>${it.tool.title}</bdi>”.</p>`}
@@ -350,7 +352,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     ${asksForAll && canAnswer &&
     html`<div class="problem-box row" role="group" aria-label="Approve equal calls" data-all>
       <p>Approve ${plural(same.length + 1, 'equal call')} of <bdi class="mono">${nameOf(it)}</bdi>, by${' '}
-        ${[...new Set([it, ...same].map(({ principal }) => principal))].map((name, at) => html`${at > 0 && ', '}<bdi class="strong">${name}</bdi>`)}?</p>
+        ${[...new Set([it, ...same].map(({ principal }) => principal))].map((name, at) => html`${at > 0 && ', '}<${Person} name=${name} style="strong" />`)}?</p>
       <${Button} kind="primary" data-verdict="grant-all-now" onClick=${grantAll}>Approve ${number(same.length + 1)}<//>
       <${Button} onClick=${() => setAsksForAll(false)}>Cancel<//>
     </div>`}
@@ -367,8 +369,8 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
         </dd>
         <dt>Approval</dt><dd><code>${it.approvalId}</code></dd>
         <dt>Scope to answer</dt><dd><code>${it.requiredScope}</code></dd>
-        ${it.requiredRole && html`<dt>Role to answer</dt><dd><code>${it.requiredRole}</code></dd>`}
-        ${it.keyId && html`<dt>Key of the caller</dt><dd><code>${it.keyId}</code></dd>`}
+        ${it.requiredRole && html`<dt>Role to answer</dt><dd><${RoleName} name=${it.requiredRole} /></dd>`}
+        ${it.keyId && html`<dt>Key of the caller</dt><dd><${KeyId} id=${it.keyId} /></dd>`}
       </dl>
     </details>
   </article>`;
@@ -391,11 +393,11 @@ function overrides({ mayOverride, mayRespond, quorum, granted }) {
 }
 
 function reason(it) {
-  if (it.reasons?.length > 0) return html`It needs an approval because ${it.reasons.map((text, at) => html`${at > 0 && ', and '}<${ServerText} text=${text} />`)}.`;
-  const who = it.requiredRole ? `someone with the role ${it.requiredRole}` : 'someone else';
+  if (it.reasons?.length > 0) return html`It needs an approval because ${it.reasons.map((text, at) => html`${at > 0 && ', and '}<bdi><${ServerText} text=${text} /></bdi>`)}.`;
+  const who = it.requiredRole ? html`someone with the role <${RoleName} name=${it.requiredRole} />` : 'someone else';
   return it.quorum > 1
     ? `The rules of this tool require ${it.quorum} approvals before it runs.`
-    : `The rules of this tool require that ${who} agrees before it runs.`;
+    : html`The rules of this tool require that ${who} agrees before it runs.`;
 }
 
 function afterAnswer({ verdict, state, quorum, granted }) {
@@ -411,7 +413,7 @@ function outcome({ it, own, gone }) {
   const { state, votes = [] } = it;
   const last = (...verdicts) => votes.findLast((vote) => verdicts.includes(vote.verdict));
   const by = (vote) =>
-    html`${' '}by <bdi class="strong">${vote?.principal ?? 'someone'}</bdi>${' '}<${Time} at=${vote?.at ?? it.decidedAt} />`;
+    html`${' '}by <${Voter} vote=${vote} />${' '}<${Time} at=${vote?.at ?? it.decidedAt} />`;
   const release = last('override', 'grant');
   const released = html`${release?.verdict === 'override' ? 'Overridden' : 'Approved'}${by(release)}`;
   switch (state) {
@@ -431,7 +433,7 @@ function outcome({ it, own, gone }) {
     default:
       if (gone) return 'It is no longer pending.';
       if (own) return 'It is your own request: someone else has to answer it.';
-      return it.whyNot ? `You cannot answer this request: ${it.whyNot}.` : 'You cannot answer this request.';
+      return it.whyNot ? html`You cannot answer this request: <bdi>${it.whyNot}</bdi>.` : 'You cannot answer this request.';
   }
 }
 
@@ -474,7 +476,7 @@ function Round({ approval }) {
     ${bytes !== undefined &&
     html`<dl class="arguments" aria-label="State">
       <dt>state of the tool</dt>
-      <dd class=${state === undefined ? 'muted' : ''}>${state ?? `${bytes} bytes; the value is not shown here`}</dd>
+      <dd class=${state === undefined ? 'muted' : ''}>${state ?? html`<bdi>${bytes}</bdi> bytes; the value is not shown here`}</dd>
     </dl>`}`;
 }
 
@@ -494,7 +496,7 @@ function Fields({ label, shown, shape }) {
   return html`<dl class="arguments" aria-label=${`${label}, without their values`}>
     ${shape.map(
       (field) => html`<dt key=${field.name}>${field.name}</dt>
-        <dd class="muted">${field.type}, ${field.bytes} bytes; the value is not shown here</dd>`,
+        <dd class="muted"><bdi>${field.type}</bdi>, <bdi>${field.bytes}</bdi> bytes; the value is not shown here</dd>`,
     )}
   </dl>`;
 }
@@ -518,12 +520,18 @@ function Votes({ votes }) {
   return html`<ul class="muted" aria-label="Answers">
     ${votes.map(
       (vote, at) => html`<li key=${at}>
-        <bdi class="strong">${vote.principal ?? 'someone'}</bdi> <bdi>${words(vote.verdict)}</bdi>${' '}
+        <${Voter} vote=${vote} /> <bdi>${words(vote.verdict)}</bdi>${' '}
         ${vote.at && html`<${Time} at=${vote.at} />`}
         ${vote.comment && html`: “<bdi>${vote.comment}</bdi>”`}
       </li>`,
     )}
   </ul>`;
+}
+
+/** Who answered, as far as the reader may know. */
+function Voter({ vote }) {
+  if (vote?.principal === undefined) return html`<bdi class="strong">someone</bdi>`;
+  return html`<${Person} name=${vote.principal} style="strong" />`;
 }
 
 function words(verdict) {
@@ -566,9 +574,9 @@ function Decided({ change, who }) {
           <tbody>
             ${list.map(
               (it) => html`<tr key=${it.approvalId}>
-                <td><a href=${href('approvals', [it.approvalId])}><bdi class="mono">${nameOf(it)}</bdi></a></td>
-                <td><bdi>${it.principal}</bdi>${it.principal === who.principal && ' (you)'}</td>
-                <td><${State} state=${it.state} /></td>
+                <td><${ToolName} name=${nameOf(it)} /></td>
+                <td><${Person} name=${it.principal} />${it.principal === who.principal && ' (you)'}</td>
+                <td><a href=${href('approvals', [it.approvalId])}><${State} state=${it.state} /></a></td>
                 <td><${Time} at=${it.decidedAt ?? it.expiresAt} /></td>
                 <td class="wrap"><${Votes} votes=${it.votes} /></td>
                 <td>${it.mayWithdraw && html`<${Withdraw} approval=${it} />`}</td>

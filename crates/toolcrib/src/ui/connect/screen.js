@@ -1,6 +1,8 @@
 // Connect: pick a client, get its configuration with a key of its own, and see its first call.
-import { html, useEffect, useRef, useState, announce, plural, send, useData, Badge, Button, Copy, Problem } from '../lib/ui.js';
+import { html, useEffect, useRef, useState, announce, send, Badge, Button, Copy, Problem } from '../lib/ui.js';
+import { useDraft } from '../lib/drafts.js';
 import { ending, words } from '../lib/key-form.js';
+import { RoleChoice } from '../lib/role-choice.js';
 import { request } from '../api.js';
 import { go } from '../shell/routes.js';
 import { may } from '../shell/session.js';
@@ -57,12 +59,7 @@ function Steps({ client, who }) {
 }
 
 function KeyForClient({ client, who, made, onMade }) {
-  const [access, setAccess] = useState('');
-  const roles = useData('/v1/roles', { enabled: may('roles:read') });
-  // Nobody can give a role that they do not have.
-  const given = (roles.data?.roles ?? []).filter(
-    ({ name }) => who.scopes.includes('*') || who.roles.includes(name),
-  );
+  const [form, setForm] = useDraft(`key for ${client.id}`, { roles: [], scopes: '' });
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
   const done = useRef();
@@ -75,8 +72,8 @@ function KeyForClient({ client, who, made, onMade }) {
     </p>`;
   const create = async (event) => {
     event.preventDefault();
-    const parts = words(access);
-    if (parts.length === 0) {
+    const scopes = words(form.scopes);
+    if (form.roles.length + scopes.length === 0) {
       setProblem('Say what the client may do: at least one role or scope.');
       return;
     }
@@ -84,8 +81,8 @@ function KeyForClient({ client, who, made, onMade }) {
     const reply = await send('POST', '/v1/keys', {
       name: client.name,
       principal: `${client.id}-${Math.random().toString(36).slice(2, 8)}`,
-      roles: parts.filter((it) => !isScope(it)),
-      scopes: parts.filter(isScope),
+      roles: form.roles,
+      scopes,
       ...ending(who, 90),
     });
     setBusy(false);
@@ -93,32 +90,16 @@ function KeyForClient({ client, who, made, onMade }) {
     if (reply.problem === undefined) onMade(reply.data);
   };
   return html`<form class="form" onSubmit=${create}>
+    <${RoleChoice} who=${who} chosen=${form.roles} onChange=${(roles) => setForm({ ...form, roles })} />
     <label>
-      <span class="label">What it may do</span>
-      <input class="input" value=${access} autocomplete="off" spellcheck=${false}
-        placeholder="roles such as reader, or scopes such as files:read"
-        onInput=${(event) => setAccess(event.target.value)} />
-      <span class="hint">Roles and scopes, separated by spaces; at most what you may do yourself.</span>
+      <span class="label">Scopes</span>
+      <input class="input" value=${form.scopes} autocomplete="off" spellcheck=${false} placeholder="files:read"
+        onInput=${(event) => setForm({ ...form, scopes: event.target.value })} />
+      <span class="hint">Separated by spaces; at most what you may do yourself.</span>
     </label>
-    ${
-      given.length > 0 &&
-      html`<div class="chips" role="group" aria-label="Roles">
-        ${given.map(
-          ({ name, tools }) => html`<button type="button" class="chip" key=${name} data-role=${name}
-            aria-pressed=${access === name} onClick=${() => setAccess(name)}>
-            <bdi>${name}</bdi> <span class="n">${plural(tools, 'tool')}</span>
-          </button>`,
-        )}
-      </div>`
-    }
     ${problem && html`<${Problem} text=${problem} />`}
     <div class="row"><${Button} kind="primary" busy=${busy} type="submit">Make a key for it<//></div>
   </form>`;
-}
-
-/** Scopes have a colon or are a star; roles do not. */
-function isScope(text) {
-  return text.includes(':') || text.includes('*');
 }
 
 /** Looks at the last use of the key until there is one. */

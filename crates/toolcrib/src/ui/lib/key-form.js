@@ -7,6 +7,11 @@ export function words(text) {
   return text.split(/[\s,]+/).filter((it) => it !== '');
 }
 
+/** Returns a name as a principal, which has no spaces. */
+export function asPrincipal(name) {
+  return name.trim().replace(/[^\w.@-]+/g, '-');
+}
+
 /**
  * Returns when a key for `days` ends (forever if it is empty): no later than the server lets the keys of
  * this caller end.

@@ -1,6 +1,7 @@
 // What changed in a tool since it was approved: both forms side by side, and the approval.
 import { html, useState, send, useData, Badge, Button, Loaded, Problem, Time } from './ui.js';
 import { visible } from '../json.js';
+import { ToolName } from './links.js';
 import { differences } from './diff.js';
 
 /** One tool: what changed, and its approval. */
@@ -20,7 +21,7 @@ export function Change({ pin, onApproved }) {
   };
   return html`<article class="panel padded" data-pin=${pin.toolId}>
     <div class="row">
-      <bdi class="mono strong">${pin.name}</bdi>
+      <${ToolName} name=${pin.name} style="mono strong" />
       <${Badge} tone=${pin.state === 'new' ? 'blue' : 'violet'}>${pin.state}<//>
       ${pin.quarantined && html`<${Badge} tone="red">in quarantine<//>`}
       ${pin.seen && html`<span class="muted">seen <${Time} at=${pin.seen.at} /></span>`}

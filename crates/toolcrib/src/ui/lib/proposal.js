@@ -4,15 +4,21 @@ import {
   html,
   announce,
   useEffect,
+  useRef,
   useState,
   plural,
   send,
   Badge,
   Button,
+  Copy,
   Dialog,
   Problem,
   Skeleton,
+  listed,
 } from './ui.js';
+import { href } from './address.js';
+import { asPrincipal } from './key-form.js';
+import { state } from '../state.js';
 
 /** Proposes `changes` again whenever they differ. */
 function useProposal(changes, connect) {
@@ -41,6 +47,9 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
   const [busy, setBusy] = useState(false);
   const [written, setWritten] = useState();
   const [refused, setRefused] = useState();
+  const done = useRef();
+  // The button that had the focus is gone.
+  useEffect(() => written && done.current.focus(), [written]);
   const write = async () => {
     setBusy(true);
     const reply = await send('POST', '/v1/config/write', { changes, hash: proposal.data.before });
@@ -52,26 +61,29 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
     onWritten?.();
   };
   if (written)
-    return html`<div class="done" role="status" data-written>
+    return html`<div class="done" role="status" tabindex="-1" ref=${done} data-written>
       <strong>The configuration is written.</strong>
       <span>The server applies it within a second.
         ${written.backup && html` The text before is in <code>${written.backup}</code>.`}</span>
-    </div>`;
+    </div>
+    ${newRoles(changes, proposal.data).map((it) => html`<${Next} key=${it.role} givers=${it} />`)}`;
   if (proposal.problem !== undefined)
     return html`<${Problem} text=${proposal.problem} retry=${proposal.again} />`;
   if (proposal.data === undefined) return html`<${Skeleton} rows=${4} />`;
   const { diff, problems, warnings, reach, preview, obstacle, writable } = proposal.data;
+  const made = newRoles(changes, proposal.data);
   return html`<div class="form" data-proposal>
     ${problems.length > 0 &&
     html`<div class="problem-box" role="alert"><div>
       <p>The changed configuration would not work:</p>
       <ul>${problems.map((it) => html`<li key=${it.message}>
-        ${it.key && html`<code>${it.key}</code> `}${it.message}</li>`)}</ul>
+        ${it.key && html`<code>${it.key}</code> `}<bdi>${it.message}</bdi></li>`)}</ul>
     </div></div>`}
     ${obstacle && html`<p class="warn">${obstacle}</p>`}
     ${warnings.map((text) => html`<p class="warn" key=${text}>${text}</p>`)}
     ${reach.map((it) => it.others.length > 0 && html`<${Beyond} key=${it.role} reach=${it} onSuggested=${setSuggested} />`)}
     ${preview && html`<${Effect} preview=${preview} />`}
+    ${made.map((it) => html`<${Givers} key=${it.role} givers=${it} />`)}
     <${Lines} diff=${diff} />
     ${diff.length === 0 && html`<p class="note">The file has this content already.</p>`}
     ${refused?.problem &&
@@ -84,6 +96,48 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
     </div>
   </div>`;
 }
+
+/** Who can give the roles that `changes` add. */
+function newRoles(changes, { givers = [] } = {}) {
+  const isNew = (name) => changes.some((it) => it.kind === 'role' && it.action === 'add' && it.name === name);
+  return givers.filter(({ role }) => isNew(role));
+}
+
+/** Says who can give a new role to keys, before it is written. */
+function Givers({ givers: { role, caller, others } }) {
+  const people = others?.map((name) => html`<bdi class="strong" key=${name}>${name}</bdi>`) ?? [];
+  return html`<section class="form" aria-label=${`Who can give ${role}`} data-givers=${role}>
+    <h3>Who can give the role <bdi>${role}</bdi></h3>
+    ${caller
+      ? html`<p class="note">You can make keys with it, once it is written.</p>`
+      : html`<p class="warn">
+          You cannot make keys with it. A key can have only roles that its creator has, and whoever has the
+          scope <code>*</code> has every role.${' '}
+          ${people.length > 0 ? html`${listed(people)} can, and so can the` : 'The'} operator of the
+          server${people.length > 0 ? '' : ' can'}, on its machine.
+        </p>`}
+  </section>`;
+}
+
+/** What follows once a role is written: a key for the people that it is for. */
+function Next({ givers: { role, caller } }) {
+  if (caller)
+    return html`<div class="row end">
+      <a class="button primary" data-team-key=${role} href=${href('access', ['keys'], { new: 'key', role })}>
+        Make a key for <bdi>${role}</bdi>
+      </a>
+    </div>`;
+  const words = { name: role, principal: asPrincipal(role), tenant: state.who.tenant, role };
+  const options = Object.entries(words).map(([name, value]) => `--${name} ${quoted(value)}`);
+  const command = `toolcrib keys create ${options.join(' ')}`;
+  return html`<div class="form" data-team-command=${role}>
+    <p class="note">The operator of the server makes a key with this command:</p>
+    <div class="secret"><code>${command}</code><${Copy} text=${command} /></div>
+  </div>`;
+}
+
+/** A word of a command line. */
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** A proposal in a dialog of its own. */
 export function ProposalDialog({ title, changes, connect, onClose, onWritten, children }) {
@@ -136,7 +190,7 @@ function Effect({ preview }) {
                     <${Names} tone="red" word="disappears" names=${it.disappears} />
                     ${it.changes.slice(0, SHOWN).map(
                       (change) => html`<div key=${change.tool}><bdi class="mono">${change.tool}</bdi>
-                        <span class="muted"> ${change.what.join(', ')}</span></div>`,
+                        <span class="muted"> <bdi>${change.what.join(', ')}</bdi></span></div>`,
                     )}
                     ${it.changes.length > SHOWN &&
                     html`<div class="muted">and ${it.changes.length - SHOWN} more with other requirements</div>`}

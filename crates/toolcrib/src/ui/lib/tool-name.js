@@ -6,17 +6,24 @@ import { classification } from './danger.js';
 
 const MAX_TITLE = 200;
 
-/** The names of the tools of a list, by their ids. */
+/** For each list of tools: the names by id, and all names. */
 const known = new WeakMap();
+
+function namesOf(list) {
+  if (!known.has(list)) {
+    const ids = new Map(list.map((tool) => [classification(tool).toolId, tool.name]));
+    known.set(list, { ids, names: new Set(list.map(({ name }) => name)) });
+  }
+  return known.get(list);
+}
 
 /** Returns the name that callers use for a tool id such as `mcp:files.read`. */
 export function toolName(id) {
-  if (!known.has(state.tools))
-    known.set(state.tools, new Map(state.tools.map((tool) => [classification(tool).toolId, tool.name])));
-  const name = known.get(state.tools).get(id);
-  if (name !== undefined) return name;
-  return id.replace(/^[a-z-]+:/, '').replace('.', '__');
+  return namesOf(state.tools).ids.get(id) ?? id.replace(/^[a-z-]+:/, '').replace('.', '__');
 }
+
+/** Whether the list of the caller has a tool of this name. */
+export const isListed = (name) => namesOf(state.tools).names.has(name);
 
 /** Returns the words that a tool uses for itself; undefined if they say no more than its name. */
 export function toolTitle(tool) {

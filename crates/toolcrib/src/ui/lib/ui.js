@@ -252,6 +252,7 @@ const ICONS = {
   write: 'M12 5l8 14H4Z',
   destructive: 'M8.5 3.5h7l5 5v7l-5 5h-7l-5-5v-7ZM9 9l6 6M15 9l-6 6',
   exec: 'M4 5h16v14H4ZM8 10l2.5 2L8 14M13 15h3',
+  filter: 'M4 5h16l-6 8v6l-4-2v-4Z',
   clock: 'M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16M12 8v4.5l3 2',
   key: 'M8 11.5a4.2 4.2 0 1 0 0 8.4 4.2 4.2 0 0 0 0-8.4M11 12.5L20 3.5M15.5 8l3.5 3.5',
 };
@@ -374,6 +375,11 @@ export function Dialog({ title, onClose, children, wide = false }) {
       ${children}
     </div>
   </dialog>`;
+}
+
+/** `a`, `a and b`, `a, b and c`. */
+export function listed(parts) {
+  return parts.map((part, at) => [at === 0 ? '' : at === parts.length - 1 ? ' and ' : ', ', part]);
 }
 
 export function plural(count, one, many = `${one}s`) {

@@ -1,9 +1,9 @@
 // Explains a denied call in one sentence: the scopes that were missing, the roles that have them, and who
 // can give them. The server explains the current state, so the sentence also says if a call would run now.
-import { html, useState, useData } from '../lib/ui.js';
-import { href } from '../shell/routes.js';
-import { may } from '../shell/session.js';
+import { html, listed, useState, useData } from '../lib/ui.js';
+import { Person, RoleName, ToolName } from '../lib/links.js';
 import { toolName } from '../lib/tool-name.js';
+import { may } from '../shell/session.js';
 
 /** The meanings of the reasons, for denials without a detailed explanation. */
 const REASONS = {
@@ -44,11 +44,11 @@ function Sentence({ it: { event, facts = {} } }) {
   const words = REASONS[reason ?? event.payload.error?.code] ?? 'It was refused.';
   return html`<p class="denial" role="status" data-denial>
     ${missing.length > 0
-      ? html`<bdi class="strong">${principal}</bdi> ${lacked.length > 0 ? 'lacked' : 'lacks'}${' '}
-        ${list(missing.map((it) => html`<code key=${it}>${it}</code>`))} for <bdi class="mono">${toolName(tool)}</bdi>.${' '}
+      ? html`<${Person} name=${principal} style="strong" /> ${lacked.length > 0 ? 'lacked' : 'lacks'}${' '}
+        ${listed(missing.map((it) => html`<code key=${it}>${it}</code>`))} for <${ToolName} name=${toolName(tool)} />.${' '}
         <${Remedy} missing=${missing} roles=${roles} />`
       : words}
-    ${found.data?.outcome === 'allowed' && html` <strong>A call of <bdi>${principal}</bdi> would run now: something has changed since.</strong>`}
+    ${found.data?.outcome === 'allowed' && html` <strong>A call of <${Person} name=${principal} /> would run now: something has changed since.</strong>`}
   </p>`;
 }
 
@@ -58,7 +58,7 @@ function Remedy({ missing, roles }) {
   return html`${roles !== undefined &&
     (all.length === 0
       ? 'No role of this tenant has it. '
-      : html`${all.length === 1 ? 'The role' : 'The roles'} ${list(all.map(({ name }) => html`<a key=${name} href=${href('access', ['roles', name])}><bdi>${name}</bdi></a>`))} ${all.length === 1 ? 'has' : 'have'} it. `)}
+      : html`${all.length === 1 ? 'The role' : 'The roles'} ${listed(all.map(({ name }) => html`<${RoleName} key=${name} name=${name} />`))} ${all.length === 1 ? 'has' : 'have'} it. `)}
     Whoever has it and the scope <code>keys:manage</code> can give it.`;
 }
 
@@ -70,9 +70,4 @@ function missingScopes(report) {
 /** Whether a grant such as `files:*` gives a scope. Scopes that have to be named are no scopes of tools. */
 function covers(grant, scope) {
   return grant === '*' || grant === scope || (grant.endsWith(':*') && scope.startsWith(grant.slice(0, -1)));
-}
-
-/** `a`, `a and b`, `a, b and c`. */
-function list(parts) {
-  return parts.map((part, at) => [at === 0 ? '' : at === parts.length - 1 ? ' and ' : ', ', part]);
 }

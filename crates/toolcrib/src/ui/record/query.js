@@ -1,14 +1,9 @@
 // The query of the record as a list of conditions, as the server reads it: `OR` joins two of them, `-`
 // or NOT turns one round, and quotes keep a value with spaces together.
+import { condition } from '../lib/address.js';
 
 /** Returns the parts of a query: what stands between spaces. */
 export const parts = (text) => text.match(/(?:[^\s"]|"[^"]*"?)+/g) ?? [];
-
-/** Returns a condition as text. */
-export function condition(field, value) {
-  const plain = String(value).replaceAll('"', '');
-  return /\s/.test(plain) ? `${field}:"${plain}"` : `${field}:${plain}`;
-}
 
 /** Returns the conditions of a query: each part, or several that `OR` joins. */
 function groups(text) {

@@ -18,12 +18,14 @@ import {
   Button,
   Copy,
   Empty,
+  Icon,
   Loaded,
   Time,
 } from '../lib/ui.js';
 import { request, fetchWithKey, problemText } from '../api.js';
 import { saveFile } from '../dom.js';
 import { visible } from '../json.js';
+import { Person, ToolName } from '../lib/links.js';
 import { toolName } from '../lib/tool-name.js';
 import { go, href } from '../shell/routes.js';
 import { Charts } from './chart.js';
@@ -135,11 +137,16 @@ function Events({ route }) {
   const earlier = useData(`/v1/events/summary?buckets=1&${before}`, { key: String(turn), enabled: before !== undefined });
   const query = (q, time = range, { replace = false, by = sort } = {}) => {
     typing.current = false;
-    go('record', [], { q, range: time === '24h' ? '' : time, sort: by === 'time' ? '' : by }, { replace });
+    go('record', [], conditions(q, time, by), { replace });
   };
+  const conditions = (q, time, by) => ({ q, range: time === '24h' ? '' : time, sort: by === 'time' ? '' : by });
+  const addressWith = (field, value) => href('record', [], conditions(withCondition(text, field, value), range, sort));
   useEffect(() => setOlder({ entries: [] }), [search, turn, slowest]);
   const typing = useRef(false);
-  useEffect(() => setTyped(text), [text]);
+  useEffect(() => {
+    if (typed !== text) typing.current = false; // a link or Back has changed the conditions
+    setTyped(text);
+  }, [text]);
   useEffect(() => {
     if (typed === text) return undefined;
     // What is typed leaves one entry in the history, a click another one.
@@ -253,7 +260,7 @@ function Events({ route }) {
                   <tr>${COLUMNS.map((it) => html`<${Heading} key=${it.name} of=${it} sort=${sort} onSort=${(by) => query(text, range, { by })} />`)}</tr>
                 </thead>
                 <tbody>
-                  ${shown.map((it) => html`<${Row} key=${it.position} it=${it} add=${add} />`)}
+                  ${shown.map((it) => html`<${Row} key=${it.position} it=${it} add=${add} addressWith=${addressWith} />`)}
                 </tbody>
               </table>
             </div>
@@ -326,18 +333,21 @@ function Status({ status, code }) {
 
 const codeOf = ({ payload }) => payload.error?.code ?? payload.reason;
 
-function Row({ it, add }) {
+/** A name filters the events, or opens the tool; the button next to a tool filters. */
+function Row({ it, add, addressWith }) {
   const { event, facts = {} } = it;
-  const filter = (field, value, shown) =>
-    value === undefined || value === ''
-      ? html`<span class="muted">–</span>`
-      : html`<button type="button" class="quiet" title=${`Only ${field} ${value}`}
-          onClick=${() => add(field, value)}><bdi>${shown}</bdi></button>`;
+  const { principal, tool } = facts;
+  const none = html`<span class="muted">–</span>`;
   return html`<tr data-type=${event.type}>
     <td class="nowrap"><${Time} at=${event.timestamp} /></td>
     <td>${NAMES[event.type] ?? event.type}</td>
-    <td>${filter('actor', facts.principal, facts.principal)}</td>
-    <td>${filter('tool', facts.tool, toolName(facts.tool ?? ''))}</td>
+    <td>${principal ? html`<span class="cell"><${Person} name=${principal} to=${addressWith('actor', principal)} /></span>` : none}</td>
+    <td>${
+      tool
+        ? html`<span class="cell"><${ToolName} name=${toolName(tool)} style="" /><button type="button" class="quiet icon-only"
+            title=${`Only tool ${tool}`} aria-label=${`Only tool ${tool}`} onClick=${() => add('tool', tool)}><${Icon} name="filter" /></button></span>`
+        : none
+    }</td>
     <td><span class="nowrap"><${Status} status=${facts.status} code=${codeOf(event)} /></span>${isDenial(it) && html`<${Why} it=${it} />`}</td>
     <td class="right">${event.payload.durationMs === undefined ? '' : milliseconds(event.payload.durationMs)}</td>
     <td><a href=${href('record', ['run', event.runId])}><code>${event.runId.slice(-8)}</code></a></td>
@@ -357,7 +367,11 @@ function Run({ id }) {
     <${Loaded} of=${found}>
       ${({ events, cursor }) => {
         if (events.length === 0)
-          return html`<${Empty} title="There is no such run"><p class="muted">It may have passed its retention.</p><//>`;
+          return html`<${Empty} title="There is no such run for you">
+            <p class="muted">
+              The link may be incomplete, the run may have passed its retention, or it is not of your tenant.
+            </p>
+          <//>`;
         const began = new Date(events[0].event.timestamp).getTime();
         return html`<section class="panel padded">
           <p class="muted">${cursor === undefined ? 'Began' : `The last ${number(events.length)} events, from`} <${Time} at=${events[0].event.timestamp} />.</p>
@@ -371,9 +385,9 @@ function Run({ id }) {
                 <div class=${`what ${event.causationId ? 'inner' : ''}`}>
                   <div class="row">
                     <strong>${NAMES[event.type] ?? event.type}</strong>
-                    ${facts.tool && html`<bdi class="mono">${toolName(facts.tool)}</bdi>`}
+                    ${facts.tool && html`<${ToolName} name=${toolName(facts.tool)} />`}
                     ${event.payload.destination && html`<bdi class="mono">${event.payload.destination}</bdi>`}
-                    ${facts.principal && html`<span class="muted">by <bdi>${facts.principal}</bdi></span>`}
+                    ${facts.principal && html`<span class="muted">by <${Person} name=${facts.principal} /></span>`}
                     <${Status} status=${facts.status} code=${codeOf(event)} />
                     ${durationMs !== undefined && html`<span class="muted">${milliseconds(durationMs)}</span>`}
                   </div>

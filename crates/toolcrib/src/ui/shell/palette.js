@@ -1,5 +1,6 @@
 // The command palette: tools, screens, sources, roles, people, runs and actions by a few letters.
-import { html, useData, useMemo, useModal, useState } from '../lib/ui.js';
+import { html, useData, useEffect, useMemo, useModal, useState } from '../lib/ui.js';
+import { addressOfPerson } from '../lib/links.js';
 import { toolTitle } from '../lib/tool-name.js';
 import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
@@ -7,6 +8,7 @@ import { href } from './routes.js';
 import { may, signOut } from './session.js';
 import { visibleSections } from './sections.js';
 
+/** Matches of each kind. */
 const MOST = 12;
 
 /** The actions, each a function or the address of a screen that runs it. */
@@ -41,12 +43,17 @@ function Search() {
   const { close, props } = useModal(() => emit('palette', false));
   const sources = useData('/v1/sources', { enabled: may('sources:read') }).data?.sources;
   const roles = useData('/v1/roles', { enabled: may('roles:read') }).data?.roles;
-  const keys = useData('/v1/keys', { enabled: may('keys:manage') }).data?.keys;
+  const managesKeys = may('keys:manage');
+  const keys = useData('/v1/keys', { enabled: managesKeys }).data?.keys;
   const views = useData('/v1/saved?kind=view', { enabled: may('audit:read') }).data?.saved;
-  const found = useMemo(
-    () => matches(text, { sources: sources ?? [], roles: roles ?? [], keys: keys ?? [], views: views ?? [] }),
-    [text, sources, roles, keys, views],
-  );
+  // Without the keys, the people are those who did something of late.
+  const recent = useData('/v1/events/summary?from=24h&buckets=1', { enabled: !managesKeys && may('audit:read') }).data;
+  const found = useMemo(() => {
+    const named = views?.filter(({ query }) => query !== undefined);
+    const people = keys?.map(({ principal }) => principal) ?? recent?.principals.map(({ name }) => name);
+    return matches(text, { sources: sources ?? [], roles: roles ?? [], views: named ?? [], people: people ?? [] });
+  }, [text, sources, roles, views, keys, recent]);
+  useEffect(() => document.getElementById(`palette-${at}`)?.scrollIntoView({ block: 'nearest' }), [at, found]);
   const choose = (item) => {
     if (item === undefined) return;
     close();
@@ -84,37 +91,42 @@ function Search() {
   </dialog>`;
 }
 
-function matches(text, { sources, roles, keys, views }) {
-  const wanted = text.trim().toLowerCase();
-  const fits = (name) => name.toLowerCase().includes(wanted);
-  const sections = visibleSections();
-  const items = sections
-    .filter(({ name }) => fits(name))
-    .map(({ id, name }) => ({ name, kind: 'screen', address: href(id) }));
-  for (const { id } of sources.filter(({ id }) => fits(id)).slice(0, MOST))
-    items.push({ name: id, kind: 'source', address: href('sources', [id]) });
-  for (const { name } of roles.filter(({ name }) => fits(name)).slice(0, MOST))
-    items.push({ name, kind: 'role', address: href('access', ['roles', name]) });
-  for (const { name, query } of views.filter(({ name, query }) => query !== undefined && fits(name)).slice(0, MOST))
-    items.push({ name, kind: 'saved view', address: `#/record?${query}` });
-  const people = new Set(keys.map(({ principal }) => principal).filter(fits));
-  for (const name of [...people].slice(0, MOST))
-    items.push({
+/** The things to go to and to do: each kind returns its items. A new kind joins this table. */
+const KINDS = [
+  () => visibleSections().map(({ id, name }) => ({ name, kind: 'screen', address: href(id) })),
+  ({ wanted }) =>
+    ACTIONS.filter(({ scope }) => wanted !== '' && (scope === undefined || may(scope))).map(
+      ({ scope, ...action }) => ({ ...action, kind: 'action' }),
+    ),
+  ({ sources }) => sources.map(({ id }) => ({ name: id, kind: 'source', address: href('sources', [id]) })),
+  ({ roles }) => roles.map(({ name }) => ({ name, kind: 'role', address: href('access', ['roles', name]) })),
+  ({ views }) => views.map(({ name, query }) => ({ name, kind: 'saved view', address: `#/record?${query}` })),
+  ({ people }) =>
+    [...new Set(people)].map((name) => ({
       name,
       kind: 'person',
-      address: may('audit:read') ? href('record', [], { q: `actor:${name}` }) : href('access', ['keys']),
-    });
+      address: addressOfPerson(name) ?? href('access', ['keys']),
+    })),
+  ({ wanted }) => {
+    const tools = state.tools.map((tool) => ({
+      name: tool.name,
+      title: toolTitle(tool),
+      kind: 'tool',
+      address: href('tools', [tool.name]),
+    }));
+    // Names that begin with the text come first.
+    return tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
+  },
+];
+
+function matches(text, things) {
+  const wanted = text.trim().toLowerCase();
+  const fits = ({ name, title = '' }) => `${name}\n${title}`.toLowerCase().includes(wanted);
+  const items = KINDS.flatMap((kind) => kind({ ...things, wanted }).filter(fits).slice(0, MOST));
   // An id of a run, as the record and errors print it.
-  if (/^[\w:-]{16,}$/.test(text.trim()) && sections.some(({ id }) => id === 'record'))
+  if (/^[\w:-]{16,}$/.test(text.trim()) && may('audit:read'))
     items.push({ name: text.trim(), kind: 'run', address: href('record', ['run', text.trim()]) });
-  const tools = state.tools.filter((tool) => fits(tool.name) || fits(toolTitle(tool) ?? ''));
-  // Names that begin with the text come first.
-  tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
-  for (const tool of tools.slice(0, MOST))
-    items.push({ name: tool.name, title: toolTitle(tool), kind: 'tool', address: href('tools', [tool.name]) });
-  for (const { scope, ...action } of ACTIONS.filter(({ name }) => wanted !== '' && fits(name)))
-    if (scope === undefined || may(scope)) items.push({ ...action, kind: 'action' });
-  return items.slice(0, MOST + 6);
+  return items;
 }
 
 function starts(name, wanted) {

@@ -1,5 +1,7 @@
-// The address of a screen: `#/SECTION/PART/…?filter=…`. An open tool keeps its own,
-// `#tool=NAME`.
+// The address of the page: which screen is open.
+import { href } from '../lib/address.js';
+
+export { href };
 
 /** Returns {section, path, query} of the current address. */
 export function current() {
@@ -10,19 +12,6 @@ export function current() {
   const [path, query = ''] = hash.slice(2).split('?', 2);
   const [section, ...rest] = path.split('/').map(decoded);
   return { section, path: rest, query: new URLSearchParams(query) };
-}
-
-/** Returns the address of a screen, relative to the page. */
-export function href(section, path = [], query = {}) {
-  if (section === 'tools' && path.length > 0) return `#tool=${encodeURIComponent(path[0])}`;
-  const parameters = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined && value !== '') parameters.set(name, value);
-  }
-  const search = parameters.toString();
-  if (section === 'tools' && search === '') return '#';
-  const parts = [section, ...path].map(encodeURIComponent).join('/');
-  return `#/${parts}${search === '' ? '' : `?${search}`}`;
 }
 
 /** Opens a screen; `replace` leaves no entry in the history, for filters that change while typing. */

@@ -3,6 +3,8 @@
 import { html, render, useLayoutEffect, useRef, useState, number, Time, Badge } from '../lib/ui.js';
 import { state, on, emit } from '../state.js';
 import { byId, reveal } from '../dom.js';
+import { Forbidden } from '../lib/forbidden.js';
+import { KeyId, Person, RoleName } from '../lib/links.js';
 import { current, href } from './routes.js';
 import { tookForm } from '../auth.js';
 import { SECTIONS, visibleSections } from './sections.js';
@@ -103,6 +105,8 @@ function Account() {
       removeEventListener('pointerdown', leave);
     };
   }, [open]);
+  // The menu of one sign-in is not open at the next one.
+  useLayoutEffect(() => setOpen(false), [who === undefined]);
   if (!who) return html`<${Providers} />`;
   return html`<div class="account" ref=${menu}>
     <${Offline} />
@@ -116,13 +120,13 @@ function Account() {
     ${open &&
     html`<div class="menu" role="region" aria-label="Account">
       <dl>
-        <dt>Principal</dt><dd><bdi>${who.principal}</bdi></dd>
+        <dt>Principal</dt><dd><${Person} name=${who.principal} /></dd>
         <dt>Tenant</dt><dd><bdi>${who.tenant}</bdi></dd>
         <dt>Signed in with</dt>
         <dd>${SIGNED_IN[who.auth]?.(who) ?? who.auth}${who.sessionId && ', in all tabs of this browser'}</dd>
         <dt>Valid</dt>
         <dd>${who.expiresAt ? html`until <${Time} at=${who.expiresAt} />` : 'until it is revoked'}</dd>
-        <dt>Roles</dt><dd>${words(who.roles)}</dd>
+        <dt>Roles</dt><dd>${words(who.roles, (name) => html`<${RoleName} key=${name} name=${name} style="mono" /> `)}</dd>
         <dt>Scopes</dt><dd>${words(who.scopes)}</dd>
         <dt>Updates</dt>
         <dd>${live.open ? html`<${Badge} tone="green">live<//>` : html`<${Badge} tone="amber">reconnecting<//>`}</dd>
@@ -150,7 +154,7 @@ function Stay() {
 }
 
 const SIGNED_IN = {
-  key: (who) => html`key <code>${who.keyId}</code>`,
+  key: (who) => html`key <${KeyId} id=${who.keyId} />`,
   token: () => 'a token of the identity provider',
 };
 
@@ -163,9 +167,9 @@ function Providers() {
   );
 }
 
-function words(list) {
+function words(list, drawn = (it) => html`<code key=${it}>${it}</code> `) {
   if (!list?.length) return html`<span class="muted">none</span>`;
-  return list.map((it) => html`<code key=${it}>${it}</code> `);
+  return list.map(drawn);
 }
 
 let screens = {};
@@ -186,7 +190,7 @@ async function showScreen(moved) {
     return;
   }
   if (section === 'forbidden') {
-    render(html`<${Forbidden} name=${route.section} />`, host);
+    render(html`<${Forbidden} scopes=${scopesOf(route.section)} />`, host);
     if (moved) rescueFocus(host);
     return;
   }
@@ -219,15 +223,10 @@ function rescueFocus(to) {
   if (at === null || at === document.body || !at.checkVisibility()) to?.focus({ preventScroll: true });
 }
 
-function Forbidden({ name }) {
-  const scope = SECTIONS.find((it) => it.id === name)?.scope;
-  return html`<div class="empty">
-    <h2>${scope ? 'Your key does not open this screen' : 'There is no such screen'}</h2>
-    ${scope &&
-    html`<p>It requires the scope <code>${scope}</code>. Whoever manages the keys of your tenant can
-      give you a role with it.</p>`}
-    <p><a href="#">Go to the tools</a></p>
-  </div>`;
+/** The scopes of which a screen requires one. */
+function scopesOf(id) {
+  const { scope, or } = SECTIONS.find((it) => it.id === id) ?? {};
+  return [scope, or].filter((it) => it !== undefined);
 }
 
 /** What is pending is in the title of the tab. */

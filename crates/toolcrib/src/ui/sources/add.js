@@ -1,5 +1,6 @@
 // Adds a source in three steps: where it is, who may use it, and what changes.
 import { html, useState, plural, send, Badge, Dialog, Problem } from '../lib/ui.js';
+import { useDraft } from '../lib/drafts.js';
 import { Proposal } from '../lib/proposal.js';
 import { wordsOf } from './words.js';
 
@@ -33,7 +34,7 @@ function settingsOf({ kind, where, variables }) {
 }
 
 export function AddSource({ config, onClose, onWritten }) {
-  const [form, setForm] = useState({ kind: 'command', name: '', where: '', variables: '' });
+  const [form, setForm] = useDraft('new source', { kind: 'command', name: '', where: '', variables: '' });
   const [found, setFound] = useState();
   const [problem, setProblem] = useState();
   const [busy, setBusy] = useState(false);
@@ -112,8 +113,8 @@ export function AddSource({ config, onClose, onWritten }) {
 /** Who may use the source, and which rules it gets. */
 function Grant({ found, config, onReady }) {
   const roles = config.roles ?? [];
-  const [role, setRole] = useState('');
-  const [fresh, setFresh] = useState('');
+  const [role, setRole] = useDraft('role of the new source', '');
+  const [fresh, setFresh] = useDraft('new role of the new source', '');
   const reading = found.tools.filter((it) => it.statement === 'reads');
   const [reach, setReach] = useState(reading.length > 0 ? 'reads' : 'all');
   const [chosen, setChosen] = useState(() => new Set(found.proposals.map((_, at) => at)));
@@ -165,7 +166,7 @@ function Grant({ found, config, onReady }) {
     ${role === '+' &&
     html`<label>
       <span class="label">Name of the new role</span>
-      <input class="input" id="source-new-role" value=${fresh} required autofocus
+      <input class="input" id="source-new-role" value=${fresh} required
         onInput=${(event) => setFresh(event.target.value)} />
     </label>`}
     ${role !== '' &&
@@ -192,7 +193,7 @@ function Grant({ found, config, onReady }) {
             ${it.tools.map((tool) => html` <bdi class="mono" key=${tool}>${tool}</bdi>`)}
             <span class="hint"> ${isReading(it) && role !== '' && reach === 'reads'
               ? html`They say that they only read, and get the scope <code>${`tools:${id}:read`}</code>.`
-              : it.reason}</span>
+              : html`<bdi>${it.reason}</bdi>`}</span>
           </span>
         </label>`,
       )}

@@ -1,6 +1,8 @@
 // Changes and removes what the configuration has: sources, rules and toolsets.
 import { html, useState, Badge, Button, Dialog } from '../lib/ui.js';
 import { isObject, own } from '../json.js';
+import { useDraft } from '../lib/drafts.js';
+import { ToolName } from '../lib/links.js';
 import { Proposal, ProposalDialog } from '../lib/proposal.js';
 import { lineOf, wordsOf } from './words.js';
 
@@ -34,10 +36,10 @@ const APART = ['id', 'kind', 'tools', 'command', 'url', 'document'];
 export function ChangeSource({ source, onClose, onWritten }) {
   const main = ['command', 'url', 'document'].find((key) => source[key] !== undefined);
   const before = main === 'command' ? lineOf(source.command) : source[main];
-  const [where, setWhere] = useState(before ?? '');
+  const [where, setWhere] = useDraft(`address of ${source.id}`, before ?? '');
   const others = Object.entries(source).filter(([key]) => !APART.includes(key));
-  const [texts, setTexts] = useState(() => Object.fromEntries(others.map(([key, it]) => [key, textOf(it)])));
-  const [fresh, setFresh] = useState({ key: '', value: '' });
+  const [texts, setTexts] = useDraft(`settings of ${source.id}`, () => Object.fromEntries(others.map(([key, it]) => [key, textOf(it)])));
+  const [fresh, setFresh] = useDraft(`new setting of ${source.id}`, { key: '', value: '' });
   const [changes, setChanges] = useState();
   const submit = (event) => {
     event.preventDefault();
@@ -81,7 +83,7 @@ export function ChangeSource({ source, onClose, onWritten }) {
 /** The rules of a source, and rules that its tools suggest. */
 export function Rules({ source, settings, proposals, onWritten }) {
   const [asking, setAsking] = useState();
-  const [editing, setEditing] = useState();
+  const [editing, setEditing] = useDraft(`rule dialog of ${source}`);
   const rules = Object.entries(settings?.tools ?? {});
   const remove = (name) =>
     setAsking({ title: `Remove the rule ${name}`, changes: [{ action: 'remove', kind: 'rule', source, name }] });
@@ -109,8 +111,8 @@ export function Rules({ source, settings, proposals, onWritten }) {
         <${Badge} tone="violet">proposed<//>
         <span>
           ${it.change.settings.approval ? 'Require approval' : 'Mark as reading'}:
-          ${it.tools.map((tool) => html` <bdi class="mono" key=${tool}>${tool}</bdi>`)}
-          <span class="muted"> ${it.reason}</span>
+          ${it.tools.map((tool) => html` <${ToolName} key=${tool} name=${tool} />`)}
+          <span class="muted"> <bdi>${it.reason}</bdi></span>
         </span>
         <${Button} onClick=${() => setAsking({ title: 'A proposed rule', changes: [it.change] })}>Show what changes<//>
       </div>`,
@@ -125,7 +127,7 @@ export function Rules({ source, settings, proposals, onWritten }) {
 /** Adds a rule, or changes the one with these settings. */
 function RuleDialog({ source, glob, rule, onClose, onWritten }) {
   const { approval = '', safety_tier: tier = '', scopes = [] } = rule ?? {};
-  const [form, setForm] = useState({ glob: glob ?? '', approval, tier, scopes: scopes.join(' ') });
+  const [form, setForm] = useDraft(`rule ${source} ${glob ?? ''}`, { glob: glob ?? '', approval, tier, scopes: scopes.join(' ') });
   const [changes, setChanges] = useState();
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.value });
   const submit = (event) => {
@@ -180,7 +182,7 @@ function RuleDialog({ source, glob, rule, onClose, onWritten }) {
 /** Adds a toolset, or changes the one with these settings. */
 export function ToolsetDialog({ name, settings, onClose, onWritten }) {
   const { title = '', allow = [] } = settings ?? {};
-  const [form, setForm] = useState({ name: name ?? '', title, allow: allow.join(' ') });
+  const [form, setForm] = useDraft(`toolset ${name ?? ''}`, { name: name ?? '', title, allow: allow.join(' ') });
   const [changes, setChanges] = useState();
   const set = (key) => (event) => setForm({ ...form, [key]: event.target.value });
   const submit = (event) => {

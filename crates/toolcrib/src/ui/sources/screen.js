@@ -19,6 +19,7 @@ import {
   Time,
 } from '../lib/ui.js';
 import { ProposalDialog } from '../lib/proposal.js';
+import { useDraft } from '../lib/drafts.js';
 import { href } from '../shell/routes.js';
 import { needsAttention } from '../shell/counts.js';
 import { may } from '../shell/session.js';
@@ -77,7 +78,10 @@ export function Sources({ route }) {
       const source = data.sources.find((it) => it.id === id);
       return source
         ? html`<${One} source=${source} reload=${found.reload} config=${config.data} onWritten=${onWritten} />`
-        : html`<${Empty} title="There is no such source">
+        : html`<${Empty} title="There is no such source for you">
+            <p class="muted">
+              The link may be incomplete, the source may have been removed, or it has nothing for your tenant.
+            </p>
             <p><a href=${href('sources')}>All sources</a></p>
           <//>`;
     }}
@@ -86,7 +90,7 @@ export function Sources({ route }) {
 
 function All({ data, config, onWritten }) {
   const { sources, toolsets } = data;
-  const [asking, setAsking] = useState();
+  const [asking, setAsking] = useDraft('sources dialog');
   const bad = sources.filter(needsAttention);
   return html`<div>
     <div class="screen-head">
@@ -103,9 +107,9 @@ function All({ data, config, onWritten }) {
       ${config &&
       html`<${Button} kind="primary" id="add-source" onClick=${() => setAsking({ what: 'source' })}>Add a source<//>`}
     </div>
-    ${asking?.what === 'source' &&
+    ${config && asking?.what === 'source' &&
     html`<${AddSource} config=${config} onClose=${() => setAsking()} onWritten=${onWritten} />`}
-    ${asking?.what === 'toolset' &&
+    ${config && asking?.what === 'toolset' &&
     html`<${ToolsetDialog} name=${asking.name} settings=${config?.toolsets?.[asking.name]}
       onClose=${() => setAsking()} onWritten=${onWritten} />`}
     ${asking?.what === 'no-toolset' &&
@@ -211,7 +215,7 @@ function RefreshNow({ source, reload }) {
 }
 
 function One({ source, reload, config, onWritten }) {
-  const [asking, setAsking] = useState();
+  const [asking, setAsking] = useDraft(`dialog of the source ${source.id}`);
   const settings = config?.sources?.find((it) => it.id === source.id);
   const rules = useData('/v1/config/rules', { enabled: settings !== undefined, key: config?.hash });
   return html`<div>
@@ -228,7 +232,7 @@ function One({ source, reload, config, onWritten }) {
           <${Button} data-remove onClick=${() => setAsking('remove')}>Remove<//>`}
       </div>
     </div>
-    ${asking === 'change' &&
+    ${settings && asking === 'change' &&
     html`<${ChangeSource} source=${settings} onClose=${() => setAsking()} onWritten=${onWritten} />`}
     ${asking === 'remove' &&
     html`<${ProposalDialog} title=${`Remove ${source.id}`} onClose=${() => setAsking()} onWritten=${onWritten}
@@ -255,7 +259,7 @@ function One({ source, reload, config, onWritten }) {
           html`<dt>Not offered</dt><dd data-not-offered>${notOffered(source.notOffered)}</dd>`}
           <dt>Last error</dt>
           <dd>${source.lastError
-            ? html`<${Time} at=${source.lastError.at} />: ${source.lastError.message}`
+            ? html`<${Time} at=${source.lastError.at} />: <bdi>${source.lastError.message}</bdi>`
             : html`<span class="muted">none since the start</span>`}</dd>
         </dl>
       </section>

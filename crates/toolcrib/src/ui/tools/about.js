@@ -4,7 +4,7 @@ import { DANGERS, classification, dangersOf } from '../lib/danger.js';
 import { state } from '../state.js';
 import { own } from '../json.js';
 import { hasGateway, may } from '../shell/session.js';
-import { href } from '../shell/routes.js';
+import { SourceName } from '../lib/links.js';
 import { egressText } from './filters.js';
 import { Versions } from './versions.js';
 
@@ -86,11 +86,7 @@ export function About({ tool }) {
       <dl class="about-facts">
         <dt>Source</dt>
         <dd>
-          ${
-            may('sources:read')
-              ? html`<a href=${href('sources', [source])}><bdi class="mono">${source}</bdi></a>`
-              : html`<bdi class="mono">${source}</bdi>`
-          }
+          <${SourceName} name=${source} />
           ${kind !== undefined && html` <span class="muted">${kind}</span>`}
         </dd>
         ${version !== undefined && html`<dt>Version</dt><dd><bdi>${version}</bdi></dd>`}

@@ -35,6 +35,9 @@ export function startDetail() {
   on('providers', () => draw());
   on('tools', () => draw());
   on('first-run', () => draw());
+  on('who', () => {
+    for (const view of views.values()) view.restore();
+  });
   on('token', () => {
     for (const view of views.values()) view.drop();
     views.clear();

@@ -122,6 +122,22 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
     return mode === 'form' ? form.localProblems() : [];
   }
 
+  /** What was typed, for `restore`; undefined if nothing was. */
+  function draft() {
+    if (mode === 'json') return text === startText ? undefined : { text };
+    return touched ? { args: JSON.stringify(form.value()) } : undefined;
+  }
+
+  function restore(typed) {
+    if (typed.args !== undefined) return load(parseJson(typed.args));
+    mode = 'json';
+    start();
+    text = typed.text;
+    touched = true;
+    draw();
+    return onChange();
+  }
+
   /** Returns the request body, or undefined after showing the error in the text. */
   function body() {
     if (mode === 'json') {
@@ -163,6 +179,8 @@ export function createEditor({ schema, onChange, title = 'Arguments' }) {
     title,
     problems,
     body,
+    draft,
+    restore,
     compact,
     focusFirst: () => {
       if (mode === 'form') return form.focusFirst();

@@ -3,6 +3,7 @@
 import { html, ago, plural, Badge, useEffect, useState } from '../lib/ui.js';
 import { classification } from '../lib/danger.js';
 import { formatMs } from '../lib/format.js';
+import { Person } from '../lib/links.js';
 import { request } from '../api.js';
 import { isObject, own } from '../json.js';
 import { hasGateway, may } from '../shell/session.js';
@@ -130,7 +131,7 @@ function Row({ call }) {
           : ['green', 'ok'];
   return html`<tr>
     <td>${typeof call.runId === 'string' ? html`<a href=${href('record', ['run', call.runId])}>${when}</a>` : when}</td>
-    <td><bdi>${String(call.principal ?? '–')}</bdi></td>
+    <td>${typeof call.principal === 'string' ? html`<${Person} name=${call.principal} />` : '–'}</td>
     <td><${Badge} tone=${tone}>${word}<//></td>
     <td class="right">${call.ms === undefined ? '–' : formatMs(call.ms)}</td>
   </tr>`;

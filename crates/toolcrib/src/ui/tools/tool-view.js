@@ -2,6 +2,7 @@
 // the first tool is opened.
 import { html, render, Copy } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
+import { draftOf, keepDraft } from '../lib/drafts.js';
 import { Tabs } from '../lib/tabs.js';
 import { toolTitle } from '../lib/tool-name.js';
 import { root } from '../dom.js';
@@ -29,7 +30,14 @@ export function createToolView(tool) {
   const visits = {};
   let calls = [];
   let loadChanged;
-  const editor = createEditor({ schema: tool.inputSchema, onChange: () => runner?.edited() });
+  const draft = `arguments of ${tool.name}`;
+  const editor = createEditor({
+    schema: tool.inputSchema,
+    onChange: () => {
+      keepDraft(draft, editor.draft); // asked for what was typed only when it is needed
+      runner?.edited();
+    },
+  });
   const record = (entry) => {
     calls = [entry, ...calls].slice(0, KEEP);
     draw();
@@ -94,9 +102,17 @@ export function createToolView(tool) {
     );
   }
 
+  /** Shows what the same person typed before a sign-in ended. */
+  function restore() {
+    const typed = editor.draft() === undefined ? draftOf(draft)?.() : undefined;
+    if (typed !== undefined) editor.restore(typed);
+  }
+
   draw();
+  restore();
   return {
     element,
+    restore,
     tool,
     refresh: runner.refresh,
     focusFirst: () => {

@@ -1,6 +1,7 @@
 // The forms of a tool that this server knows: the approved one, the one that its source shows now, and
 // earlier ones. Of those that are no longer approved the record has the digest, and no text is kept.
 import { html, useEffect, useState, useData, Badge, Loaded, Time } from '../lib/ui.js';
+import { Person } from '../lib/links.js';
 import { Change } from '../lib/pin-change.js';
 import { own } from '../json.js';
 import { may } from '../shell/session.js';
@@ -79,7 +80,7 @@ const OTHER_TENANT = Symbol('another tenant');
 
 function approver(by) {
   if (by === OTHER_TENANT) return ', from outside your tenant';
-  return by === undefined ? ', trusted at first sight' : html` by <bdi>${by}</bdi>`;
+  return by === undefined ? ', trusted at first sight' : html` by <${Person} name=${by} />`;
 }
 
 /** The known forms, the newest first. */

@@ -3,6 +3,7 @@
 import { html, ago, Icon, useEffect, useRef, useState, useTick } from '../lib/ui.js';
 import { on } from '../state.js';
 import { approval } from '../api.js';
+import { Person, RoleName } from '../lib/links.js';
 import { own } from '../json.js';
 import { hasGateway } from '../shell/session.js';
 
@@ -92,7 +93,7 @@ export function Waiting({ id, reply, granted, again }) {
       <p class="approval-note">${request.principal !== undefined && html`<${Who} request=${request} />`}</p>
       <ul class="votes">
         ${(Array.isArray(request.votes) ? request.votes : []).map(
-          (vote) => html`<li><bdi class="strong">${String(vote?.principal ?? 'someone')}</bdi>${voteText(vote)}</li>`,
+          (vote) => html`<li>${typeof vote?.principal === 'string' ? html`<${Person} name=${vote.principal} style="strong" />` : html`<bdi class="strong">someone</bdi>`}${voteText(vote)}</li>`,
         )}
       </ul>
       <div class="row">
@@ -124,15 +125,16 @@ const WAITS_OUTSIDE =
 
 function Who({ request }) {
   const { principal, requiredScope, requiredRole, quorum, granted } = request;
-  return html`Requested as <bdi class="mono">${String(principal)}</bdi>. ${
+  return html`Requested as <${Person} name=${String(principal)} style="mono" />. ${
     typeof requiredScope === 'string' &&
     html`Another person with the scope <code>${requiredScope}</code>${
-      typeof requiredRole === 'string' && html` and the role <code>${requiredRole}</code>`
+      typeof requiredRole === 'string' && html` and the role <${RoleName} name=${requiredRole} style="mono" />`
     } can answer it.`
   }${quorum > 1 && ` ${granted ?? 0} of ${quorum} approvals are given.`}`;
 }
 
 function voteText(vote) {
-  const comment = typeof vote?.comment === 'string' && vote.comment !== '' ? `: “${vote.comment}”` : '.';
-  return ` ${WORDS[vote?.verdict] ?? 'answered'} it${comment}`;
+  const isCommented = typeof vote?.comment === 'string' && vote.comment !== '';
+  const comment = isCommented ? html`: “<bdi>${vote.comment}</bdi>”` : '.';
+  return html`${' '}${WORDS[vote?.verdict] ?? 'answered'} it${comment}`;
 }

@@ -1,6 +1,7 @@
 // Explains why a tool can be used or not, and why the list is empty: the server's decision for this
 // key, step by step. A server without that endpoint (an embedded page) shows nothing.
 import { html, ServerText, useEffect, useState } from '../lib/ui.js';
+import { Person } from '../lib/links.js';
 import { explain, problemText } from '../api.js';
 import { hasGateway } from '../shell/session.js';
 
@@ -82,7 +83,7 @@ function Report({ report, name }) {
         </li>`,
       )}
     </ol>
-    <p class="muted">For <bdi class="mono">${String(report.principal)}</bdi> in tenant <bdi class="mono">${String(report.tenant)}</bdi>
+    <p class="muted">For <${Person} name=${String(report.principal)} style="mono" /> in tenant <bdi class="mono">${String(report.tenant)}</bdi>
       ${grants.length === 0 ? ', which holds no scopes' : ', which holds '}<bdi class="mono">${grants.join(', ')}</bdi>
     </p>`;
 }

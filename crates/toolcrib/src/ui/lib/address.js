@@ -1,0 +1,21 @@
+// The addresses of screens, relative to the page: `#/SECTION/PART/…?filter=…`. An open tool keeps its own,
+// `#tool=NAME`.
+
+/** Returns the address of a screen. */
+export function href(section, path = [], query = {}) {
+  if (section === 'tools' && path.length > 0) return `#tool=${encodeURIComponent(path[0])}`;
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== '') parameters.set(name, value);
+  }
+  const search = parameters.toString();
+  if (section === 'tools' && search === '') return '#';
+  const parts = [section, ...path].map(encodeURIComponent).join('/');
+  return `#/${parts}${search === '' ? '' : `?${search}`}`;
+}
+
+/** Returns a condition of the record's query as text. */
+export function condition(field, value) {
+  const plain = String(value).replaceAll('"', '');
+  return /\s/.test(plain) ? `${field}:"${plain}"` : `${field}:${plain}`;
+}
