@@ -202,7 +202,8 @@ async function showScreen(moved) {
   } catch (error) {
     loaded.delete(section);
     Screen = () =>
-      html`<p class="problem-box" role="alert">This screen could not be loaded (${error.message}).</p>`;
+      html`<p class="problem-box" role="alert">This screen could not be loaded (${error.message}). If the server
+        has been upgraded, <button type="button" class="link" onClick=${() => location.reload()}>reload the page</button>.</p>`;
   }
   if (current().section !== section || !state.who) return;
   host.ariaBusy = 'false';
