@@ -740,6 +740,7 @@ mod tests {
             "requiredRole",
             "requiredScope",
             "resource",
+            "savedId",
             "seen",
             "sessionId",
             "since",
