@@ -655,7 +655,7 @@ async fn a_proposal_says_who_can_give_a_new_role() {
     write_config(dir.path(), &config(ROLES));
     let server = Server::start(dir.path());
     let holder = async |principal: &str, scopes: &[&str]| {
-        let scopes = scopes.iter().flat_map(|scope| ["--scope", scope]);
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", *scope]);
         let args: Vec<&str> = ["--principal", principal].into_iter().chain(scopes).collect();
         caller(&server, &key(dir.path(), &args).1).await
     };
