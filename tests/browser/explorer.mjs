@@ -66,14 +66,17 @@ await check('the first screen is at most 12 requests and 70 KB, and later visits
   await client.send('Network.enable');
   let requests = [];
   client.on('Network.requestWillBeSent', ({ requestId, request }) => requests.push({ requestId, path: new URL(request.url).pathname, bytes: 0 }));
-  const note = ({ requestId, encodedDataLength, dataLength }) => {
+  client.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
     const it = requests.find((one) => one.requestId === requestId);
-    if (it) it.bytes = Math.max(encodedDataLength ?? 0, it.bytes + (dataLength === undefined ? 0 : encodedDataLength));
-  };
-  client.on('Network.loadingFinished', note);
+    if (it) it.bytes = encodedDataLength;
+  });
   client.on('Network.requestServedFromCache', ({ requestId }) => {
     const it = requests.find((one) => one.requestId === requestId);
     if (it) it.cached = true;
+  });
+  client.on('Network.responseReceived', ({ requestId, response }) => {
+    const it = requests.find((one) => one.requestId === requestId);
+    if (it && response.fromDiskCache) it.cached = true;
   });
   const visit = async () => {
     requests = [];

@@ -6,7 +6,7 @@ use crate::tidy::source::Source;
 use crate::tidy::tree::Tree;
 
 const PAGE: &str = "docs/explanation/security.md";
-const SECTION: &str = "## What is promised";
+const SECTION: &str = "## Promises";
 
 /// Promises without a test, and names of tests that are none. A name is `path::function`, where the
 /// path begins at `crates/`.
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_promise_without_its_test_is_found() {
-        let page = "## What is promised\n\n| Promise | | Tests |\n|---|---|---|\n\
+        let page = "## Promises\n\n| Promise | | Tests |\n|---|---|---|\n\
                     | one | | `core/tests/a.rs::one` |\n| two | | `core/tests/a.rs::two` |\n\
                     | three | | |\n| four | | `core/tests/b.rs::four` |\n\n## More\n\n| a | b |\n";
         let tree = Tree::of(&[(PAGE, page), ("crates/core/tests/a.rs", "fn one() {}\n")]);

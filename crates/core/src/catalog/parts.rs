@@ -17,7 +17,7 @@ const ONE_OF: u8 = 128;
 /// A list in parts. There is at least one part.
 #[derive(Debug)]
 pub struct Parts {
-    /// What a client reads first; written by an [`Overview`].
+    /// The parts without their tools, which a client reads first; written by an [`Overview`].
     pub overview: Arc<Body>,
     parts: Vec<Part>,
 }
@@ -31,7 +31,7 @@ pub struct Part {
     pub body: Arc<Body>,
 }
 
-/// Writes what a client reads first, of parts in the order of the list.
+/// Writes the overview of parts, in the order of the list.
 pub type Overview = fn(&[Part]) -> Vec<u8>;
 
 impl Parts {

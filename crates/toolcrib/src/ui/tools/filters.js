@@ -268,7 +268,7 @@ function Facet({ facet }) {
 /** By facet: the list of tools that was counted, and how many of them have each value. */
 const counted = new Map();
 
-on('facts', () => counted.clear());
+on('pins', () => counted.clear());
 
 function countsOf({ id, values }) {
   const known = counted.get(id);
