@@ -1,5 +1,10 @@
 //! Prepares the page of `src/ui` for the program: joins its modules and its styles into few files, and
 //! compresses them once, so that no request has to. Nothing but Rust is needed for it.
+#![expect(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "cargo and a build script talk by output and environment"
+)]
 
 mod link;
 
