@@ -27,6 +27,7 @@ mod postgres;
 mod queue;
 #[cfg(feature = "redis")]
 mod redis;
+mod saved;
 mod seal;
 mod seal_places;
 mod sign;

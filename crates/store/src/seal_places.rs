@@ -25,9 +25,8 @@ pub(crate) fn run<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> 
 /// Returns the place of the content of a saved item. A row that is moved to another tool or principal
 /// does not open.
 pub(crate) fn saved(item: &SavedItem) -> [&str; 6] {
-    let tool = item.tool.as_ref().map_or("", |tool| tool.as_str());
-    let (tenant, kind) = (item.tenant.as_str(), item.kind.as_str());
-    ["toolcrib saved 1", tenant, kind, tool, &item.name, item.principal.as_str()]
+    let [tenant, kind, tool, name] = item.place();
+    ["toolcrib saved 1", tenant, kind, tool, name, item.principal.as_str()]
 }
 
 /// Seals `part` of an idempotent call, bound to its key and part.

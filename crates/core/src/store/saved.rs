@@ -48,6 +48,14 @@ pub struct SavedItem {
     pub saved_at: Timestamp,
 }
 
+impl SavedItem {
+    /// Returns the tenant, the kind, the tool (empty for a view) and the name, which identify it.
+    pub fn place(&self) -> [&str; 4] {
+        let tool = self.tool.as_ref().map_or("", ToolId::as_str);
+        [self.tenant.as_str(), self.kind.as_str(), tool, &self.name]
+    }
+}
+
 /// The result of [`SavedStore::insert`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]

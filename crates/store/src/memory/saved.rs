@@ -6,12 +6,11 @@ use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
     id::{PrincipalId, SavedId, TenantId},
-    store::{
-        MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError,
-    },
+    store::{SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError},
 };
 
 use super::shared::lock;
+use crate::saved::Present;
 
 /// Saved views and calls in memory.
 #[derive(Debug, Default)]
@@ -22,27 +21,23 @@ fn as_stored(item: SavedItem) -> SavedItem {
     SavedItem { content, saved_at: item.saved_at.trunc_subsecs(3), ..item }
 }
 
-fn place(item: &SavedItem) -> (&TenantId, SavedKind, Option<&str>, &str) {
-    (&item.tenant, item.kind, item.tool.as_ref().map(|tool| tool.as_str()), &item.name)
-}
-
 #[async_trait]
 impl SavedStore for MemorySaved {
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError> {
         let mut items = lock(&self.0);
         let alike = |it: &&SavedItem| it.tenant == item.tenant && it.kind == item.kind;
-        if items.iter().any(|it| place(it) == place(&item)) {
-            return Ok(SavedInsertion::NameTaken);
-        }
-        if items.iter().filter(alike).count() >= MAX_SAVED {
-            return Ok(SavedInsertion::TenantFull);
-        }
-        let own = items.iter().filter(alike).filter(|it| it.principal == item.principal);
-        if own.count() >= MAX_SAVED_BY_ONE {
-            return Ok(SavedInsertion::PrincipalFull);
+        let own = |it: &&SavedItem| it.principal == item.principal;
+        let same = |it: &&SavedItem| it.place() == item.place();
+        let present = Present {
+            all: items.iter().filter(alike).count(),
+            own: items.iter().filter(alike).filter(own).count(),
+            same: items.iter().filter(alike).filter(same).count(),
+        };
+        if let Some(refusal) = present.refusal() {
+            return Ok(refusal);
         }
         items.push(as_stored(item));
-        items.sort_by(|a, b| place(a).cmp(&place(b)));
+        items.sort_by(|a, b| a.place().cmp(&b.place()));
         Ok(SavedInsertion::Stored)
     }
 
@@ -50,7 +45,7 @@ impl SavedStore for MemorySaved {
         let mut items = lock(&self.0);
         let found = items
             .iter_mut()
-            .find(|it| it.id == item.id && place(it) == place(&item) && it.principal == *seen);
+            .find(|it| it.id == item.id && it.place() == item.place() && it.principal == *seen);
         let Some(found) = found else { return Ok(false) };
         *found = as_stored(item);
         Ok(true)

@@ -3,10 +3,8 @@
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use toolcrib_core::{
-    id::{PrincipalId, SavedId, TenantId, ToolId},
-    store::{
-        MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError,
-    },
+    id::{PrincipalId, SavedId, TenantId},
+    store::{SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError},
 };
 
 use super::{
@@ -14,12 +12,7 @@ use super::{
     handle::PostgresStore,
     row::{Param, execute, first, one, parse, rows, stored_time},
 };
-use crate::seal_places;
-
-const COLUMNS: &str = "id, tenant, kind, tool, name, principal, saved_at, content";
-
-/// A row: the item without its content, and the content as stored.
-type Stored = (SavedItem, Vec<u8>);
+use crate::saved::{self, COLUMNS, Present, StoredItem};
 
 /// Reseals the contents of older keys, and seals those that were stored without one.
 pub(super) async fn reseal(store: &PostgresStore) -> Result<usize, StoreError> {
@@ -34,12 +27,7 @@ pub(super) async fn reseal(store: &PostgresStore) -> Result<usize, StoreError> {
     });
     let mut resealed = 0;
     for (item, old) in found.await? {
-        if keys.is_current(&old) {
-            continue;
-        }
-        let place = seal_places::saved(&item);
-        let content = keys.unpack(&place, &old).ok_or_else(|| unsealable(&item.id))?;
-        let new = keys.pack(&place, &content)?;
+        let Some(new) = saved::reseal(keys, &item, &old)? else { continue };
         // An item that was saved again meanwhile is sealed already.
         let changed = within(async {
             let sql = "UPDATE saved SET content = $3 WHERE id = $1 AND content = $2";
@@ -50,37 +38,20 @@ pub(super) async fn reseal(store: &PostgresStore) -> Result<usize, StoreError> {
     Ok(resealed)
 }
 
-fn unsealable(id: &SavedId) -> StoreError {
-    let message = format!("the saved item {id} cannot be opened with `seal_key` or `old_seal_key`");
-    StoreError::Corrupt(message)
-}
-
-impl PostgresStore {
-    fn packed(&self, item: &SavedItem) -> Result<Vec<u8>, StoreError> {
-        let content = item.content.as_deref().unwrap_or_default();
-        self.options().seal_keys.pack(&seal_places::saved(item), content)
-    }
-
-    fn unpacked(&self, (item, content): Stored) -> SavedItem {
-        let content = self.options().seal_keys.unpack(&seal_places::saved(&item), &content);
-        SavedItem { content, ..item }
-    }
-}
-
 #[async_trait]
 impl SavedStore for PostgresStore {
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError> {
-        let content = self.packed(&item)?;
+        let content = saved::pack(&self.options().seal_keys, &item)?;
         within(insert(self, &item, &content)).await
     }
 
     async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError> {
-        let content = self.packed(&item)?;
+        let content = saved::pack(&self.options().seal_keys, &item)?;
         within(async {
             let sql = "UPDATE saved SET principal = $7, saved_at = $8, content = $9 \
                        WHERE tenant = $1 AND kind = $2 AND tool = $3 AND name = $4 AND id = $5 \
                        AND principal = $6";
-            let [tenant, kind, tool, name] = place(&item);
+            let [tenant, kind, tool, name] = item.place();
             let (id, at) = (item.id.as_str(), stored_time(item.saved_at));
             let (seen, now) = (seen.as_str(), item.principal.as_str());
             let params: [Param<'_>; 9] =
@@ -113,7 +84,8 @@ impl SavedStore for PostgresStore {
             let found = rows(&self.client().await?, &sql, &params).await?;
             found.iter().map(stored).collect::<Result<Vec<_>, _>>()
         });
-        Ok(found.await?.into_iter().map(|row| self.unpacked(row)).collect())
+        let keys = &self.options().seal_keys;
+        Ok(found.await?.into_iter().map(|row| saved::unpack(keys, row)).collect())
     }
 
     async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError> {
@@ -123,13 +95,8 @@ impl SavedStore for PostgresStore {
             let found = first(&self.client().await?, &sql, &params).await?;
             found.as_ref().map(stored).transpose()
         });
-        Ok(found.await?.map(|row| self.unpacked(row)))
+        Ok(found.await?.map(|row| saved::unpack(&self.options().seal_keys, row)))
     }
-}
-
-fn place(item: &SavedItem) -> [&str; 4] {
-    let tool = item.tool.as_ref().map_or("", ToolId::as_str);
-    [item.tenant.as_str(), item.kind.as_str(), tool, &item.name]
 }
 
 async fn insert(
@@ -137,7 +104,7 @@ async fn insert(
     item: &SavedItem,
     content: &[u8],
 ) -> Result<SavedInsertion, Failure> {
-    let [tenant, kind, tool, name] = place(item);
+    let [tenant, kind, tool, name] = item.place();
     let principal = item.principal.as_str();
     let mut client = store.client().await?;
     let transaction = client.transaction().await?;
@@ -148,18 +115,10 @@ async fn insert(
                       count(*) FILTER (WHERE tool = $4 AND name = $5) \
                FROM saved WHERE tenant = $1 AND kind = $2";
     let params: [Param<'_>; 5] = [&tenant, &kind, &principal, &tool, &name];
-    let counts = one(&transaction, sql, &params).await?;
-    let (all, own, same): (i64, i64, i64) =
-        (counts.try_get(0)?, counts.try_get(1)?, counts.try_get(2)?);
-    let reaches = |count: i64, most: usize| usize::try_from(count).is_ok_and(|it| it >= most);
-    if same > 0 {
-        return Ok(SavedInsertion::NameTaken);
-    }
-    if reaches(all, MAX_SAVED) {
-        return Ok(SavedInsertion::TenantFull);
-    }
-    if reaches(own, MAX_SAVED_BY_ONE) {
-        return Ok(SavedInsertion::PrincipalFull);
+    let row = one(&transaction, sql, &params).await?;
+    let counts: [i64; 3] = [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?];
+    if let Some(refusal) = Present::from(counts).refusal() {
+        return Ok(refusal);
     }
     let sql = format!("INSERT INTO saved ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)");
     let (id, at) = (item.id.as_str(), stored_time(item.saved_at));
@@ -169,7 +128,7 @@ async fn insert(
     Ok(SavedInsertion::Stored)
 }
 
-fn stored(row: &Row) -> Result<Stored, Failure> {
+fn stored(row: &Row) -> Result<StoredItem, Failure> {
     let id: String = row.try_get(0)?;
     // An id is not a secret; it identifies the item to save again.
     let unreadable = || Failure::corrupt(format!("the saved item with id {id}"));

@@ -3,10 +3,8 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
-    id::{PrincipalId, SavedId, TenantId, ToolId},
-    store::{
-        MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError,
-    },
+    id::{PrincipalId, SavedId, TenantId},
+    store::{SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError},
 };
 
 use super::{
@@ -14,12 +12,7 @@ use super::{
     handle::SqliteStore,
     row::{all, execute, first, moment, parse, time_text},
 };
-use crate::seal_places;
-
-const COLUMNS: &str = "id, tenant, kind, tool, name, principal, saved_at, content";
-
-/// A row: the item without its content, and the content as stored.
-type Stored = (SavedItem, Vec<u8>);
+use crate::saved::{self, COLUMNS, Present, StoredItem};
 
 /// Reseals the contents of older keys, and seals those that were stored without one.
 pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, StoreError> {
@@ -31,12 +24,7 @@ pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, StoreError> {
     let rows = store.on_reader(move |connection| all(connection, &sql, [], stored)).await?;
     let mut resealed = 0;
     for (item, old) in rows {
-        if keys.is_current(&old) {
-            continue;
-        }
-        let place = seal_places::saved(&item);
-        let content = keys.unpack(&place, &old).ok_or_else(|| unsealable(&item.id))?;
-        let new = keys.pack(&place, &content)?;
+        let Some(new) = saved::reseal(keys, &item, &old)? else { continue };
         // An item that was saved again meanwhile is sealed already.
         let changed = store.on_writer(move |connection| {
             let sql = "UPDATE saved SET content = ?3 WHERE id = ?1 AND content = ?2";
@@ -47,37 +35,20 @@ pub(super) async fn reseal(store: &SqliteStore) -> Result<usize, StoreError> {
     Ok(resealed)
 }
 
-fn unsealable(id: &SavedId) -> StoreError {
-    let message = format!("the saved item {id} cannot be opened with `seal_key` or `old_seal_key`");
-    StoreError::Corrupt(message)
-}
-
-impl SqliteStore {
-    fn packed(&self, item: &SavedItem) -> Result<Vec<u8>, StoreError> {
-        let content = item.content.as_deref().unwrap_or_default();
-        self.options().seal_keys.pack(&seal_places::saved(item), content)
-    }
-
-    fn unpacked(&self, (item, content): Stored) -> SavedItem {
-        let content = self.options().seal_keys.unpack(&seal_places::saved(&item), &content);
-        SavedItem { content, ..item }
-    }
-}
-
 #[async_trait]
 impl SavedStore for SqliteStore {
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError> {
-        let content = self.packed(&item)?;
+        let content = saved::pack(&self.options().seal_keys, &item)?;
         self.on_writer(move |connection| insert(connection, &item, &content)).await
     }
 
     async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError> {
-        let (seen, content) = (seen.clone(), self.packed(&item)?);
+        let (seen, content) = (seen.clone(), saved::pack(&self.options().seal_keys, &item)?);
         self.on_writer(move |connection| {
             let sql = "UPDATE saved SET principal = ?7, saved_at = ?8, content = ?9 \
                        WHERE tenant = ?1 AND kind = ?2 AND tool = ?3 AND name = ?4 AND id = ?5 \
                        AND principal = ?6";
-            let [tenant, kind, tool, name] = place(&item);
+            let [tenant, kind, tool, name] = item.place();
             let (id, at) = (item.id.as_str(), time_text(item.saved_at));
             let (seen, now) = (seen.as_str(), item.principal.as_str());
             let params = params![tenant, kind, tool, name, id, seen, now, at, content];
@@ -109,7 +80,8 @@ impl SavedStore for SqliteStore {
             );
             all(connection, &sql, [tenant.as_str(), kind.as_str()], stored)
         });
-        Ok(rows.await?.into_iter().map(|row| self.unpacked(row)).collect())
+        let keys = &self.options().seal_keys;
+        Ok(rows.await?.into_iter().map(|row| saved::unpack(keys, row)).collect())
     }
 
     async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError> {
@@ -118,13 +90,8 @@ impl SavedStore for SqliteStore {
             let sql = format!("SELECT {COLUMNS} FROM saved WHERE tenant = ?1 AND id = ?2");
             first(connection, &sql, [tenant.as_str(), id.as_str()], stored)
         });
-        Ok(row.await?.map(|row| self.unpacked(row)))
+        Ok(row.await?.map(|row| saved::unpack(&self.options().seal_keys, row)))
     }
-}
-
-fn place(item: &SavedItem) -> [&str; 4] {
-    let tool = item.tool.as_ref().map_or("", ToolId::as_str);
-    [item.tenant.as_str(), item.kind.as_str(), tool, &item.name]
 }
 
 fn insert(
@@ -132,25 +99,18 @@ fn insert(
     item: &SavedItem,
     content: &[u8],
 ) -> Result<SavedInsertion, Failure> {
-    let [tenant, kind, tool, name] = place(item);
+    let [tenant, kind, tool, name] = item.place();
     let principal = item.principal.as_str();
     let sql = "SELECT count(*), coalesce(sum(principal = ?3), 0), \
                       coalesce(sum(tool = ?4 AND name = ?5), 0) \
                FROM saved WHERE tenant = ?1 AND kind = ?2";
-    let [all, own, same]: [i64; 3] = connection
+    let counts: [i64; 3] = connection
         .prepare_cached(sql)?
         .query_row([tenant, kind, principal, tool, name], |row| {
             Ok([row.get(0)?, row.get(1)?, row.get(2)?])
         })?;
-    let reaches = |count: i64, most: usize| usize::try_from(count).is_ok_and(|it| it >= most);
-    if same > 0 {
-        return Ok(SavedInsertion::NameTaken);
-    }
-    if reaches(all, MAX_SAVED) {
-        return Ok(SavedInsertion::TenantFull);
-    }
-    if reaches(own, MAX_SAVED_BY_ONE) {
-        return Ok(SavedInsertion::PrincipalFull);
+    if let Some(refusal) = Present::from(counts).refusal() {
+        return Ok(refusal);
     }
     let sql = format!("INSERT INTO saved ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
     let (id, at) = (item.id.as_str(), time_text(item.saved_at));
@@ -158,7 +118,7 @@ fn insert(
     Ok(SavedInsertion::Stored)
 }
 
-fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
+fn stored(row: &Row<'_>) -> Result<StoredItem, Failure> {
     let id: String = row.get(0)?;
     // An id is not a secret; it identifies the item to save again.
     let unreadable = || Failure::corrupt(format!("the saved item with id {id}"));

@@ -64,7 +64,7 @@ fn overview(parts: &[Part]) -> Vec<u8> {
         catalog.total += part.count;
         catalog.parts.push(CatalogPart { tag: part.tag(), count: part.count, tools });
     }
-    serde_json::to_vec(&catalog).unwrap_or_default()
+    bytes(&catalog)
 }
 
 /// The operations of the endpoints on an offer.
@@ -174,10 +174,7 @@ impl OfferExt for Offer {
         match self {
             Self::View(view) => view.parts_within(within, &SUMMARIES, overview),
             Self::Tools(tools) => {
-                let written = |tool: &Arc<dyn Tool>| {
-                    let json = serde_json::to_vec(&Summary::of_tool(tool.as_ref()));
-                    json.unwrap_or_else(|_| b"null".to_vec()).into()
-                };
+                let written = |tool: &Arc<dyn Tool>| bytes(&Summary::of_tool(tool.as_ref())).into();
                 let written: Vec<Arc<[u8]>> = tools.iter().map(written).collect();
                 let names = tools.iter().map(|tool| tool.name());
                 Some(Arc::new(Parts::of(names.zip(written), &SUMMARIES, overview)))
@@ -320,7 +317,11 @@ impl From<Violation> for ValidationFailure {
 }
 
 fn body(json: &impl Serialize) -> Body {
+    Body::once(bytes(json))
+}
+
+fn bytes(json: &impl Serialize) -> Vec<u8> {
     let bytes = serde_json::to_vec(json)
         .inspect_err(|error| tracing::error!(%error, "tools could not be serialised"));
-    Body::once(bytes.unwrap_or_else(|_| b"null".to_vec()))
+    bytes.unwrap_or_else(|_| b"null".to_vec())
 }

@@ -44,8 +44,8 @@ pub(super) struct RoleAndTools {
     tools: Vec<RoleTool>,
 }
 
-/// Lists the roles that grant something in the caller's tenant, or that approvals of its tools require, each with those of its scopes and with
-/// the number of tools that it sees.
+/// Lists the roles that grant something in the caller's tenant, or that approvals of its tools require,
+/// each with those of its scopes that grant something there, and with the number of tools that it sees.
 #[utoipa::path(
     get,
     path = "/v1/roles",

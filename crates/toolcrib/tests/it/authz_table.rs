@@ -449,7 +449,6 @@ async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
     let path = path.replace("FLOW", &known.flow).replace("KEY", &known.key);
     let path = path.replace("PART", &known.part);
     let path = path.replace("GATE", &known.asked).replace("VERSION", &known.version);
-    let path = path.replace("GATE", &known.asked);
     let path = path.replace("VIEW", &known.view).replace("CALL", &known.call);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller

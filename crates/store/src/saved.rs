@@ -1,0 +1,72 @@
+//! The parts of saved views and calls that are the same in all engines: the limits, and sealed content.
+
+use toolcrib_core::store::{MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, StoreError};
+
+use crate::{seal::SealKeys, seal_places};
+
+/// The columns of a row, in the order in which the engines read them.
+pub(crate) const COLUMNS: &str = "id, tenant, kind, tool, name, principal, saved_at, content";
+
+/// A row: the item without its content, and the content as stored.
+pub(crate) type StoredItem = (SavedItem, Vec<u8>);
+
+/// The items of one kind that a tenant has when another one is inserted.
+pub(crate) struct Present {
+    /// All of them.
+    pub(crate) all: usize,
+    /// Those of the principal of the new item.
+    pub(crate) own: usize,
+    /// Those with the tool and the name of the new item.
+    pub(crate) same: usize,
+}
+
+impl Present {
+    /// Returns why another item cannot be inserted; `None` if it can.
+    pub(crate) fn refusal(&self) -> Option<SavedInsertion> {
+        match self {
+            Self { same: 1.., .. } => Some(SavedInsertion::NameTaken),
+            Self { all: MAX_SAVED.., .. } => Some(SavedInsertion::TenantFull),
+            Self { own: MAX_SAVED_BY_ONE.., .. } => Some(SavedInsertion::PrincipalFull),
+            Self { .. } => None,
+        }
+    }
+}
+
+impl From<[i64; 3]> for Present {
+    /// Takes the counts of a database: `all`, `own` and `same`.
+    fn from(counts: [i64; 3]) -> Self {
+        let [all, own, same] = counts.map(|it| usize::try_from(it).unwrap_or(0));
+        Self { all, own, same }
+    }
+}
+
+/// Returns the content of an item as it is stored: sealed if there is a key.
+pub(crate) fn pack(keys: &SealKeys, item: &SavedItem) -> Result<Vec<u8>, StoreError> {
+    keys.pack(&seal_places::saved(item), item.content.as_deref().unwrap_or_default())
+}
+
+/// Returns the item of a row with its content, if the keys can open it.
+pub(crate) fn unpack(keys: &SealKeys, (item, content): StoredItem) -> SavedItem {
+    let content = keys.unpack(&seal_places::saved(&item), &content);
+    SavedItem { content, ..item }
+}
+
+/// Returns the content of a row sealed with the current key; `None` if it is already. Fails if no key opens
+/// it.
+pub(crate) fn reseal(
+    keys: &SealKeys,
+    item: &SavedItem,
+    stored: &[u8],
+) -> Result<Option<Vec<u8>>, StoreError> {
+    if keys.is_current(stored) {
+        return Ok(None);
+    }
+    let place = seal_places::saved(item);
+    let content = keys.unpack(&place, stored).ok_or_else(|| {
+        let id = &item.id;
+        StoreError::Corrupt(format!(
+            "the saved item {id} cannot be opened with `seal_key` or `old_seal_key`"
+        ))
+    })?;
+    keys.pack(&place, &content).map(Some)
+}
