@@ -55,7 +55,7 @@ pub enum SavedError {
     /// The caller may not use the tool, or no such item exists for the caller.
     #[error("not found, or not visible to this caller")]
     Unknown,
-    /// Someone else has saved an item with this name.
+    /// Another principal has saved an item with this name.
     #[error(
         "another principal saved this name; choose another one, or ask for the scope `keys:manage`"
     )]
@@ -65,7 +65,7 @@ pub enum SavedError {
     TooLarge,
     /// The arguments contain a secret at this place.
     #[error(
-        "contains a value that looks like a secret; leave it out, so that whoever runs the call \
+        "contains a value that looks like a secret; leave it out; the person who runs the call \
          enters it"
     )]
     Secret(String),
@@ -211,7 +211,7 @@ impl Gateway {
         }
     }
 
-    /// Removes old calls of tools that the tenant no longer has, which nobody can see and remove.
+    /// Removes old calls of tools that the tenant no longer has. No caller can see or remove them.
     /// Returns whether there was one.
     async fn remove_leftovers(&self, tenant: &TenantId) -> Result<bool, StoreError> {
         let (store, snapshot) = (self.saved_store(), self.snapshot());

@@ -13,7 +13,7 @@
 //! })();
 //! ```
 //!
-//! The entry and what it imports are one file. A module that is imported when it is needed is a file of
+//! The entry and its imports are one file. A module that is imported when it is needed is a file of
 //! its own, with what only it imports; what several of them import, and the entry does not, is in
 //! `shared.js`.
 

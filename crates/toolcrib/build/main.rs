@@ -1,5 +1,5 @@
 //! Prepares the page of `src/ui` for the program: joins its modules and its styles into few files, and
-//! compresses them once, so that no request has to. Nothing but Rust is needed for it.
+//! compresses them once for all requests. It requires only Rust.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

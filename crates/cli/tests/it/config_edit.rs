@@ -647,7 +647,7 @@ fn a_full_disk_and_a_read_only_file_system_leave_the_file_as_it_was() {
     }
 }
 
-/// I-61: whoever may change the configuration does not gain the roles that it adds, and a proposal says
+/// I-61: the right to change the configuration does not give the roles that it adds, and a proposal says
 /// so before anything is written.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proposal_says_who_can_give_a_new_role() {

@@ -1,7 +1,7 @@
 //! Who can give a role to a new key.
 //!
 //! A key has only roles of its creator (I-61), so a new role is first given by callers with the scope `*`
-//! and by the operator of the machine. Whoever may change the configuration does not gain that right.
+//! and by the operator of the machine. The right to change the configuration does not include that right.
 
 use serde::Serialize;
 use toolcrib_core::{

@@ -40,8 +40,8 @@ pub(super) struct SavedInfo {
     /// The id of the tool of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// The arguments of a call. In its texts, `{{name}}` stands for a value that whoever runs the call
-    /// enters. Absent if they were sealed with a key that the server does not have.
+    /// The arguments of a call. In its texts, `{{name}}` is a variable: the person who runs the call
+    /// enters its value. Absent if they were sealed with a key that the server does not have.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
