@@ -2,7 +2,7 @@
 //
 //   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… \
 //     TOOLCRIB_KEY_APPROVER=tc_… node explorer.mjs
-import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+import { check, equal, finish, launch, openPage, startSession, truthy } from './lib.mjs';
 
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER, TOOLCRIB_KEY_APPROVER } =
   process.env;
@@ -58,12 +58,7 @@ await check('the first screen is at most 12 requests and 70 KB, and later visits
   // Without the routes of `openPage`, which switch the cache of the browser off.
   const context = await browser.newContext();
   const own = await context.newPage();
-  const { origin } = new URL(explorer);
-  const made = await own.request.post(`${origin}/v1/sessions`, {
-    headers: { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}`, Origin: origin },
-  });
-  const { secret } = await made.json();
-  await own.addInitScript((it) => localStorage.setItem('toolcrib-session', it), secret);
+  await startSession(own, new URL(explorer).origin, TOOLCRIB_KEY_ADMIN);
   const client = await own.context().newCDPSession(own);
   await client.send('Network.enable');
   let requests = [];

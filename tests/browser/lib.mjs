@@ -56,6 +56,14 @@ function findModules() {
   };
 }
 
+/** Makes the next page that is opened signed in, with a session of a key. */
+export async function startSession(page, origin, key) {
+  const headers = { Authorization: `Bearer ${key}`, Origin: origin };
+  const made = await page.request.post(`${origin}/v1/sessions`, { headers });
+  const { secret } = await made.json();
+  await page.addInitScript((it) => localStorage.setItem('toolcrib-session', it), secret);
+}
+
 /** Signs in to the open page of a gateway with a key. */
 export async function signIn(page, key) {
   await page.fill('#token', key);

@@ -1,5 +1,5 @@
 // Links: names lead to what they name, where the reader may open it; and a link to something that is gone,
-// of another tenant or unknown says the same to whoever may not know which of these it is.
+// of another tenant or unknown says the same to a reader who may not know which of these it is.
 //
 //   TOOLCRIB_PROGRAM=target/debug/toolcrib node links.mjs
 import { writeFileSync } from 'node:fs';
@@ -71,7 +71,7 @@ const KINDS = {
   role: { at: (id) => `#/access/roles/${id}`, own: 'clerk', foreign: 'packer', gone: 'veteran' },
 };
 const UNKNOWN = { request: NONE, run: NONE, tool: 'storey__echo', source: 'storey', key: NONE, role: 'stranger' };
-// What has gone since somebody wrote the link.
+// Objects that were removed after the link was written.
 writeFileSync(join(server.folder, 'toolcrib.toml'), LASTING);
 await until('the source is gone', async () => !(await names('admin')).includes('former'));
 

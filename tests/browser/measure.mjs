@@ -1,7 +1,7 @@
 // Figures of the page with 5 000 tools and a large record, for docs/reference/benchmarks.md. Not a test.
 //
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_ADMIN=… node measure.mjs
-import { launch, openPage } from './lib.mjs';
+import { launch, openPage, startSession } from './lib.mjs';
 import { manyTools, serveTools } from './catalogs.mjs';
 import { keystrokes, tasks, traced } from './trace.mjs';
 
@@ -32,13 +32,9 @@ const ms = (value) => (value === undefined ? '–' : `${Math.round(value)} ms`);
 async function open({ address, ready, more }, slow = 1) {
   const { page, close } = await openPage(browser);
   await serveTools(page, () => TOOLS_OF_PAGE);
-  const { origin } = new URL(explorer);
-  const headers = { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}`, Origin: origin };
-  const made = await page.request.post(`${origin}/v1/sessions`, { headers });
-  const { secret } = await made.json();
+  await startSession(page, new URL(explorer).origin, TOOLCRIB_KEY_ADMIN);
   await page.addInitScript(
-    ({ secret, wanted }) => {
-      localStorage.setItem('toolcrib-session', secret);
+    (wanted) => {
       window.painted = {};
       const look = () => {
         for (const [name, selector] of wanted)
@@ -51,7 +47,7 @@ async function open({ address, ready, more }, slow = 1) {
       };
       requestAnimationFrame(look);
     },
-    { secret, wanted: Object.entries({ ready, more }).filter(([, it]) => it) },
+    Object.entries({ ready, more }).filter(([, it]) => it),
   );
   if (slow > 1) {
     const client = await page.context().newCDPSession(page);

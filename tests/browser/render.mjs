@@ -190,7 +190,8 @@ await check('embedded in another program, only what works there is shown', async
 
 await check('snippets quote for the shell', async () => {
   const texts = await page.evaluate(async () => {
-    const { quote, explorerCurl, mcpCurl, pythonCall, typescriptCall } =
+    const { quote } = await window.moduleOf('lib/command-line.js', 'shared.js');
+    const { explorerCurl, mcpCurl, pythonCall, typescriptCall } =
       await window.moduleOf('tools/snippets.js', 'tools-tool-view.js');
     return [
       quote("a'b"),

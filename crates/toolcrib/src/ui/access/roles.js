@@ -1,10 +1,10 @@
 // The roles, and the tools that each of them sees.
 import { html, useState, plural, useData, Badge, Button, Danger, Dialog, Empty, Loaded } from '../lib/ui.js';
 import { Proposal, ProposalDialog } from '../lib/proposal.js';
-import { href } from '../shell/routes.js';
+import { href } from '../lib/address.js';
 import { useDraft } from '../lib/drafts.js';
 import { SourceName, ToolName } from '../lib/links.js';
-import { may } from '../shell/session.js';
+import { may } from '../state.js';
 import { words } from '../lib/key-form.js';
 
 export function Roles({ name }) {

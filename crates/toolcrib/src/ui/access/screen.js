@@ -20,8 +20,9 @@ import {
 import { useDraft } from '../lib/drafts.js';
 import { Forbidden } from '../lib/forbidden.js';
 import { Person, RoleName } from '../lib/links.js';
-import { go, href } from '../shell/routes.js';
-import { may } from '../shell/session.js';
+import { href } from '../lib/address.js';
+import { go } from '../shell/routes.js';
+import { may } from '../state.js';
 import { NewKey, Secret } from './new-key.js';
 import { Roles } from './roles.js';
 import { Sessions } from './sessions.js';

@@ -2,7 +2,8 @@
 // manage keys.
 import { html, useState, plural, send, useData, useTick, Badge, Dialog, Empty, Loaded, Problem, Time } from '../lib/ui.js';
 import { KeyId, Person } from '../lib/links.js';
-import { may, signOut } from '../shell/session.js';
+import { may } from '../state.js';
+import { signOut } from '../shell/session.js';
 
 export function Sessions({ who }) {
   const found = useData('/v1/sessions');

@@ -27,9 +27,10 @@ import { pretty } from '../json.js';
 import { mixedWords } from '../lib/visible.js';
 import { draftOf, keepDraft } from '../lib/drafts.js';
 import { KeyId, Person, RoleName, ToolName } from '../lib/links.js';
-import { go, href } from '../shell/routes.js';
+import { href } from '../lib/address.js';
+import { go } from '../shell/routes.js';
 import { isTyping } from '../shell/keys.js';
-import { may } from '../shell/session.js';
+import { may } from '../state.js';
 import { Reminders } from './reminders.js';
 
 /** Requests that are listed at first, and at most. */

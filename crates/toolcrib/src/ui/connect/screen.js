@@ -5,7 +5,7 @@ import { ending, words } from '../lib/key-form.js';
 import { RoleChoice } from '../lib/role-choice.js';
 import { request } from '../api.js';
 import { go } from '../shell/routes.js';
-import { may } from '../shell/session.js';
+import { may } from '../state.js';
 import { CLIENTS } from './clients.js';
 
 const EVERY_MS = 1_500;

@@ -46,7 +46,7 @@ export function useDraft(place, initial) {
     setValue(next);
     keepDraft(place, next);
   };
-  // At the end of a sign-in nobody is known, and the draft stays.
+  // At the end of a sign-in the page has no principal: the draft stays.
   useEffect(() => () => keepDraft(place, undefined), []);
   return [value, set];
 }

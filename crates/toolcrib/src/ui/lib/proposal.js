@@ -17,6 +17,7 @@ import {
   listed,
 } from './ui.js';
 import { href } from './address.js';
+import { word } from './command-line.js';
 import { asPrincipal } from './key-form.js';
 import { state } from '../state.js';
 
@@ -128,16 +129,13 @@ function Next({ givers: { role, caller } }) {
       </a>
     </div>`;
   const words = { name: role, principal: asPrincipal(role), tenant: state.who.tenant, role };
-  const options = Object.entries(words).map(([name, value]) => `--${name} ${quoted(value)}`);
+  const options = Object.entries(words).map(([name, value]) => `--${name} ${word(value)}`);
   const command = `toolcrib keys create ${options.join(' ')}`;
   return html`<div class="form" data-team-command=${role}>
     <p class="note">The operator of the server makes a key with this command:</p>
     <div class="secret"><code>${command}</code><${Copy} text=${command} /></div>
   </div>`;
 }
-
-/** A word of a command line. */
-const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** A proposal in a dialog of its own. */
 export function ProposalDialog({ title, changes, connect, onClose, onWritten, children }) {

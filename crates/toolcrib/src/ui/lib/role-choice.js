@@ -55,8 +55,8 @@ export function RoleChoice({ who, chosen, onChange, wanted }) {
       ${isLoaded && given.length === 0 && 'There is no role that you can give. '}
       ${others.length === 0
         ? 'A key can have roles that its creator has.'
-        : html`You cannot give ${listed(others.map(({ name }) => html`<bdi class="strong" key=${name}>${name}</bdi>`))}: a key can have only roles that its creator has, and whoever has the
-            scope <code>*</code> has every role.`}
+        : html`You cannot give ${listed(others.map(({ name }) => html`<bdi class="strong" key=${name}>${name}</bdi>`))}: a key can have only roles that its creator has, and the
+            scope <code>*</code> includes every role.`}
     </p>
   </fieldset>`;
 }

@@ -1,5 +1,5 @@
 // What a tool is called. Its name, as callers use it, identifies it on every screen; its title is the
-// upstream's own word, and only stands beside the name.
+// upstream's own word, and is only shown after the name.
 import { state } from '../state.js';
 import { own } from '../json.js';
 import { classification } from './danger.js';

@@ -3,7 +3,7 @@
 import { html, listed, useState, useData } from '../lib/ui.js';
 import { Person, RoleName, ToolName } from '../lib/links.js';
 import { toolName } from '../lib/tool-name.js';
-import { may } from '../shell/session.js';
+import { may } from '../state.js';
 
 /** The meanings of the reasons, for denials without a detailed explanation. */
 const REASONS = {

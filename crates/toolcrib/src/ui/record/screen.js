@@ -27,7 +27,8 @@ import { saveFile } from '../dom.js';
 import { visible } from '../json.js';
 import { Person, ToolName } from '../lib/links.js';
 import { toolName } from '../lib/tool-name.js';
-import { go, href } from '../shell/routes.js';
+import { href } from '../lib/address.js';
+import { go } from '../shell/routes.js';
 import { Charts } from './chart.js';
 import { completions } from './completions.js';
 import { Why, isDenial } from './denial.js';
@@ -139,7 +140,6 @@ function Events({ route }) {
     typing.current = false;
     go('record', [], conditions(q, time, by), { replace });
   };
-  const conditions = (q, time, by) => ({ q, range: time === '24h' ? '' : time, sort: by === 'time' ? '' : by });
   const addressWith = (field, value) => href('record', [], conditions(withCondition(text, field, value), range, sort));
   useEffect(() => setOlder({ entries: [] }), [search, turn, slowest]);
   const typing = useRef(false);
@@ -272,9 +272,13 @@ function Events({ route }) {
   </div>`;
 }
 
+/** The parameters of the address. What they are without a choice is left out. */
+const conditions = (q, time, by) => ({ q, range: time === '24h' ? '' : time, sort: by === 'time' ? '' : by });
+
 /** The query of the address of a view. Without a condition it has at least the time. */
 function viewQuery(text, range, sort) {
-  const address = href('record', [], { q: text, range: text === '' || range !== '24h' ? range : '', sort: sort === 'time' ? '' : sort });
+  const query = conditions(text, range, sort);
+  const address = href('record', [], text === '' ? { ...query, range } : query);
   return address.slice(address.indexOf('?') + 1);
 }
 

@@ -1,7 +1,6 @@
 // Counts pending approvals and sources that need attention, for the navigation.
-import { state, on, emit } from '../state.js';
+import { state, on, emit, may } from '../state.js';
 import { request } from '../api.js';
-import { may } from './session.js';
 
 /** How often sources are looked at while the tab is visible: no change is sent for a broken one. */
 const EVERY_MS = 30_000;

@@ -2,10 +2,11 @@
 // ticked off as soon as it is done. Only callers that may read the sources see them: others cannot
 // know whether there are any.
 import { html, announce, Copy } from '../lib/ui.js';
-import { state, on, emit } from '../state.js';
+import { state, on, emit, may } from '../state.js';
 import { request } from '../api.js';
-import { current, href } from './routes.js';
-import { hasGateway, may } from './session.js';
+import { href } from '../lib/address.js';
+import { current } from './routes.js';
+import { hasGateway } from './session.js';
 
 const EVERY_MS = 2_000;
 

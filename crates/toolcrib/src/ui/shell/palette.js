@@ -3,9 +3,9 @@ import { html, useData, useEffect, useMemo, useModal, useState } from '../lib/ui
 import { addressOfPerson } from '../lib/links.js';
 import { toolTitle } from '../lib/tool-name.js';
 import { byId } from '../dom.js';
-import { state, on, emit } from '../state.js';
-import { href } from './routes.js';
-import { may, signOut } from './session.js';
+import { state, on, emit, may } from '../state.js';
+import { href } from '../lib/address.js';
+import { signOut } from './session.js';
 import { visibleSections } from './sections.js';
 
 /** Matches of each kind. */
@@ -107,22 +107,23 @@ const KINDS = [
       kind: 'person',
       address: addressOfPerson(name) ?? href('access', ['keys']),
     })),
-  ({ wanted }) => {
-    const tools = state.tools.map((tool) => ({
+  ({ wanted, fits }) => {
+    const tools = state.tools.filter((tool) => fits({ name: tool.name, title: toolTitle(tool) }));
+    // Names that begin with the text come first.
+    tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
+    return tools.slice(0, MOST).map((tool) => ({
       name: tool.name,
       title: toolTitle(tool),
       kind: 'tool',
       address: href('tools', [tool.name]),
     }));
-    // Names that begin with the text come first.
-    return tools.sort((a, b) => Number(!starts(a.name, wanted)) - Number(!starts(b.name, wanted)));
   },
 ];
 
 function matches(text, things) {
   const wanted = text.trim().toLowerCase();
   const fits = ({ name, title = '' }) => `${name}\n${title}`.toLowerCase().includes(wanted);
-  const items = KINDS.flatMap((kind) => kind({ ...things, wanted }).filter(fits).slice(0, MOST));
+  const items = KINDS.flatMap((kind) => kind({ ...things, wanted, fits }).filter(fits).slice(0, MOST));
   // An id of a run, as the record and errors print it.
   if (/^[\w:-]{16,}$/.test(text.trim()) && may('audit:read'))
     items.push({ name: text.trim(), kind: 'run', address: href('record', ['run', text.trim()]) });

@@ -1,8 +1,6 @@
 // The address of the page: which screen is open.
 import { href } from '../lib/address.js';
 
-export { href };
-
 /** Returns {section, path, query} of the current address. */
 export function current() {
   const hash = location.hash;

@@ -1,6 +1,5 @@
 // The sections of the page, and which of them the caller may use.
-import { state } from '../state.js';
-import { may } from './session.js';
+import { state, may } from '../state.js';
 
 /** `scope` is what the server requires, or else `or`; sections without it are not shown. */
 export const SECTIONS = [

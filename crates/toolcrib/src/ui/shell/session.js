@@ -7,11 +7,9 @@
 //
 // Invariant: the tabs show one session. When one tab ends it or begins another one, the others follow at
 // once and drop what they showed.
-import { state, on, emit, may } from '../state.js';
+import { state, on, emit } from '../state.js';
 import { base, fetchWithKey, problemText, request } from '../api.js';
 import { byId } from '../dom.js';
-
-export { may };
 
 const STORED = 'toolcrib-session';
 const LINK = /^#sign-in=([\w-]{43})$/;

@@ -20,9 +20,9 @@ import {
 } from '../lib/ui.js';
 import { ProposalDialog } from '../lib/proposal.js';
 import { useDraft } from '../lib/drafts.js';
-import { href } from '../shell/routes.js';
+import { href } from '../lib/address.js';
 import { needsAttention } from '../shell/counts.js';
-import { may } from '../shell/session.js';
+import { may } from '../state.js';
 import { AddSource } from './add.js';
 import { ChangeSource, Rules, ToolsetDialog } from './change.js';
 import { Changes } from './changes.js';

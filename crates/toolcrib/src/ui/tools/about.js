@@ -1,9 +1,9 @@
 // The About tab: what a tool does, how dangerous it is, what it needs, and how it came here.
 import { html, useData } from '../lib/ui.js';
 import { DANGERS, classification, dangersOf } from '../lib/danger.js';
-import { state } from '../state.js';
+import { state, may } from '../state.js';
 import { own } from '../json.js';
-import { hasGateway, may } from '../shell/session.js';
+import { hasGateway } from '../shell/session.js';
 import { SourceName } from '../lib/links.js';
 import { egressText } from './filters.js';
 import { Versions } from './versions.js';

@@ -5,7 +5,7 @@ import { own } from '../json.js';
 
 /** What a server accepts at most, if the page does not know. */
 const DEFAULT_BODY = 1 << 20;
-/** Of a body, what is left for its other members. */
+/** The bytes of a body for its other members. */
 const REST = 4_096;
 const TEXTUAL = /^(text\/|application\/(json|xml|x-www-form-urlencoded|yaml)\b)|\+(json|xml|yaml)\b/i;
 /** As connectors for OpenAPI describe files that may have a name and a type. */

@@ -5,7 +5,7 @@ import { classification, dangersOf, needsApproval, DANGERS } from '../lib/danger
 import { toolTitle } from '../lib/tool-name.js';
 import { byId } from '../dom.js';
 import { state, on, emit } from '../state.js';
-import { href } from '../shell/routes.js';
+import { href } from '../lib/address.js';
 import { isQuarantined, loadPins } from './pins.js';
 
 const { compare } = new Intl.Collator();

@@ -1,6 +1,6 @@
 // The JSON-RPC messages of a call that this page made, both ways, as they were sent and received. They are
-// in memory only, and have no header. The credential of the page is in none of them, also if someone has
-// entered it as an argument.
+// in memory only, and have no header. The credential of the page is in none of them, even if it was
+// entered as an argument.
 import { html, Copy } from '../lib/ui.js';
 import { formatBytes } from '../lib/format.js';
 

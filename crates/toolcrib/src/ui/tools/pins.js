@@ -1,8 +1,8 @@
 // Which tools are in quarantine, which the list does not say. Loaded once per list, when first needed.
 import { classification } from '../lib/danger.js';
-import { state, on, emit } from '../state.js';
+import { state, on, emit, may } from '../state.js';
 import { request } from '../api.js';
-import { hasGateway, may } from '../shell/session.js';
+import { hasGateway } from '../shell/session.js';
 
 let quarantined = new Set();
 let loadedFor;

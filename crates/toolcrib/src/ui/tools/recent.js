@@ -6,8 +6,9 @@ import { formatMs } from '../lib/format.js';
 import { Person } from '../lib/links.js';
 import { request } from '../api.js';
 import { isObject, own } from '../json.js';
-import { hasGateway, may } from '../shell/session.js';
-import { href } from '../shell/routes.js';
+import { may } from '../state.js';
+import { hasGateway } from '../shell/session.js';
+import { href } from '../lib/address.js';
 
 /** The newest events of the tool. */
 const LIMIT = 200;

@@ -5,8 +5,8 @@ import { JsonBlock } from '../lib/json-block.js';
 import { OwnTabs } from '../lib/tabs.js';
 import { isObject, own, parseJson } from '../json.js';
 import { problemText } from '../api.js';
-import { href } from '../shell/routes.js';
-import { may } from '../shell/session.js';
+import { href } from '../lib/address.js';
+import { may } from '../state.js';
 import { Content, Structured } from './blocks.js';
 import { Messages } from './message-log.js';
 

@@ -76,7 +76,7 @@ function SaveForm({ tool, draft, onSaved, close }) {
     <button type="submit" class="button" disabled=${busy}>Save</button>
     <button type="button" class="quiet" onClick=${close}>Cancel</button>
     <span class="muted">${where}${without}.</span>
-    <span class="muted">Write <code>${'{{name}}'}</code> in a text to be asked for that value before each run.</span>
+    <span class="muted">Write <code>${'{{name}}'}</code> in a text for a value that you enter before each run.</span>
     ${problem && html`<p class="bad" role="alert"><${ServerText} text=${problem} /></p>`}
   </form>`;
 }

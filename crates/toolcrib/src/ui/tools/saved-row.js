@@ -9,7 +9,7 @@ let serial = 0;
 export function SavedRow({ tool, name, args, note, open, rerun, remove }) {
   const [wanted, setWanted] = useState();
   const variables = variablesOf(args, tool.inputSchema);
-  const ask = (what) => (variables.length === 0 ? act(what, args) : setWanted(what));
+  const start = (what) => (variables.length === 0 ? act(what, args) : setWanted(what));
   const act = (what, complete) => {
     setWanted(undefined);
     return (what === 'run' ? rerun : open)(pretty(complete));
@@ -19,8 +19,8 @@ export function SavedRow({ tool, name, args, note, open, rerun, remove }) {
     ${note && html`<span class="muted">${note}</span>`}
     <code class="args">${JSON.stringify(args).slice(0, 300)}</code>
     <span class="row">
-      <button type="button" class="quiet" data-action="open-saved" onClick=${() => ask('open')}>Open</button>
-      <button type="button" class="quiet" data-action="run-saved" onClick=${() => ask('run')}>Run</button>
+      <button type="button" class="quiet" data-action="open-saved" onClick=${() => start('open')}>Open</button>
+      <button type="button" class="quiet" data-action="run-saved" onClick=${() => start('run')}>Run</button>
       ${remove && html`<button type="button" class="quiet" aria-label=${`Remove ${name}`} onClick=${remove}>Remove</button>`}
     </span>
     ${
@@ -40,7 +40,7 @@ function Variables({ variables, wanted, submit, close }) {
   useLayoutEffect(() => form.current.querySelector('input, select').focus(), []);
   const onSubmit = (event) => {
     event.preventDefault();
-    // What is left empty is entered in the opened form.
+    // Empty fields are filled in the opened form.
     const given = variables.filter(({ name }) => wanted === 'run' || (values[name] ?? '').trim() !== '');
     const found = given.map((it) => [it.name, variableProblem(it, values[it.name] ?? '')]);
     const wrong = found.filter(([, problem]) => problem !== undefined);

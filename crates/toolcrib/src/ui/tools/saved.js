@@ -2,15 +2,7 @@
 // stores, only when the user presses Save, and without anything that looks like a secret.
 import { state } from '../state.js';
 import { isObject, own, parseJson, setKey } from '../json.js';
-import {
-  alternative,
-  alternatives,
-  entrySchema,
-  fittingAlternative,
-  kindOf,
-  propertiesOf,
-  simplify,
-} from './schema.js';
+import { memberSchema, schemaOf, simplify } from './schema.js';
 
 /** Parts of names that suggest a secret. The server has the same lists (`core/src/redact/names.rs`). */
 const SECRET_WORDS = ['token', 'secret', 'passw', 'passphrase', 'credential', 'authorization', 'apikey', 'privatekey', 'accesskey', 'cookie', 'sessionid'];
@@ -79,11 +71,7 @@ export function withoutSecrets(args, schema) {
 
 function strip(value, schema, path, left, root, depth) {
   if (depth > 64) return undefined;
-  let simple = simplify(schema, root);
-  if (kindOf(simple) === 'choice') {
-    const at = fittingAlternative(simple, value, root);
-    simple = alternative(simple, alternatives(simple)[at], root);
-  }
+  const simple = schemaOf(value, schema, root);
   if (Array.isArray(value))
     return value
       .map((item, at) =>
@@ -93,7 +81,7 @@ function strip(value, schema, path, left, root, depth) {
   if (!isObject(value)) return value;
   const copy = {};
   for (const [key, inner] of Object.entries(value)) {
-    const property = own(propertiesOf(simple), key) ?? entrySchema(simple);
+    const property = memberSchema(simple, key);
     const name = path === '' ? key : `${path} › ${key}`;
     if (isSecret(key, simplify(property, root))) left.push(name);
     else setKey(copy, key, strip(inner, property, name, left, root, depth + 1));

@@ -158,6 +158,16 @@ export function entrySchema(schema) {
   return isObject(own(schema, 'properties')) && more !== true ? undefined : {};
 }
 
+/** Returns the schema that a value follows: simplified, and of alternatives the one that fits best. */
+export function schemaOf(value, schema, root) {
+  const simple = simplify(schema, root);
+  if (kindOf(simple) !== 'choice') return simple;
+  return alternative(simple, alternatives(simple)[fittingAlternative(simple, value, root)], root);
+}
+
+/** The schema of the value under a name, declared or not; undefined for none. */
+export const memberSchema = (schema, key) => own(propertiesOf(schema), key) ?? entrySchema(schema);
+
 /** `oneOf` or `anyOf` of constants: values with titles. */
 function titledValues(schema) {
   for (const word of ['oneOf', 'anyOf']) {

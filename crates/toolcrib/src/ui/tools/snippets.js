@@ -1,6 +1,7 @@
 // The same call from other clients. A snippet shows `$TOOLCRIB_KEY` in place of the key, so that it
 // can be shared safely; the key itself is copied only on request.
 import { html, Copy, useState } from '../lib/ui.js';
+import { quote } from '../lib/command-line.js';
 import { classification } from '../lib/danger.js';
 import { Tabs } from '../lib/tabs.js';
 import { hasGateway } from '../shell/session.js';
@@ -9,10 +10,6 @@ import { authorization, otcToolId, toolPath } from '../api.js';
 import { pretty } from '../json.js';
 
 const MCP_VERSION = '2026-07-28';
-
-export function quote(text) {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}
 
 function authHeader(real) {
   const value = authorization();

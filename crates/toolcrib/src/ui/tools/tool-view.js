@@ -34,7 +34,7 @@ export function createToolView(tool) {
   const editor = createEditor({
     schema: tool.inputSchema,
     onChange: () => {
-      keepDraft(draft, editor.draft); // asked for what was typed only when it is needed
+      keepDraft(draft, editor.draft); // called when the draft is needed
       runner?.edited();
     },
   });

@@ -1,17 +1,9 @@
-// Variables of a saved call: `{{ticket}}` in a text stands for a value that is entered before each run.
+// Variables of a saved call: `{{ticket}}` in a text is a value that is entered before each run.
 //
 // Invariant: types are kept. A text that is nothing but a variable becomes a number or a yes or no where
 // the schema of the tool wants one; in every other place the value is a text.
 import { exactNumber, isObject, own, setKey } from '../json.js';
-import {
-  alternative,
-  alternatives,
-  entrySchema,
-  fittingAlternative,
-  kindOf,
-  propertiesOf,
-  simplify,
-} from './schema.js';
+import { kindOf, memberSchema, schemaOf, simplify } from './schema.js';
 
 const MARK = /\{\{\s*([\p{L}_][\p{L}\p{N}_-]{0,39})\s*\}\}/gu;
 const WHOLE = /^\{\{\s*([\p{L}_][\p{L}\p{N}_-]{0,39})\s*\}\}$/u;
@@ -57,20 +49,16 @@ export function filled(args, schema, values) {
 
 /** A copy of a value in which `change(text, kind)` has replaced each text. */
 function mapTexts(value, schema, root, change, depth = 0) {
-  let simple = simplify(schema, isObject(root) ? root : {});
-  if (typeof value === 'string') return change(value, kindOf(simple));
+  const defined = isObject(root) ? root : {};
+  if (typeof value === 'string') return change(value, kindOf(simplify(schema, defined)));
   if (depth > MAX_DEPTH) return value;
-  if (kindOf(simple) === 'choice') {
-    const at = fittingAlternative(simple, value, root);
-    simple = alternative(simple, alternatives(simple)[at], root);
-  }
+  const simple = schemaOf(value, schema, defined);
   if (Array.isArray(value))
     return value.map((item) => mapTexts(item, own(simple, 'items'), root, change, depth + 1));
   if (!isObject(value)) return value;
   const copy = {};
   for (const [key, inner] of Object.entries(value)) {
-    const property = own(propertiesOf(simple), key) ?? entrySchema(simple);
-    setKey(copy, key, mapTexts(inner, property, root, change, depth + 1));
+    setKey(copy, key, mapTexts(inner, memberSchema(simple, key), root, change, depth + 1));
   }
   return copy;
 }

@@ -4,7 +4,7 @@ import { html, useEffect, useState, useData, Badge, Loaded, Time } from '../lib/
 import { Person } from '../lib/links.js';
 import { Change } from '../lib/pin-change.js';
 import { own } from '../json.js';
-import { may } from '../shell/session.js';
+import { may } from '../state.js';
 import { newestEvents } from './recent.js';
 
 export function Versions({ toolId }) {
