@@ -101,7 +101,7 @@ async function replaceTools(page) {
   });
 }
 
-const SAVED = { id: 'saved-1', savedBy: 'ada', savedAt: '2026-11-25T00:00:00Z', canChange: true };
+const SAVED = { id: 'saved-1', savedBy: 'ada', savedAt: '2026-11-25T00:00:00Z', canRemove: true };
 const SAVED_VIEW = { ...SAVED, kind: 'view', name: 'Denied this week', query: 'q=status%3Adenied&range=7d' };
 const SAVED_CALL = { ...SAVED, kind: 'call', name: 'A sum', tool: 'mcp:demo.add', arguments: { a: '{{first}}', b: '{{second}}' } };
 const PIN = {

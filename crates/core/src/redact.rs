@@ -14,11 +14,13 @@ mod echoes;
 mod escaped;
 mod names;
 mod shapes;
+mod shared;
 
 pub use self::{
     echoes::Echoes,
-    names::{first_secret, suggests_secret},
+    names::suggests_secret,
     shapes::PLACEHOLDER,
+    shared::{first_secret, has_secret_shape},
 };
 
 /// Shorter values are ignored: they would match innocent text.

@@ -25,7 +25,9 @@ pub use self::{
     error::StoreError,
     keys::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, SessionCredential},
     runs::{KeptRun, RunQuery, RunRecord, RunState, RunStore},
-    saved::{MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore},
+    saved::{
+        MAX_SAVED, MAX_SAVED_BY_ONE, SavedFilter, SavedInsertion, SavedItem, SavedKind, SavedStore,
+    },
     segments::{NewSegment, SegmentPart, SegmentStore},
 };
 use crate::{

@@ -6,6 +6,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use serde_json::Value;
+use unicode_normalization::UnicodeNormalization as _;
 
 /// Returns whether `character` is invisible, or invisibly changes how its neighbours are shown.
 /// Line breaks and tabs count as visible.
@@ -36,6 +37,13 @@ fn hides(text: &str) -> bool {
     // Most text is printable ASCII, of which many bytes are compared at a time without a branch.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t');
     !text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) && text.chars().any(is_hidden)
+}
+
+/// Returns the form in which a name is stored, so that names that look the same are the same: NFC, with
+/// one space for each run of spaces of any kind, and none at the ends.
+pub fn plain_name(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").nfc().collect()
 }
 
 /// Returns whether a person sees no character of `text`: it has only spaces, hidden characters and

@@ -1,30 +1,29 @@
 //! Views of the record and calls that people save for others of their tenant.
 //!
-//! Invariant: a saved call exists only for callers who may use its tool, and a saved view only for
-//! those who may read the record. Everyone else gets the answer for an item that does not exist.
+//! Invariant: a saved call exists only for the principal that saved it and for callers who may use its
+//! tool, and a saved view only for those who may read the record. Everyone else gets the answer for an item
+//! that does not exist, after the same work.
 
 use std::sync::Arc;
 
-use chrono::TimeDelta;
 use serde_json::{Map, Value};
 use toolcrib_core::{
     catalog::Entry,
     event::{EventBody, NewEvent, SavedAction, SavedChanged},
-    id::{SavedId, TenantId, ToolId},
+    id::SavedId,
     principal::Principal,
-    redact::first_secret,
+    redact::{first_secret, has_secret_shape},
     store::{
-        MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError,
+        MAX_SAVED, MAX_SAVED_BY_ONE, SavedFilter, SavedInsertion, SavedItem, SavedKind, SavedStore,
+        StoreError,
     },
+    text::plain_name,
 };
 
 use crate::{CatalogScope, Gateway, Snapshot, ToolRef, ids::new_id, scopes::RouteScope};
 
 /// The largest arguments of a saved call, in bytes of JSON text.
 pub const MAX_ARGUMENTS: usize = 8 << 10;
-
-/// When a tenant has no place left, calls of tools that it no longer has are removed at this age.
-const LEFTOVER: TimeDelta = TimeDelta::days(30);
 
 /// What to save.
 #[derive(Debug)]
@@ -40,13 +39,24 @@ pub enum NewSaved {
     },
 }
 
+/// Which items a caller asks for.
+#[derive(Debug, Clone, Copy)]
+pub enum SavedQuery<'a> {
+    /// The views of the tenant.
+    Views,
+    /// The calls of a tool, by any of its names.
+    CallsOf(&'a str),
+    /// The calls that the caller saved, also those of tools that it may not use any more.
+    OwnCalls,
+}
+
 /// A saved item, as a caller sees it.
 #[derive(Debug)]
 pub struct VisibleItem {
     /// The item.
     pub item: SavedItem,
-    /// Whether the caller may replace and remove it.
-    pub can_change: bool,
+    /// Whether the caller may remove it.
+    pub can_remove: bool,
 }
 
 /// Why nothing was saved or removed.
@@ -56,24 +66,32 @@ pub enum SavedError {
     #[error("not found, or not visible to this caller")]
     Unknown,
     /// Another principal has saved an item with this name.
-    #[error(
-        "another principal saved this name; choose another one, or ask for the scope `keys:manage`"
-    )]
+    #[error("another principal saved this name; choose another one")]
+    NameTaken,
+    /// The item is of another principal.
+    #[error("another principal saved it; only that one and holders of `keys:manage` may remove it")]
     NotYours,
     /// The arguments are too large.
     #[error("must be at most {MAX_ARGUMENTS} bytes of JSON")]
     TooLarge,
-    /// The arguments contain a secret at this place.
+    /// A member contains a secret.
     #[error(
-        "contains a value that looks like a secret; leave it out; the person who runs the call \
-         enters it"
+        "contains a value that looks like a secret; leave it out, or write a variable such as \
+         `{{{{password}}}}`, whose value the person who runs the call enters"
     )]
-    Secret(String),
-    /// The tenant has no place for another one.
-    #[error("the tenant has {MAX_SAVED} of this kind; remove some")]
-    TenantFull,
+    Secret {
+        /// The member of the request.
+        member: &'static str,
+        /// The place in it, as a JSON pointer.
+        place: String,
+    },
+    /// The tool, or for views the tenant, has no place for another one.
+    #[error("there are {MAX_SAVED} already; remove some")]
+    PlaceFull,
     /// The principal has no place for another one.
-    #[error("you have saved {MAX_SAVED_BY_ONE} of this kind; remove some")]
+    #[error(
+        "you have saved {MAX_SAVED_BY_ONE} of this kind; remove some (`GET /v1/saved` lists your calls)"
+    )]
     PrincipalFull,
     /// The store does not answer.
     #[error(transparent)]
@@ -81,30 +99,30 @@ pub enum SavedError {
 }
 
 impl Gateway {
-    /// Returns the items of one kind that `caller` may see, by name. `tool` selects the calls of one
-    /// tool by any of its names.
+    /// Returns the items that `query` selects and `caller` may see, by tool and name. The route has
+    /// checked the scope of views.
     ///
     /// # Errors
     /// [`SavedError::Store`].
     pub async fn saved(
         &self,
         caller: &Principal,
-        kind: SavedKind,
-        tool: Option<&str>,
+        query: SavedQuery<'_>,
     ) -> Result<Vec<VisibleItem>, SavedError> {
-        let snapshot = self.snapshot();
-        let items = self.saved_store().list(&caller.tenant, kind).await?;
-        let wanted = tool.map(|name| usable(&snapshot, caller, name).map(|it| it.id.clone()));
-        let is_wanted = |item: &SavedItem| match &wanted {
-            None => true,
-            Some(id) => id.is_some() && item.tool == *id,
+        let filter = match query {
+            SavedQuery::Views => SavedFilter::Views,
+            SavedQuery::OwnCalls => SavedFilter::CallsBy(caller.id.clone()),
+            SavedQuery::CallsOf(name) => match usable(&self.snapshot(), caller, name) {
+                Some(entry) => SavedFilter::CallsOf(entry.id.clone()),
+                None => return Ok(Vec::new()),
+            },
         };
-        let seen = items.into_iter().filter(|it| is_wanted(it) && sees(&snapshot, caller, it));
-        Ok(seen.map(|item| visible(caller, item)).collect())
+        let items = self.saved_store().list(&caller.tenant, &filter).await?;
+        Ok(items.into_iter().map(|item| visible(caller, item)).collect())
     }
 
-    /// Saves a view or a call of `caller` under a name, in place of the one with this name that the
-    /// caller may change. Returns it, and whether it is new.
+    /// Saves a view or a call of `caller` under a name, in place of its own one with this name. Returns
+    /// it, and whether it is new.
     ///
     /// # Errors
     /// [`SavedError`]: nothing was saved.
@@ -114,11 +132,21 @@ impl Gateway {
         name: String,
         what: NewSaved,
     ) -> Result<(VisibleItem, bool), SavedError> {
+        let name = plain_name(&name);
+        without_secret("name", &name)?;
         let (kind, tool, content) = match what {
-            NewSaved::View(query) => (SavedKind::View, None, query),
+            NewSaved::View(query) => {
+                let pairs = url::form_urlencoded::parse(query.as_bytes());
+                for (key, value) in pairs {
+                    without_secret("query", &key)?;
+                    without_secret("query", &value)?;
+                }
+                (SavedKind::View, None, query)
+            }
             NewSaved::Call { tool, arguments } => {
-                let id = self.usable_tool(caller, &tool).ok_or(SavedError::Unknown)?;
-                (SavedKind::Call, Some(id), content_of(arguments)?)
+                let entry = self.usable_tool(caller, &tool).ok_or(SavedError::Unknown)?;
+                let content = content_of(arguments, &entry)?;
+                (SavedKind::Call, Some(entry.id.clone()), content)
             }
         };
         let item = SavedItem {
@@ -143,12 +171,9 @@ impl Gateway {
     pub async fn remove_saved(&self, caller: &Principal, id: &SavedId) -> Result<(), SavedError> {
         let found = self.saved_store().find(&caller.tenant, id).await?;
         let snapshot = self.snapshot();
-        let found = found.filter(|item| match item.kind {
-            SavedKind::View => RouteScope::AuditRead.is_held_by(caller),
-            SavedKind::Call => sees(&snapshot, caller, item),
-        });
+        let found = found.filter(|item| sees(&snapshot, caller, item));
         let item = found.ok_or(SavedError::Unknown)?;
-        if !may_change(caller, &item) {
+        if !may_remove(caller, &item) {
             return Err(SavedError::NotYours);
         }
         if !self.saved_store().remove(&item.tenant, id, &item.principal).await? {
@@ -162,18 +187,17 @@ impl Gateway {
         self.inner.services.storage.saved()
     }
 
-    /// Returns the id of a tool that `caller` may use. A refusal is recorded.
-    fn usable_tool(&self, caller: &Principal, name: &str) -> Option<ToolId> {
+    /// Returns a tool that `caller` may use. A refusal is recorded.
+    fn usable_tool(&self, caller: &Principal, name: &str) -> Option<Arc<Entry>> {
         let snapshot = self.snapshot();
         if let Some(entry) = usable(&snapshot, caller, name) {
-            return Some(entry.id.clone());
+            return Some(entry);
         }
         let reference = match snapshot.catalog.by_wire(&caller.tenant, name) {
             Some(_) => ToolRef::Wire(name),
             None => ToolRef::Id(name),
         };
         self.find(&snapshot, caller, reference, &CatalogScope::default())
-            .map(|entry| entry.id.clone())
     }
 
     async fn put_saved(
@@ -182,52 +206,22 @@ impl Gateway {
         mut item: SavedItem,
     ) -> Result<(SavedItem, SavedAction), SavedError> {
         let store = self.saved_store();
-        let mut made_room = false;
         loop {
             match store.insert(item.clone()).await? {
                 SavedInsertion::Stored => return Ok((item, SavedAction::Added)),
-                SavedInsertion::NameTaken => {}
-                SavedInsertion::TenantFull | SavedInsertion::PrincipalFull
-                    if !made_room && self.remove_leftovers(&item.tenant).await? =>
-                {
-                    made_room = true;
-                    continue;
-                }
-                SavedInsertion::TenantFull => return Err(SavedError::TenantFull),
+                SavedInsertion::PlaceFull => return Err(SavedError::PlaceFull),
                 SavedInsertion::PrincipalFull => return Err(SavedError::PrincipalFull),
+                SavedInsertion::NameTaken { principal, .. } if principal != caller.id => {
+                    return Err(SavedError::NameTaken);
+                }
+                SavedInsertion::NameTaken { id, .. } => item.id = id,
             }
-            let others = store.list(&item.tenant, item.kind).await?;
-            let same = |it: &&SavedItem| it.tool == item.tool && it.name == item.name;
-            // It may have been removed meanwhile.
-            let Some(other) = others.iter().find(same) else { continue };
-            if !may_change(caller, other) {
-                return Err(SavedError::NotYours);
-            }
-            item.id = other.id.clone();
-            if store.replace(&other.principal, item.clone()).await? {
+            if store.replace(item.clone()).await? {
                 return Ok((item, SavedAction::Replaced));
             }
+            // It was removed meanwhile.
             item.id = new_id();
         }
-    }
-
-    /// Removes old calls of tools that the tenant no longer has. No caller can see or remove them.
-    /// Returns whether there was one.
-    async fn remove_leftovers(&self, tenant: &TenantId) -> Result<bool, StoreError> {
-        let (store, snapshot) = (self.saved_store(), self.snapshot());
-        let before = self.now() - LEFTOVER;
-        let has = |tool: &ToolId| {
-            let entries = [&snapshot.catalog, &snapshot.quarantined]
-                .map(|catalog| catalog.by_id(tenant, tool.as_str()));
-            entries.into_iter().flatten().any(|entry| entry.tenants.admits(tenant))
-        };
-        let mut removed = false;
-        for item in store.list(tenant, SavedKind::Call).await? {
-            if item.saved_at < before && !item.tool.as_ref().is_some_and(has) {
-                removed |= store.remove(tenant, &item.id, &item.principal).await?;
-            }
-        }
-        Ok(removed)
     }
 
     async fn record_saved(&self, caller: &Principal, item: &SavedItem, action: SavedAction) {
@@ -256,10 +250,12 @@ fn usable(snapshot: &Arc<Snapshot>, caller: &Principal, name: &str) -> Option<Ar
     found(ToolRef::Id(name)).or_else(|| found(ToolRef::Wire(name)))
 }
 
-/// Returns whether `caller` may see an item of its tenant. The route has checked the scope of views.
+/// Returns whether `caller` may see an item of its tenant: its own ones, the calls of the tools that it may
+/// use, and the views if it may read the record.
 fn sees(snapshot: &Arc<Snapshot>, caller: &Principal, item: &SavedItem) -> bool {
     match (&item.kind, &item.tool) {
-        (SavedKind::View, _) => true,
+        (SavedKind::View, _) => RouteScope::AuditRead.is_held_by(caller),
+        (SavedKind::Call, _) if item.principal == caller.id => true,
         (SavedKind::Call, Some(tool)) => {
             let tool = ToolRef::Id(tool.as_str());
             snapshot.find(caller, tool, &CatalogScope::default()).is_ok()
@@ -269,22 +265,31 @@ fn sees(snapshot: &Arc<Snapshot>, caller: &Principal, item: &SavedItem) -> bool 
 }
 
 fn visible(caller: &Principal, item: SavedItem) -> VisibleItem {
-    VisibleItem { can_change: may_change(caller, &item), item }
+    VisibleItem { can_remove: may_remove(caller, &item), item }
 }
 
 /// Returns whether `caller` saved the item, or administers the tenant.
-fn may_change(caller: &Principal, item: &SavedItem) -> bool {
+fn may_remove(caller: &Principal, item: &SavedItem) -> bool {
     item.principal == caller.id || RouteScope::KeysManage.is_held_by(caller)
 }
 
-fn content_of(arguments: Map<String, Value>) -> Result<String, SavedError> {
+fn content_of(arguments: Map<String, Value>, tool: &Entry) -> Result<String, SavedError> {
     let arguments = Value::Object(arguments);
     let text = arguments.to_string();
     if text.len() > MAX_ARGUMENTS {
         return Err(SavedError::TooLarge);
     }
-    match first_secret(&arguments) {
-        Some(place) => Err(SavedError::Secret(place)),
+    let schema =
+        tool.tool.input_schema.as_ref().and_then(|it| serde_json::from_str(it.as_str()).ok());
+    match first_secret(&arguments, schema.as_ref()) {
+        Some(place) => Err(SavedError::Secret { member: "arguments", place }),
         None => Ok(text),
+    }
+}
+
+fn without_secret(member: &'static str, text: &str) -> Result<(), SavedError> {
+    match has_secret_shape(text) {
+        true => Err(SavedError::Secret { member, place: String::new() }),
+        false => Ok(()),
     }
 }

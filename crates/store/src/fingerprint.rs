@@ -25,7 +25,7 @@ impl FingerprintKey {
         keys: &SealKeys,
         stored: &[u8],
     ) -> Result<(Self, Zeroizing<String>), StoreError> {
-        let text = keys.unpack(&seal_places::FINGERPRINT_KEY, stored).map(Zeroizing::new);
+        let text = keys.unpack_any(&seal_places::FINGERPRINT_KEY, stored).map(Zeroizing::new);
         let opened = text.and_then(|text| Some((Self::parse(&text)?, text)));
         opened.ok_or_else(|| {
             StoreError::Corrupt(

@@ -1,6 +1,8 @@
 //! The parts of saved views and calls that are the same in all engines: the limits, and sealed content.
 
-use toolcrib_core::store::{MAX_SAVED, MAX_SAVED_BY_ONE, SavedInsertion, SavedItem, StoreError};
+use toolcrib_core::store::{
+    MAX_SAVED, MAX_SAVED_BY_ONE, SavedFilter, SavedInsertion, SavedItem, SavedKind, StoreError,
+};
 
 use crate::{seal::SealKeys, seal_places};
 
@@ -10,33 +12,39 @@ pub(crate) const COLUMNS: &str = "id, tenant, kind, tool, name, principal, saved
 /// A row: the item without its content, and the content as stored.
 pub(crate) type StoredItem = (SavedItem, Vec<u8>);
 
-/// The items of one kind that a tenant has when another one is inserted.
+/// The items of its kind that are present when another one is inserted.
 pub(crate) struct Present {
-    /// All of them.
-    pub(crate) all: usize,
-    /// Those of the principal of the new item.
+    /// Those of its tenant with its tool.
+    pub(crate) place: usize,
+    /// Those of its principal.
     pub(crate) own: usize,
-    /// Those with the tool and the name of the new item.
-    pub(crate) same: usize,
 }
 
 impl Present {
     /// Returns why another item cannot be inserted; `None` if it can.
     pub(crate) fn refusal(&self) -> Option<SavedInsertion> {
         match self {
-            Self { same: 1.., .. } => Some(SavedInsertion::NameTaken),
-            Self { all: MAX_SAVED.., .. } => Some(SavedInsertion::TenantFull),
+            Self { place: MAX_SAVED.., .. } => Some(SavedInsertion::PlaceFull),
             Self { own: MAX_SAVED_BY_ONE.., .. } => Some(SavedInsertion::PrincipalFull),
             Self { .. } => None,
         }
     }
 }
 
-impl From<[i64; 3]> for Present {
-    /// Takes the counts of a database: `all`, `own` and `same`.
-    fn from(counts: [i64; 3]) -> Self {
-        let [all, own, same] = counts.map(|it| usize::try_from(it).unwrap_or(0));
-        Self { all, own, same }
+impl From<[i64; 2]> for Present {
+    /// Takes the counts of a database: `place` and `own`.
+    fn from(counts: [i64; 2]) -> Self {
+        let [place, own] = counts.map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+        Self { place, own }
+    }
+}
+
+/// Returns the kind of the items that `filter` selects, the column that it compares, and the value.
+pub(crate) fn selected(filter: &SavedFilter) -> (SavedKind, &'static str, &str) {
+    match filter {
+        SavedFilter::Views => (SavedKind::View, "tool", ""),
+        SavedFilter::CallsOf(tool) => (SavedKind::Call, "tool", tool.as_str()),
+        SavedFilter::CallsBy(principal) => (SavedKind::Call, "principal", principal.as_str()),
     }
 }
 
@@ -62,7 +70,7 @@ pub(crate) fn reseal(
         return Ok(None);
     }
     let place = seal_places::saved(item);
-    let content = keys.unpack(&place, stored).ok_or_else(|| {
+    let content = keys.unpack_any(&place, stored).ok_or_else(|| {
         let id = &item.id;
         StoreError::Corrupt(format!(
             "the saved item {id} cannot be opened with `seal_key` or `old_seal_key`"

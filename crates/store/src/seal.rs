@@ -152,8 +152,18 @@ impl SealKeys {
         }
     }
 
-    /// Returns the text that [`pack`](Self::pack) stored for the same place.
+    /// Returns the text that [`pack`](Self::pack) stored for the same place. Where there is a key, a text
+    /// that is not sealed does not count: anybody who can write to the store could have put it there.
     pub(crate) fn unpack(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
+        match self.can_seal() {
+            true => self.open_text(associated, stored),
+            false => self.unpack_any(associated, stored),
+        }
+    }
+
+    /// Like [`unpack`](Self::unpack), for what is sealed next: also takes a text that was stored before
+    /// there was a key.
+    pub(crate) fn unpack_any(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
         match stored.split_first() {
             Some((&PLAIN, plain)) => String::from_utf8(plain.to_vec()).ok(),
             _ => self.open_text(associated, stored),

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use toolcrib_core::{
     credential::{CredentialStore, CredentialStoreError, Owner, Secret},
     id::CredentialName,
-    store::{SavedInsertion, SavedItem, Storage},
+    store::{SavedFilter, SavedInsertion, SavedItem, Storage},
 };
 use toolcrib_store::{
     Options, SealKey, SealKeys, SqliteStore,
@@ -181,9 +181,13 @@ async fn saved_arguments_are_sealed_and_do_not_move() {
     let other = open(&path, SealKeys::new(key("0b"), [])).0;
     assert_eq!(other.saved().find(&item.tenant, &item.id).await.unwrap().unwrap().content, None);
     let file = Connection::open(&path).unwrap();
+    let of = |change: &str| match change.contains("a.c") {
+        true => SavedFilter::CallsOf("mcp:a.c".parse().unwrap()),
+        false => SavedFilter::CallsOf("mcp:a.b".parse().unwrap()),
+    };
     for change in ["tool = 'mcp:a.c'", "principal = 'eve'", "name = 'm'", "tenant = 'u'"] {
         file.execute_batch(&format!("UPDATE saved SET {change}")).unwrap();
-        let moved = store.saved().list(&"t".parse().unwrap(), item.kind).await.unwrap();
+        let moved = store.saved().list(&"t".parse().unwrap(), &of(change)).await.unwrap();
         assert!(moved.iter().all(|it| it.content.is_none()), "{change}");
         file.execute_batch("UPDATE saved SET tool = 'mcp:a.b', principal = 'ann', name = 'n'")
             .unwrap();
@@ -198,6 +202,9 @@ async fn saved_arguments_are_resealed_and_sealed_later() {
     assert_eq!(plain.saved().insert(saved()).await.unwrap(), SavedInsertion::Stored);
     assert_eq!(plain.reseal().await.unwrap(), 0, "there is no key");
     let first = open(&path, SealKeys::new(key("0a"), [])).0;
+    // Anybody who can write to the file could have stored what is not sealed.
+    let unsealed = first.saved().find(&saved().tenant, &saved().id).await.unwrap().unwrap();
+    assert_eq!(unsealed.content, None);
     assert_eq!((first.reseal().await.unwrap(), first.reseal().await.unwrap()), (1, 0));
     let second = open(&path, SealKeys::new(key("0b"), [key("0a")])).0;
     assert_eq!((second.reseal().await.unwrap(), second.reseal().await.unwrap()), (1, 0));

@@ -49,7 +49,7 @@ use self::observe::Observed;
 use crate::{respond, serve::connection};
 
 pub(crate) use self::{
-    authenticate::{Caller, require},
+    authenticate::{Caller, require, session_caller},
     body::{BodyLimit, Payload},
     challenge::{Challenge, MCP, MissingScopes, WELL_KNOWN, mcp_of},
     host::HttpHost,

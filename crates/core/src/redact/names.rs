@@ -1,10 +1,7 @@
 //! Names that suggest a secret, for arguments that people save for others. Wider than the keys that are
-//! redacted: a saved call may lose a value without harm, while the record needs its arguments.
+//! redacted.
 
-use serde_json::Value;
-
-use super::{Redactor, is_secret_key};
-use crate::pointer::step;
+use super::is_secret_key;
 
 /// A name with one of these suggests a secret, whatever its case and without `_`, `-`, `.` and spaces. The
 /// page has the same list (`ui/tools/saved.js`).
@@ -21,49 +18,40 @@ const WORDS: [&str; 11] = [
     "cookie",
     "sessionid",
 ];
-/// These suggest one as the whole name.
-const WHOLE: [&str; 2] = ["pin", "otp"];
+/// These suggest one as the last word of a name, as in `db_pass` and `userPin`.
+const LAST_WORDS: [&str; 8] = ["pin", "otp", "pass", "pw", "jwt", "pat", "cvv", "cvc"];
 
 /// Returns whether the name of an argument suggests that its value is a secret.
 pub fn suggests_secret(name: &str) -> bool {
     let is_part = |letter: &char| !matches!(letter, '_' | '-' | '.' | ' ');
     let letters: String = name.to_lowercase().chars().filter(is_part).collect();
     is_secret_key(name)
-        || WHOLE.contains(&&*letters)
+        || LAST_WORDS.contains(&&*last_word(name))
         || WORDS.iter().any(|word| letters.contains(word))
 }
 
-/// Returns the place, as a JSON pointer, of the first value of `value` whose name suggests a secret or
-/// whose text has the shape of one.
-pub fn first_secret(value: &Value) -> Option<String> {
-    let plain = Redactor::default();
-    let mut open = vec![(String::new(), value)];
-    while let Some((place, value)) = open.pop() {
-        match value {
-            Value::Object(members) => {
-                for (name, inner) in members {
-                    let place = format!("{place}{}", step(name));
-                    if suggests_secret(name) || plain.text(name) != *name {
-                        return Some(plain.text(&place));
-                    }
-                    open.push((place, inner));
-                }
-            }
-            Value::Array(items) => {
-                let places = items.iter().enumerate();
-                open.extend(places.map(|(at, item)| (format!("{place}/{at}"), item)));
-            }
-            Value::String(text) if plain.text(text) != *text => return Some(place),
-            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+/// Returns the last word of a name in `snake_case`, `camelCase` or any other, in small letters.
+fn last_word(name: &str) -> String {
+    let name = name.trim_end_matches(|it: char| !it.is_alphanumeric());
+    let mut word = Vec::new();
+    for letter in name.chars().rev() {
+        let was_small = word.last().is_some_and(|it: &char| it.is_lowercase());
+        if !letter.is_alphanumeric() {
+            break;
+        }
+        if !word.is_empty() && letter.is_lowercase() && !was_small {
+            break;
+        }
+        word.push(letter);
+        if letter.is_uppercase() && was_small {
+            break;
         }
     }
-    None
+    word.iter().rev().flat_map(|it| it.to_lowercase()).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -76,7 +64,14 @@ mod tests {
             "private-key",
             "x.session.id",
             "PIN",
+            "userPin",
+            "x.pin",
             "otp",
+            "db_pass",
+            "dbPass",
+            "DB_PASS",
+            "smtp pw",
+            "githubPAT",
             "passwordHash",
             "Set-Cookie",
             "pwd",
@@ -85,20 +80,11 @@ mod tests {
         ] {
             assert!(suggests_secret(name), "{name}");
         }
-        for name in ["ticket", "spin", "pinned", "otping", "key", "session", "", "path"] {
-            assert!(!suggests_secret(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn the_place_of_a_secret_is_named() {
-        assert_eq!(first_secret(&json!({ "a": [1, { "b": "{{ticket}}" }], "c": null })), None);
-        for (value, place) in [
-            (json!({ "a": { "b/c": { "token": 1 } } }), "/a/b~1c/token"),
-            (json!({ "a": ["x", "use sk-abcdefgh"] }), "/a/1"),
-            (json!({ "sk-abcdefgh": 1 }), "/[redacted]"),
+        for name in [
+            "ticket", "spin", "pinned", "otping", "key", "session", "", "path", "bypass", "_",
+            "passRate",
         ] {
-            assert_eq!(first_secret(&value).as_deref(), Some(place));
+            assert!(!suggests_secret(name), "{name}");
         }
     }
 
@@ -113,6 +99,6 @@ mod tests {
             words.filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
         };
         assert_eq!(list("SECRET_WORDS"), WORDS);
-        assert_eq!(list("SECRET_NAMES"), WHOLE);
+        assert_eq!(list("SECRET_LAST_WORDS"), LAST_WORDS);
     }
 }

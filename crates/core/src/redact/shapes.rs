@@ -24,7 +24,9 @@ pub(super) fn redact(text: &str, out: &mut String) {
                     None
                 }
             },
-            b's' | b'A' | b'x' | b'g' | b't' => SHAPES.iter().find_map(|shape| shape.length(rest)),
+            byte if BEGINNINGS.contains(&byte) => {
+                SHAPES.iter().find_map(|shape| shape.length(rest))
+            }
             _ => None,
         };
         match found {
@@ -61,9 +63,23 @@ const SHAPES: &[Shape] = &[
     // GitHub.
     Shape { prefix: "gh", one_of: b"pousr", separator: "_", legal: is_alphanumeric, min: 16 },
     Shape { prefix: "github_pat_", one_of: b"", separator: "", legal: is_word, min: 16 },
+    // GitLab, Stripe, npm, PyPI, Google, Hugging Face, Shopify, DigitalOcean, SendGrid.
+    Shape { prefix: "glpat-", one_of: b"", separator: "", legal: is_url_safe, min: 16 },
+    Shape { prefix: "sk_live_", one_of: b"", separator: "", legal: is_alphanumeric, min: 16 },
+    Shape { prefix: "rk_live_", one_of: b"", separator: "", legal: is_alphanumeric, min: 16 },
+    Shape { prefix: "npm_", one_of: b"", separator: "", legal: is_alphanumeric, min: 30 },
+    Shape { prefix: "pypi-", one_of: b"", separator: "", legal: is_url_safe, min: 30 },
+    Shape { prefix: "AIza", one_of: b"", separator: "", legal: is_url_safe, min: 30 },
+    Shape { prefix: "hf_", one_of: b"", separator: "", legal: is_alphanumeric, min: 30 },
+    Shape { prefix: "shpat_", one_of: b"", separator: "", legal: is_alphanumeric, min: 30 },
+    Shape { prefix: "dop_v1_", one_of: b"", separator: "", legal: is_alphanumeric, min: 30 },
+    Shape { prefix: "SG.", one_of: b"", separator: "", legal: is_key_of_two_parts, min: 30 },
     // Our own API keys: 256 bits in base64url.
     Shape { prefix: "tc_", one_of: b"", separator: "", legal: is_url_safe, min: 43 },
 ];
+
+/// The first bytes of all prefixes.
+const BEGINNINGS: &[u8] = b"sSrAxgtnphd";
 
 impl Shape {
     fn length(&self, text: &[u8]) -> Option<usize> {
@@ -115,10 +131,27 @@ fn is_dashed(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
+fn is_key_of_two_parts(byte: u8) -> bool {
+    is_url_safe(byte) || byte == b'.'
+}
+
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 fn is_url_safe(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_prefix_begins_with_a_known_byte() {
+        for shape in SHAPES {
+            let first = shape.prefix.bytes().next().unwrap();
+            assert!(BEGINNINGS.contains(&first), "{}", shape.prefix);
+        }
+    }
 }

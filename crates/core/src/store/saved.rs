@@ -9,7 +9,8 @@ use crate::{
     text_types::closed_enum,
 };
 
-/// How many items of one kind a tenant has at most.
+/// How many views a tenant has at most, and how many calls one tool of it. Whoever may save there sees
+/// all of them, so that a refusal tells nothing about items that the caller does not see.
 pub const MAX_SAVED: usize = 500;
 /// How many items of one kind a principal has at most, so that none fills the place of all others.
 pub const MAX_SAVED_BY_ONE: usize = 100;
@@ -42,7 +43,7 @@ pub struct SavedItem {
     /// The query of a view, or the JSON text of the arguments of a call. `None` if it was sealed with a
     /// key that this server does not have.
     pub content: Option<String>,
-    /// The principal that saved it last.
+    /// The principal that saved it.
     pub principal: PrincipalId,
     /// When it was saved last.
     pub saved_at: Timestamp,
@@ -56,16 +57,32 @@ impl SavedItem {
     }
 }
 
+/// Which items are listed. A list reads no others, so that its time tells nothing about them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SavedFilter {
+    /// All views.
+    Views,
+    /// The calls of one tool.
+    CallsOf(ToolId),
+    /// The calls that a principal saved.
+    CallsBy(PrincipalId),
+}
+
 /// The result of [`SavedStore::insert`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum SavedInsertion {
     /// The item is stored.
     Stored,
-    /// The tenant has another item with this kind, tool and name.
-    NameTaken,
-    /// The tenant has [`MAX_SAVED`] items of this kind.
-    TenantFull,
+    /// Another item has this tenant, kind, tool and name.
+    NameTaken {
+        /// Its id.
+        id: SavedId,
+        /// The principal that saved it.
+        principal: PrincipalId,
+    },
+    /// There are [`MAX_SAVED`] views of the tenant, or calls of the tool.
+    PlaceFull,
     /// The principal has [`MAX_SAVED_BY_ONE`] items of this kind.
     PrincipalFull,
 }
@@ -77,9 +94,9 @@ pub trait SavedStore: Send + Sync + 'static {
     /// with an empty one.
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError>;
 
-    /// Replaces content, principal and time of the item with the id, the tenant, the kind, the tool and
-    /// the name of `item`, if `seen` is its principal. Otherwise returns `false`.
-    async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError>;
+    /// Replaces content and time of the item with the id, the tenant, the kind, the tool, the name and
+    /// the principal of `item`. Returns `false` if there is none.
+    async fn replace(&self, item: SavedItem) -> Result<bool, StoreError>;
 
     /// Removes an item, if `seen` is its principal. Otherwise returns `false`.
     async fn remove(
@@ -89,8 +106,12 @@ pub trait SavedStore: Send + Sync + 'static {
         seen: &PrincipalId,
     ) -> Result<bool, StoreError>;
 
-    /// Returns the items of one kind in a tenant, by tool and name.
-    async fn list(&self, tenant: &TenantId, kind: SavedKind) -> Result<Vec<SavedItem>, StoreError>;
+    /// Returns the items of a tenant that `filter` selects, by tool and name.
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &SavedFilter,
+    ) -> Result<Vec<SavedItem>, StoreError>;
 
     /// Returns an item.
     async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError>;

@@ -35,7 +35,8 @@ struct Parts<'b> {
     bytes: Vec<u8>,
 }
 
-/// Returns a body with one part per field, per item of a list, or per pair of a style.
+/// Returns a body with one part per field, per item of a list, or per pair of a style. Files are last,
+/// because services that store a file as it arrives read what belongs to it first.
 pub(super) fn encode(
     fields: &Fields,
     members: &Map<String, Value>,
@@ -43,7 +44,11 @@ pub(super) fn encode(
 ) -> Result<Vec<u8>, String> {
     const PLAIN: &FieldContent = &FieldContent::Text { media_type: None };
     let mut parts = Parts { boundary, bytes: Vec::new() };
-    for (name, value) in members {
+    let is_file = |name: &str| {
+        fields.get(name).is_some_and(|it| matches!(it.content, FieldContent::File { .. }))
+    };
+    let (files, others): (Vec<_>, Vec<_>) = members.iter().partition(|(name, _)| is_file(name));
+    for (name, value) in others.into_iter().chain(files) {
         let field = fields.get(name);
         let value = field.map_or(Cow::Borrowed(value), |it| it.integers.in_plain_digits(value));
         let content = field.map_or(PLAIN, |field| &field.content);

@@ -112,6 +112,19 @@ const PLACES: [(&str, Place); 5] = [
     ("cookie", Place::Cookie),
 ];
 
+impl Place {
+    /// Returns the location, in words for descriptions.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Path => "the path",
+            Self::Query => "the query",
+            Self::QueryString => "the whole query",
+            Self::Header => "a header",
+            Self::Cookie => "a cookie",
+        }
+    }
+}
+
 /// The settings shared by all operations of a source.
 pub(super) struct ReadingContext<'d> {
     pub(super) document: &'d Document,
@@ -220,7 +233,12 @@ impl Arguments {
                 required.push(Value::String(argument.clone()));
             }
             let schema = bundle.schema(found.schema)?;
-            properties.insert(argument.clone(), described_schema(schema, found.description, None));
+            // Models must tell `StartTime`, `StartTime<` and `StartTime>` apart.
+            let Parameter { name, place, .. } = &found.parameter;
+            let sent =
+                (*name != argument).then(|| format!("Sent as `{name}` in {}.", place.words()));
+            let schema = described_schema(schema, found.description, sent.as_deref());
+            properties.insert(argument.clone(), schema);
             found.parameter.argument = argument;
             parameters.push(found.parameter);
         }

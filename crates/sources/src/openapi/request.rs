@@ -42,6 +42,11 @@ pub(super) fn build(
         request.headers.insert(header::CONTENT_TYPE, media_type);
         request.body = Some(bytes);
     }
+    // RFC 9110, section 8.6: without it, strict servers answer 411.
+    let expects_body = [Method::POST, Method::PUT, Method::PATCH].contains(&request.method);
+    if expects_body && request.body.as_ref().is_none_or(Bytes::is_empty) {
+        request.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     Ok(request)
 }
 
@@ -178,6 +183,9 @@ fn headers(
         encode::check_separators(argument, &value, *style, *explode, Escape::None)?;
         let text = encode::single(name, &value, *style, *explode, Escape::None);
         let bad = || unfit(argument, "contains characters that are invalid in a header");
+        if text.trim_matches([' ', '\t']) != text {
+            return Err(unfit(argument, "must not begin or end with a space: it is a header"));
+        }
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
     }

@@ -52,6 +52,38 @@ async fn service(answer: Vec<u8>) -> String {
     url
 }
 
+/// RFC 9110, section 8.6: strict servers answer 411 to a method that expects a body and has no length.
+#[tokio::test]
+async fn requests_without_a_body_have_a_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = folder.path().join("openapi.json");
+    let operation = |id: &str| json!({ "operationId": id });
+    let paths = json!({ "/p": { "post": operation("post"), "put": operation("put"),
+        "patch": operation("patch"), "get": operation("get"), "delete": operation("delete") } });
+    let openapi =
+        json!({ "openapi": "3.1.0", "info": { "title": "t", "version": "1" }, "paths": paths });
+    std::fs::write(&document, openapi.to_string()).unwrap();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let rig = Rig::connector(&url, &document);
+    for (tool, expected) in
+        [("post", true), ("put", true), ("patch", true), ("get", false), ("delete", false)]
+    {
+        let answering = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.windows(4).any(|four| four == b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            }
+            let answer = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            String::from_utf8(request).unwrap().to_lowercase()
+        };
+        let (_, request) = tokio::join!(rig.call(tool, json!({})), answering);
+        assert_eq!(request.contains("\r\ncontent-length: 0\r\n"), expected, "{request}");
+    }
+}
+
 /// Calls an operation of a service that answers with these headers and this body.
 async fn call_service(status: &str, headers: &str, body: &[u8]) -> Outcome {
     let folder = tempfile::tempdir().unwrap();

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
     id::{PrincipalId, SavedId, TenantId},
-    store::{SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError},
+    store::{SavedFilter, SavedInsertion, SavedItem, SavedStore, StoreError},
 };
 
 use super::shared::lock;
-use crate::saved::Present;
+use crate::saved::{Present, selected};
 
 /// Saved views and calls in memory.
 #[derive(Debug, Default)]
@@ -26,12 +26,13 @@ impl SavedStore for MemorySaved {
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError> {
         let mut items = lock(&self.0);
         let alike = |it: &&SavedItem| it.tenant == item.tenant && it.kind == item.kind;
-        let own = |it: &&SavedItem| it.principal == item.principal;
-        let same = |it: &&SavedItem| it.place() == item.place();
+        if let Some(other) = items.iter().find(|it| it.place() == item.place()) {
+            let SavedItem { id, principal, .. } = other.clone();
+            return Ok(SavedInsertion::NameTaken { id, principal });
+        }
         let present = Present {
-            all: items.iter().filter(alike).count(),
-            own: items.iter().filter(alike).filter(own).count(),
-            same: items.iter().filter(alike).filter(same).count(),
+            place: items.iter().filter(alike).filter(|it| it.tool == item.tool).count(),
+            own: items.iter().filter(alike).filter(|it| it.principal == item.principal).count(),
         };
         if let Some(refusal) = present.refusal() {
             return Ok(refusal);
@@ -41,11 +42,12 @@ impl SavedStore for MemorySaved {
         Ok(SavedInsertion::Stored)
     }
 
-    async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError> {
+    async fn replace(&self, item: SavedItem) -> Result<bool, StoreError> {
         let mut items = lock(&self.0);
-        let found = items
-            .iter_mut()
-            .find(|it| it.id == item.id && it.place() == item.place() && it.principal == *seen);
+        let is_same = |it: &&mut SavedItem| {
+            (&it.id, it.place(), &it.principal) == (&item.id, item.place(), &item.principal)
+        };
+        let found = items.iter_mut().find(is_same);
         let Some(found) = found else { return Ok(false) };
         *found = as_stored(item);
         Ok(true)
@@ -63,9 +65,18 @@ impl SavedStore for MemorySaved {
         Ok(items.len() < before)
     }
 
-    async fn list(&self, tenant: &TenantId, kind: SavedKind) -> Result<Vec<SavedItem>, StoreError> {
-        let items = lock(&self.0);
-        Ok(items.iter().filter(|it| it.tenant == *tenant && it.kind == kind).cloned().collect())
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &SavedFilter,
+    ) -> Result<Vec<SavedItem>, StoreError> {
+        let (kind, column, value) = selected(filter);
+        let is_selected = |it: &&SavedItem| {
+            let [of, its_kind, tool, _name] = it.place();
+            let its_value = if column == "tool" { tool } else { it.principal.as_str() };
+            (of, its_kind, its_value) == (tenant.as_str(), kind.as_str(), value)
+        };
+        Ok(lock(&self.0).iter().filter(is_selected).cloned().collect())
     }
 
     async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError> {

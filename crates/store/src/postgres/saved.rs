@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio_postgres::Row;
 use toolcrib_core::{
     id::{PrincipalId, SavedId, TenantId},
-    store::{SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError},
+    store::{SavedFilter, SavedInsertion, SavedItem, SavedStore, StoreError},
 };
 
 use super::{
@@ -45,17 +45,17 @@ impl SavedStore for PostgresStore {
         within(insert(self, &item, &content)).await
     }
 
-    async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError> {
+    async fn replace(&self, item: SavedItem) -> Result<bool, StoreError> {
         let content = saved::pack(&self.options().seal_keys, &item)?;
         within(async {
-            let sql = "UPDATE saved SET principal = $7, saved_at = $8, content = $9 \
+            let sql = "UPDATE saved SET saved_at = $7, content = $8 \
                        WHERE tenant = $1 AND kind = $2 AND tool = $3 AND name = $4 AND id = $5 \
                        AND principal = $6";
             let [tenant, kind, tool, name] = item.place();
-            let (id, at) = (item.id.as_str(), stored_time(item.saved_at));
-            let (seen, now) = (seen.as_str(), item.principal.as_str());
-            let params: [Param<'_>; 9] =
-                [&tenant, &kind, &tool, &name, &id, &seen, &now, &at, &content];
+            let (id, principal) = (item.id.as_str(), item.principal.as_str());
+            let at = stored_time(item.saved_at);
+            let params: [Param<'_>; 8] =
+                [&tenant, &kind, &tool, &name, &id, &principal, &at, &content];
             Ok(execute(&self.client().await?, sql, &params).await? > 0)
         })
         .await
@@ -75,12 +75,18 @@ impl SavedStore for PostgresStore {
         .await
     }
 
-    async fn list(&self, tenant: &TenantId, kind: SavedKind) -> Result<Vec<SavedItem>, StoreError> {
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &SavedFilter,
+    ) -> Result<Vec<SavedItem>, StoreError> {
+        let (kind, column, value) = saved::selected(filter);
         let found = within(async {
             let sql = format!(
-                "SELECT {COLUMNS} FROM saved WHERE tenant = $1 AND kind = $2 ORDER BY tool, name"
+                "SELECT {COLUMNS} FROM saved WHERE tenant = $1 AND kind = $2 AND {column} = $3 \
+                 ORDER BY tool, name"
             );
-            let params: [Param<'_>; 2] = [&tenant.as_str(), &kind.as_str()];
+            let params: [Param<'_>; 3] = [&tenant.as_str(), &kind.as_str(), &value];
             let found = rows(&self.client().await?, &sql, &params).await?;
             found.iter().map(stored).collect::<Result<Vec<_>, _>>()
         });
@@ -111,12 +117,20 @@ async fn insert(
     // Insertions into a tenant happen one after the other, so that its limits are exact.
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('toolcrib saved ' || $1::text, 0))";
     one(&transaction, lock, &[&tenant]).await?;
-    let sql = "SELECT count(*), count(*) FILTER (WHERE principal = $3), \
-                      count(*) FILTER (WHERE tool = $4 AND name = $5) \
-               FROM saved WHERE tenant = $1 AND kind = $2";
-    let params: [Param<'_>; 5] = [&tenant, &kind, &principal, &tool, &name];
+    let sql = "SELECT id, principal FROM saved \
+               WHERE tenant = $1 AND kind = $2 AND tool = $3 AND name = $4";
+    let params: [Param<'_>; 4] = [&tenant, &kind, &tool, &name];
+    if let Some(row) = first(&transaction, sql, &params).await? {
+        let id: String = row.try_get(0)?;
+        let unreadable = || Failure::corrupt(format!("the saved item with id {id}"));
+        let principal = parse(row.try_get(1)?, unreadable)?;
+        return Ok(SavedInsertion::NameTaken { id: parse(id.clone(), unreadable)?, principal });
+    }
+    let sql = "SELECT (SELECT count(*) FROM saved WHERE tenant = $1 AND kind = $2 AND tool = $3), \
+                      (SELECT count(*) FROM saved WHERE tenant = $1 AND kind = $2 AND principal = $4)";
+    let params: [Param<'_>; 4] = [&tenant, &kind, &tool, &principal];
     let row = one(&transaction, sql, &params).await?;
-    let counts: [i64; 3] = [row.try_get(0)?, row.try_get(1)?, row.try_get(2)?];
+    let counts: [i64; 2] = [row.try_get(0)?, row.try_get(1)?];
     if let Some(refusal) = Present::from(counts).refusal() {
         return Ok(refusal);
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     id::{PrincipalId, SavedId, TenantId},
-    store::{SavedInsertion, SavedItem, SavedKind, SavedStore, StoreError},
+    store::{SavedFilter, SavedInsertion, SavedItem, SavedStore, StoreError},
 };
 
 use super::{
@@ -42,16 +42,16 @@ impl SavedStore for SqliteStore {
         self.on_writer(move |connection| insert(connection, &item, &content)).await
     }
 
-    async fn replace(&self, seen: &PrincipalId, item: SavedItem) -> Result<bool, StoreError> {
-        let (seen, content) = (seen.clone(), saved::pack(&self.options().seal_keys, &item)?);
+    async fn replace(&self, item: SavedItem) -> Result<bool, StoreError> {
+        let content = saved::pack(&self.options().seal_keys, &item)?;
         self.on_writer(move |connection| {
-            let sql = "UPDATE saved SET principal = ?7, saved_at = ?8, content = ?9 \
+            let sql = "UPDATE saved SET saved_at = ?7, content = ?8 \
                        WHERE tenant = ?1 AND kind = ?2 AND tool = ?3 AND name = ?4 AND id = ?5 \
                        AND principal = ?6";
             let [tenant, kind, tool, name] = item.place();
-            let (id, at) = (item.id.as_str(), time_text(item.saved_at));
-            let (seen, now) = (seen.as_str(), item.principal.as_str());
-            let params = params![tenant, kind, tool, name, id, seen, now, at, content];
+            let (id, principal) = (item.id.as_str(), item.principal.as_str());
+            let at = time_text(item.saved_at);
+            let params = params![tenant, kind, tool, name, id, principal, at, content];
             Ok(execute(connection, sql, params)? > 0)
         })
         .await
@@ -72,13 +72,19 @@ impl SavedStore for SqliteStore {
         .await
     }
 
-    async fn list(&self, tenant: &TenantId, kind: SavedKind) -> Result<Vec<SavedItem>, StoreError> {
-        let tenant = tenant.clone();
+    async fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &SavedFilter,
+    ) -> Result<Vec<SavedItem>, StoreError> {
+        let (tenant, filter) = (tenant.clone(), filter.clone());
         let rows = self.on_reader(move |connection| {
+            let (kind, column, value) = saved::selected(&filter);
             let sql = format!(
-                "SELECT {COLUMNS} FROM saved WHERE tenant = ?1 AND kind = ?2 ORDER BY tool, name"
+                "SELECT {COLUMNS} FROM saved WHERE tenant = ?1 AND kind = ?2 AND {column} = ?3 \
+                 ORDER BY tool, name"
             );
-            all(connection, &sql, [tenant.as_str(), kind.as_str()], stored)
+            all(connection, &sql, [tenant.as_str(), kind.as_str(), value], stored)
         });
         let keys = &self.options().seal_keys;
         Ok(rows.await?.into_iter().map(|row| saved::unpack(keys, row)).collect())
@@ -101,14 +107,24 @@ fn insert(
 ) -> Result<SavedInsertion, Failure> {
     let [tenant, kind, tool, name] = item.place();
     let principal = item.principal.as_str();
-    let sql = "SELECT count(*), coalesce(sum(principal = ?3), 0), \
-                      coalesce(sum(tool = ?4 AND name = ?5), 0) \
-               FROM saved WHERE tenant = ?1 AND kind = ?2";
-    let counts: [i64; 3] = connection
-        .prepare_cached(sql)?
-        .query_row([tenant, kind, principal, tool, name], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?])
-        })?;
+    let sql = "SELECT id, principal FROM saved \
+               WHERE tenant = ?1 AND kind = ?2 AND tool = ?3 AND name = ?4";
+    let taken = first(connection, sql, [tenant, kind, tool, name], |row| -> Result<_, Failure> {
+        let (id, principal): (String, String) = (row.get(0)?, row.get(1)?);
+        let unreadable = || Failure::corrupt(format!("the saved item with id {id}"));
+        let principal = parse(principal, unreadable)?;
+        Ok(SavedInsertion::NameTaken { id: parse(id.clone(), unreadable)?, principal })
+    })?;
+    if let Some(taken) = taken {
+        return Ok(taken);
+    }
+    let count = |column: &str, value: &str| -> Result<i64, Failure> {
+        let sql =
+            format!("SELECT count(*) FROM saved WHERE tenant = ?1 AND kind = ?2 AND {column} = ?3");
+        let mut statement = connection.prepare_cached(&sql)?;
+        Ok(statement.query_row([tenant, kind, value], |row| row.get(0))?)
+    };
+    let counts = [count("tool", tool)?, count("principal", principal)?];
     if let Some(refusal) = Present::from(counts).refusal() {
         return Ok(refusal);
     }

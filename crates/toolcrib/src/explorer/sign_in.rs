@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     dialect::Setup,
-    middleware::{BodySender, Payload, Refusal, Site},
+    middleware::{BodySender, Caller, Payload, Refusal, Site, session_caller},
     respond,
     session_start::{StartedSession, session_request, started},
     state::AppState,
@@ -257,7 +257,8 @@ async fn finish(State(sign_in): State<Arc<SignIn>>, request: Request) -> Result<
     })
 }
 
-/// Signs the page in with the secret of a link, which works once.
+/// Signs the page in with the secret of a link, which works once. The session that the request presents
+/// ends, because the new one takes its place in the browser.
 #[utoipa::path(
     post,
     path = "/sign-in/link",
@@ -283,7 +284,10 @@ async fn link(State(state): State<AppState>, request: Request) -> Result<Respons
     };
     let request = session_request(&state, &site, &head.headers);
     Ok(match state.gateway.start_session_of_link(&typed.secret, &request).await {
-        Ok(session) => unstored(started(&session, &site)),
+        Ok(session) => {
+            end_replaced(&state, &head).await;
+            unstored(started(&session, &site))
+        }
         Err(SessionError::Unrecorded | SessionError::Randomness | SessionError::Store(_)) => {
             return Err(Refusal::Unavailable);
         }
@@ -292,6 +296,18 @@ async fn link(State(state): State<AppState>, request: Request) -> Result<Respons
             problem(StatusCode::FORBIDDEN, error.to_string(), Some(details))
         }
     })
+}
+
+/// Ends the session that a request presents.
+async fn end_replaced(state: &AppState, head: &Parts) {
+    let Some(Caller(caller)) = session_caller(&state.gateway, &head.uri, &head.headers).await
+    else {
+        return;
+    };
+    let Some(id) = &caller.session else { return };
+    if let Err(error) = state.gateway.end_session(&caller, id).await {
+        tracing::warn!(%error, session = %id, "a replaced session did not end; it ends when it expires");
+    }
 }
 
 /// Returns the page after a sign-in. The page removes the code from its address at once.

@@ -129,8 +129,26 @@ async fn session_holder(
     headers: &HeaderMap,
 ) -> Result<Caller, AuthError> {
     let presented = session::presented(&gateway.config().server, uri, headers)?;
-    let parts = presented.parts().ok_or(AuthError::Invalid)?;
-    gateway.authenticator().identify_session(parts).await.map(Caller)
+    let mut verdict = Err(AuthError::Invalid);
+    for session in presented.candidates() {
+        verdict = gateway.authenticator().identify_session(session).await.map(Caller);
+        if !matches!(verdict, Err(AuthError::Invalid)) {
+            break;
+        }
+    }
+    verdict
+}
+
+/// Returns the person whose session `headers` present; `None` if they present no valid one.
+pub(crate) async fn session_caller(
+    gateway: &Gateway,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Option<Caller> {
+    match session::is_presented(headers) {
+        true => session_holder(gateway, uri, headers).await.ok(),
+        false => None,
+    }
 }
 
 /// Refuses, and records, a caller of `route` without `scope`.

@@ -13,6 +13,8 @@ use super::origin;
 
 /// The header with the page's half of a session.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("toolcrib-session");
+/// The cookies of one name that are tried. A browser keeps at most about 180 of a host.
+const MAX_COOKIES: usize = 200;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Where a session is valid: the origin of the page, with the name of its cookie.
@@ -25,7 +27,9 @@ pub(crate) struct Site {
 /// A session as a request presents it.
 pub(super) struct Presented<'h> {
     site: Site,
-    cookie: &'h str,
+    /// Pages of other ports of the host can plant cookies with the same name, so that any of them may be
+    /// the right one. The header tells which.
+    cookies: Vec<&'h str>,
     page: &'h str,
 }
 
@@ -37,7 +41,7 @@ pub(super) fn is_presented(headers: &HeaderMap) -> bool {
 /// Returns the session that `headers` present.
 ///
 /// # Errors
-/// It is incomplete, another page sent it, or a part appears more than once.
+/// It is incomplete, or another page sent it.
 pub(super) fn presented<'h>(
     server: &ServerConfig,
     uri: &Uri,
@@ -45,9 +49,10 @@ pub(super) fn presented<'h>(
 ) -> Result<Presented<'h>, AuthError> {
     let page = one(headers, &HEADER)?.ok_or(AuthError::Invalid)?;
     for site in Site::all(server, uri, headers) {
-        if let Some(cookie) = site.cookie_in(headers)? {
+        let cookies = site.cookies_in(headers);
+        if !cookies.is_empty() {
             site.check_page(headers)?;
-            return Ok(Presented { site, cookie, page });
+            return Ok(Presented { site, cookies, page });
         }
     }
     Err(AuthError::Invalid)
@@ -66,9 +71,10 @@ fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>,
 // === impl Presented ===
 
 impl Presented<'_> {
-    /// Returns both halves with their origin; `None` if they cannot be valid.
-    pub(super) fn parts(&self) -> Option<PresentedSession<'_>> {
-        PresentedSession::new(&self.site.origin, self.cookie, self.page)
+    /// Returns both halves with their origin, for each cookie with which they can be valid.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = PresentedSession<'_>> {
+        let Self { site, cookies, page } = self;
+        cookies.iter().filter_map(|cookie| PresentedSession::new(&site.origin, cookie, page))
     }
 }
 
@@ -109,19 +115,13 @@ impl Site {
         &self.origin
     }
 
-    /// Returns the value of the cookie.
-    ///
-    /// # Errors
-    /// It appears more than once, so one of them was planted.
-    fn cookie_in<'h>(&self, headers: &'h HeaderMap) -> Result<Option<&'h str>, AuthError> {
+    /// Returns the values of the cookie, of which the first [`MAX_COOKIES`] count.
+    fn cookies_in<'h>(&self, headers: &'h HeaderMap) -> Vec<&'h str> {
         let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs =
             texts.flat_map(|text| text.split(';')).filter_map(|it| it.trim().split_once('='));
-        let mut values = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
-        match (values.next(), values.next()) {
-            (value, None) => Ok(value),
-            (_, Some(_)) => Err(AuthError::Ambiguous),
-        }
+        let values = pairs.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
+        values.take(MAX_COOKIES).collect()
     }
 
     /// Requires that the page of the session sent `headers`, as far as the browser says who did.
@@ -160,7 +160,7 @@ impl Site {
         answered: &mut HeaderMap,
     ) {
         for site in Self::all(server, uri, headers) {
-            if !matches!(site.cookie_in(headers), Ok(None)) {
+            if !site.cookies_in(headers).is_empty() {
                 site.keep(answered, "", 0);
             }
         }

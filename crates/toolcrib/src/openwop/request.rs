@@ -57,10 +57,7 @@ impl Context {
     /// Refuses a request with a parameter that is repeated or no text, for routes where ignoring a
     /// value would change the meaning.
     pub(super) fn unambiguous(&self) -> Result<(), Failure> {
-        match self.uri.query().and_then(respond::ambiguous_parameter) {
-            Some(name) => Err(Failure::parameter(&name, "must be given once, as UTF-8")),
-            None => Ok(()),
-        }
+        unambiguous(self.uri.query())
     }
 
     /// Returns the text of the query parameter `name`.
@@ -69,11 +66,22 @@ impl Context {
     }
 }
 
-/// Reads the parameter `name` of `query`; if it is repeated, the first value is used.
+fn unambiguous(query: Option<&str>) -> Result<(), Failure> {
+    match query.and_then(respond::ambiguous_parameter) {
+        Some(name) => {
+            let message = format!("the parameter `{name}` must be given once, as UTF-8");
+            Err(Failure::parameter(&name, &message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reads the parameter `name` of `query`, in which no parameter is repeated.
 pub(super) fn parameter<P: Parameter>(
     query: Option<&str>,
     name: &str,
 ) -> Result<Option<P>, Failure> {
+    unambiguous(query)?;
     let Some(text) = respond::query(query, name) else { return Ok(None) };
     let invalid = || {
         let mut details = json!({ "parameter": name });

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{id::SavedId, json::parse_strict, store::SavedKind};
 use toolcrib_gateway::{
     authn::manage::moment,
-    saved::{NewSaved, SavedError, VisibleItem},
+    saved::{NewSaved, SavedError, SavedQuery, VisibleItem},
     scopes::RouteScope::AuditRead,
 };
 use utoipa::ToSchema;
@@ -45,12 +45,12 @@ pub(super) struct SavedInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
-    /// The principal that saved it last.
+    /// The principal that saved it.
     saved_by: String,
     /// When it was saved last.
     saved_at: String,
-    /// Whether the caller may replace and remove it.
-    can_change: bool,
+    /// Whether the caller may remove it.
+    can_remove: bool,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -70,10 +70,10 @@ pub(super) struct SavedRemoval {
 pub(super) struct SavedBody {
     #[schema(value_type = String, pattern = "^(view|call)$")]
     kind: SavedKind,
-    /// A name for people. It replaces what the caller, or a caller with `keys:manage`, saved before under
-    /// this name for the same tool.
+    /// A name for people, without a secret. It replaces what the caller saved before under this name for the
+    /// same tool. Spaces at the end are dropped, and several become one.
     name: Label,
-    /// With the kind `view`: the query of the address of the record.
+    /// With the kind `view`: the query of the address of the record, without a secret.
     query: Option<ViewQuery>,
     /// With the kind `call`: the id or the wire name of a tool that the caller may use.
     tool: Option<ToolName>,
@@ -82,14 +82,15 @@ pub(super) struct SavedBody {
     arguments: Option<Map<String, Value>>,
 }
 
-/// Lists the saved views of the tenant, or the saved calls of the tools that the caller may use.
+/// Lists the saved views of the tenant, or the saved calls of a tool that the caller may use, or those that
+/// the caller saved.
 #[utoipa::path(
     get,
     path = "/v1/saved",
     operation_id = "listSaved",
     params(
         ("kind" = inline(Option<KindOfSaved>), Query, description = "`call` by default; `view` requires the scope `audit:read`"),
-        ("tool" = inline(Option<ToolName>), Query, description = "Only calls of this tool (tool id or wire name)"),
+        ("tool" = inline(Option<ToolName>), Query, description = "The tool of the calls (tool id or wire name). Without it, the calls that the caller saved are listed, also those of tools that it may not use any more"),
     ),
     responses(
         (status = 200, description = "The saved items", body = SavedList),
@@ -100,7 +101,15 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let kind = context.parameter("kind")?.map_or(SavedKind::Call, |KindOfSaved(kind)| kind);
     require(&context, kind)?;
     let tool = context.parameter("tool")?.map(|ToolName(name)| name);
-    let found = context.gateway.saved(&context.caller, kind, tool.as_deref()).await;
+    let query = match (kind, &tool) {
+        (SavedKind::View, None) => SavedQuery::Views,
+        (SavedKind::View, Some(_)) => {
+            return Err(Failure::parameter("tool", "`tool` does not belong to views"));
+        }
+        (SavedKind::Call, Some(tool)) => SavedQuery::CallsOf(tool),
+        (SavedKind::Call, None) => SavedQuery::OwnCalls,
+    };
+    let found = context.gateway.saved(&context.caller, query).await;
     let saved = found.map_err(refused)?.into_iter().map(SavedInfo::from).collect();
     Ok(respond::json(StatusCode::OK, &SavedList { saved }))
 }
@@ -118,7 +127,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
         (status = 201, description = "It is saved", body = SavedInfo),
         (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
         (status = 404, description = "The tool is not found, or not visible to this caller", body = ErrorEnvelope),
-        (status = 409, description = "Another principal saved this name, or the tenant or the caller has saved too many", body = ErrorEnvelope),
+        (status = 409, description = "Another principal saved this name, or there are too many of the tool, the tenant or the caller", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn save(context: Context, Payload(bytes): Payload) -> Result<Response, Failure> {
@@ -181,20 +190,21 @@ fn require(context: &Context, kind: SavedKind) -> Result<(), Failure> {
 fn refused(problem: SavedError) -> Failure {
     match problem {
         SavedError::Unknown => Failure::not_found(),
-        SavedError::NotYours => Failure::conflict(problem, Some(json!({ "parameter": "name" }))),
-        SavedError::TenantFull | SavedError::PrincipalFull => Failure::conflict(problem, None),
+        SavedError::NameTaken => Failure::conflict(problem, Some(json!({ "parameter": "name" }))),
+        SavedError::NotYours | SavedError::PlaceFull | SavedError::PrincipalFull => {
+            Failure::conflict(problem, None)
+        }
         SavedError::TooLarge => Failure::body("arguments", problem),
-        SavedError::Secret(place) => {
-            let message = format!("`arguments` {}", SavedError::Secret(String::new()));
-            let details = json!({ "parameter": "arguments", "pointer": place });
-            Failure::invalid(message, Some(details))
+        SavedError::Secret { member, ref place } => {
+            let details = json!({ "parameter": member, "pointer": place });
+            Failure::invalid(format!("`{member}` {problem}"), Some(details))
         }
         SavedError::Store(error) => error.into(),
     }
 }
 
 impl From<VisibleItem> for SavedInfo {
-    fn from(VisibleItem { item, can_change }: VisibleItem) -> Self {
+    fn from(VisibleItem { item, can_remove }: VisibleItem) -> Self {
         let (query, arguments) = match item.kind {
             SavedKind::View => (item.content, None),
             // Numbers keep their text.
@@ -209,7 +219,7 @@ impl From<VisibleItem> for SavedInfo {
             arguments,
             saved_by: item.principal.to_string(),
             saved_at: moment(item.saved_at),
-            can_change,
+            can_remove,
         }
     }
 }

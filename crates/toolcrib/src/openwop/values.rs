@@ -319,7 +319,7 @@ text!(
     Label(String),
     |text| {
         let legal = (1..=128).contains(&text.chars().count())
-            && !text.starts_with(' ')
+            && !text.starts_with(char::is_whitespace)
             && !has_hidden(text);
         legal.then(|| text.to_owned())
     },
@@ -331,7 +331,8 @@ text!(
         // dialect.
         let hidden = r"\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb";
         // The pattern has no repetition count: 128 of such a class exceed most regex engines.
-        let pattern = format!(r"^[^\u0000-\u0020{hidden}][^\u0000-\u001f{hidden}]*$");
+        let spaces = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000";
+        let pattern = format!(r"^[^\u0000-\u0020{spaces}{hidden}][^\u0000-\u001f{hidden}]*$");
         schema.pattern(Some(pattern)).min_length(Some(1)).max_length(Some(128))
     }
 );

@@ -1,6 +1,5 @@
 //! Views and calls that people save for others of their tenant.
 
-use chrono::TimeDelta;
 use http::Method;
 use serde_json::{Value, json};
 use toolcrib_core::store::{SavedInsertion, SavedItem, SavedKind, Storage as _};
@@ -41,17 +40,19 @@ async fn a_view_is_shared_with_those_who_read_the_record() {
     assert_eq!(saved.status, 201, "{}", saved.text());
     let view = saved.json();
     assert_eq!((&view["kind"], &view["savedBy"]), (&json!("view"), &json!("ada")));
-    assert_eq!(view["canChange"], true);
+    assert_eq!(view["canRemove"], true);
     let list = bob.get("/v1/saved?kind=view").await.json();
     assert_eq!(list["saved"][0]["query"], "q=status%3Adenied&range=24h");
-    assert_eq!(list["saved"][0]["canChange"], false);
+    assert_eq!(list["saved"][0]["canRemove"], false);
     assert!(names(&foreign, "kind=view").await.is_empty());
     assert_eq!(remove(&foreign, &id(&saved)).await.status, 404);
     // The same name is replaced by its principal alone.
     let refused = save_view(&bob, "Denied today", "q=x").await;
     assert_eq!(refused.status, 409);
     assert!(refused.text().contains("another principal saved this name"), "{}", refused.text());
-    assert_eq!(remove(&bob, &id(&saved)).await.status, 409);
+    let refused = remove(&bob, &id(&saved)).await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.text().contains("may remove it"), "{}", refused.text());
     let again = save_view(&ada, "Denied today", "q=status%3Adenied").await;
     assert_eq!((again.status, id(&again)), (200, id(&saved)));
     assert_eq!(remove(&ada, &id(&saved)).await.status, 200);
@@ -72,14 +73,18 @@ async fn a_view_is_shared_with_those_who_read_the_record() {
 }
 
 #[tokio::test]
-async fn administrators_of_keys_may_replace_and_remove() {
+async fn administrators_of_keys_may_remove_and_not_replace() {
     let gw = fixture().start().await;
     let ada = gw.principal("ada", ["audit:read"]).await;
     let admin = gw.principal("admin", ["audit:read", "keys:manage"]).await;
     let first = save_view(&ada, "one", "q=a").await;
-    let replaced = save_view(&admin, "one", "q=b").await;
-    assert_eq!((replaced.status, &replaced.json()["savedBy"]), (200, &json!("admin")));
-    assert_eq!(remove(&ada, &id(&first)).await.status, 409, "the content is no longer hers");
+    // Nobody's name stands at what another one wrote.
+    assert_eq!(save_view(&admin, "one", "q=b").await.status, 409);
+    let kept = ada.get("/v1/saved?kind=view").await.json();
+    assert_eq!(
+        (&kept["saved"][0]["query"], &kept["saved"][0]["savedBy"]),
+        (&json!("q=a"), &json!("ada"))
+    );
     assert_eq!(remove(&admin, &id(&first)).await.status, 200);
     // Without the right to read the record there is no view, whatever else one may do.
     let view = save_view(&ada, "two", "q=a").await;
@@ -100,8 +105,9 @@ async fn a_call_exists_only_for_callers_of_its_tool() {
     assert_eq!((read.status, &read.json()["tool"]), (201, &json!("mcp:crib.read")));
     let write = save_call(&ada, "Secret plan", "mcp:crib.write", json!({})).await;
     assert_eq!(write.status, 201);
-    assert_eq!(names(&bob, "kind=call").await, ["Ticket"]);
     assert_eq!(names(&bob, "kind=call&tool=mcp:crib.read").await, ["Ticket"]);
+    assert!(names(&bob, "kind=call").await.is_empty());
+    assert_eq!(names(&ada, "kind=call").await, ["Ticket", "Secret plan"]);
     assert_eq!(names(&ada, "kind=call&tool=crib__write").await, ["Secret plan"]);
     let listed = bob.get("/v1/saved?kind=call&tool=crib__read").await.json();
     assert_eq!(listed["saved"][0]["arguments"], arguments);
@@ -127,6 +133,11 @@ async fn arguments_with_secrets_are_rejected() {
         (json!({ "path": "a", "apiKey": "canary" }), "/apiKey"),
         (json!({ "path": [{ "Session_ID": 7 }] }), "/path/0/Session_ID"),
         (json!({ "path": "sk-canary-1234567890" }), "/path"),
+        (json!({ "path": "postgres://ann:canary@db/x" }), "/path"),
+        (
+            json!({ "headers": [{ "name": "Authorization", "value": "canary" }] }),
+            "/headers/0/value",
+        ),
     ] {
         let reply = save_call(&ada, "x", "crib__read", arguments).await;
         let text = reply.text();
@@ -134,7 +145,31 @@ async fn arguments_with_secrets_are_rejected() {
         assert_eq!(reply.json()["details"]["pointer"], place);
         assert!(text.contains("looks like a secret") && !text.contains("canary"), "{text}");
     }
-    assert!(names(&ada, "kind=call").await.is_empty());
+    let named = save_call(&ada, "sk-canary-1234567890", "crib__read", json!({})).await;
+    assert_eq!((named.status, &named.json()["details"]["parameter"]), (400, &json!("name")));
+    let reader = gw.principal("eve", ["audit:read"]).await;
+    let view = save_view(&reader, "mine", "q=sk%2Dcanary-1234567890").await;
+    assert_eq!((view.status, &view.json()["details"]["parameter"]), (400, &json!("query")));
+    assert!(!named.text().contains("canary") && !view.text().contains("canary"));
+    let variable = save_call(&ada, "ok", "crib__read", json!({ "path": "{{password}}" })).await;
+    assert_eq!(variable.status, 201, "{}", variable.text());
+    assert_eq!(names(&ada, "kind=call&tool=crib__read").await, ["ok"]);
+}
+
+/// Names that look the same are the same.
+#[tokio::test]
+async fn names_have_one_form() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["audit:read"]).await;
+    let first = save_view(&ada, "Caf\u{e9} today", "q=a").await;
+    assert_eq!(first.status, 201);
+    for name in ["Cafe\u{301} today", "Caf\u{e9}\u{a0}today ", "Caf\u{e9}  today\u{2003}"] {
+        let again = save_view(&ada, name, "q=a").await;
+        assert_eq!((again.status, id(&again)), (200, id(&first)), "{name:?}");
+    }
+    for name in ["\u{a0}x", " x", "\u{3000}"] {
+        assert_eq!(save_view(&ada, name, "q=a").await.status, 400, "{name:?}");
+    }
 }
 
 #[tokio::test]
@@ -165,9 +200,17 @@ async fn invalid_items_are_rejected_with_their_reason() {
     let reply = ada.get("/v1/saved?kind=canary").await;
     assert_eq!(reply.status, 400);
     assert!(reply.text().contains("must be one of view, call"), "{}", reply.text());
+    for (query, reason) in [
+        ("kind=view&tool=crib__read", "`tool` does not belong to views"),
+        ("kind=view&kind=call", "the parameter `kind` must be given once"),
+    ] {
+        let reply = ada.get(&format!("/v1/saved?{query}")).await;
+        assert_eq!(reply.status, 400, "{query}");
+        assert!(reply.text().contains(reason), "{}", reply.text());
+    }
 }
 
-/// Old calls of tools that are gone make room, and no others do.
+/// Whoever is refused sees, and can remove, what fills the place.
 #[tokio::test]
 async fn a_principal_has_a_limited_number_of_items() {
     let gw = fixture().start().await;
@@ -179,8 +222,7 @@ async fn a_principal_has_a_limited_number_of_items() {
     assert_eq!(full.status, 409);
     assert!(full.text().contains("you have saved 100 of this kind"), "{}", full.text());
     assert_eq!(save_view(&ada, "v7", "q=b").await.status, 200, "it replaces one");
-    // Calls of a tool that is gone make room after 30 days, which their principal cannot see.
-    let old = |number: i64, days: i64| SavedItem {
+    let of_a_removed_tool = |number: i64| SavedItem {
         id: format!("old-{number}").parse().unwrap(),
         tenant: "acme".parse().unwrap(),
         kind: SavedKind::Call,
@@ -188,14 +230,37 @@ async fn a_principal_has_a_limited_number_of_items() {
         name: format!("n{number}"),
         content: Some("{}".to_owned()),
         principal: "ada".parse().unwrap(),
-        saved_at: gw.gateway.now() - TimeDelta::days(days),
+        saved_at: gw.gateway.now(),
     };
     for number in 0..100 {
-        let stored = gw.store.saved().insert(old(number, if number < 3 { 31 } else { 29 })).await;
+        let stored = gw.store.saved().insert(of_a_removed_tool(number)).await;
         assert_eq!(stored.unwrap(), SavedInsertion::Stored);
     }
-    for expected in [201, 201, 201, 409] {
-        let name = format!("call {}", names(&ada, "kind=call").await.len());
-        assert_eq!(save_call(&ada, &name, "crib__read", json!({})).await.status, expected);
+    assert_eq!(save_call(&ada, "new", "crib__read", json!({})).await.status, 409);
+    assert_eq!(names(&ada, "").await.len(), 100);
+    assert_eq!(remove(&ada, "old-7").await.status, 200);
+    assert_eq!(save_call(&ada, "new", "crib__read", json!({})).await.status, 201);
+}
+
+/// The calls of a tool that others use and the caller does not take no place that it can notice.
+#[tokio::test]
+async fn hidden_calls_fill_no_place_of_others() {
+    let gw = fixture().start().await;
+    let ada = gw.principal("ada", ["files:read"]).await;
+    let hidden = |number: i64| SavedItem {
+        id: format!("hidden-{number}").parse().unwrap(),
+        tenant: "acme".parse().unwrap(),
+        kind: SavedKind::Call,
+        tool: Some("mcp:crib.write".parse().unwrap()),
+        name: format!("n{number}"),
+        content: Some("{}".to_owned()),
+        principal: format!("p{}", number / 100).parse().unwrap(),
+        saved_at: gw.gateway.now(),
+    };
+    for number in 0..500 {
+        let stored = gw.store.saved().insert(hidden(number)).await;
+        assert_eq!(stored.unwrap(), SavedInsertion::Stored);
     }
+    assert_eq!(gw.store.saved().insert(hidden(500)).await.unwrap(), SavedInsertion::PlaceFull);
+    assert_eq!(save_call(&ada, "new", "crib__read", json!({})).await.status, 201);
 }

@@ -579,6 +579,19 @@ fn nothing_becomes_an_operation_without_its_arguments() {
 }
 
 #[test]
+fn a_header_loses_no_space() {
+    let header = json!({ "name": "x-a", "in": "header", "schema": { "type": "string" } });
+    let document = json!({ "openapi": "3.1.0", "servers": [{ "url": "http://a.example" }],
+        "paths": { "/f": { "get": { "operationId": "f", "parameters": [header] } } } });
+    let sent = |value: &str| sent(&document, "f", json!({ "x-a": value }));
+    assert!(sent("a b").is_ok());
+    for value in [" a", "a\t"] {
+        let problem = "the argument `x-a` must not begin or end with a space: it is a header";
+        assert_eq!(sent(value).unwrap_err(), problem);
+    }
+}
+
+#[test]
 fn names_of_arguments_that_can_stay_are_kept() {
     let long = "a".repeat(64);
     let document = json!({ "openapi": "3.1.0", "paths": { "/a": { "get": { "parameters": [
@@ -589,6 +602,8 @@ fn names_of_arguments_that_can_stay_are_kept() {
     let properties = &service.discovered.tools[0].input_schema.as_ref().unwrap()["properties"];
     let names: Vec<_> = properties.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["a_query", "a", &long]);
+    assert_eq!(properties["a_query"]["description"], "Sent as `a[]` in the query.");
+    assert_eq!(properties["a"].get("description"), None);
 
     let same: Vec<_> =
         (0..150).map(|n| json!({ "name": format!("a{}", "[".repeat(n)), "in": "query" })).collect();

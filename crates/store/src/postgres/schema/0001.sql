@@ -339,6 +339,7 @@ CREATE TABLE saved (
   content   BYTEA NOT NULL,
   UNIQUE (tenant, kind, tool, name)
 );
+CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
 -- Announces changes of keys, pins, approvals, cancellations and sessions to every process.
 CREATE FUNCTION announce_change() RETURNS trigger LANGUAGE plpgsql AS

@@ -365,6 +365,7 @@ CREATE TABLE saved (
   content   BLOB NOT NULL,
   UNIQUE (tenant, kind, tool, name)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX saved_by_principal ON saved (tenant, kind, principal);
 
 -- The index of the log, by ranges of positions (`gateway/src/audit/search`). Derived: it can be
 -- deleted at any time.

@@ -58,7 +58,7 @@ export function Views({ query }) {
 }
 
 function View({ it, query, onRemove }) {
-  const { name, savedBy, savedAt, canChange } = it;
+  const { name, savedBy, savedAt, canRemove } = it;
   return html`<li data-view=${name}>
     ${
       it.query === undefined
@@ -66,7 +66,7 @@ function View({ it, query, onRemove }) {
         : html`<a href=${`#/record?${it.query}`} aria-current=${it.query === query ? 'page' : undefined}><bdi>${name}</bdi></a>`
     }
     <span class="muted">by <bdi>${savedBy}</bdi>, <${Time} at=${savedAt} /></span>
-    ${canChange && html`<button type="button" class="quiet" aria-label=${`Remove the view ${name}`} onClick=${onRemove}>Remove</button>`}
+    ${canRemove && html`<button type="button" class="quiet" aria-label=${`Remove the view ${name}`} onClick=${onRemove}>Remove</button>`}
   </li>`;
 }
 

@@ -84,10 +84,14 @@ export function takeLink() {
 /** Signs in with the secret of a link, which works once. */
 export async function useLink(secret) {
   let problem;
+  const replaced = storedSession();
   try {
     const response = await fetch(`${base}sign-in/link`, {
       method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
+      headers: {
+        'Content-Type': 'application/json',
+        ...(replaced !== '' && { 'Toolcrib-Session': replaced }),
+      },
       body: JSON.stringify({ secret }),
     });
     const data = await response.json();

@@ -6,7 +6,8 @@ import { memberSchema, schemaOf, simplify } from './schema.js';
 
 /** Parts of names that suggest a secret. The server has the same lists (`core/src/redact/names.rs`). */
 const SECRET_WORDS = ['token', 'secret', 'passw', 'passphrase', 'credential', 'authorization', 'apikey', 'privatekey', 'accesskey', 'cookie', 'sessionid'];
-const SECRET_NAMES = ['pin', 'otp'];
+/** Last words of names that suggest one. */
+const SECRET_LAST_WORDS = ['pin', 'otp', 'pass', 'pw', 'jwt', 'pat', 'cvv', 'cvc'];
 /** The ends of other names that the server keeps out of the record. */
 const SECRET_ENDS = /(pwd|signingkey)$/;
 const MOST = 50;
@@ -89,10 +90,16 @@ function strip(value, schema, path, left, root, depth) {
   return copy;
 }
 
+/** Returns the last word of a name in `snake_case`, `camelCase` or any other, in small letters. */
+function lastWord(key) {
+  const words = key.match(/\p{Lu}?[\p{Ll}\p{N}]+|[\p{Lu}\p{N}]+/gu) ?? [];
+  return (words.at(-1) ?? '').toLowerCase();
+}
+
 function isSecret(key, schema) {
   const letters = key.toLowerCase().replace(/[-_. ]/g, '');
   return (
-    SECRET_NAMES.includes(letters) ||
+    SECRET_LAST_WORDS.includes(lastWord(key)) ||
     SECRET_WORDS.some((word) => letters.includes(word)) ||
     SECRET_ENDS.test(letters) ||
     own(schema, 'format') === 'password' ||

@@ -20,13 +20,13 @@ export function SharedCalls({ tool, visit, open, rerun }) {
 }
 
 function Shared({ it, tool, open, rerun, onRemove }) {
-  const { name, savedBy, savedAt, canChange } = it;
+  const { name, savedBy, savedAt, canRemove } = it;
   const note = html`by <bdi>${savedBy}</bdi>, <${Time} at=${savedAt} />`;
   if (it.arguments === undefined)
     return html`<li data-saved=${name}>
       <bdi class="strong">${name}</bdi> <span class="muted">${note}</span>
       <span class="bad">cannot be read: the server does not have the key that sealed it</span>
-      ${canChange && html`<button type="button" class="quiet" aria-label=${`Remove ${name}`} onClick=${onRemove}>Remove</button>`}
+      ${canRemove && html`<button type="button" class="quiet" aria-label=${`Remove ${name}`} onClick=${onRemove}>Remove</button>`}
     </li>`;
-  return html`<${SavedRow} ...${{ tool, name, note, open, rerun }} args=${it.arguments} remove=${canChange ? onRemove : undefined} />`;
+  return html`<${SavedRow} ...${{ tool, name, note, open, rerun }} args=${it.arguments} remove=${canRemove ? onRemove : undefined} />`;
 }

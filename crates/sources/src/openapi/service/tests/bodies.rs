@@ -81,6 +81,15 @@ fn a_field_of_a_form_in_json_has_quotes_too() {
 }
 
 #[test]
+fn files_are_the_last_parts() {
+    let file = json!({ "type": "string", "format": "binary" });
+    let document = multipart("3.0.3", json!({ "file": file, "attributes": {} }), json!({}));
+    let sent = parts(&document, json!({ "file": "AAEC", "attributes": "x", "more": 1 })).unwrap();
+    let place = |name: &str| sent.find(&format!("name=\"{name}\"")).unwrap();
+    assert!(place("attributes") < place("more") && place("more") < place("file"), "{sent}");
+}
+
+#[test]
 fn a_structure_is_not_sent_as_another_language() {
     let properties = json!({ "a": { "type": "object" }, "b": { "type": ["object", "string"] },
         "c": { "type": "integer" } });

@@ -1,0 +1,274 @@
+//! Secrets in what people save for others: names and queries, and the arguments of calls.
+//!
+//! This looks wider than redaction: a saved call may lose a value without harm, while the record needs
+//! its arguments. It finds what people paste by mistake. A secret without a known shape, under a name
+//! that does not tell, is not found.
+
+use base64::{Engine as _, engine::general_purpose};
+use serde_json::Value;
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::{Redactor, names::suggests_secret};
+use crate::{
+    pointer::{find, step},
+    text::is_hidden,
+};
+
+/// Texts shorter than this are not decoded.
+const MIN_ENCODED: usize = 16;
+/// Secrets after `Bearer`, `Basic` and the like have at least so many characters.
+const MIN_AFTER_SCHEME: usize = 12;
+/// Schemas that are looked at for one call. More belong to a hostile tool, and count as a secret.
+const MAX_SCHEMAS: usize = 20_000;
+/// The members that name another value in a list of pairs, such as headers.
+const NAME_MEMBERS: [&str; 5] = ["name", "key", "header", "field", "variable"];
+
+/// Returns whether `text` is or contains something with the shape of a secret.
+pub fn has_secret_shape(text: &str) -> bool {
+    // A secret that is copied from a page may have other characters between its own.
+    let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
+    has_plain_shape(&clean) || decoded(&clean).is_some_and(|inner| has_plain_shape(&inner))
+}
+
+/// Returns the place, as a JSON pointer, of the first value of `arguments` whose name or schema says that
+/// it is a secret, or whose text has the shape of one. `schema` is the input schema of the tool.
+pub fn first_secret(arguments: &Value, schema: Option<&Value>) -> Option<String> {
+    let place = named_or_shaped(arguments).or_else(|| {
+        let root = schema?;
+        let mut walk = Walk { root, schemas: 0 };
+        walk.first_secret(root, arguments, "")
+    });
+    place.map(|place| Redactor::default().text(&place))
+}
+
+fn named_or_shaped(arguments: &Value) -> Option<String> {
+    let mut open = vec![(String::new(), arguments)];
+    while let Some((place, value)) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                let names = NAME_MEMBERS.iter().filter_map(|name| members.get(*name)?.as_str());
+                let is_pair = names.into_iter().any(suggests_secret);
+                for (name, inner) in members {
+                    let is_secret = suggests_secret(name)
+                        || has_secret_shape(name)
+                        || is_pair && !NAME_MEMBERS.contains(&&**name);
+                    let place = format!("{place}{}", step(name));
+                    if is_secret && !is_variable(inner) {
+                        return Some(place);
+                    }
+                    open.push((place, inner));
+                }
+            }
+            Value::Array(items) => {
+                let places = items.iter().enumerate();
+                open.extend(places.map(|(at, item)| (format!("{place}/{at}"), item)));
+            }
+            Value::String(text) if has_secret_shape(text) => return Some(place),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    None
+}
+
+/// Returns whether `value` is only a variable, such as `{{password}}`: whoever runs the call enters it.
+fn is_variable(value: &Value) -> bool {
+    let inner = value.as_str().and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
+    inner.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))
+}
+
+fn has_plain_shape(text: &str) -> bool {
+    Redactor::default().text(text) != text
+        || text.contains("PRIVATE KEY-----")
+        || has_scheme_and_secret(text)
+        || has_password_in_url(text)
+        || has_assignment(text)
+}
+
+/// Finds the value of a header: `Bearer`, `Basic` or `Token`, and a text with letters and digits.
+fn has_scheme_and_secret(text: &str) -> bool {
+    let mut words = text.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        let word = word.rsplit([':', '=', '"', '\'']).next().unwrap_or_default();
+        let is_scheme = ["bearer", "basic", "token"].iter().any(|it| word.eq_ignore_ascii_case(it));
+        let is_random = |next: &&str| {
+            let has = |kind: fn(&char) -> bool| next.chars().any(|it| kind(&it));
+            next.len() >= MIN_AFTER_SCHEME
+                && (has(char::is_ascii_digit) || next.ends_with('=') || has_mixed_case(next))
+        };
+        if is_scheme && words.peek().is_some_and(is_random) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns whether `word` has capital letters after small ones.
+fn has_mixed_case(word: &str) -> bool {
+    let small = word.find(|it: char| it.is_ascii_lowercase());
+    small.is_some_and(|at| {
+        word.get(at..).is_some_and(|it| it.contains(|c: char| c.is_ascii_uppercase()))
+    })
+}
+
+/// Finds `scheme://user:password@host`.
+fn has_password_in_url(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let end = rest.find(|it: char| it.is_whitespace() || matches!(it, '/' | '?' | '#'));
+        let authority = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        let password = user.and_then(|user| user.split_once(':')).map(|(_, password)| password);
+        password.is_some_and(|it| !it.is_empty() && !it.starts_with("{{"))
+    })
+}
+
+/// Finds `password=…` and the like, as in addresses, connection strings and environments.
+fn has_assignment(text: &str) -> bool {
+    text.split(|it: char| it.is_whitespace() || matches!(it, '&' | ';' | '?' | ',')).any(|part| {
+        part.split_once('=').is_some_and(|(name, value)| {
+            let value = value.trim_matches(['"', '\'']);
+            suggests_secret(name) && !value.is_empty() && !value.starts_with("{{")
+        })
+    })
+}
+
+/// Returns the text that `text` is the base64 of.
+fn decoded(text: &str) -> Option<String> {
+    let text = text.trim().trim_end_matches('=');
+    if text.len() < MIN_ENCODED {
+        return None;
+    }
+    let engines = [&general_purpose::STANDARD_NO_PAD, &general_purpose::URL_SAFE_NO_PAD];
+    let bytes = engines.into_iter().find_map(|engine| engine.decode(text).ok())?;
+    String::from_utf8(bytes).ok()
+}
+
+/// Follows the arguments and their schema together.
+struct Walk<'s> {
+    root: &'s Value,
+    schemas: usize,
+}
+
+impl Walk<'_> {
+    /// Returns the place of the first value in `value` whose schema says that it is a secret.
+    fn first_secret(&mut self, schema: &Value, value: &Value, place: &str) -> Option<String> {
+        self.schemas += 1;
+        if self.schemas > MAX_SCHEMAS {
+            return Some(place.to_owned());
+        }
+        let schema = schema.as_object()?;
+        let says = |keyword: &str, expected: Value| schema.get(keyword) == Some(&expected);
+        let is_secret = says("format", "password".into()) || says("writeOnly", true.into());
+        if is_secret && !value.is_null() && !is_variable(value) {
+            return Some(place.to_owned());
+        }
+        let fragment = schema.get("$ref").and_then(Value::as_str);
+        // A reference that leads back to itself ends at the limit above.
+        let target = fragment.and_then(|it| find(self.root, it.strip_prefix('#')?));
+        let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|it| schema.get(it));
+        let branches = combined.filter_map(Value::as_array).flatten();
+        let conditional = ["then", "else"].into_iter().filter_map(|it| schema.get(it));
+        for inner in target.into_iter().chain(branches).chain(conditional) {
+            if let Some(found) = self.first_secret(inner, value, place) {
+                return Some(found);
+            }
+        }
+        match value {
+            Value::Object(members) => members.iter().find_map(|(name, inner)| {
+                let own = schema.get("properties").and_then(|all| all.get(name));
+                let its = own.or_else(|| schema.get("additionalProperties"))?;
+                self.first_secret(its, inner, &format!("{place}{}", step(name)))
+            }),
+            Value::Array(items) => items.iter().enumerate().find_map(|(at, inner)| {
+                let own = schema.get("prefixItems").and_then(|all| all.get(at));
+                let its = own.or_else(|| schema.get("items"))?;
+                self.first_secret(its, inner, &format!("{place}/{at}"))
+            }),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_with_the_shape_of_a_secret_are_found() {
+        let encoded = general_purpose::STANDARD.encode("user=ann&password=hunter22");
+        for text in [
+            "sk-abcdefgh",
+            "sk\u{200b}-abcd\u{feff}efgh",
+            "ｓｋ－abcdefgh",
+            "glpat-0123456789abcdefghij",
+            "sk_live_0123456789abcdefghij",
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE",
+            "Authorization: Bearer abcdef123456",
+            "Basic dXNlcjpwYXNzd29yZA==",
+            "postgres://ann:hunter2@db/x",
+            "server=db;Password=hunter2",
+            "https://x.example/?api_key=7",
+            &encoded,
+        ] {
+            assert!(has_secret_shape(text), "{text}");
+        }
+        for text in [
+            "",
+            "bearer certificates explained",
+            "the basic understanding",
+            "https://ann@host/a:b@c",
+            "https://x.example/?page=2&token={{token}}",
+            "postgres://ann:{{password}}@db/x",
+            "a=b",
+            "0190a5e2-7c1b-7d9a-8000-000000000001",
+            "VGhlIHF1aWNrIGJyb3duIGZveA==",
+            "1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms",
+        ] {
+            assert!(!has_secret_shape(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_place_of_a_secret_is_named() {
+        let harmless = json!({
+            "a": [1, { "b": "{{ticket}}" }],
+            "c": null,
+            "password": "{{password}}",
+            "headers": [{ "name": "Accept", "value": "text/html" }],
+        });
+        assert_eq!(first_secret(&harmless, None), None);
+        for (value, place) in [
+            (json!({ "a": { "b/c": { "token": 1 } } }), "/a/b~1c/token"),
+            (json!({ "a": ["x", "use sk-abcdefgh"] }), "/a/1"),
+            (json!({ "sk-abcdefgh": 1 }), "/[redacted]"),
+            (json!({ "h": [{ "name": "Authorization", "value": "x" }] }), "/h/0/value"),
+            (json!({ "db_pass": "x" }), "/db_pass"),
+            (json!({ "password": "{{a}}{{b}}" }), "/password"),
+        ] {
+            assert_eq!(first_secret(&value, None).as_deref(), Some(place));
+        }
+    }
+
+    #[test]
+    fn a_schema_names_secrets_too() {
+        let schema = json!({
+            "$defs": { "login": { "properties": { "phrase": { "format": "password" } } } },
+            "properties": {
+                "who": { "anyOf": [{ "type": "null" }, { "$ref": "#/$defs/login" }] },
+                "rows": { "items": { "writeOnly": true } },
+                "loop": { "$ref": "#/properties/loop" },
+            },
+            "additionalProperties": { "properties": { "in": { "writeOnly": true } } },
+        });
+        for (value, place) in [
+            (json!({ "who": { "phrase": "a" } }), Some("/who/phrase")),
+            (json!({ "who": { "phrase": "{{phrase}}", "other": 1 } }), None),
+            (json!({ "rows": [null, 1] }), Some("/rows/1")),
+            (json!({ "more": { "in": false } }), Some("/more/in")),
+            (json!({ "free": { "out": 1 } }), None),
+        ] {
+            assert_eq!(first_secret(&value, Some(&schema)).as_deref(), place, "{value}");
+        }
+    }
+}
