@@ -54,6 +54,7 @@ pages! {
     the_commands_for_node_packs_run: "docs/guides/node-packs.md",
     the_commands_for_credentials_run: "docs/guides/credentials.md",
     the_commands_for_migrating_run: "docs/guides/migrate.md",
+    the_messages_of_troubleshooting_appear: "docs/guides/troubleshooting.md",
 }
 
 #[test]
