@@ -29,7 +29,7 @@ pub(super) fn sign(file: &Path, key: Option<&Path>, signers: &Path) -> Result<Pa
     };
     let signature = PathBuf::from(format!("{}.sig", file.display()));
     if signature.exists() {
-        // `ssh-keygen` asks before it replaces a file.
+        // `ssh-keygen` replaces a file only after a confirmation.
         fs::remove_file(&signature)?;
     }
     let mut command = Command::new("ssh-keygen");

@@ -63,6 +63,10 @@ fn every_page_with_marked_commands_is_run() {
     for folder in FOLDERS {
         for entry in fs::read_dir(tree().join(folder)).unwrap() {
             let page = format!("{folder}/{}", entry.unwrap().file_name().to_str().unwrap());
+            // The pages of clients are in a folder, and have no such commands.
+            if !page.ends_with(".md") {
+                continue;
+            }
             if !blocks(&fs::read_to_string(tree().join(&page)).unwrap()).is_empty() {
                 marked.insert(page);
             }
