@@ -70,8 +70,11 @@ fn generated(program: &Path) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// Paths, in the tree, of files that differ from the generated ones; also of schemas that are no
-/// longer generated.
+/// Folders in which every file is generated.
+const WHOLE_FOLDERS: [&str; 2] = ["docs/guides/clients", "docs/reference/schemas"];
+
+/// Paths, in the tree, of files that differ from the generated ones; also of files in
+/// [`WHOLE_FOLDERS`] that are no longer generated.
 fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
     let current = files(generated)?;
     let mut stale: Vec<PathBuf> = current
@@ -79,10 +82,11 @@ fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
         .filter(|file| fs::read(generated.join(file)).ok() != fs::read(tree.join(file)).ok())
         .cloned()
         .collect();
-    let schemas = Path::new("docs").join("reference").join("schemas");
-    if generated.join(&schemas).exists() && tree.join(&schemas).exists() {
-        let kept = files(&tree.join(&schemas))?.into_iter().map(|file| schemas.join(file));
-        stale.extend(kept.filter(|file| !current.contains(file)));
+    for folder in WHOLE_FOLDERS.map(Path::new) {
+        if generated.join(folder).exists() && tree.join(folder).exists() {
+            let kept = files(&tree.join(folder))?.into_iter().map(|file| folder.join(file));
+            stale.extend(kept.filter(|file| !current.contains(file)));
+        }
     }
     stale.sort();
     Ok(stale)
@@ -125,18 +129,23 @@ mod tests {
             ("docs/reference/cli.md", "1"),
             ("docs/reference/openapi.json", "1"),
             ("docs/reference/schemas/a", "1"),
+            ("docs/guides/clients/new", "1"),
         ] {
             write(new.path(), file, text);
         }
         write(tree.path(), "docs/reference/cli.md", "1");
         write(tree.path(), "docs/reference/openapi.json", "0");
         write(tree.path(), "docs/reference/schemas/old", "1");
+        write(tree.path(), "docs/guides/clients/old", "1");
+        write(tree.path(), "docs/guides/limits", "by hand");
         write(tree.path(), "docs/explanation/architecture.md", "by hand");
         let stale = stale(new.path(), tree.path()).unwrap();
         let names: Vec<_> = stale.iter().map(|file| file.to_str().unwrap()).collect();
         assert_eq!(
             names,
             [
+                "docs/guides/clients/new",
+                "docs/guides/clients/old",
                 "docs/reference/openapi.json",
                 "docs/reference/schemas/a",
                 "docs/reference/schemas/old"

@@ -12,6 +12,8 @@
 //! | `TOOLCRIB_OPENAPI_DOCUMENT` | the OpenAPI document of GitHub's API |
 //! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
 //! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
+//! | `TOOLCRIB_CLAUDE_CODE`, `TOOLCRIB_CODEX` | the programs `claude` and `codex` |
+//! | `TOOLCRIB_PYTHON_LANGCHAIN`, `TOOLCRIB_PYTHON_AGENTS` | Python with `langchain-mcp-adapters`, and with `openai-agents` |
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
 //! | `TOOLCRIB_PYTHON_OPENWOP_1`, `TOOLCRIB_PYTHON_OPENWOP_2` | Python with `openwop-client` 1.8 and 2.7 |
 //! | `TOOLCRIB_PYTHON_TOOL_SERVER` | Python with a server of the Open Tool Calling family |
@@ -104,6 +106,8 @@ impl Tools {
             if let Some(npm) = &npm {
                 let installed = node::clients(npm, &mut tools);
                 tools.keep("tests with MCP clients and servers from npm", installed);
+                let installed = node::agents(npm, &mut tools);
+                tools.keep("tests with Claude Code and Codex", installed);
                 let installed = node::suites(npm, &mut tools);
                 tools.keep("the MCP conformance suites", installed);
                 let installed = node::documents(npm, &mut tools);
@@ -121,6 +125,8 @@ impl Tools {
             tools.keep("tests with a universal-tool-server", installed);
             let installed = python::otc(&mut tools);
             tools.keep("tests with the packages oxp and universal-tool-client", installed);
+            let installed = python::frameworks(&mut tools);
+            tools.keep("tests with LangChain and OpenAI Agents", installed);
             let installed = python::openwop(&mut tools);
             tools.keep("tests with the package openwop-client, 1.8 and 2.7", installed);
             let installed = python::fuzzer(&mut tools);

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|package|cold|fuzz`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|package|release|cold|fuzz`.
 //!
 //! A task prints each step as it starts, ends every process that it started, and changes no file of
 //! the tree except its own output. Builds and installations go to a cache outside the tree.
@@ -16,6 +16,7 @@ mod install;
 mod package;
 mod packs;
 mod paths;
+mod release;
 mod server;
 mod shell;
 mod test;
@@ -31,6 +32,7 @@ use crate::cold::ColdOptions;
 use crate::dist::DistOptions;
 use crate::fuzz::FuzzOptions;
 use crate::package::PackageOptions;
+use crate::release::ReleaseOptions;
 use crate::test::TestOptions;
 
 #[derive(Debug, Parser)]
@@ -75,6 +77,8 @@ enum Task {
     Dist(DistOptions),
     /// Makes installable files: tarball, Debian package, wheel, npm package, container, bill of materials
     Package(PackageOptions),
+    /// Makes and signs the files of a release, and prints the commands that publish it
+    Release(ReleaseOptions),
     /// Builds from nothing in an empty directory and writes the cost to docs/reference/benchmarks.md
     Cold(ColdOptions),
     /// Runs the fuzz targets, ten minutes each by default
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
         Task::Bench(options) => bench::run(&options),
         Task::Dist(options) => dist::run(&options),
         Task::Package(options) => package::run(&options),
+        Task::Release(options) => release::run(&options),
         Task::Cold(options) => cold::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
     };

@@ -74,6 +74,16 @@ pub(crate) fn run(options: &PackageOptions) -> Result<()> {
     }
 }
 
+/// Makes all packages of `program` in `out`, for users, and returns their paths.
+pub(crate) fn make_all(program: &Path, out: &Path) -> Result<Vec<PathBuf>> {
+    make(program, out, &[], Effort::Small)
+}
+
+/// Returns lines as `sha256sum` writes and checks them.
+pub(crate) fn checksums(files: &[PathBuf]) -> Result<String> {
+    archive::checksums(&files.iter().collect::<Vec<_>>())
+}
+
 /// How much time compression may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {

@@ -8,6 +8,7 @@
 
 mod assets;
 mod call;
+mod clients;
 mod error;
 mod gateway_host;
 mod host;
@@ -33,13 +34,16 @@ use serde_json::json;
 use toolcrib_gateway::provider::ToolsProvider;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub use self::{
+    clients::{ClientSetup, client_setups},
+    offer::ValidationFailure,
+    settings::ExplorerConfig,
+    standalone::explorer,
+    validate::ValidateResult,
+};
 use self::{
     error::refuse, gateway_host::GatewayHost, host::Host, page::Page, program_host::ProgramHost,
     state::Explorer,
-};
-pub use self::{
-    offer::ValidationFailure, settings::ExplorerConfig, standalone::explorer,
-    validate::ValidateResult,
 };
 use crate::{
     dialect::{Dialect, Setup},

@@ -45,7 +45,9 @@ const DIALECTS: &[dialect::Dialect] = &[
     resource::DIALECT,
 ];
 
-pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
+pub use explorer::{
+    ClientSetup, ExplorerConfig, ValidateResult, ValidationFailure, client_setups, explorer,
+};
 pub use mcp::{serve_stdio, serve_stdio_within};
 pub use middleware::Guarded;
 pub use router::{RouterExt, openapi, openapi_v2, router, service};

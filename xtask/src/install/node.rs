@@ -39,6 +39,38 @@ pub(crate) fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// Claude Code and Codex. Their packages start programs, which other packages bring for each system.
+pub(crate) fn agents(npm: &Path, tools: &mut Tools) -> Result<()> {
+    let folder = packages(npm, "agents", &paths::root().join("tests/clients/agents"))?;
+    let modules = folder.join("node_modules");
+    let claude =
+        modules.join("@anthropic-ai").join(format!("claude-code-{}", system()?)).join("claude");
+    // One folder, which is named after the target of the compiler.
+    let vendor = modules.join("@openai").join(format!("codex-{}", system()?)).join("vendor");
+    let targets =
+        fs::read_dir(&vendor).with_context(|| format!("{} is missing", vendor.display()))?;
+    let mut programs = targets.flatten().map(|target| target.path().join("bin").join("codex"));
+    let codex = programs.find(|program| program.is_file());
+    let codex = codex.with_context(|| format!("{} has no program", vendor.display()))?;
+    if !claude.is_file() {
+        bail!("{} is missing", claude.display());
+    }
+    tools.set("TOOLCRIB_CLAUDE_CODE", claude);
+    tools.set("TOOLCRIB_CODEX", codex);
+    Ok(())
+}
+
+/// The name of this system in packages of npm.
+fn system() -> Result<&'static str> {
+    match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => Ok("linux-x64"),
+        ("linux", "aarch64") => Ok("linux-arm64"),
+        ("macos", "aarch64") => Ok("darwin-arm64"),
+        ("macos", "x86_64") => Ok("darwin-x64"),
+        (system, machine) => bail!("no package has programs for {system} on {machine}"),
+    }
+}
+
 /// The MCP conformance suites, which cannot share a folder: they are two versions of one package.
 pub(crate) fn suites(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/clients/conformance");

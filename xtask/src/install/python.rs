@@ -35,6 +35,13 @@ pub(crate) fn otc(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// Installs frameworks for agents, whose packages need different ones of the SDK.
+pub(crate) fn frameworks(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_PYTHON_LANGCHAIN", environment("langchain")?.join("python"));
+    tools.set("TOOLCRIB_PYTHON_AGENTS", environment("agents")?.join("python"));
+    Ok(())
+}
+
 /// Installs the clients of both generations of OpenWOP, which are versions of one package.
 pub(crate) fn openwop(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_PYTHON_OPENWOP_1", environment("openwop-1")?.join("python"));

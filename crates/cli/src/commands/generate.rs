@@ -2,6 +2,7 @@
 //!
 //! Invariant: the output is deterministic and depends only on the program.
 
+mod clients;
 mod configuration;
 
 use std::{fs, path::Path};
@@ -39,6 +40,7 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
     for (name, schema) in toolcrib::schemas() {
         files.push((format!("docs/reference/schemas/{name}.schema.json"), pretty(&schema)?));
     }
+    files.extend(clients::pages());
     for (name, text) in files {
         write(&args.out.join(&name), &text)?;
         printer.detail(&name);

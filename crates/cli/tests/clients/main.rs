@@ -7,6 +7,7 @@
 mod conformance;
 mod description;
 mod embedded_ui;
+mod guides;
 mod issuer;
 mod openwop;
 mod published_api;

@@ -210,6 +210,11 @@ impl Foreign {
     /// Writes `line` to its stdin, and waits for a line of output.
     pub(crate) fn tell(&mut self, line: &str) -> String {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        self.next_line()
+    }
+
+    /// Waits for a line of output.
+    pub(crate) fn next_line(&mut self) -> String {
         self.lines.next().unwrap().unwrap()
     }
 }

@@ -19,6 +19,7 @@ mod connector;
 mod connector_files;
 mod credentials;
 mod demo;
+mod examples;
 mod explain;
 mod failover;
 mod generate;

@@ -10,6 +10,9 @@ import { CLIENTS } from './clients.js';
 
 const EVERY_MS = 1_500;
 
+/** The lines of a snippet with their values. */
+const filled = (lines, values) => lines.join('\n').replace(/\{(at|key)\}/g, (_, name) => values[name]);
+
 export function Connect({ route, who }) {
   const client = CLIENTS.find((it) => it.id === route.path[0]);
   return html`<div>
@@ -32,7 +35,7 @@ export function Connect({ route, who }) {
 function Steps({ client, who }) {
   const [made, setMade] = useState();
   const key = made?.key ?? 'YOUR_KEY';
-  const snippet = client.snippet({ at: location.origin, key });
+  const snippet = filled(client.snippet, { at: location.origin, key });
   return html`<ol class="steps">
     <li>
       <h3>A key for ${client.name}</h3>
