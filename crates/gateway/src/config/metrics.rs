@@ -118,7 +118,13 @@ impl JsonSchema for Names {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "title": "number or list of texts" })
+        json_schema!({
+            "title": "number or list of texts",
+            "anyOf": [
+                { "type": "integer", "minimum": 0 },
+                { "type": "array", "items": { "type": "string" } },
+            ],
+        })
     }
 }
 
