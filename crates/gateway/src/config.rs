@@ -158,6 +158,7 @@ impl Sources {
 
 /// The validated settings of the operator.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The listener.
     pub server: ServerConfig,

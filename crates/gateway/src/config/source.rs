@@ -108,6 +108,7 @@ enum Form {
 
 /// A source and the settings of its tools.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SourceConfig {
     /// The upstream.
     pub spec: SourceSpec,
