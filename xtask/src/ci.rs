@@ -6,6 +6,7 @@
 use anyhow::Result;
 
 use crate::cargo::{cargo, has};
+use crate::crates::{self, CratesOptions};
 use crate::gate::Report;
 use crate::{fuzz, shell, test, tidy};
 
@@ -31,6 +32,7 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
         }
         Ok(())
     });
+    report.part("published crates", || crates::run(&CratesOptions::default()));
     report.part("fuzz targets", fuzz::check);
     if has("deny") {
         report.part("supply chain", || shell::run(&mut cargo(&["deny", "check"])));

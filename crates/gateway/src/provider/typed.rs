@@ -323,7 +323,7 @@ mod tests {
             (input.get("title"), input.get("$schema"), input.get("$defs")),
             (None, None, None)
         );
-        // What is always written is required of results, and of arguments what has no default.
+        // A member that is always written is required of results.
         let output = definition.output_schema().unwrap();
         assert_eq!(
             (&output["type"], &output["required"]),

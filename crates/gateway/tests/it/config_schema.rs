@@ -56,7 +56,8 @@ fn every_example_of_the_repository_fits() {
     let mut fitting = 0;
     for file in toml {
         let text = fs::read_to_string(&file).unwrap();
-        // A part of the demo, which follows its other sources.
+        // The program puts its own path into the demo's.
+        let text = text.replace("PROGRAM", "\"toolcrib\"");
         assert_eq!(problems(&validator, &text), [""; 0], "{}", file.display());
         fitting += 1;
     }
@@ -107,7 +108,6 @@ fn a_complete_configuration_fits() {
 const BEYOND: &[&str] = &[
     "`server.max_body_total`: must be at least `server.max_body`",
     "`metrics.tools`: tool id",
-    "`metrics.tenants`: must be at most 1000",
     "needs an [anonymous] table",
     "anything but \"all\" needs an",
     "`auth.resource.resource`: expected an https address",
@@ -146,16 +146,15 @@ const BEYOND: &[&str] = &[
 #[test]
 fn what_the_program_refuses_the_schema_refuses_where_it_can() {
     let validator = validator();
-    let (mut refused, mut accepted) = (0, 0);
+    let mut refused = 0;
     for (text, expected) in mistakes() {
         let is_toml = json(&text);
         if is_toml.is_some_and(|value| validator.is_valid(&value)) {
             let is_known = BEYOND.iter().any(|known| expected.contains(known));
             assert!(is_known, "the schema accepts:\n{text}\nbut: {expected}");
-            accepted += 1;
         } else {
             refused += 1;
         }
     }
-    assert!(refused > accepted, "{refused} refused, {accepted} accepted");
+    assert!(refused >= 37, "{refused}");
 }
