@@ -26,7 +26,7 @@ const CONFIG_SCHEMA: &str = "docs/reference/schemas/config.schema.json";
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
-    let configuration = configuration::page(&toolcrib_gateway::config::schema());
+    let configuration = configuration::page(&toolcrib_gateway::config::types());
     let mut files = vec![
         ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
         ("docs/reference/openapi-v2.json".to_owned(), pretty(&toolcrib::openapi_v2())?),
