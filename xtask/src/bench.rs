@@ -87,7 +87,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
 fn program(options: &BenchOptions) -> Result<PathBuf> {
     match &options.program {
         Some(program) => Ok(std::path::absolute(program)?),
-        None => dist_program("toolcrib-cli", "toolcrib"),
+        None => dist_program("toolcrib", "toolcrib"),
     }
 }
 

@@ -6,6 +6,7 @@
 use anyhow::Result;
 
 use crate::cargo::{cargo, has};
+use crate::crates::{self, CratesOptions};
 use crate::gate::Report;
 use crate::{fuzz, shell, test, tidy};
 
@@ -19,18 +20,19 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
     });
     // Without the optional features of the program.
     report.part("lints, no features", || {
-        let arguments = ["clippy", "--package", "toolcrib-cli", "--no-default-features", "--"];
+        let arguments = ["clippy", "--package", "toolcrib", "--no-default-features", "--"];
         shell::run(cargo(&arguments).args(["--deny", "warnings"]))
     });
     report.part("documentation", || {
         // The library and the program have one name, so their pages have one place: one after the
         // other, since two at a time remove each other's files.
-        for part in [&["--workspace", "--exclude", "toolcrib-cli"][..], &["-p", "toolcrib-cli"]] {
+        for part in [&["--workspace", "--exclude", "toolcrib"][..], &["-p", "toolcrib"]] {
             let arguments = [&["doc", "--no-deps", "--document-private-items", "--quiet"], part];
             shell::run(cargo(&arguments.concat()).env("RUSTDOCFLAGS", "--deny warnings"))?;
         }
         Ok(())
     });
+    report.part("published crates", || crates::run(&CratesOptions::default()));
     report.part("fuzz targets", fuzz::check);
     if has("deny") {
         report.part("supply chain", || shell::run(&mut cargo(&["deny", "check"])));

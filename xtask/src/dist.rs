@@ -34,7 +34,7 @@ pub(crate) struct DistOptions {
 
 pub(crate) fn run(options: &DistOptions) -> Result<()> {
     let built = match options.without_profile {
-        true => dist_program("toolcrib-cli", "toolcrib")?,
+        true => dist_program("toolcrib", "toolcrib")?,
         false => guided()?,
     };
     shell::say(format_args!("built {}", built.display()));
@@ -77,7 +77,7 @@ fn build(flag: &str) -> Result<PathBuf> {
     let target = host()?;
     let flags = env::var("RUSTFLAGS").unwrap_or_default();
     let mut command =
-        cargo(&["build", "--profile", "dist", "--package", "toolcrib-cli", "--target", &target]);
+        cargo(&["build", "--profile", "dist", "--package", "toolcrib", "--target", &target]);
     shell::run(command.env("RUSTFLAGS", format!("{flags} {flag}").trim()))?;
     Ok(paths::target().join(target).join("dist").join("toolcrib"))
 }

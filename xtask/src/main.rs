@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|package|release|cold|fuzz`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|dist|package|release|crates|cold|fuzz`.
 //!
 //! A task prints each step as it starts, ends every process that it started, and changes no file of
 //! the tree except its own output. Builds and installations go to a cache outside the tree.
@@ -8,6 +8,7 @@ mod browser;
 mod cargo;
 mod ci;
 mod cold;
+mod crates;
 mod dist;
 mod fuzz;
 mod gate;
@@ -29,6 +30,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchOptions;
 use crate::cold::ColdOptions;
+use crate::crates::CratesOptions;
 use crate::dist::DistOptions;
 use crate::fuzz::FuzzOptions;
 use crate::package::PackageOptions;
@@ -79,6 +81,8 @@ enum Task {
     Package(PackageOptions),
     /// Makes and signs the files of a release, and prints the commands that publish it
     Release(ReleaseOptions),
+    /// Packs the crates that are published, and names the mistakes that a registry would refuse
+    Crates(CratesOptions),
     /// Builds from nothing in an empty directory and writes the cost to docs/reference/benchmarks.md
     Cold(ColdOptions),
     /// Runs the fuzz targets, ten minutes each by default
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Task::Dist(options) => dist::run(&options),
         Task::Package(options) => package::run(&options),
         Task::Release(options) => release::run(&options),
+        Task::Crates(options) => crates::run(&options),
         Task::Cold(options) => cold::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
     };

@@ -1,5 +1,6 @@
-//! The code of the packs that the program brings: `packs/NAME`, a workspace of its own each, whose
-//! WebAssembly is next to its manifest in `packs/NAME/pack`.
+//! The code of the packs that the program brings: `packs/NAME`, a workspace of its own each. Its
+//! WebAssembly is next to the manifest of the pack in `crates/cli/packs/NAME`, so that the published
+//! crate contains it.
 //!
 //! The code is kept in the tree, so that the program builds without the target for it. `NAME.built`
 //! names the sources that it was made of, and the check compares only those: another compiler makes
@@ -7,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest as _, Sha256};
@@ -26,7 +27,7 @@ pub(crate) fn build() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {
             build_one(name)?;
-            say(format_args!("written: packs/{name}/pack/{name}.wasm"));
+            say(format_args!("written: crates/cli/packs/{name}/{name}.wasm"));
         }
     }
     Ok(())
@@ -36,7 +37,7 @@ pub(crate) fn build() -> Result<()> {
 pub(crate) fn check() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {
-            bail!("packs/{name}/pack/{name}.wasm is not current: run `cargo xtask gen`");
+            bail!("crates/cli/packs/{name}/{name}.wasm is not current: run `cargo xtask gen`");
         }
     }
     Ok(())
@@ -115,5 +116,5 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn code(name: &str) -> PathBuf {
-    folder(name).join("pack").join(Path::new(name).with_extension("wasm"))
+    paths::root().join("crates/cli/packs").join(name).join(format!("{name}.wasm"))
 }

@@ -9,6 +9,7 @@ mod links;
 mod members;
 mod page;
 mod promises;
+mod publish;
 mod source;
 mod structure;
 mod text;
@@ -25,6 +26,8 @@ type Check = fn(&Tree) -> Result<Vec<String>>;
 const CHECKS: &[(&str, Check)] = &[
     ("dependencies", members::dependencies),
     ("manifests", members::manifests),
+    ("published crates", publish::ready),
+    ("included files", publish::included),
     ("boundaries", structure::boundaries),
     ("dialects", structure::dialects),
     ("imports", imports::cycles),
@@ -79,6 +82,12 @@ mod tests {
     #[test]
     fn every_manifest_takes_lints_and_licence_from_the_workspace() {
         assert_eq!(findings(members::manifests), NONE);
+    }
+
+    #[test]
+    fn the_crates_of_the_product_can_be_published() {
+        assert_eq!(findings(publish::ready), NONE);
+        assert_eq!(findings(publish::included), NONE);
     }
 
     #[test]

@@ -267,7 +267,7 @@ command. Without a terminal it prints once. With --json it prints a line after e
     #[command(subcommand)]
     Store(StoreCommand),
 
-    /// Check a configuration file
+    /// Check a configuration file, or print its JSON Schema
     #[command(subcommand)]
     Config(ConfigCommand),
 
@@ -314,8 +314,9 @@ starts no server.
 Secrets are not copied: a variable or header that may be one becomes `{ env = \"NAME\" }`, and the
 command lists the variables to set. `toolcrib import --help` has the rules, and converts other files.
 
-It writes ./toolcrib.toml or the file of --config, with comments. A file that exists stays as it is
-without --force.")]
+It writes ./toolcrib.toml or the file of --config, with comments, and next to it the JSON Schema of
+such files, by which editors complete and check them. Files that exist stay as they are without
+--force.")]
     Init(InitArgs),
 
     /// Convert the servers of a desktop client or another gateway to a toolcrib.toml
@@ -360,6 +361,20 @@ Examples:
     Completions {
         /// Complete commands in this shell
         shell: clap_complete::Shell,
+    },
+
+    /// Write a man page for each command
+    #[command(after_help = "\
+Examples:
+  toolcrib man ~/.local/share/man/man1
+  man toolcrib-keys-create
+
+Creates the directory if it is missing, and replaces the pages of another version. The Debian package
+and the archive contain the pages.")]
+    Man {
+        /// Write toolcrib.1, toolcrib-serve.1 and so on to this directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
     },
 
     /// Write the generated files of the source tree

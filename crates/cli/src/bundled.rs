@@ -7,7 +7,7 @@ macro_rules! pack {
         BundledPack {
             files: &[$((
                 $file,
-                include_bytes!(concat!("../../../packs/", $folder, "/pack/", $file)),
+                include_bytes!(concat!("../packs/", $folder, "/", $file)),
             )),+],
         }
     };

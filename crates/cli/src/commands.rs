@@ -17,6 +17,7 @@ mod import;
 mod init;
 mod input;
 mod keys;
+mod man;
 mod mcp;
 mod packs;
 mod roles;
@@ -73,6 +74,7 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Import(args) => import::run(&args, printer),
         Command::Hash(args) => hash::run(&args, cx).await,
         Command::Completions { shell } => completions::run(shell, printer),
+        Command::Man { directory } => man::run(&directory, printer),
         Command::Gen(args) => generate::run(&args, printer),
         Command::DemoUpstream => demo::upstream::run().await.map(|()| Exit::Done),
     }

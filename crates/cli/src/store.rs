@@ -109,10 +109,11 @@ fn explain(error: StoreError, store: &StoreConfig) -> anyhow::Error {
         (StoreError::Corrupt(_) | StoreError::Conflict(_), true) => {
             "nothing in the database was changed; choose another with `[store] url`"
         }
-        (StoreError::TakenOver, _) => "restart the server",
         (StoreError::TooNew { .. }, _) => {
             "use the newer version of toolcrib, or another `[store] url` or --data-dir"
         }
+        // Such as `TakenOver`.
+        _ => "restart the server",
     };
     let place = match &store.engine {
         Engine::Sqlite => store.path.display().to_string(),

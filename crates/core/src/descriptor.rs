@@ -200,6 +200,7 @@ impl ToolDescriptor {
 
 /// Why a descriptor breaks a rule that its members' types cannot express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidDescriptor {
     /// `toolId` is empty.
     #[error("toolId is empty")]

@@ -293,6 +293,7 @@ pub struct ToolSessionClosed {
 /// The outcome of a tool session. It describes the interaction, not its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum SessionOutcome {
     /// Its holder ended it.
     Completed,
@@ -346,6 +347,7 @@ pub struct ConfigEdited {
 /// What a principal did with the configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ConfigAction {
     /// Had the sources of a proposal connected to see their tools. The file is unchanged.
     Previewed,

@@ -1,4 +1,6 @@
-//! Types, traits and pure decisions of toolcrib.
+#![doc = include_str!("../README.md")]
+//!
+//! ## Where to start
 //!
 //! Nothing in this crate performs I/O, reads a clock, draws randomness or needs a runtime. Time and
 //! randomness arrive as arguments, and every outside system is a trait that another crate

@@ -13,6 +13,7 @@ use crate::text_types::checked_text;
 
 /// Why a text is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidScope {
     /// Empty, or an empty segment between two colons.
     #[error("a scope has an empty segment")]

@@ -21,6 +21,7 @@ mod protected;
 mod protection;
 mod record;
 mod resolver;
+mod schema;
 mod secret;
 mod server;
 mod source;
@@ -79,6 +80,7 @@ pub use metrics::{Labelled, MetricsConfig};
 pub use protected::Protection;
 pub use record::{Durability, ForwardConfig, RecordConfig};
 pub use resolver::{MissingSecret, SecretReader};
+pub use schema::schema;
 pub use secret::KeyPlace;
 pub use server::{
     ExplorerConfig, ExplorerPolicy, ListBody, MountAuth, MountConfig, OpenWopConfig, OpenWopV2,
@@ -96,9 +98,11 @@ pub use toolcrib_core::source::pack::PackLocation;
 pub use toolset::{ToolPattern, ToolsetConfig, is_toolset_name};
 pub use units::parse_duration;
 
-/// Returns the JSON Schema of the configuration file. `x-default` is a default in words.
+/// Returns the types of the configuration file for its reference, as a JSON Schema in which the keys
+/// of a kind of source are those of its `form`. `x-default` is a default in words. For files, use
+/// [`schema`].
 #[must_use]
-pub fn schema() -> serde_json::Value {
+pub fn types() -> serde_json::Value {
     schemars::schema_for!(File).to_value()
 }
 
@@ -154,6 +158,7 @@ impl Sources {
 
 /// The validated settings of the operator.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The listener.
     pub server: ServerConfig,

@@ -55,6 +55,7 @@ pub struct Proposal {
 
 /// A text that is in place.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct WriteReport {
     /// The SHA-256 of the text before.
     pub before: String,

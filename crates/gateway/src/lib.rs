@@ -1,4 +1,8 @@
-//! One [`Gateway`] that lists and calls tools for every surface.
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
+//!
+//! One [`Gateway`] lists and calls tools for every surface.
 //!
 //! * `pipeline` has the nine steps that every call passes, in `pipeline/call.rs`.
 //! * `supply` keeps the catalog current and publishes a [`Snapshot`] after each change.

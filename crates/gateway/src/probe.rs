@@ -65,6 +65,7 @@ pub struct Probe {
 
 /// Why there can be no such probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidProbe {
     /// The name is one that tools of sources have.
     #[error("names a tool of a source; a probe needs a name of its own, for example `web.search`")]

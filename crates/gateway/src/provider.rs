@@ -1,12 +1,14 @@
 //! The interface to the tools of a program that embeds the gateway.
 //!
-//! * A [`Tool`] describes itself. [`ToolDefinition`] is a ready-made one.
+//! * A [`TypedTool`] is an async function of the program with its own types: their schemas describe it.
+//! * A [`Tool`] describes itself. [`ToolDefinition`] is a ready-made one of plain values.
 //! * A [`ToolsProvider`] lists tools. It is called on every request and its answer is never cached: a list,
 //!   a closure, an async closure, or a [`Gateway`], whose answer is a view with prepared bytes.
 //! * A [`ToolCallHandler`] runs a call, and an [`Authenticator`] identifies its sender.
 //! * [`NativeTools`] makes them one source of a gateway, behind its pipeline.
 
 mod answer;
+mod typed;
 
 use std::{collections::BTreeMap, fmt, future::Future, marker::PhantomData, sync::Arc};
 
@@ -25,7 +27,10 @@ use crate::{
     tool_ref::{CatalogScope, ToolRef},
 };
 
-pub use self::answer::{HandlerError, ToolAnswer};
+pub use self::{
+    answer::{HandlerError, ToolAnswer},
+    typed::{NoArguments, TypedTool, TypedTools},
+};
 pub use crate::supply::native::NativeTools;
 
 /// A tool as callers see it.
@@ -41,6 +46,11 @@ pub trait Tool: Send + Sync + 'static {
     /// JSON Schema of its arguments. Null and `{}` take anything.
     fn input_schema(&self) -> Value {
         Value::Object(Map::new())
+    }
+
+    /// JSON Schema of its structured results; `None` for any results.
+    fn output_schema(&self) -> Option<Value> {
+        None
     }
 
     /// Its own claims; shown to callers and never used for decisions.
@@ -83,6 +93,7 @@ pub struct ToolDefinition {
     name: String,
     description: String,
     input_schema: Value,
+    output_schema: Option<Value>,
     annotations: Option<Annotations>,
 }
 
@@ -193,6 +204,7 @@ impl ToolDefinition {
             name: name.into(),
             description: String::new(),
             input_schema: Value::Object(Map::new()),
+            output_schema: None,
             annotations: None,
         }
     }
@@ -208,6 +220,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> Self {
         self.input_schema = schema;
+        self
+    }
+
+    /// JSON Schema of its structured results.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(schema);
         self
     }
 
@@ -235,6 +254,10 @@ impl Tool for ToolDefinition {
 
     fn input_schema(&self) -> Value {
         self.input_schema.clone()
+    }
+
+    fn output_schema(&self) -> Option<Value> {
+        self.output_schema.clone()
     }
 
     fn annotations(&self) -> Option<Annotations> {

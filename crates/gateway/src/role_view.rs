@@ -17,6 +17,7 @@ use crate::{gateway::Gateway, scopes::RouteScope, snapshot::Snapshot, supply::ro
 
 /// A role, as far as one tenant may know of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct RoleReport {
     /// The name.
     pub name: String,

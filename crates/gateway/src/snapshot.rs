@@ -66,6 +66,7 @@ pub struct Miss {
 /// The state of one toolset, for operators.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ToolsetReport {
     /// Its name.
     pub name: String,

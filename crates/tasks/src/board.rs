@@ -37,6 +37,7 @@ pub enum TaskState {
 
 /// The report about the tasks with one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskReport {
     /// The name.
     pub name: TaskName,

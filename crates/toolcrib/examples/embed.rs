@@ -1,13 +1,14 @@
-//! A program that has tools of its own and shows them: by a bare explorer, and behind a whole
-//! gateway. `cargo run -p toolcrib --example embed`, then open the addresses that it prints.
+//! A program that offers its own functions as tools: by a bare explorer, and behind a whole gateway.
+//! `cargo run -p toolcrib-server --example embed`, then open the addresses that it prints.
 
 use std::{error::Error, io::Write as _, sync::Arc};
 
 use axum::{Router, routing::get};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use toolcrib::{
-    Annotations, ExplorerConfig, Gateway, Identity, NativeTools, RouterExt as _, Tool, ToolAnswer,
-    ToolCall, ToolDefinition,
+    Annotations, ExplorerConfig, Gateway, Identity, NativeTools, NoArguments, RouterExt as _,
+    TypedTool, TypedTools,
     core::{
         descriptor::SafetyTier,
         id::{PrincipalId, TenantId},
@@ -18,35 +19,39 @@ use toolcrib::{
 };
 use toolcrib_store::MemoryStorage;
 
-// --- the tools ---
+// --- the tools: async functions with types of their own ---
 
-fn tools() -> Vec<Arc<dyn Tool>> {
-    let reads = Annotations { read_only_hint: Some(true), ..Annotations::default() };
-    let city = json!({
-        "type": "object",
-        "properties": { "city": { "type": "string", "description": "City name" } },
-        "required": ["city"],
-    });
-    vec![
-        ToolDefinition::new("get_weather")
-            .description("Returns the weather of a city")
-            .input_schema(city)
-            .annotations(reads)
-            .shared(),
-        ToolDefinition::new("open_gate").description("Opens the gate of the yard").shared(),
-    ]
+/// Returns the weather of a city
+#[derive(Deserialize, JsonSchema)]
+struct WeatherOf {
+    /// City name
+    city: String,
 }
 
-async fn run(call: ToolCall) -> Result<ToolAnswer, String> {
-    match call.name.as_str() {
-        "get_weather" => {
-            let city = call.arguments.get("city").and_then(|city| city.as_str());
-            let city = city.ok_or("which city?")?;
-            Ok(ToolAnswer::text(format!("It is sunny in {city}.")))
-        }
-        "open_gate" => Ok(ToolAnswer::error("The gate is stuck.")),
-        other => Err(format!("there is no tool {other}")),
+#[derive(Serialize, JsonSchema)]
+struct Weather {
+    sky: &'static str,
+    celsius: f64,
+}
+
+async fn get_weather(place: WeatherOf) -> Result<Weather, String> {
+    match place.city.as_str() {
+        "Ulm" => Ok(Weather { sky: "sunny", celsius: 21.5 }),
+        other => Err(format!("there is no station in {other}")),
     }
+}
+
+async fn open_gate(_: NoArguments, caller: Option<Identity>) -> Result<String, &'static str> {
+    let caller = caller.ok_or("only known callers open the gate")?;
+    Ok(format!("The gate is open, {}.", caller.id))
+}
+
+fn tools() -> TypedTools {
+    let reads = Annotations { read_only_hint: Some(true), ..Annotations::default() };
+    TypedTools::new([
+        TypedTool::new("get_weather", get_weather).annotations(reads),
+        TypedTool::with_identity("open_gate", open_gate).description("Opens the gate of the yard"),
+    ])
 }
 
 // --- a bare explorer: the page and its endpoints, nothing else ---
@@ -61,14 +66,14 @@ fn explorer() -> Router {
             let secret = headers.get("authorization")? == "Bearer open-sesame";
             secret.then(|| Identity { id: "keeper".to_owned(), ..Identity::default() })
         })
-        .handler(run);
-    toolcrib::explorer("/explorer-only", tools, config)
+        .handler(tools());
+    toolcrib::explorer("/explorer-only", tools(), config)
 }
 
 // --- a whole gateway: every protocol, one gate, one record ---
 
 async fn gateway(storage: Arc<dyn Storage>) -> Result<Gateway, Box<dyn Error>> {
-    let tools = NativeTools::new("yard", tools, run)?
+    let tools = NativeTools::typed("yard", tools())?
         .scopes(["yard:use"])?
         .tier(SafetyTier::Read)
         .tenants(["acme"])?;

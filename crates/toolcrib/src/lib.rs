@@ -1,5 +1,8 @@
-//! Turns a [`Gateway`] into an [`axum::Router`]: one folder per dialect, all over one catalog, one
-//! gate and one record.
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
+//!
+//! One folder per dialect, all over one catalog, one gate and one record.
 //!
 //! * [`router`](fn@router) mounts everything.
 //! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent of each
@@ -75,7 +78,8 @@ pub use toolcrib_gateway::{
     self as gateway, Gateway, GatewayBuilder,
     config::ExplorerPolicy,
     provider::{
-        Annotations, Authenticator, HandlerError, Identity, NativeTools, Offer, RequestHead, Tool,
-        ToolAnswer, ToolCall, ToolCallHandler, ToolDefinition, ToolsProvider,
+        Annotations, Authenticator, HandlerError, Identity, NativeTools, NoArguments, Offer,
+        RequestHead, Tool, ToolAnswer, ToolCall, ToolCallHandler, ToolDefinition, ToolsProvider,
+        TypedTool, TypedTools,
     },
 };

@@ -42,11 +42,17 @@ pub fn service(gateway: Gateway, config: &Config) -> Guarded {
     middleware::guarded(routers, mounts, ops::elsewhere(), state.host)
 }
 
-/// Adds `gateway.router()`, for programs that embed a gateway.
-pub trait RouterExt {
+/// Adds `gateway.router()`, for programs that embed a gateway. Only gateways have it.
+pub trait RouterExt: sealed::Sealed {
     /// Returns a router with all surfaces, set up according to the current configuration. Serve it,
     /// or merge it into a router that has no fallback: it responds to every path.
     fn router(&self) -> Router;
+}
+
+mod sealed {
+    /// Keeps [`RouterExt`](super::RouterExt) free to get more methods.
+    pub trait Sealed {}
+    impl Sealed for toolcrib_gateway::Gateway {}
 }
 
 impl RouterExt for Gateway {

@@ -76,7 +76,13 @@ fn tarball(file: &Path, place: &Path) -> Result<()> {
         Command::new("tar").args(["--strip-components=1", "-xzf"]).arg(file).arg("-C").arg(place),
     )?;
     answers("tarball", &place.join("bin/toolcrib"), started)?;
-    for path in ["LICENSE", "README.md", "toolcrib.example.toml", "systemd/toolcrib.service"] {
+    for path in [
+        "LICENSE",
+        "README.md",
+        "share/toolcrib/config.schema.json",
+        "systemd/toolcrib.service",
+        "toolcrib.example.toml",
+    ] {
         ensure!(place.join(path).is_file(), "the archive has no {path}");
     }
     for path in ["bash-completion/completions/toolcrib", "zsh/site-functions/_toolcrib"] {
@@ -108,6 +114,14 @@ fn debian(file: &Path, place: &Path) -> Result<()> {
     let configuration = place.join("etc/toolcrib/toolcrib.toml");
     shell::run(isolated(&program).args(["config", "check"]).arg(configuration))?;
     ensure!(place.join("lib/systemd/system/toolcrib.service").is_file(), "there is no unit");
+    let schema = "usr/share/toolcrib/config.schema.json";
+    ensure!(place.join(schema).is_file(), "the package has no {schema}");
+    let example = "usr/share/doc/toolcrib/examples/toolcrib.example.toml";
+    ensure!(
+        fs::read_to_string(place.join(example))?
+            .starts_with(&format!("#:schema file:///{schema}\n")),
+        "the example names another schema"
+    );
     manual(&place.join("usr/share/man/man1/toolcrib.1.gz"), "NAME")?;
 
     let Some(mut contained) = contained("debian.sh") else {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Effort;
 use super::archive::{Files, gzip};
-use super::parts::{Parts, REPOSITORY, SUMMARY};
+use super::parts::{CONFIG_SCHEMA, Parts, REPOSITORY, SUMMARY};
 use crate::shell;
 
 /// The revision of the package of one version.
@@ -59,7 +59,8 @@ fn files(parts: &Parts, version: &str) -> Result<Files> {
     files.add(format!("{doc}/changelog.Debian.gz"), gzip(changelog(parts, version)?.as_bytes())?);
     files.add(format!("{doc}/THIRD-PARTY-LICENSES.gz"), gzip(parts.notices.as_bytes())?);
     files.add(format!("{doc}/README.md"), parts.text("deploy/packages/README.md")?);
-    let example = parts.text("toolcrib.example.toml")?;
+    files.add("usr/share/toolcrib/config.schema.json", parts.text(CONFIG_SCHEMA)?);
+    let example = parts.example("file:///usr/share/toolcrib/config.schema.json")?;
     files.add(format!("{doc}/examples/toolcrib.example.toml"), example);
     for (name, page) in parts.manual.iter() {
         files.add(format!("usr/share/man/man1/{name}.gz"), gzip(page)?);

@@ -16,6 +16,9 @@ pub(super) const SUMMARY: &str =
     "One catalog, one gate and one record for every tool your AI agents can use";
 pub(super) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
+/// The schema of configuration files, in the tree.
+pub(super) const CONFIG_SCHEMA: &str = "docs/reference/schemas/config.schema.json";
+
 /// The time of files where neither a variable nor a commit has one: 1980-01-01, the first of zip.
 const OLDEST: u32 = 315_532_800;
 
@@ -63,6 +66,14 @@ impl Parts {
         fs::read(path).with_context(|| format!("cannot read {}", path.display()))
     }
 
+    /// Returns the example configuration, whose first line names `schema`.
+    pub(super) fn example(&self, schema: &str) -> Result<String> {
+        let text = self.text("toolcrib.example.toml")?;
+        let rest = text.strip_prefix(&format!("#:schema ./{CONFIG_SCHEMA}\n"));
+        let rest = rest.context("the first line of toolcrib.example.toml names no schema")?;
+        Ok(format!("#:schema {schema}\n{rest}"))
+    }
+
     /// Returns a file of the tree.
     pub(super) fn text(&self, path: &str) -> Result<String> {
         let file = paths::root().join(path);
@@ -72,14 +83,14 @@ impl Parts {
 
 fn manual(program: &Program) -> Result<Files> {
     let folder = tempfile::tempdir()?;
-    shell::run(Command::new(&program.path).args(["gen", "--man", "--out"]).arg(folder.path()))?;
+    shell::run(Command::new(&program.path).arg("man").arg(folder.path()))?;
     let mut pages = Files::default();
     for entry in fs::read_dir(folder.path())? {
         let entry = entry?;
         pages.add(entry.file_name().to_string_lossy(), fs::read(entry.path())?);
     }
     if pages.iter().next().is_none() {
-        bail!("`toolcrib gen --man` wrote no page");
+        bail!("`toolcrib man` wrote no page");
     }
     Ok(pages)
 }

@@ -31,7 +31,7 @@ use crate::{paths, shell};
 /// The version of CycloneDX.
 const SPECIFICATION: SpecVersion = SpecVersion::V1_5;
 /// The package of the program.
-const PROGRAM: &str = "toolcrib-cli";
+const PROGRAM: &str = "toolcrib";
 
 /// The crates of the program, by name and version.
 #[derive(Debug)]

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::archive::Files;
-use super::parts::Parts;
+use super::parts::{CONFIG_SCHEMA, Parts};
 
 /// Files of the tree, with their paths in the archive.
 const TEXTS: [(&str, &str); 7] = [
     ("LICENSE", "LICENSE"),
     ("CHANGELOG.md", "CHANGELOG.md"),
     ("deploy/packages/README.md", "README.md"),
-    ("toolcrib.example.toml", "toolcrib.example.toml"),
+    (CONFIG_SCHEMA, "share/toolcrib/config.schema.json"),
     ("deploy/systemd/toolcrib.service", "systemd/toolcrib.service"),
     ("deploy/systemd/toolcrib.sysusers", "systemd/toolcrib.sysusers"),
     ("deploy/packages/toolcrib.toml", "systemd/toolcrib.toml"),
@@ -24,6 +24,8 @@ pub(super) fn write(parts: &Parts, out: &Path) -> Result<PathBuf> {
     for (from, to) in TEXTS {
         files.add(to, parts.text(from)?);
     }
+    let example = parts.example("./share/toolcrib/config.schema.json")?;
+    files.add("toolcrib.example.toml", example);
     files.add("THIRD-PARTY-LICENSES", parts.notices.as_str());
     files.add_all("share/man/man1", &parts.manual);
     for (path, content) in parts.completions.iter() {

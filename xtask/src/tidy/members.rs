@@ -18,14 +18,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-store", &["toolcrib-core"]),
     ("toolcrib-sources", &["toolcrib-core", "toolcrib-mcp", "toolcrib-tasks"]),
     ("toolcrib-gateway", &["toolcrib-core", "toolcrib-tasks"]),
-    ("toolcrib", &["toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
+    ("toolcrib-server", &["toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
     ("toolcrib-client", &["toolcrib-core"]),
     ("toolcrib-conformance", &["toolcrib-core"]),
     ("toolcrib-telemetry", &["toolcrib-core"]),
     (
-        "toolcrib-cli",
+        "toolcrib",
         &[
-            "toolcrib",
+            "toolcrib-server",
             "toolcrib-client",
             "toolcrib-conformance",
             "toolcrib-core",
@@ -49,13 +49,13 @@ const CONFINED: &[(&str, &[&str], &str)] = &[
             "toolcrib-client",
             "toolcrib-conformance",
             "toolcrib-telemetry",
-            "toolcrib-cli",
+            "toolcrib",
         ],
         "I-2",
     ),
     ("process-wrap", &["toolcrib-sources"], "I-2"),
     // The broken hosts of `toolcrib-conformance`, which only tests enable, use axum.
-    ("axum", &["toolcrib", "toolcrib-cli", "toolcrib-conformance"], "I-2"),
+    ("axum", &["toolcrib-server", "toolcrib", "toolcrib-conformance"], "I-2"),
     ("rmcp", &[], "I-5"),
 ];
 

@@ -708,6 +708,16 @@ Examples:
         #[arg(long)]
         connect: bool,
     },
+
+    /// Print the JSON Schema of configuration files, for editors
+    #[command(after_help = "\
+Examples:
+  toolcrib config schema > toolcrib.schema.json
+
+An editor with the schema completes keys, shows their meaning and marks mistakes. Editors with Taplo
+(Even Better TOML) find it by the first line of the configuration, which `toolcrib init` writes:
+`#:schema ./toolcrib.schema.json`. It is JSON Schema 2020-12; --json does not change the output.")]
+    Schema,
 }
 
 #[derive(Debug, Args)]
@@ -767,10 +777,6 @@ pub(crate) struct GenArgs {
     /// Write the files below this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-
-    /// Write a manual page for each command instead
-    #[arg(long)]
-    pub(crate) man: bool,
 }
 
 /// The arguments of `health`.

@@ -1,4 +1,5 @@
-//! `config check`: reports all problems of a configuration file, without starting a server.
+//! `config`: reports all problems of a configuration file without starting a server, and prints the
+//! schema of such files.
 
 use std::{path::Path, time::Duration};
 
@@ -25,7 +26,13 @@ use crate::{
 pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<Exit> {
     let Context { global, printer } = cx;
     let printer = *printer;
-    let ConfigCommand::Check { file, connect } = command;
+    let (file, connect) = match command {
+        ConfigCommand::Check { file, connect } => (file, connect),
+        ConfigCommand::Schema => {
+            printer.bytes(schema_text()?.as_bytes())?;
+            return Ok(Exit::Done);
+        }
+    };
     let file = file.or_else(|| settings::file(global)).ok_or_else(|| {
         advised(
             format!("there is no {} here", settings::DEFAULT_FILE),
@@ -48,6 +55,11 @@ pub(crate) async fn run(command: ConfigCommand, cx: &Context) -> anyhow::Result<
         }
         _ => refused(&ConfigError::new(file.display().to_string(), problems), printer),
     }
+}
+
+/// Returns the JSON Schema of configuration files as text.
+pub(super) fn schema_text() -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&toolcrib_gateway::config::schema())? + "\n")
 }
 
 /// Remarks that do not prevent a start.

@@ -21,14 +21,13 @@ use crate::{
 
 /// The page with the table of checks, relative to the working directory.
 const CHECKS: &str = "docs/reference/conformance.md";
+/// The schema of configuration files, which the first line of the example names.
+const CONFIG_SCHEMA: &str = "docs/reference/schemas/config.schema.json";
 /// The example configuration; a test validates it.
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
-    if args.man {
-        return manual(&args.out);
-    }
-    let configuration = configuration::page(&toolcrib_gateway::config::schema());
+    let configuration = configuration::page(&toolcrib_gateway::config::types());
     let mut files = vec![
         ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
         ("docs/reference/openapi-v2.json".to_owned(), pretty(&toolcrib::openapi_v2())?),
@@ -36,6 +35,7 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
         ("docs/reference/configuration.md".to_owned(), configuration),
         ("docs/reference/metrics.md".to_owned(), metrics()),
         ("toolcrib.example.toml".to_owned(), EXAMPLE.to_owned()),
+        (CONFIG_SCHEMA.to_owned(), super::config::schema_text()?),
     ];
     for (name, schema) in toolcrib::schemas() {
         files.push((format!("docs/reference/schemas/{name}.schema.json"), pretty(&schema)?));
@@ -50,17 +50,6 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
         write(&args.out.join(CHECKS), &page)?;
         printer.detail(CHECKS);
     }
-    Ok(Exit::Done)
-}
-
-/// Writes a manual page for each command: `toolcrib.1`, `toolcrib-serve.1` and so on.
-fn manual(folder: &Path) -> anyhow::Result<Exit> {
-    let write = || {
-        fs::create_dir_all(folder)?;
-        let root = Args::command().disable_help_subcommand(true);
-        clap_mangen::generate_to(root, folder)
-    };
-    write().with_context(|| format!("{} cannot be written", folder.display()))?;
     Ok(Exit::Done)
 }
 
@@ -144,6 +133,8 @@ mod tests {
     fn the_example_is_a_configuration() {
         let config = config::parse("example", EXAMPLE, Path::new(""), &AnySecret).unwrap();
         assert_eq!(config.sources.len(), 6);
+        let first = EXAMPLE.lines().next();
+        assert_eq!(first.and_then(|line| line.strip_prefix("#:schema ./")), Some(CONFIG_SCHEMA));
         assert!(config.roles.contains_key("reader"));
     }
 

@@ -102,8 +102,9 @@ mod tests {
     #[test]
     fn a_server_on_all_addresses_is_reached_on_this_machine() {
         let reached = |listen: &str| {
-            let listen = listen.parse().unwrap();
-            local(&ServerConfig { listen, ..ServerConfig::default() }).map(String::from)
+            let mut server = ServerConfig::default();
+            server.listen = listen.parse().unwrap();
+            local(&server).map(String::from)
         };
         assert_eq!(reached("0.0.0.0:8808").unwrap(), "http://127.0.0.1:8808/");
         assert_eq!(reached("[::]:8808").unwrap(), "http://[::1]:8808/");

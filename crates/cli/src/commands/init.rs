@@ -1,8 +1,8 @@
 //! `init`: writes a first configuration from the files of the desktop clients that are installed.
 //!
 //! Invariant: nothing is imported from a file without consent: an answer on a terminal, or an option.
-//! Invariant: no file but the configuration and its backup is written, and none is replaced without
-//! `--force`.
+//! Invariant: no file but the configuration, its backup and its schema is written, and none is replaced
+//! without `--force`.
 
 mod client_file;
 mod places;
@@ -13,7 +13,10 @@ use std::path::Path;
 use serde_json::json;
 use toolcrib_gateway::config;
 
-use super::import::{self, below, read_files};
+use super::{
+    config::schema_text,
+    import::{self, below, read_files},
+};
 use crate::{
     args::InitArgs, context::Context, env::AnySecret, failure::Exit, printer::Printer,
     settings::DEFAULT_FILE,
@@ -70,13 +73,19 @@ pub(crate) fn run(args: &InitArgs, cx: &Context) -> anyhow::Result<Exit> {
     let chosen = files.iter().filter(|file| file.chosen);
     let chosen: Vec<_> = chosen.map(|file| (file.label(), file.content.clone())).collect();
     let imported = read_files(&chosen);
-    let written = below(format!("{HEAD}{}{APPROVAL}", import::RULES), &imported);
+    // The directive of Taplo, which editors use for TOML.
+    let schema = format!("#:schema ./{}\n\n", target.schema_name());
+    let written = below(format!("{schema}{HEAD}{}{APPROVAL}", import::RULES), &imported);
     // The parts are checked one by one; this is about the whole.
     config::parse("the new configuration", &written.text, Path::new(""), &AnySecret)?;
 
     let backup = match args.dry_run {
         true => None,
-        false => target.write(&written.text)?,
+        false => {
+            let backup = target.write(&written.text)?;
+            target.write_schema(&schema_text()?)?;
+            backup
+        }
     };
     import::report(&imported, &written, printer);
     if let Some(backup) = &backup {
@@ -89,6 +98,7 @@ pub(crate) fn run(args: &InitArgs, cx: &Context) -> anyhow::Result<Exit> {
             "file": target.file(),
             "written": !args.dry_run,
             "backup": backup,
+            "schema": target.schema(),
             "found": files.iter().map(ClientFile::to_json).collect::<Vec<_>>(),
             "sources": written.sources,
             "variables": imported.variables.iter().map(|it| &it.name).collect::<Vec<_>>(),

@@ -22,7 +22,7 @@ use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
-    config::{Config, ExplorerConfig, ServerConfig, TlsConfig, edit::ConfigFile},
+    config::{Config, ExplorerConfig, TlsConfig, edit::ConfigFile},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;
@@ -536,8 +536,9 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     // The files of the certificate can change at any time, but not whether there are any.
     let server = |it: &Config| {
-        let tls = it.server.tls.as_ref().map(|tls| tls.hsts);
-        format!("{tls:?} {:?}", ServerConfig { tls: None, ..it.server.clone() })
+        let mut server = it.server.clone();
+        let tls = server.tls.take().map(|tls| tls.hsts);
+        format!("{tls:?} {server:?}")
     };
     let kept = |it: &Config| {
         let record = &it.record;

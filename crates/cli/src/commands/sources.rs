@@ -223,7 +223,7 @@ fn print(status: &Status, printer: Printer) -> anyhow::Result<()> {
         }
     }
     print_toolsets(status, printer)?;
-    if let (Some(QuotaReport { used, limit, resets_at }), false) =
+    if let (Some(QuotaReport { used, limit, resets_at, .. }), false) =
         (&status.quota, printer.wants_json())
     {
         printer.note(format_args!(

@@ -462,7 +462,7 @@ async fn toolcrib_is_connected_to_its_own_document() {
 #[test]
 fn a_pack_may_be_the_connector() {
     let dir = dir();
-    let pack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packs/everyday/pack");
+    let pack = Path::new(env!("CARGO_MANIFEST_DIR")).join("packs/everyday");
     let own = dir.path().join("acme");
     std::fs::create_dir(&own).unwrap();
     for entry in std::fs::read_dir(pack).unwrap() {

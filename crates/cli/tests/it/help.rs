@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 48] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -43,11 +43,13 @@ const COMMANDS: [&[&str]; 46] = [
     &["audit", "key"],
     &["audit", "forwarders"],
     &["config", "check"],
+    &["config", "schema"],
     &["import"],
     &["init"],
     &["hash"],
     &["health"],
     &["completions"],
+    &["man"],
     &["tools"],
     &["keys"],
     &["audit"],
@@ -80,13 +82,14 @@ fn the_help_lists_all_commands() {
       approvals    List and answer approvals
       audit        Read, export and verify the record
       store        Copy, migrate or check the store
-      config       Check a configuration file
+      config       Check a configuration file, or print its JSON Schema
       conformance  Check whether a host conforms to the protocols it serves
       health       Check whether a running server is ready, for probes and scripts
       init         Write a first toolcrib.toml from the clients that are installed
       import       Convert the servers of a desktop client or another gateway to a toolcrib.toml
       hash         Hash JSON as the record does: redacted, RFC 8785, SHA-256
       completions  Print a completion script for a shell
+      man          Write a man page for each command
       help         Print this message or the help of the given subcommand(s)
 
     Options:

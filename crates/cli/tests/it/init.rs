@@ -143,6 +143,8 @@ fn every_client_is_found_and_imported_by_consent() {
         assert!(ran.stdout.contains(step), "{step}\n{}", ran.stdout);
     }
     insta::assert_snapshot!(toml, @r#"
+    #:schema ./toolcrib.schema.json
+
     # Written by `toolcrib init`. `toolcrib config check` reports the problems of this file. A running
     # server applies changes by itself.
 
@@ -326,6 +328,32 @@ fn named_files_are_the_only_ones() {
     );
     let both = place.init(&["--from", "a", "--yes"]);
     assert_eq!(both.code, 2, "{both:?}");
+}
+
+#[test]
+fn editors_find_the_schema_of_the_configuration() {
+    let place = Place::new();
+    let ran = place.init(&["--no-input", "--dry-run"]).ok();
+    let schema = place.work().join("toolcrib.schema.json");
+    assert!(ran.stdout.starts_with("#:schema ./toolcrib.schema.json\n") && !schema.exists());
+    place.init(&["--no-input"]).ok();
+    let printed = run(&place.work(), &["config", "schema"]).ok().stdout;
+    assert_eq!(fs::read_to_string(&schema).unwrap(), printed);
+    let named: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(named["$schema"], "https://json-schema.org/draft/2020-12/schema");
+
+    // Next to another file it has the name of that; one that exists stays without --force.
+    let other = place.work().join("other.schema.json");
+    fs::write(&other, "{}").unwrap();
+    let ran = place.init(&["--no-input", "--config", "other.toml", "--json"]).ok().json();
+    assert_eq!(
+        (&ran["schema"], fs::read_to_string(&other).unwrap()),
+        (&json!("other.schema.json"), "{}".to_owned())
+    );
+    place.init(&["--no-input", "--config", "other.toml", "--force"]).ok();
+    assert_eq!(fs::read_to_string(&other).unwrap(), printed);
+    let text = fs::read_to_string(place.work().join("other.toml")).unwrap();
+    assert!(text.starts_with("#:schema ./other.schema.json\n"), "{text}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::support::{dir, run, write_config};
 const NAME: &str = "vendor.toolcrib.everyday";
 
 fn everyday() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packs/everyday/pack")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("packs/everyday")
 }
 
 fn copied(to: &Path) {

@@ -30,11 +30,7 @@ use toolcrib_core::{
         Storage, StoreError,
     },
 };
-use toolcrib_gateway::{
-    CheckState, Gateway,
-    audit::Parts,
-    config::{Config, RecordConfig},
-};
+use toolcrib_gateway::{CheckState, Gateway, audit::Parts, config::Config};
 use toolcrib_sources::Deliveries;
 use toolcrib_store::{
     Options, WitnessFile,
@@ -273,8 +269,8 @@ async fn compare_during_retention(url: &str, at: At) {
         key_may_be_new: false,
         deliveries: Arc::new(Deliveries::default()),
     };
-    let record = Config::empty(Path::new("")).record;
-    let record = RecordConfig { checkpoint_every: 1, ..record };
+    let mut record = Config::empty(Path::new("")).record;
+    record.checkpoint_every = 1;
     let audit = gateway.start_audit(parts, &record).await.unwrap();
     let tenant = "t".parse().unwrap();
     loop {

@@ -22,6 +22,7 @@ pub struct InterruptRequested {
 /// Kinds of interrupts that are recorded here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum InterruptKind {
     /// A call requires an approval.
     Approval,

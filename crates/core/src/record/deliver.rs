@@ -20,6 +20,7 @@ pub enum Destination {
 
 /// Why a delivery failed: fixed texts, never a receiver's own words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DeliveryError {
     /// The file could not be written.
     #[error("the file cannot be written ({})", crate::text::io_reason(*.0))]

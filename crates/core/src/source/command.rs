@@ -202,6 +202,7 @@ pub enum Typed {
 
 /// Why a template is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidTemplate {
     /// Braces that do not make a placeholder.
     #[error(

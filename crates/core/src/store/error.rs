@@ -2,6 +2,7 @@
 
 /// Why the store failed. `Display` is for the operator.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// Disk full, locked, gone, shut down.
     #[error("the store is not available: {0}")]

@@ -101,6 +101,7 @@ struct ArgumentTest {
 
 /// Approval of calls.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ApprovalsConfig {
     /// How long a call waits for an approval before its caller must retry.
     pub wait: Duration,
@@ -132,6 +133,7 @@ impl ApprovalsConfig {
 
 /// An external receiver of changes of approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WebhookConfig {
     /// Its address.
     pub http: HttpSpec,

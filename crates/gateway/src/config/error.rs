@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Every problem of a configuration, each with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConfigError {
     /// The file's name, as given.
     pub file: String,

@@ -24,6 +24,7 @@ const MAX_IDEMPOTENCY_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// ([limits](../guides/limits.md)).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct GateConfig {
     /// Calls of each principal and tool.
     #[serde(with = "kind::Rate")]
@@ -82,6 +83,7 @@ pub(super) struct Role {
 /// ([guide](../guides/teams.md#admit-callers-without-a-key)).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AnonymousConfig {
     /// Their tenant.
     pub tenant: TenantId,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The log on stderr ([guide](../guides/observe.md#logs)). `TOOLCRIB_LOG` sets its filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LogConfig {
     /// Lines of `text`, or one `json` object per line.
     pub format: LogFormat,

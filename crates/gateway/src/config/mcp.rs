@@ -15,6 +15,7 @@ use super::{
 /// MCP under `/mcp`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct McpConfig {
     /// `optional`: callers without a key are `[anonymous]`.
     pub auth: MountAuth,

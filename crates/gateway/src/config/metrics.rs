@@ -39,6 +39,7 @@ enum Names {
 
 /// The labels of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MetricsConfig {
     /// Which tools have a label of their own.
     pub tools: Labelled<ToolId>,
@@ -48,6 +49,7 @@ pub struct MetricsConfig {
 
 /// The values of a label that are shown; all others are `other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Labelled<T> {
     /// So many, in the order of their first use.
     First(usize),
@@ -118,7 +120,13 @@ impl JsonSchema for Names {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "title": "number or list of texts" })
+        json_schema!({
+            "title": "number or list of texts",
+            "anyOf": [
+                { "type": "integer", "minimum": 0 },
+                { "type": "array", "items": { "type": "string" } },
+            ],
+        })
     }
 }
 

@@ -109,6 +109,7 @@ enum LineFormat {
 
 /// Durability, signatures and retention of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecordConfig {
     /// The point at which an event counts as written.
     pub durability: Durability,
@@ -133,6 +134,7 @@ pub struct RecordConfig {
 
 /// A destination of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForwardConfig {
     /// The name, under which the progress is stored.
     pub name: String,

@@ -37,6 +37,7 @@ pub trait SecretReader {
 
 /// A secret of the configuration that is unreadable here.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MissingSecret {
     /// The source that needs it; `None` when only a server does.
     pub source: Option<SourceId>,

@@ -1,8 +1,10 @@
 //! Values of the file that may be secrets, and the places of keys.
 
-use std::{fmt, path::PathBuf};
+use std::{borrow::Cow, fmt, path::PathBuf};
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
+use serde_json::{Value as Json, json};
 
 /// A plain value, or the place of a secret one.
 #[derive(Debug)]
@@ -103,5 +105,51 @@ impl<'de> Deserialize<'de> for KeyPlace {
             }
         };
         Err(de::Error::custom(empty))
+    }
+}
+
+/// Returns the schema of a table with only the key `name`.
+pub(super) fn only(name: &str, value: &Json) -> Json {
+    json!({
+        "type": "object",
+        "properties": { name: value },
+        "required": [name],
+        "additionalProperties": false,
+    })
+}
+
+/// Returns the schema of a name or a path, which is not empty.
+fn text() -> Json {
+    json!({ "type": "string", "minLength": 1 })
+}
+
+impl JsonSchema for Value {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Value".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let places = [json!({ "type": "string" }), only("env", &text()), only("file", &text())];
+        json_schema!({ "title": "text or secret", "anyOf": places })
+    }
+}
+
+impl JsonSchema for KeyPlace {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "KeyPlace".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let command = json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
+        let places = [only("file", &text()), only("env", &text()), only("command", &command)];
+        json_schema!({ "title": "place of a key", "anyOf": places })
     }
 }

@@ -17,6 +17,7 @@ use super::{
 /// The listener and request bodies.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ServerConfig {
     /// Address and port. An address other than loopback requires `tls` or `behind_proxy = true`.
     #[serde(with = "kind::Address")]
@@ -76,6 +77,7 @@ pub enum MountAuth {
 
 /// A mount with no other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MountConfig {
     /// Who may use it.
     pub auth: MountAuth,
@@ -84,6 +86,7 @@ pub struct MountConfig {
 /// OXP under `/oxp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct OxpConfig {
     /// Whether the routes exist.
     pub enabled: bool,
@@ -94,6 +97,7 @@ pub struct OxpConfig {
 /// OpenWOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct OpenWopConfig {
     /// Shape of `GET /v1/tools`: a bare array, or `{"tools":[…]}`.
     pub list_body: ListBody,

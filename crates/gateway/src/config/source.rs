@@ -108,6 +108,7 @@ enum Form {
 
 /// A source and the settings of its tools.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SourceConfig {
     /// The upstream.
     pub spec: SourceSpec,
@@ -142,24 +143,30 @@ static KEYS: LazyLock<(Vec<String>, Vec<FormKeys>)> = LazyLock::new(|| {
         let keys = described.get("properties").and_then(Json::as_object);
         keys.into_iter().flatten().map(|(key, _)| key.clone()).collect()
     };
-    let mut forms = Vec::new();
-    let variants = schema.pointer("/$defs/Form/oneOf").and_then(Json::as_array);
-    for variant in variants.into_iter().flatten() {
-        let form = variant.get("properties").and_then(Json::as_object);
-        for (name, described) in form.into_iter().flatten() {
-            let reference = described.get("$ref").and_then(Json::as_str).unwrap_or_default();
-            let described = schema.pointer(reference.trim_start_matches('#'));
-            forms.push(FormKeys {
-                name: name.clone(),
-                keys: described.map(keys).unwrap_or_default(),
-            });
-        }
-    }
+    let forms = schema.pointer("/$defs/Form").into_iter().flat_map(forms);
+    let forms = forms.map(|(name, reference)| {
+        let described = schema.pointer(reference.trim_start_matches('#'));
+        FormKeys { name: name.to_owned(), keys: described.map(keys).unwrap_or_default() }
+    });
+    let forms = forms.collect();
     (keys(&schema).into_iter().filter(|key| key != FORM).collect(), forms)
 });
 
 /// The member of [`Source`] for the keys of its form.
-const FORM: &str = "form";
+pub(super) const FORM: &str = "form";
+
+/// Returns the name of each form in the schema of [`Form`], and the reference to its type.
+pub(super) fn forms(schema: &Json) -> Vec<(&str, &str)> {
+    let variants = schema.get("oneOf").and_then(Json::as_array).into_iter().flatten();
+    let named =
+        variants.filter_map(|variant| variant.get("properties")?.as_object()?.iter().next());
+    named
+        .map(|(name, described)| {
+            let reference = described.get("$ref").and_then(Json::as_str).unwrap_or_default();
+            (name.as_str(), reference)
+        })
+        .collect()
+}
 
 impl FormKeys {
     fn kind(&self) -> &str {

@@ -38,6 +38,7 @@ pub(super) struct Store {
 
 /// The place of all state.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreConfig {
     /// What stores it.
     pub engine: Engine,

@@ -52,6 +52,7 @@ pub enum TelemetryProtocol {
 
 /// The receiver of spans.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct TelemetryConfig {
     /// The address: with HTTP, of the requests; with gRPC, of the server.
     pub endpoint: String,

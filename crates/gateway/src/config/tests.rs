@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{NoSecrets, parse, schema};
+use super::{NoSecrets, parse, types};
 
 fn resolved(text: &str) -> Option<String> {
     let config = parse("test", text, Path::new(""), &NoSecrets).ok()?;
@@ -28,7 +28,7 @@ fn defaults(schema: &Value, name: &str) -> Vec<String> {
 #[test]
 fn documented_defaults_are_the_real_ones() {
     // I-6
-    let schema = schema();
+    let schema = types();
     let source = "[[source]]\nid = \"a\"\nkind = \"mcp\"\ncommand = [\"x\"]\n";
     let server = "[[source]]\nid = \"a\"\nkind = \"mcp\"\nurl = \"https://a.example\"\n";
     let connector = "[[source]]\nid = \"a\"\nkind = \"connector\"\ndocument = \"a.yaml\"\n";

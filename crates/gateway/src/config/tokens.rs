@@ -46,6 +46,7 @@ pub(super) struct OneOrMore<T>(Vec<Spanned<T>>);
 /// An issuer of signed tokens ([guide](../guides/oidc.md)).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct JwtConfig {
     /// Exact value of the claim `iss`.
     pub issuer: String,
@@ -95,6 +96,7 @@ pub struct JwtConfig {
 /// ([guide](../guides/oidc.md#sign-in-to-the-console)).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SignInConfig {
     /// Id of the client that is registered at the issuer, without a secret.
     pub client_id: String,
@@ -133,6 +135,7 @@ pub enum JwtAlgorithm {
 /// Places of the claims: names with dots between them, or JSON pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ClaimsConfig {
     /// The principal.
     #[schemars(extend("default" = "sub"))]
@@ -185,6 +188,7 @@ pub(super) struct SharedJwt {
 
 /// Tokens signed with a shared secret, only for Open Tool Calling.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SharedJwtConfig {
     /// At least 32 bytes.
     pub secret: Secret,

@@ -35,6 +35,7 @@ enum Meta {
 
 /// A named part of the catalog, as configured.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ToolsetConfig {
     /// Its name: `[a-z0-9_-]`, at most 64 characters, starting and ending with a letter or digit.
     pub name: String,

@@ -36,9 +36,9 @@ pub(super) trait Kind {
     }
 }
 
-/// Gives types the schema of a kind: only its name.
+/// Gives types the schema of a kind: its name in the reference, and the texts that it is read from.
 macro_rules! named {
-    ($($type:ty: $name:literal,)*) => { $(
+    ($($type:ty: $name:literal, $texts:literal;)*) => { $(
         impl JsonSchema for $type {
             fn inline_schema() -> bool {
                 true
@@ -49,7 +49,7 @@ macro_rules! named {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "title": $name })
+                json_schema!({ "title": $name, "type": "string", "pattern": $texts })
             }
         }
     )* };
@@ -90,18 +90,31 @@ kinds! {
 #[derive(Debug)]
 pub(super) enum Any {}
 
+impl JsonSchema for Any {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Any".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "title": "any value" })
+    }
+}
+
+// The patterns accept every text that the functions below accept. A number that is too large passes
+// them, and so does an address with numbers that no address has.
 named! {
-    Address: "text",
-    Age: "age",
-    Any: "any value",
-    Duration: "duration",
-    KeepFree: "size",
-    Quota: "quota",
-    Rate: "rate",
-    Size: "size",
-    Wait: "duration",
-    super::secret::KeyPlace: "place of a key",
-    super::secret::Value: "text or secret",
+    Address: "text", r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.%]+\]):[0-9]{1,5}$";
+    Age: "age", "^[0-9]*[1-9][0-9]*(ms|s|m|h|d)$";
+    Duration: "duration", "^[0-9]*[1-9][0-9]*(ms|s|m|h)$";
+    KeepFree: "size", "^(off|[0-9]*[1-9][0-9]*[ \t]*(B|KiB|MiB|GiB)?[ \t]*)$";
+    Quota: "quota", "^(off|[0-9]*[1-9][0-9]*/d)$";
+    Rate: "rate", "^(off|[0-9]*[1-9][0-9]*/[smhd])$";
+    Size: "size", "^[0-9]*[1-9][0-9]*[ \t]*(B|KiB|MiB|GiB)?[ \t]*$";
+    Wait: "duration", "^(0|0s|[0-9]*[1-9][0-9]*(ms|s|m|h))$";
 }
 
 /// Parses a duration such as `250ms`, `30s`, `5m` or `2h`.
@@ -193,19 +206,17 @@ fn in_units(number: u128, units: &[(&str, u128)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn units_are_read_and_nonsense_is_not() {
-        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_duration("250ms"), Ok(time::Duration::from_millis(250)));
+        assert_eq!(parse_duration("2h"), Ok(time::Duration::from_secs(7200)));
         for text in ["", "5", "s", "0s", "-1s", "1 s", "1d", "99999999999999999999s"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
-        assert_eq!(parse_age("90d"), Ok(Duration::from_secs(90 * 86_400)));
-        assert_eq!(parse_age("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse_age("90d"), Ok(time::Duration::from_secs(90 * 86_400)));
+        assert_eq!(parse_age("1h"), Ok(time::Duration::from_secs(3600)));
         for text in ["0d", "d", "-1d", "99999999999999999d", "1w"] {
             assert!(parse_age(text).is_err(), "{text}");
         }
@@ -214,6 +225,74 @@ mod tests {
         for text in ["", "KiB", "1KB", "0", "1.5MiB"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+    }
+
+    /// The pattern of `T`, as published for editors.
+    fn has_text<T: JsonSchema>() -> impl Fn(&str) -> bool {
+        let schema = T::json_schema(&mut SchemaGenerator::default()).to_value();
+        let pattern = regex::Regex::new(schema["pattern"].as_str().unwrap()).unwrap();
+        move |text| pattern.is_match(text)
+    }
+
+    #[test]
+    fn the_patterns_accept_what_the_program_reads() {
+        fn same<T: JsonSchema, V>(parse: fn(&str) -> Result<V, String>) {
+            let matches = has_text::<T>();
+            for text in [
+                "",
+                "0",
+                "0s",
+                "0d",
+                "00",
+                "5",
+                "05s",
+                "s",
+                "-1s",
+                "+1s",
+                "1 s",
+                "250ms",
+                "30s",
+                "5m",
+                "2h",
+                "90d",
+                "1w",
+                "64KiB",
+                "64 KiB",
+                "12",
+                "12B",
+                "1KB",
+                "1.5MiB",
+                "1GiB",
+                "off",
+                "Off",
+                "30/m",
+                "0/m",
+                "5/s",
+                "100/h",
+                "7/d",
+                "+7/d",
+                "7/w",
+                "5/ s",
+                "/s",
+                "127.0.0.1:8808",
+                "[::1]:0",
+                "8808",
+                "localhost:1",
+                "1.2.3:4",
+                ":8808",
+                "[::1]",
+            ] {
+                assert_eq!(matches(text), parse(text).is_ok(), "{} {text:?}", T::schema_name());
+            }
+        }
+        same::<Address, _>(parse_address);
+        same::<Age, _>(parse_age);
+        same::<Duration, _>(parse_duration);
+        same::<KeepFree, _>(parse_keep_free);
+        same::<Quota, _>(parse_quota);
+        same::<Rate, _>(parse_rate);
+        same::<Size, _>(parse_size);
+        same::<Wait, _>(parse_wait);
     }
 
     #[test]

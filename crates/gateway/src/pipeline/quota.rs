@@ -37,6 +37,7 @@ const BATCH: usize = 1_000;
 /// The calls of a principal under its quota.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct QuotaReport {
     /// Calls that it may make on a day.
     pub limit: u32,

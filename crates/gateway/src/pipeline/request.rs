@@ -35,6 +35,7 @@ pub struct CallRequest<'a> {
 
 /// The report of a call that has ended.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct CallReport {
     /// The run that contains its events.
     pub run_id: RunId,

@@ -23,7 +23,9 @@ use toolcrib_core::{
 
 use crate::{
     config::{Classification, PinPolicy, SourceConfig, ToolRule},
-    provider::{Identity, Offer, Tool, ToolCall, ToolCallHandler, ToolsProvider, shared},
+    provider::{
+        Identity, Offer, Tool, ToolCall, ToolCallHandler, ToolsProvider, TypedTools, shared,
+    },
     workflow::{Workflows, source::WorkflowSource},
 };
 
@@ -88,6 +90,15 @@ impl NativeTools {
             rules: Vec::new(),
         };
         Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })
+    }
+
+    /// The functions `tools`, as source `id`.
+    ///
+    /// # Errors
+    /// `id` is not one for a source.
+    pub fn typed(id: &str, tools: impl Into<TypedTools>) -> Result<Self, InvalidId> {
+        let tools = tools.into();
+        Self::new(id, tools.clone(), tools)
     }
 
     /// Sets the scopes that every tool requires; an empty list requires none. Later rules override
@@ -232,7 +243,7 @@ impl Source for NativeSource {
 }
 
 fn discovered(tool: &dyn Tool) -> DiscoveredTool {
-    let schema = tool.input_schema();
+    let (schema, output_schema) = (tool.input_schema(), tool.output_schema());
     let annotations = tool.annotations().filter(|annotations| !annotations.is_empty());
     let annotations = annotations.and_then(|annotations| serde_json::to_value(annotations).ok());
     let description = tool.description();
@@ -245,10 +256,11 @@ fn discovered(tool: &dyn Tool) -> DiscoveredTool {
             "name": tool.name(),
             "description": description,
             "inputSchema": schema,
+            "outputSchema": output_schema,
             "annotations": annotations,
         }),
         input_schema: Some(schema).filter(|schema| !schema.is_null()),
-        output_schema: None,
+        output_schema,
         annotations,
     }
 }

@@ -16,6 +16,7 @@ use crate::pipeline::breaker::BreakerReport;
 /// The state of one source, as `sources list` shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SourceReport {
     /// Its id.
     pub id: SourceId,

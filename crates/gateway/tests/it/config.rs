@@ -13,41 +13,42 @@ fn complaint(text: &str) -> String {
 
 const SOURCE: &str = "[[source]]\nid = \"files\"\nkind = \"mcp\"\n";
 
+/// Every kind of table once.
+pub(crate) const COMPLETE: &str = r#"
+[server]
+listen = "127.0.0.1:9000"
+max_body = "64KiB"
+max_body_total = "1MiB"
+[store]
+url = "sqlite:data/x.db"
+[record]
+durability = "relaxed"
+[gate]
+rate = "off"
+timeout = "10s"
+[anonymous]
+tenant = "public"
+scopes = ["open"]
+[explorer]
+policy = "spec-public"
+prefix = "/ui"
+[mcp]
+page_size = 50
+session_idle = "10m"
+[auth.resource]
+resource = "https://tools.example.com/mcp"
+authorization_servers = ["https://id.example.com"]
+[[source]]
+id = "files"
+kind = "mcp"
+command = ["node", "server.js"]
+env = { LOG = "info", API_TOKEN = { env = "SET" } }
+tenants = ["a", "b"]
+"#;
+
 #[test]
 fn a_full_configuration_is_understood() {
-    let config = parse(
-        r#"
-        [server]
-        listen = "127.0.0.1:9000"
-        max_body = "64KiB"
-        max_body_total = "1MiB"
-        [store]
-        url = "sqlite:data/x.db"
-        [record]
-        durability = "relaxed"
-        [gate]
-        rate = "off"
-        timeout = "10s"
-        [anonymous]
-        tenant = "public"
-        scopes = ["open"]
-        [explorer]
-        policy = "spec-public"
-        prefix = "/ui"
-        [mcp]
-        page_size = 50
-        session_idle = "10m"
-        [auth.resource]
-        resource = "https://tools.example.com/mcp"
-        authorization_servers = ["https://id.example.com"]
-        [[source]]
-        id = "files"
-        kind = "mcp"
-        command = ["node", "server.js"]
-        env = { LOG = "info", API_TOKEN = { env = "SET" } }
-        tenants = ["a", "b"]
-        "#,
-    );
+    let config = parse(COMPLETE);
     assert_eq!(config.server.listen.port(), 9000);
     assert_eq!(config.server.max_body_bytes, 65536);
     assert_eq!(config.server.max_body_total_bytes, 1 << 20);
@@ -74,9 +75,9 @@ fn all_bodies_together_may_take_at_least_one_of_them() {
     assert_eq!(total("[server]\nmax_body = \"1MiB\"\nmax_body_total = \"1MiB\""), 1 << 20);
 }
 
-#[test]
-fn every_mistake_names_its_line_its_key_and_what_was_expected() {
-    for (text, expected) in [
+/// Texts with one mistake each, and a part of the message about it.
+pub(crate) fn mistakes() -> Vec<(String, &'static str)> {
+    let whole = [
         (
             "[server]\nlisten = \"8808\"",
             "toolcrib.toml:2: `server.listen`: expected an address and a port",
@@ -232,11 +233,8 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "`source.a.kind`: must be one of node-pack, workflow, mcp",
         ),
         ("[[source]]\nid = \"a\"\nkind = \"mpc\"", "host-extension; did you mean `mcp`?"),
-    ] {
-        let message = complaint(text);
-        assert!(message.contains(expected), "{text:?} message {message:?}");
-    }
-    for (lines, expected) in [
+    ];
+    let sign_in = [
         ("", "missing field `client_id`"),
         ("client_id = \"\"", "toolcrib.toml:6: `auth.jwt.sign_in.client_id`: expected 1 to 256"),
         ("client_id = \"c\"\nclient_secret = \"x\"", "unknown field `client_secret`"),
@@ -255,14 +253,8 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "client_id = \"c\"\nparameters = { prompt = \"\" }",
             "`auth.jwt.sign_in.parameters`: expected at most 16 parameters",
         ),
-    ] {
-        let message = complaint(&format!(
-            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
-             [auth.jwt.sign_in]\n{lines}"
-        ));
-        assert!(message.contains(expected), "{lines:?} message {message:?}");
-    }
-    for (lines, expected) in [
+    ];
+    let source = [
         ("", "`source.files.command`: expected `command = "),
         (
             "url = \"http://h/mcp\"\nheaders = { \"bad header\" = \"x\" }",
@@ -315,9 +307,20 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "command = [\"x\"]\n[source.tools.\"*\"]\nscopes = [\"a:*\"]",
             "a required scope must not contain `*`",
         ),
-    ] {
-        let message = complaint(&format!("{SOURCE}{lines}\n"));
-        assert!(message.contains(expected), "{lines:?} message {message:?}");
+    ];
+    let issuer = "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+                  [auth.jwt.sign_in]\n";
+    let whole = whole.map(|(text, expected)| (text.to_owned(), expected));
+    let sign_in = sign_in.map(|(lines, expected)| (format!("{issuer}{lines}"), expected));
+    let source = source.map(|(lines, expected)| (format!("{SOURCE}{lines}\n"), expected));
+    whole.into_iter().chain(sign_in).chain(source).collect()
+}
+
+#[test]
+fn every_mistake_names_its_line_its_key_and_what_was_expected() {
+    for (text, expected) in mistakes() {
+        let message = complaint(&text);
+        assert!(message.contains(expected), "{text:?} message {message:?}");
     }
 }
 

@@ -7,6 +7,7 @@ mod authn;
 mod background;
 mod breaker;
 mod config;
+mod config_schema;
 mod idempotency;
 mod late_calls;
 mod metrics;

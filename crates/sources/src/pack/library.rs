@@ -59,6 +59,7 @@ pub struct InstalledPack {
 /// The description of a pack, and its check results on this host.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PackReport {
     /// Its name.
     pub name: String,

@@ -32,7 +32,7 @@ use crate::rig::Rig;
 
 /// The pack in this repository.
 fn pack_of_the_tree() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packs/everyday/pack")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/packs/everyday")
 }
 
 fn spec(path: &Path) -> PackSpec {

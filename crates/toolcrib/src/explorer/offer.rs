@@ -1,7 +1,7 @@
 //! The offered tools in the form of the protocol. The tools of a gateway are serialised once; those
 //! of an embedding program are serialised for each request.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json, value::RawValue};
@@ -116,7 +116,7 @@ pub(super) struct Detail<'a> {
     /// JSON Schema of the structured result, if the tool has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    output_schema: Option<&'a Schema>,
+    output_schema: Option<Cow<'a, Schema>>,
 }
 
 #[derive(Serialize)]
@@ -285,7 +285,13 @@ impl<'a> Detail<'a> {
             Value::Null => Value::Object(Map::new()),
             schema => schema,
         };
-        Self { summary: Summary::of_tool(tool), input_schema, output_schema: None }
+        // As for a gateway's tools, a schema is an object.
+        let output_schema = tool.output_schema().and_then(|it| Schema::try_from(&it).ok());
+        Self {
+            summary: Summary::of_tool(tool),
+            input_schema,
+            output_schema: output_schema.map(Cow::Owned),
+        }
     }
 
     fn of_entry(entry: &'a Entry) -> Self {
@@ -296,7 +302,7 @@ impl<'a> Detail<'a> {
                 .input_schema
                 .as_ref()
                 .map_or_else(|| json!({}), Schema::to_value),
-            output_schema: entry.tool.output_schema.as_ref(),
+            output_schema: entry.tool.output_schema.as_ref().map(Cow::Borrowed),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A standalone explorer, for the router of an embedding program.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use axum::Router;
 use toolcrib_gateway::{
-    config::{self, Config, ServerConfig},
+    config::{self, ServerConfig},
     provider::{ToolsProvider, shared},
 };
 use utoipa_axum::router::OpenApiRouter;
@@ -52,11 +52,9 @@ where
     let routes: OpenApiRouter = routes(explorer, "");
     let (routes, _) = routes.split_for_parts();
     // The embedding program owns the listener, so only part of the server's settings apply.
-    let server = ServerConfig {
-        allowed_hosts: config.allowed_hosts,
-        allowed_origins: config.allowed_origins,
-        ..Config::empty(Path::new("")).server
-    };
+    let mut server = ServerConfig::default();
+    server.allowed_hosts = config.allowed_hosts;
+    server.allowed_origins = config.allowed_origins;
     let tracer = gateway.as_ref().map(|gateway| gateway.tracer().clone()).unwrap_or_default();
     let host = HttpHost {
         gateway,

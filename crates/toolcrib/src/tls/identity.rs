@@ -44,6 +44,7 @@ pub struct TlsIdentity {
 /// A file of `[server] tls` that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", file.display())]
+#[non_exhaustive]
 pub struct TlsError {
     /// The key of `[server] tls` that names the file.
     pub key: &'static str,

@@ -202,30 +202,48 @@ async fn the_example_works() {
     assert_eq!(nobody.post(path, json!({ "city": "Ulm" })).await.status, 401);
     let keeper = served.bearer("open-sesame");
     let reply = keeper.post(path, json!({ "city": "Ulm" })).await.json();
-    assert_eq!(reply["content"][0]["text"], "It is sunny in Ulm.");
+    assert_eq!(reply["structuredContent"], json!({ "sky": "sunny", "celsius": 21.5 }));
+    let reply = keeper.post("/explorer-only/tools/open_gate/call", json!({})).await.json();
+    assert_eq!(reply["content"][0]["text"], "The gate is open, keeper.");
+    // No gate checks these arguments before.
+    let reply = keeper.post(path, json!({ "town": "Ulm" })).await;
+    assert_eq!(reply.status, 500);
+    let text = reply.json()["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.ends_with("\n- at \"/city\": \"city\" is a required property"), "{text}");
+    let detail = nobody.get("/explorer-only/tools/get_weather").await.json();
+    assert_eq!(detail["outputSchema"]["properties"]["sky"]["type"], "string");
 
     let caller = served.bearer(&key);
     let list = caller.get("/v1/tools").await.json();
     assert_eq!(column(&list, "toolId"), ["x-host-yard-get_weather", "x-host-yard-open_gate"]);
-    let reply =
-        caller.post("/explorer/tools/yard__get_weather/call", json!({ "city": "Ulm" })).await;
-    assert_eq!(reply.json()["content"][0]["text"], "It is sunny in Ulm.");
+    assert_eq!(list[0]["description"], "Returns the weather of a city");
+    assert_eq!(list[0]["inputSchema"]["required"], json!(["city"]));
+    assert_eq!(list[0]["outputSchema"]["required"], json!(["sky", "celsius"]));
+    let path = "/explorer/tools/yard__get_weather/call";
+    let reply = caller.post(path, json!({ "city": "Ulm" })).await.json();
+    assert_eq!(reply["structuredContent"], json!({ "sky": "sunny", "celsius": 21.5 }));
+    let reply = caller.post(path, json!({ "city": "Rome" })).await.json();
+    assert_eq!(reply["content"][0]["text"], "there is no station in Rome");
+    let refused = caller.post(path, json!({ "city": 7 })).await;
+    assert!(refused.status != 200 && refused.text().contains("/city"), "{}", refused.text());
+    let reply = caller.post("/explorer/tools/yard__open_gate/call", json!({})).await.json();
+    assert_eq!(reply["content"][0]["text"], "The gate is open, keeper.");
     assert_eq!(nobody.get("/v1/tools").await.status, 401);
     assert_eq!(nobody.get("/explorer").await.status, 200);
     assert_eq!(nobody.get("/none").await.status, 404);
     gateway.close().await;
 }
 
-/// Every line of code in `docs/guides/embed.md` occurs in the example, in the same order.
+/// The program in `docs/guides/embed.md` is the example, which this test program compiles.
 #[test]
-fn the_documentation_shows_the_example() {
+fn the_documentation_shows_the_whole_example() {
     let page = include_str!("../../../../docs/guides/embed.md");
     let example = include_str!("../../examples/embed.rs");
-    let mut blocks = 0;
-    for block in page.split("```rust\n").skip(1) {
-        let code = block.split("```").next().unwrap();
-        assert!(example.contains(code), "not in the example:\n{code}");
-        blocks += 1;
-    }
-    assert!(blocks >= 3, "{blocks}");
+    let blocks: Vec<&str> = page.split("```rust\n").skip(1).collect();
+    let [block] = blocks.as_slice() else { panic!("{} blocks of Rust", blocks.len()) };
+    let code = block.split("```").next().unwrap();
+    assert!(
+        code == example,
+        "docs/guides/embed.md: copy crates/toolcrib/examples/embed.rs into it"
+    );
 }

@@ -1,8 +1,9 @@
-//! The configuration file that is written.
+//! The configuration file that is written, and its schema.
 //!
 //! Invariant: a file that exists is replaced only with `--force`, as a whole, after it was copied.
 
 use std::{
+    ffi::OsStr,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -20,6 +21,7 @@ const MAX_BACKUPS: u32 = 100;
 pub(super) struct Target {
     file: PathBuf,
     exists: bool,
+    force: bool,
 }
 
 impl Target {
@@ -41,11 +43,37 @@ impl Target {
                  one more client, for you to add",
             ));
         }
-        Ok(Self { file, exists })
+        Ok(Self { file, exists, force })
     }
 
     pub(super) fn file(&self) -> &Path {
         &self.file
+    }
+
+    /// Returns the file with the schema: `toolcrib.schema.json` next to `toolcrib.toml`.
+    pub(super) fn schema(&self) -> PathBuf {
+        self.file.with_file_name(self.schema_name())
+    }
+
+    /// Returns its name, as the configuration names it.
+    pub(super) fn schema_name(&self) -> String {
+        let name = self.file.file_stem().unwrap_or(OsStr::new("toolcrib"));
+        format!("{}.schema.json", name.to_string_lossy())
+    }
+
+    /// Writes the schema. One that exists stays without `--force`: only editors read it.
+    pub(super) fn write_schema(&self, text: &str) -> anyhow::Result<()> {
+        let schema = self.schema();
+        let mut open = fs::OpenOptions::new();
+        open.write(true);
+        match self.force {
+            true => open.create(true).truncate(true),
+            false => open.create_new(true),
+        };
+        match open.open(&schema).and_then(|mut file| file.write_all(text.as_bytes())) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            written => written.with_context(|| format!("{} cannot be written", schema.display())),
+        }
     }
 
     /// Writes the file, and returns the copy of the former one.

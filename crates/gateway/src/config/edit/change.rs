@@ -48,6 +48,7 @@ pub enum EditAction {
 /// The subject of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ChangeKind {
     /// `[[source]]`
     Source,
@@ -62,6 +63,7 @@ pub enum ChangeKind {
 /// Why a change does not fit the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct EditError {
     /// The number of the change, from 0.
     pub change: usize,

@@ -13,6 +13,7 @@ use crate::config::{
 /// When calls of a source fail at once. Workflows have no breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct BreakerConfig {
     /// Consecutive failures that open the breaker, 2 to 100.
     pub failures: usize,

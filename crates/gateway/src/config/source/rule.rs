@@ -93,6 +93,7 @@ pub struct Classification {
 
 /// One `[source.tools."glob"]`.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ToolRule {
     /// The glob as typed.
     pub pattern: String,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The state of the breaker of a source.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct BreakerReport {
     /// Whether calls go through.
     pub state: BreakerState,

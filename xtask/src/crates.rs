@@ -1,0 +1,57 @@
+//! `cargo xtask crates`: packs the crates that are published, as `cargo publish --workspace` would.
+//!
+//! Without `--build` nothing is compiled: cargo checks the manifests and the dependencies, and lists the
+//! files. It needs the index of the registry, and no account.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::cargo::cargo;
+use crate::shell;
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct CratesOptions {
+    /// Also build each crate from its package, which takes as long as building everything
+    #[arg(long)]
+    build: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Workspace {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    publish: Option<Vec<String>>,
+}
+
+pub(crate) fn run(options: &CratesOptions) -> Result<()> {
+    let text = shell::output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
+    let workspace: Workspace = serde_json::from_str(&text).context("cargo metadata")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
+    let mut pack = cargo(&["package", "--workspace", "--locked", "--allow-dirty", "--quiet"]);
+    // `cargo package` takes those too, and their dependencies have no versions.
+    let (private, published): (Vec<&Package>, Vec<&Package>) = workspace
+        .packages
+        .iter()
+        .partition(|package| package.publish.as_ref().is_some_and(Vec::is_empty));
+    for package in private {
+        pack.args(["--exclude", &package.name]);
+    }
+    if !options.build {
+        pack.arg("--no-verify");
+    }
+    // The packages of the program are in `package` of the build directory.
+    pack.arg("--target-dir").arg(folder.path());
+    shell::run(&mut pack)?;
+    for package in published {
+        let file = format!("package/{}-{}.crate", package.name, env!("CARGO_PKG_VERSION"));
+        if !folder.path().join(&file).is_file() {
+            bail!("cargo packed no {file}");
+        }
+    }
+    Ok(())
+}
