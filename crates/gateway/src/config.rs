@@ -23,9 +23,11 @@ mod record;
 mod resolver;
 mod secret;
 mod server;
+mod slips;
 mod source;
 mod store;
 mod strict;
+mod syntax;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -70,7 +72,7 @@ use self::{
 use crate::{policy::PolicySet, scopes::RouteScope};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
-pub use error::{ConfigError, Problem};
+pub use error::{ConfigError, Problem, Spot};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};
 pub use log::{LogConfig, LogFormat};

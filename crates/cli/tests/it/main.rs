@@ -21,6 +21,7 @@ mod credentials;
 mod demo;
 mod explain;
 mod failover;
+mod first_hour;
 mod generate;
 mod hash;
 mod health;
