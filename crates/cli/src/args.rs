@@ -14,7 +14,7 @@ mod top;
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use toolcrib_core::credential::Secret;
 
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
@@ -39,7 +39,7 @@ pub(crate) use packs::{PackSelector, PackTrust, PacksCommand};
 pub(crate) use store::{StoreCommand, StoreCopyArgs};
 pub(crate) use top::TopArgs;
 
-use crate::env;
+use crate::{env, version};
 
 /// Give your agents one catalog of tools, check every call, and record it.
 ///
@@ -49,7 +49,8 @@ use crate::env;
 #[derive(Debug, Parser)]
 #[command(
     name = "toolcrib",
-    version,
+    version = version::SHORT.as_str(),
+    long_version = version::LONG.as_str(),
     arg_required_else_help = true,
     propagate_version = true,
     after_help = "\
@@ -73,6 +74,29 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+/// The options that have a variable of the environment.
+const WITH_VARIABLES: [(&str, &str); 7] = [
+    ("config", env::CONFIG),
+    ("data_dir", env::DATA_DIR),
+    ("url", env::URL),
+    ("key", env::KEY),
+    ("ca_file", env::CA_FILE),
+    ("client_cert", env::CLIENT_CERT),
+    ("client_key", env::CLIENT_KEY),
+];
+
+/// Parses the arguments of this process. A variable that is set to nothing is not set: a service or a
+/// shell script may pass one on that was never filled.
+pub(crate) fn parse() -> Result<Args, clap::Error> {
+    let mut command = Args::command();
+    for (option, variable) in WITH_VARIABLES {
+        if env::is_empty(variable) {
+            command = command.mut_arg(option, |arg| arg.env(None::<&'static str>));
+        }
+    }
+    Args::from_arg_matches(&command.try_get_matches()?)
+}
+
 /// The options of every command.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
@@ -86,7 +110,8 @@ pub(crate) struct Global {
     pub(crate) config: Option<PathBuf>,
 
     /// Keep state in this directory: the store is DIR/toolcrib.db unless the file sets
-    /// `[store] url` [default: .toolcrib next to the configuration file]
+    /// `[store] url` [default: the directory of an absolute `[store] url`, or .toolcrib next to the
+    /// configuration file]
     #[arg(long, global = true, value_name = "DIR", env = env::DATA_DIR, hide_env_values = true)]
     pub(crate) data_dir: Option<PathBuf>,
 

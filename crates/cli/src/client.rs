@@ -22,7 +22,7 @@ use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
 pub(crate) use mcp::{CallEnd, Listed, McpList};
-pub(crate) use tls::{ClientTls, is_other_certificate};
+pub(crate) use tls::{ClientTls, hint, is_other_certificate};
 
 use crate::{
     context::Context,
@@ -109,11 +109,7 @@ impl Client {
                 let message = (!message.is_empty()).then_some(message);
                 refused(status, &json!({ "message": message, "details": refusal.details }), &[])
             }
-            error @ toolcrib_client::Error::Unreachable(_) => advised_by(
-                error,
-                format!("the server at {} does not answer", self.base),
-                "is `toolcrib serve` running there?",
-            ),
+            error @ toolcrib_client::Error::Unreachable(_) => self.unreachable(error),
             error @ (toolcrib_client::Error::NotJson | toolcrib_client::Error::NotAList) => {
                 advised_by(
                     error,
@@ -220,10 +216,13 @@ impl Client {
     }
 
     async fn sent(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Response> {
-        request.send().await.map_err(reqwest::Error::without_url).advise(
-            format!("the server at {} does not answer", self.base),
-            "is `toolcrib serve` running there?",
-        )
+        request.send().await.map_err(|error| self.unreachable(error.without_url()))
+    }
+
+    /// Creates the error of a server that does not answer.
+    fn unreachable(&self, error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
+        let hint = hint(&error);
+        advised_by(error, format!("the server at {} does not answer", self.base), hint)
     }
 
     async fn answer(

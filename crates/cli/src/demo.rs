@@ -35,7 +35,7 @@ use crate::{
     failure::{Exit, advised},
     local,
     printer::Printer,
-    settings::{DATA_DIR, STORE_FILE, Settings},
+    settings::{DATA_DIR, STORE_FILE, Settings, StorePlace},
     tool_row::{COLUMNS, ToolRow},
 };
 
@@ -146,7 +146,8 @@ impl Demo {
         let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
         config.store.path = self.data_dir.join(STORE_FILE);
         config.protect(None, &self.data_dir)?;
-        Ok(Settings { config, text: None, data_dir: self.data_dir.clone() })
+        let (data_dir, place) = (self.data_dir.clone(), StorePlace::Explicit);
+        Ok(Settings { config, text: None, data_dir, place })
     }
 
     /// Writes the workflow files that are missing.

@@ -15,8 +15,8 @@
 //! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //! | `HOME`, `USERPROFILE`, `APPDATA`, `XDG_CONFIG_HOME`, `CODEX_HOME` | where `init` looks for files of clients |
 //!
-//! The first eight are read by the argument parser. Nothing else in the workspace reads the
-//! environment.
+//! The first eight are read by the argument parser. A variable that is empty counts as not set. Nothing
+//! else in the workspace reads the environment.
 
 use std::{io::Read as _, path::Path};
 
@@ -40,6 +40,12 @@ const MAX_SECRET_BYTES: u64 = 64 << 10;
 pub(crate) fn variable(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "this module is where the environment is read")]
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns whether variable `name` is set to an empty text.
+pub(crate) fn is_empty(name: &str) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "this module is where the environment is read")]
+    std::env::var_os(name).is_some_and(|value| value.is_empty())
 }
 
 /// Reads the secrets that a configuration refers to.

@@ -69,18 +69,19 @@ impl Local {
                 None
             }
         };
-        Self::start_with(settings, keys).await
+        Self::start_with(settings, keys, printer).await
     }
 
     /// As [`start`](Self::start), with the seal keys `keys`.
     pub(crate) async fn start_with(
         settings: Settings,
         keys: Option<SealKeys>,
+        printer: Printer,
     ) -> anyhow::Result<Self> {
         // Without `call_keys`: nothing of a call outlives this process.
         let seal_keys = keys.clone().unwrap_or_default();
-        let store =
-            store::open(&settings.config, Options { seal_keys, ..Options::default() }).await?;
+        let options = Options { seal_keys, ..Options::default() };
+        let store = store::open_or_create(&settings, options, printer).await?;
         let has_credentials = keys.is_some() && seal::is_needed(&settings.config);
         let credentials = has_credentials.then(|| store.credentials());
         let library = settings::library(&settings.data_dir);
@@ -156,6 +157,20 @@ pub(crate) async fn with_gateway<T>(
     work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
+}
+
+/// As [`with_gateway`], for a command that only reads: without a store it works on an empty one in
+/// memory, and creates none.
+pub(crate) async fn with_catalog<T>(
+    cx: &Context,
+    work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let settings = Settings::load(&cx.global)?;
+    let local = match store::may_exist(&settings.config.store) {
+        true => Local::start(settings, cx.printer).await?,
+        false => Local::start_forgetful(settings.config, &settings.data_dir, cx.printer).await?,
+    };
+    local.run(work).await
 }
 
 /// Starts the sources of `config` on an empty store, waits until they have listed their tools, and runs

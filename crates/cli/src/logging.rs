@@ -5,9 +5,12 @@ mod json;
 use std::{
     fmt,
     io::{self, IsTerminal as _, Write as _},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
+use anstream::AutoStream;
+use chrono::{DateTime, SecondsFormat, Utc};
+use owo_colors::OwoColorize as _;
 use serde_json::Value;
 use toolcrib_gateway::config::LogFormat;
 use tracing::{Event, Level, Subscriber};
@@ -33,6 +36,20 @@ pub(crate) enum DefaultLevel {
 
 /// Whether lines are JSON. The configuration decides, which is read after the first lines.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// How far the server of this process is.
+static STAGE: AtomicU8 = AtomicU8::new(Stage::Command as u8);
+
+/// What messages of the program are. A log has lines of one format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// They are for the person who ran the command.
+    Command,
+    /// A server starts: they are log lines. The error that ends the start is for people.
+    Starting,
+    /// A server runs: all are log lines.
+    Serving,
+}
 
 /// Writes lines in the format in force.
 struct Lines(Format);
@@ -70,19 +87,51 @@ pub(crate) fn use_format(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// Writes `message` as a log line if lines are JSON, and returns whether they are. The filter of
-/// `TOOLCRIB_LOG` does not apply.
+/// Makes messages log lines from now on.
+pub(crate) fn enter(stage: Stage) {
+    STAGE.store(stage as u8, Ordering::Relaxed);
+}
+
+/// Writes `message` as a log line if messages are log lines from `stage` on, or lines are JSON, and
+/// returns whether it has. The filter of `TOOLCRIB_LOG` does not apply.
 pub(crate) fn message(
     level: Level,
+    stage: Stage,
     message: &str,
     more: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> bool {
-    let is_json = IS_JSON.load(Ordering::Relaxed);
-    if is_json {
+    if IS_JSON.load(Ordering::Relaxed) {
         let line = json::message(level, message, more);
         writeln!(io::stderr().lock(), "{line}").ok();
+        return true;
     }
-    is_json
+    if STAGE.load(Ordering::Relaxed) < stage as u8 {
+        return false;
+    }
+    let mut text = message.replace('\n', " ");
+    for (key, value) in more {
+        let value = match &value {
+            Value::Array(values) if values.is_empty() => continue,
+            value => value,
+        };
+        text.push_str(&format!(" {key}={value}"));
+    }
+    let mut out = AutoStream::auto(io::stderr().lock());
+    writeln!(out, "{}", line(level, &text, Utc::now())).ok();
+    true
+}
+
+/// Returns a line as [`Format`] writes it.
+fn line(level: Level, text: &str, now: DateTime<Utc>) -> String {
+    let at = now.to_rfc3339_opts(SecondsFormat::Micros, true);
+    let name = format!("{:>5}", level.as_str());
+    let name = match level {
+        Level::ERROR => name.red().to_string(),
+        Level::WARN => name.yellow().to_string(),
+        Level::INFO => name.green().to_string(),
+        _ => name.blue().to_string(),
+    };
+    format!("{} {name} {}{} {text}", at.dimmed(), "toolcrib".dimmed(), ":".dimmed())
 }
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -99,6 +148,59 @@ where
         match IS_JSON.load(Ordering::Relaxed) {
             true => json::write(writer, event),
             false => self.0.format_event(context, writer, event),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    /// Collects what the subscriber writes.
+    #[derive(Clone, Default)]
+    struct Buffer(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+    impl io::Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_message_has_the_format_of_log_lines() {
+        let buffer = Buffer::default();
+        let written = buffer.clone();
+        for ansi in [false, true] {
+            let layer = tracing_subscriber::fmt::layer()
+                .with_ansi(ansi)
+                .event_format(Format::default())
+                .with_writer({
+                    let buffer = buffer.clone();
+                    move || buffer.clone()
+                });
+            let subscriber = tracing_subscriber::registry().with(layer);
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::warn!(target: "toolcrib", "low on space");
+            });
+            let bytes = std::mem::take(&mut *written.0.lock().unwrap());
+            let logged = String::from_utf8(bytes).unwrap();
+            let at = anstream::adapter::strip_str(&logged).to_string();
+            let at = at.split(' ').next().unwrap().parse().unwrap();
+            let message = line(Level::WARN, "low on space", at) + "\n";
+            let message = match ansi {
+                true => message,
+                false => anstream::adapter::strip_str(&message).to_string(),
+            };
+            let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
+            assert_eq!(plain(&message), plain(&logged));
+            assert_eq!(message.contains('\u{1b}'), logged.contains('\u{1b}'));
         }
     }
 }

@@ -22,6 +22,7 @@ mod logging;
 mod long_lists;
 mod meter;
 mod parse_error;
+mod prefix;
 mod preflight;
 mod printer;
 mod sandbox;
@@ -34,10 +35,9 @@ mod table;
 mod target;
 mod text;
 mod tool_row;
+mod version;
 
 use std::{process::ExitCode, time::Duration};
-
-use clap::Parser as _;
 
 use crate::{
     args::{Args, Command},
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     if let Some(code) = confined::entered() {
         return code;
     }
-    let args = match Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return parse_error::report(error),
     };

@@ -2,14 +2,16 @@
 //! run the same checks.
 //!
 //! Invariant (I-30): an address other than loopback requires `[server] tls` or `behind_proxy = true`.
-//! Invariant: the checks start nothing and write nothing.
+//! Invariant: the checks connect to nothing and write nothing.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use chrono::Utc;
 use tokio::net::TcpListener;
 use toolcrib::TlsIdentity;
 use toolcrib_core::{
+    credential::Secret,
+    limit::RateLimiter,
     record::{DeliveryFactory as _, Destination},
     source::InvalidSource,
 };
@@ -26,6 +28,8 @@ use crate::{
     local,
     printer::Printer,
     seal, settings, signing,
+    spans::Spans,
+    store,
 };
 
 /// The keys that the checks have read, so that the server need not read them again.
@@ -36,6 +40,12 @@ pub(crate) struct Ready {
     /// `None` if no key exists yet.
     pub(crate) signing_key: Option<SigningKey>,
     pub(crate) arguments_hash: ArgumentsHash,
+    /// `None` without `[store] password`.
+    pub(crate) store_password: Option<Secret>,
+    /// The limiter in Valkey or Redis; `None` without one.
+    pub(crate) limiter: Option<Arc<dyn RateLimiter>>,
+    /// `None` without `[telemetry]`.
+    pub(crate) spans: Option<Spans>,
 }
 
 /// A reason not to start.
@@ -64,18 +74,36 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
         obstacles.push(Obstacle::new(format!("source.{source_id}"), error));
     }
     let tls = config.server.tls.as_ref().map(identity).transpose();
-    match (tls, seal_keys, signing_key, arguments_hash) {
-        (Ok(tls), Ok(seal_keys), Ok(signing_key), Ok(arguments_hash)) if obstacles.is_empty() => {
-            Ok(Ready { tls, seal_keys, signing_key, arguments_hash })
-        }
-        (tls, seal_keys, signing_key, arguments_hash) => {
-            obstacles.extend(tls.err());
-            let of = |key: &'static str| move |error| Obstacle::new(key, error);
-            obstacles.extend(seal_keys.err().map(of("store.seal_key")));
-            obstacles.extend(signing_key.err().map(of("record.signing_key")));
-            obstacles.extend(arguments_hash.err().map(of("record.hash_key")));
-            Err(obstacles)
-        }
+    let mut blocked = |key: &str, error| obstacles.push(Obstacle::new(key, error));
+    let seal_keys = seal_keys.map_err(|error| blocked("store.seal_key", error));
+    let signing_key = signing_key.map_err(|error| blocked("record.signing_key", error));
+    let arguments_hash = arguments_hash.map_err(|error| blocked("record.hash_key", error));
+    let url = store::check_url(&config.store).map_err(|error| blocked("store.url", error));
+    let store_password =
+        store::password(&config.store).await.map_err(|error| blocked("store.password", error));
+    let limiter = store::limiter(config).await.map_err(|error| blocked("limits.shared", error));
+    let spans = Spans::start(config).map_err(|error| blocked("telemetry", error));
+    let tls = tls.map_err(|obstacle| obstacles.push(obstacle));
+    match (tls, seal_keys, signing_key, arguments_hash, url, store_password, limiter, spans) {
+        (
+            Ok(tls),
+            Ok(seal_keys),
+            Ok(signing_key),
+            Ok(arguments_hash),
+            Ok(()),
+            Ok(store_password),
+            Ok(limiter),
+            Ok(spans),
+        ) if obstacles.is_empty() => Ok(Ready {
+            tls,
+            seal_keys,
+            signing_key,
+            arguments_hash,
+            store_password,
+            limiter,
+            spans,
+        }),
+        _ => Err(obstacles),
     }
 }
 
@@ -192,6 +220,6 @@ impl Obstacle {
             message.push_str(hint);
         }
         let line = config::line_of_key(text, &self.key);
-        Problem { line, key: Some(self.key.clone()), message }
+        Problem::new(line, Some(self.key.clone()), message)
     }
 }

@@ -19,7 +19,8 @@ use tracing::Level;
 
 use crate::{
     args::{Global, OutputFormat},
-    failure, logging,
+    failure,
+    logging::{self, Stage},
     table::{Column, Layout},
     text::harmless,
 };
@@ -202,7 +203,8 @@ impl Printer {
         let described = failure::to_json(error);
         let more = ["causes", "hint"].map(|key| Some((key, described.get(key)?.clone())));
         let more = more.into_iter().flatten().filter(|(_, value)| !value.is_null());
-        if logging::message(Level::ERROR, &harmless(&error.to_string()), more) {
+        let stage = Stage::Serving;
+        if logging::message(Level::ERROR, stage, &harmless(&error.to_string()), more) {
             return;
         }
         write(format_args!("{} {}", "error:".red().bold(), harmless(&error.to_string())));
@@ -218,7 +220,7 @@ impl Printer {
 /// Prints a message to stderr, as a log line where those are JSON.
 fn say(level: Level, text: &str) {
     let text = harmless(text);
-    if logging::message(level, &text, []) {
+    if logging::message(level, Stage::Starting, &text, []) {
         return;
     }
     match level {

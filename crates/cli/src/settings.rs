@@ -41,6 +41,16 @@ pub(crate) struct Settings {
     pub(crate) text: Option<String>,
     /// The data directory.
     pub(crate) data_dir: PathBuf,
+    pub(crate) place: StorePlace,
+}
+
+/// Whether the place of the store was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StorePlace {
+    /// By `--data-dir` or `[store] url`.
+    Explicit,
+    /// It is next to the configuration.
+    Default,
 }
 
 impl Settings {
@@ -65,7 +75,7 @@ impl Settings {
     pub(crate) fn check(global: &Global, file: &Path, text: &str) -> Checked {
         let base = base_of(file);
         let reading = config::read(&file.display().to_string(), text, &base, &Secrets);
-        let data_dir = data_dir(global, &base);
+        let data_dir = data_dir(global, &base, text);
         let mut config = reading.partial().map(|config| placed(config.clone(), text, &data_dir));
         let missing: Vec<Problem> =
             reading.missing().iter().map(|missing| missing.problem.clone()).collect();
@@ -90,10 +100,15 @@ impl Settings {
             }
             _ => Config::empty(&base),
         };
-        let data_dir = data_dir(global, &base);
-        let mut config = placed(config, text.as_deref().unwrap_or_default(), &data_dir);
+        let typed = text.as_deref().unwrap_or_default();
+        let data_dir = data_dir(global, &base, typed);
+        let mut config = placed(config, typed, &data_dir);
         config.protect(file.as_deref(), &data_dir)?;
-        Ok(Self { config, text, data_dir })
+        let place = match global.data_dir.is_some() || store_url(typed).is_some() {
+            true => StorePlace::Explicit,
+            false => StorePlace::Default,
+        };
+        Ok(Self { config, text, data_dir, place })
     }
 }
 
@@ -112,7 +127,7 @@ pub(crate) struct Checked {
 /// of a server on PostgreSQL are always there.
 fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
     match config.store.engine {
-        Engine::Sqlite if names_a_store(text) => {}
+        Engine::Sqlite if store_url(text).is_some() => {}
         Engine::Sqlite => config.store.path = data_dir.join(STORE_FILE),
         Engine::Postgres { .. } => config.store.path = data_dir.join(POSTGRES_FILES),
     }
@@ -170,9 +185,17 @@ pub(crate) fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the data directory for a configuration whose relative paths start from `base`.
-pub(crate) fn data_dir(global: &Global, base: &Path) -> PathBuf {
-    global.data_dir.clone().unwrap_or_else(|| base.join(DATA_DIR))
+/// Returns the data directory for a configuration with `text` whose relative paths start from `base`:
+/// `--data-dir`, or else the directory of a store that the configuration names by an absolute path, so
+/// that all commands and the server find the same packs without `--data-dir`.
+pub(crate) fn data_dir(global: &Global, base: &Path, text: &str) -> PathBuf {
+    let beside_store = || {
+        let url = store_url(text)?;
+        let path = Path::new(url.strip_prefix("sqlite:")?);
+        path.is_absolute().then(|| path.parent().map(Path::to_path_buf))?
+    };
+    let given = global.data_dir.clone();
+    given.or_else(beside_store).unwrap_or_else(|| base.join(DATA_DIR))
 }
 
 /// Returns the packs that are installed in `data_dir`, and the bundled packs.
@@ -240,9 +263,10 @@ pub(crate) fn is_blank(text: &str) -> bool {
     toml::from_str(text).is_ok_and(|table: toml::Table| table.is_empty())
 }
 
-fn names_a_store(text: &str) -> bool {
-    let table: Option<toml::Table> = toml::from_str(text).ok();
-    table.and_then(|table| table.get("store")?.get("url").cloned()).is_some()
+/// Returns `[store] url`, if it is set.
+fn store_url(text: &str) -> Option<String> {
+    let table: toml::Table = toml::from_str(text).ok()?;
+    table.get("store")?.get("url")?.as_str().map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -251,9 +275,24 @@ mod tests {
 
     #[test]
     fn only_a_store_url_keeps_the_data_directory_away() {
-        assert!(names_a_store("[store]\nurl = \"sqlite:x.db\""));
-        assert!(names_a_store("store.url = \"sqlite:x.db\""));
-        assert!(!names_a_store("[server]\nlisten = \"127.0.0.1:1\""));
-        assert!(!names_a_store("# [store]\n# url = \"sqlite:x.db\""));
+        assert!(store_url("[store]\nurl = \"sqlite:x.db\"").is_some());
+        assert!(store_url("store.url = \"sqlite:x.db\"").is_some());
+        assert!(store_url("[server]\nlisten = \"127.0.0.1:1\"").is_none());
+        assert!(store_url("# [store]\n# url = \"sqlite:x.db\"").is_none());
+    }
+
+    #[test]
+    fn the_data_directory_of_the_packaged_configuration_is_that_of_its_store() {
+        let given = |args: &[&str], text: &str| {
+            let args = [&["toolcrib"], args, &["tools", "list"]].concat();
+            let args = <crate::args::Args as clap::Parser>::try_parse_from(args).unwrap();
+            data_dir(&args.global, Path::new("/etc/toolcrib"), text)
+        };
+        let packaged = include_str!("../../../deploy/packages/toolcrib.toml");
+        assert_eq!(given(&[], packaged), Path::new("/var/lib/toolcrib"));
+        assert_eq!(given(&["--data-dir", "/x"], packaged), Path::new("/x"));
+        for text in ["", "[store]\nurl = \"sqlite:x.db\"", "[store]\nurl = \"postgres://u@h/d\""] {
+            assert_eq!(given(&[], text), Path::new("/etc/toolcrib/.toolcrib"), "{text}");
+        }
     }
 }

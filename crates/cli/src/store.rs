@@ -1,8 +1,15 @@
 //! Opens the store of a configuration.
 
-use std::{ffi::OsString, sync::Arc};
+use std::{
+    ffi::OsString,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::Duration,
+};
 
+use tokio::net::TcpStream;
 use toolcrib_core::{
+    credential::Secret,
     limit::RateLimiter,
     store::{Storage, StoreError},
 };
@@ -11,8 +18,13 @@ use toolcrib_store::Options;
 
 use crate::{
     failure::{Advise as _, advised},
+    printer::Printer,
     seal,
+    settings::{Settings, StorePlace},
 };
+
+/// How long to wait for a server on the address of the configuration.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Opens the store of `config` with the keys of `options`; creates it if it is missing.
 pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Arc<dyn Storage>> {
@@ -20,22 +32,10 @@ pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Ar
         Durability::Strict => toolcrib_store::Durability::Strict,
         Durability::Relaxed => toolcrib_store::Durability::Relaxed,
     };
-    let (url, password) = match &config.store.engine {
-        Engine::Sqlite => {
-            let mut url = OsString::from("sqlite:");
-            url.push(&config.store.path);
-            (url, None)
-        }
-        Engine::Postgres { url, password: None } => (url.into(), None),
-        Engine::Postgres { url, password: Some(place) } => {
-            let password = seal::text(place).await.map_err(|problem| {
-                advised(
-                    format!("`[store] password` cannot be read: {problem}"),
-                    "it is the password of the PostgreSQL user in `[store] url`",
-                )
-            })?;
-            (url.into(), Some(password))
-        }
+    let url = url(&config.store);
+    let password = match options.password {
+        Some(password) => Some(password),
+        None => password(&config.store).await?,
     };
     // SQLite creates the directory of its file; here it is for the lock and the witness.
     if config.store.is_shared()
@@ -48,6 +48,86 @@ pub(crate) async fn open(config: &Config, options: Options) -> anyhow::Result<Ar
         .map_err(|error| explain(error, &config.store))
 }
 
+/// Opens the store of `settings`, or creates it and says so.
+pub(crate) async fn open_or_create(
+    settings: &Settings,
+    options: Options,
+    printer: Printer,
+) -> anyhow::Result<Arc<dyn Storage>> {
+    let store = &settings.config.store;
+    let is_new = !may_exist(store);
+    let opened = open(&settings.config, options).await?;
+    if is_new {
+        printer.note(format_args!(
+            "created the store {}; a server uses it if it has the same --config and --data-dir",
+            store.path.display()
+        ));
+    }
+    Ok(opened)
+}
+
+/// Fails if the store of `settings` is missing, its place is not set, and a server listens on the
+/// address of the configuration: that server has its store elsewhere, so a new one would be of no use.
+pub(crate) async fn refuse_second(settings: &Settings) -> anyhow::Result<()> {
+    let Settings { config, place, .. } = settings;
+    if *place == StorePlace::Explicit || may_exist(&config.store) || !answers(config).await {
+        return Ok(());
+    }
+    let (listen, path) = (config.server.listen, config.store.path.display());
+    Err(advised(
+        format!(
+            "nothing was created: there is no store at {path}, and a server listens on {listen}"
+        ),
+        format!(
+            "a server of this configuration has its store elsewhere: set --data-dir to its data \
+             directory (TOOLCRIB_DATA_DIR of its service), or change it with --url; `--data-dir {}` \
+             creates a store here",
+            settings.data_dir.display()
+        ),
+    ))
+}
+
+/// Returns whether something listens on the address of `config`.
+async fn answers(config: &Config) -> bool {
+    let listen = config.server.listen;
+    let ip = match listen.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let connected = TcpStream::connect((ip, listen.port()));
+    listen.port() != 0
+        && tokio::time::timeout(CONNECT_LIMIT, connected).await.is_ok_and(|it| it.is_ok())
+}
+
+/// Returns the password of the PostgreSQL user, if `[store] password` names its place.
+pub(crate) async fn password(store: &StoreConfig) -> anyhow::Result<Option<Secret>> {
+    let Engine::Postgres { password: Some(place), .. } = &store.engine else { return Ok(None) };
+    let read = seal::text(place).await.map_err(|problem| {
+        advised(
+            format!("`[store] password` cannot be read: {problem}"),
+            "it is the password of the PostgreSQL user in `[store] url`",
+        )
+    })?;
+    Ok(Some(read))
+}
+
+/// Fails if this program cannot use a store like that of `store`.
+pub(crate) fn check_url(store: &StoreConfig) -> anyhow::Result<()> {
+    toolcrib_store::check_url(url(store)).map_err(|error| explain(error, store))
+}
+
+fn url(store: &StoreConfig) -> OsString {
+    match &store.engine {
+        Engine::Postgres { url, .. } => url.into(),
+        Engine::Sqlite => {
+            let mut url = OsString::from("sqlite:");
+            url.push(&store.path);
+            url
+        }
+    }
+}
+
 /// Opens the store of `config` without keys. Fails when it does not exist.
 pub(crate) async fn open_existing(config: &Config) -> anyhow::Result<Arc<dyn Storage>> {
     open_existing_with(config, Options::default()).await
@@ -58,10 +138,16 @@ pub(crate) async fn open_existing_with(
     config: &Config,
     options: Options,
 ) -> anyhow::Result<Arc<dyn Storage>> {
-    match may_exist(&config.store) {
-        true => open(config, options).await,
+    require(&config.store)?;
+    open(config, options).await
+}
+
+/// Fails if there is no store.
+pub(crate) fn require(store: &StoreConfig) -> anyhow::Result<()> {
+    match may_exist(store) {
+        true => Ok(()),
         false => Err(advised(
-            format!("there is no store at {}", config.store.path.display()),
+            format!("there is no store at {}", store.path.display()),
             "name the configuration with --config or the directory with --data-dir; `toolcrib \
              serve` creates a store",
         )),
@@ -73,13 +159,12 @@ pub(crate) fn may_exist(store: &StoreConfig) -> bool {
     store.is_shared() || store.path.try_exists().unwrap_or(true)
 }
 
-/// Returns the limiter that several servers share, when `[limits]` has one.
-pub(crate) async fn limiter(
-    config: &Config,
-    store: &dyn Storage,
-) -> anyhow::Result<Option<Arc<dyn RateLimiter>>> {
-    let Some(shared) = &config.limits else { return Ok(None) };
-    let LimitPlace::Redis { url, password } = &shared.place else { return Ok(store.limiter()) };
+/// Returns the limiter in Valkey or Redis, when `[limits]` names one. It connects later.
+pub(crate) async fn limiter(config: &Config) -> anyhow::Result<Option<Arc<dyn RateLimiter>>> {
+    let Some(LimitPlace::Redis { url, password }) = config.limits.as_ref().map(|it| &it.place)
+    else {
+        return Ok(None);
+    };
     let password = match password {
         Some(place) => Some(seal::text(place).await.map_err(|problem| {
             advised(

@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - each row is one line: a cell that does not fit ends in `…`, and `-o wide` prints it in full;
-//! - names and ids, which people copy, are shortened last.
+//! - names, which people copy, are shortened last, and ids never: a table with ids may be wider than a
+//!   narrow terminal.
 
 use std::io::IsTerminal as _;
 
@@ -25,8 +26,10 @@ pub(crate) struct Column<T>(pub(crate) Kind, pub(crate) &'static str, pub(crate)
 pub(crate) enum Kind {
     /// Text, shortened first.
     Text,
-    /// A name, an id or a number, shortened last.
+    /// A name or a number, shortened last.
     Name,
+    /// An id, never shortened: a command takes it.
+    Id,
     /// A time in RFC 3339, shown relative to now.
     Time,
     /// Text that begins with a state, in the colour of the state.
@@ -121,6 +124,9 @@ impl Layout {
                     .enumerate()
                     .filter(|&(at, &width)| {
                         let kind = columns.get(at).map(|column| column.0);
+                        if kind == Some(Kind::Id) {
+                            return false;
+                        }
                         let is_name = matches!(kind, Some(Kind::Name | Kind::Tier));
                         let least = if names_too { 1 } else { MIN_WIDTH };
                         let least = least.max(titles.get(at).copied().unwrap_or_default());
@@ -181,7 +187,7 @@ fn colour(kind: Kind, cell: &str) -> Option<AnsiColors> {
         }
         (
             Kind::State,
-            "starting" | "pending" | "running" | "until" | "half-open" | "warning" | "skip",
+            "starting" | "pending" | "running" | "expires" | "half-open" | "warning" | "skip",
         ) => Some(AnsiColors::Yellow),
         (
             Kind::State,
@@ -234,6 +240,20 @@ mod tests {
             for line in plain(layout(Some(width), false).lines(COLUMNS, ROWS)) {
                 assert!(line.width() <= width, "{width}: {line}");
             }
+        }
+    }
+
+    #[test]
+    fn an_id_is_whole_at_every_width() {
+        let columns: &[Column<[&str; 4]>] = &[
+            Column(Kind::Name, "name", |row| row[0].to_owned()),
+            Column(Kind::Id, "id", |row| row[1].to_owned()),
+        ];
+        let id = "01970c5e-7b1a-7000-8000-0123456789ab";
+        let rows = [["a-rather-long-name-of-a-key", id, "", ""]];
+        for width in 1..80 {
+            let lines = plain(layout(Some(width), false).lines(columns, &rows));
+            assert!(lines[1].ends_with(id), "{width}: {lines:?}");
         }
     }
 

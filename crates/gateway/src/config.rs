@@ -24,9 +24,11 @@ mod resolver;
 mod schema;
 mod secret;
 mod server;
+mod slips;
 mod source;
 mod store;
 mod strict;
+mod syntax;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -71,7 +73,7 @@ use self::{
 use crate::{policy::PolicySet, scopes::RouteScope};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
-pub use error::{ConfigError, Problem};
+pub use error::{ConfigError, Problem, Spot};
 pub use gate::{AnonymousConfig, DeniedCalls, GateConfig};
 pub use limits::{LimitPlace, OnOutage, SharedLimits};
 pub use log::{LogConfig, LogFormat};

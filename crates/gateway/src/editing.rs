@@ -262,13 +262,12 @@ impl Gateway {
         let mut checked = file.check(text).await;
         let is_empty = checked.config.as_ref().is_some_and(|it| it.sources.is_empty());
         if is_empty && !self.config().sources.is_empty() {
-            checked.problems.push(Problem {
-                line: None,
-                key: Some("source".to_owned()),
-                message: "a running server does not apply a configuration without sources; remove \
-                          the last one on the machine of the server"
-                    .to_owned(),
-            });
+            checked.problems.push(Problem::new(
+                None,
+                Some("source".to_owned()),
+                "a running server does not apply a configuration without sources; remove the last \
+                 one on the machine of the server",
+            ));
         }
         checked
     }

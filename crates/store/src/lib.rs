@@ -44,7 +44,7 @@ pub use self::{
     copy::{Copied, Place as CopyPlace, Step as CopyStep, copy},
     directory::create_directory,
     memory::{MemoryCatalogs, MemoryCredentials, MemoryLog, MemoryStorage},
-    open::{open, scratch, shared_limiter},
+    open::{check_url, open, scratch, shared_limiter},
     options::{Durability, IdempotencyBounds, Options},
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key, witness},

@@ -30,11 +30,27 @@ pub async fn open(
     if let Some(url) = url.to_str().filter(|url| is_postgres(url)) {
         return postgres(url, options).await;
     }
-    Err(StoreError::Unavailable(format!(
+    Err(unknown_scheme(url))
+}
+
+/// Fails unless [`open`] of this build knows the store at `url`. Connects to nothing.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] for an unknown scheme, an invalid URL and an engine that is not built in.
+pub fn check_url(url: impl AsRef<OsStr>) -> Result<(), StoreError> {
+    match url.as_ref().to_str().filter(|url| is_postgres(url)) {
+        Some(url) => check_postgres(url),
+        None if url.as_ref().as_bytes().starts_with(b"sqlite:") => Ok(()),
+        None => Err(unknown_scheme(url.as_ref())),
+    }
+}
+
+fn unknown_scheme(url: &OsStr) -> StoreError {
+    StoreError::Unavailable(format!(
         "{} has no known scheme; a store is written like `sqlite:PATH` or \
          `postgres://USER@HOST/DATABASE`",
         url.display()
-    )))
+    ))
 }
 
 fn is_postgres(url: &str) -> bool {
@@ -46,8 +62,18 @@ async fn postgres(url: &str, options: Options) -> Result<Arc<dyn Storage>, Store
     Ok(Arc::new(crate::PostgresStore::open(url, options).await?))
 }
 
+#[cfg(feature = "postgres")]
+fn check_postgres(url: &str) -> Result<(), StoreError> {
+    crate::postgres::check_url(url)
+}
+
 #[cfg(not(feature = "postgres"))]
-async fn postgres(_url: &str, _options: Options) -> Result<Arc<dyn Storage>, StoreError> {
+async fn postgres(url: &str, _options: Options) -> Result<Arc<dyn Storage>, StoreError> {
+    Err(check_postgres(url).err().unwrap_or(StoreError::TakenOver))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn check_postgres(_url: &str) -> Result<(), StoreError> {
     Err(StoreError::Unavailable(
         "this program was built without PostgreSQL; build it with the feature `postgres`"
             .to_owned(),

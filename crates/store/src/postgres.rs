@@ -65,6 +65,12 @@ use toolcrib_core::{
 
 use self::failure::within;
 pub use self::handle::PostgresStore;
+use crate::Options;
+
+/// Fails if `url` is invalid. Connects to nothing.
+pub(crate) fn check_url(url: &str) -> Result<(), StoreError> {
+    connect::place(url, &Options::default()).map(drop)
+}
 
 #[async_trait]
 impl Storage for PostgresStore {

@@ -248,9 +248,10 @@ fn bill(file: &Path) -> Result<()> {
 /// The program says its version, and a demo of it answers; prints how long that took since its start and
 /// since the installation began.
 fn answers(what: &str, program: &Path, installing: Instant) -> Result<()> {
-    let version = shell::output(isolated(program).arg("--version"))?;
+    let version = shell::output(isolated(program).arg("-V"))?;
     let expected = format!("toolcrib {}", env!("CARGO_PKG_VERSION"));
-    ensure!(version.trim() == expected, "{what}: {version:?} instead of {expected:?}");
+    let number = version.split(" (").next().unwrap_or_default().trim();
+    ensure!(number == expected, "{what}: {version:?} instead of {expected:?}");
     let started = Instant::now();
     let demo = Demo::of(&mut isolated(program))?;
     let ready = shell::output(isolated(program).args(["--url", &demo.facts.url, "health"]))?;

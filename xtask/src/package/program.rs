@@ -88,11 +88,11 @@ impl Program {
         format!("{}-unknown-linux-gnu", self.architecture.machine)
     }
 
-    /// Returns the version that the program prints.
+    /// Returns the version that the program prints, without its commit.
     pub(super) fn version(&self) -> Result<String> {
-        let line = shell::output(Command::new(&self.path).arg("--version"))?;
-        let version = line.trim().strip_prefix("toolcrib ").map(str::to_owned);
-        version.with_context(|| format!("`toolcrib --version` printed {line:?}"))
+        let line = shell::output(Command::new(&self.path).arg("-V"))?;
+        let version = line.split_whitespace().nth(1).filter(|_| line.starts_with("toolcrib "));
+        version.map(str::to_owned).with_context(|| format!("`toolcrib -V` printed {line:?}"))
     }
 
     /// Returns the files of its libraries and of its loader on this machine, by the paths where the

@@ -15,7 +15,7 @@ use toolcrib_gateway::config::parse_duration;
 use super::{
     edits::{RemoveArgs, SetArgs, SourceAddArgs},
     output::{Output, PageArgs},
-    parsers::{lifetime, name, one_of},
+    parsers::{address, lifetime, name, one_of},
 };
 
 #[derive(Debug, Args)]
@@ -29,8 +29,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, requires = "demo")]
     pub(crate) no_history: bool,
 
-    /// Listen on this address; port 0 selects a free port [default: the file's, or 127.0.0.1:8808]
-    #[arg(long, value_name = "ADDR")]
+    /// Listen on this address, or on this port of 127.0.0.1; port 0 selects a free port [default: the
+    /// file's, or 127.0.0.1:8808]
+    #[arg(long, value_name = "ADDR|PORT", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
 
     /// Apply a changed configuration that is empty or has no sources left
@@ -699,7 +700,16 @@ pub(crate) enum ConfigCommand {
     #[command(after_help = "\
 Examples:
   toolcrib config check
-  toolcrib config check /etc/toolcrib/toolcrib.toml --connect")]
+  toolcrib config check /etc/toolcrib/toolcrib.toml --connect
+
+Without --connect, an error is what a server would refuse. With --connect, a source that is not ready
+is an error, too; a rule, role or list that matches nothing is a warning.
+
+Exit codes:
+  0  no errors; with --connect, no warnings either
+  1  errors
+  2  usage error
+  3  with --connect: warnings and no errors")]
     Check {
         /// Check this file [default: the file of --config]
         file: Option<PathBuf>,

@@ -1,6 +1,9 @@
 //! Parsers of values that several commands take.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use toolcrib_core::{credential::Secret, text::has_hidden};
@@ -22,6 +25,17 @@ pub(super) fn secret(text: &str) -> Result<Secret, String> {
         "" => Err("is empty".to_owned()),
         key => Ok(Secret::new(key.to_owned())),
     }
+}
+
+/// Parses the address of a listener. A port alone, `:PORT` and `localhost:PORT` mean 127.0.0.1.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost").unwrap_or(text);
+    let port = port.strip_prefix(':').unwrap_or(port).parse::<u16>();
+    let address = match port {
+        Ok(port) => Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        Err(_) => text.parse().ok(),
+    };
+    address.ok_or_else(|| "expected an address such as 127.0.0.1:8808, or a port".to_owned())
 }
 
 /// Parses a name for people.
@@ -52,6 +66,18 @@ pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_alone_is_one_of_this_machine() {
+        for text in ["8080", ":8080", "localhost:8080", "127.0.0.1:8080"] {
+            assert_eq!(address(text).unwrap(), SocketAddr::from(([127, 0, 0, 1], 8080)), "{text}");
+        }
+        assert_eq!(address("0.0.0.0:1").unwrap(), SocketAddr::from(([0, 0, 0, 0], 1)));
+        assert_eq!(address("[::1]:1").unwrap().to_string(), "[::1]:1");
+        for text in ["", ":", "x", "70000", "127.0.0.1", "example.com:1", "-1"] {
+            assert!(address(text).unwrap_err().contains("127.0.0.1:8808"), "{text}");
+        }
+    }
 
     #[test]
     fn lifetimes_are_read_and_nonsense_is_not() {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use toolcrib_mcp::{header, sse::SseParser};
 use url::Url;
 
-use super::{Client, MAX_ANSWER, bounded};
+use super::{Client, MAX_ANSWER, bounded, hint};
 
 /// Timeout of a silent response; a server sends data at least every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -58,7 +58,10 @@ impl Endpoint {
         };
         match timeout(SILENCE, request.send()).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(_)) | Err(_) => Err(format!(
+            Ok(Err(error)) => {
+                Err(format!("the server at {} does not answer; {}", self.client.base, hint(&error)))
+            }
+            Err(_) => Err(format!(
                 "the server at {} does not answer; is `toolcrib serve` running there?",
                 self.client.base
             )),

@@ -32,14 +32,51 @@ pub(crate) struct ClientTls {
 /// Returns whether `error` is that of a server with another certificate than the
 /// [pinned](ClientTls::pinned) one.
 pub(crate) fn is_other_certificate(error: &anyhow::Error) -> bool {
-    let tls = |mut cause: &(dyn Error + 'static)| {
-        while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
-            cause = inner;
+    let tls = error.chain().find_map(tls_error);
+    matches!(tls, Some(rustls::Error::InvalidCertificate(other)) if *other == OTHER)
+}
+
+/// Returns the hint for a failed connection: how to correct the TLS options, or whether the server runs.
+pub(crate) fn hint(error: &(dyn Error + 'static)) -> &'static str {
+    let (mut cause, mut tls) = (Some(error), None);
+    while let Some(error) = cause {
+        tls = tls.or_else(|| tls_error(error));
+        cause = error.source();
+    }
+    match tls {
+        None => "is `toolcrib serve` running there?",
+        Some(rustls::Error::InvalidCertificate(problem)) => match problem {
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "the certificate has other names: write one of them in --url"
+            }
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => {
+                "renew the certificate of the server (`cert` in `[server] tls`), and check the clocks"
+            }
+            _ => {
+                "this machine does not trust the authority of the certificate: name the authority's \
+                 PEM file with --ca-file or TOOLCRIB_CA_FILE"
+            }
+        },
+        Some(rustls::Error::AlertReceived(_)) => {
+            "if the server requires a client certificate (`client_ca` in `[server] tls`), name yours \
+             with --client-cert and --client-key"
         }
-        let error = cause.downcast_ref::<rustls::Error>();
-        matches!(error, Some(rustls::Error::InvalidCertificate(other)) if *other == OTHER)
-    };
-    error.chain().any(tls)
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the server does not speak TLS there: write http:// in --url"
+        }
+        Some(_) => "check --url, --ca-file and --client-cert",
+    }
+}
+
+/// Returns the error of TLS in `cause`, also inside errors of sockets.
+fn tls_error<'a>(mut cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        cause = inner;
+    }
+    cause.downcast_ref::<rustls::Error>()
 }
 
 /// Accepts one certificate, whatever its names, its authority and its dates are. The server has to

@@ -18,6 +18,7 @@ use crate::{
     context::Context,
     failure::{Exit, advised, usage},
     local::{self, Local},
+    prefix,
     printer::Printer,
     seal,
     settings::Settings,
@@ -26,9 +27,18 @@ use crate::{
     text::member,
 };
 
-pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Result<Exit> {
+pub(crate) async fn run(mut command: ApprovalsCommand, cx: &Context) -> anyhow::Result<Exit> {
     let shown = match Client::connect(cx)? {
-        Some(client) => there(&command, &client).await?,
+        Some(client) => {
+            if let Some(typed) = typed(&mut command) {
+                let query = [("limit", NEWEST)];
+                let found: Vec<Value> =
+                    client.get_member(&["v1", "approvals"], &query, "approvals").await?;
+                let ids = found.iter().map(|it| member(it, "approvalId").to_owned());
+                complete(typed, ids)?;
+            }
+            there(&command, &client).await?
+        }
         None => {
             let mut settings = Settings::load(&cx.global)?;
             // Approvals need only the store, so no source is started.
@@ -39,8 +49,16 @@ pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Resu
                 ApprovalsCommand::List(_) => SealKeys::none(),
                 _ => seal::keys(&settings.config.store).await?,
             };
-            let local = Local::start_with(settings, Some(keys)).await?;
-            let shown = local.run(async |gateway| here(&command, gateway, &*store).await).await;
+            let local = Local::start_with(settings, Some(keys), cx.printer).await?;
+            let shown = local
+                .run(async |gateway| {
+                    if let Some(typed) = typed(&mut command) {
+                        let ids = all_ids(&*store).await?;
+                        complete(typed, ids)?;
+                    }
+                    here(&command, gateway, &*store).await
+                })
+                .await;
             store.close().await;
             shown?
         }
@@ -59,6 +77,37 @@ pub(crate) async fn run(command: ApprovalsCommand, cx: &Context) -> anyhow::Resu
         _ => printer.json_or_note(&shown, after_answer(&shown))?,
     }
     Ok(Exit::Done)
+}
+
+/// Returns the id in `command` if it may be a prefix.
+fn typed(command: &mut ApprovalsCommand) -> Option<&mut ApprovalId> {
+    let id = match command {
+        ApprovalsCommand::List(_) => return None,
+        ApprovalsCommand::Show { approval } => approval,
+        ApprovalsCommand::Grant(args)
+        | ApprovalsCommand::Reject(args)
+        | ApprovalsCommand::Override(args)
+        | ApprovalsCommand::Withdraw(args) => &mut args.approval,
+    };
+    prefix::is_short(id.as_str()).then_some(id)
+}
+
+/// Replaces the prefix `typed` by the id that it names, if there is one.
+fn complete(typed: &mut ApprovalId, ids: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+    if let Some(id) = prefix::resolve(typed.as_str(), "approval", ids)? {
+        *typed = ApprovalId::parse(id)?;
+    }
+    Ok(())
+}
+
+async fn all_ids(store: &dyn Storage) -> anyhow::Result<Vec<String>> {
+    let (mut ids, mut query) = (Vec::new(), ApprovalQuery::default());
+    loop {
+        let page = store.approvals().list(query.clone()).await?;
+        let Some(last) = page.last() else { return Ok(ids) };
+        query.older_than = Some((last.created_at, last.id.clone()));
+        ids.extend(page.iter().map(|it| it.id.to_string()));
+    }
 }
 
 /// Runs the command on a server, and returns its response.
@@ -153,13 +202,16 @@ async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Res
     }
 }
 
+/// How many approvals of a server are searched for one that a prefix names: a page of the server.
+const NEWEST: &str = "500";
+
 const COLUMNS: &[Column<Value>] = &[
     Column(Kind::State, "state", |it| member(it, "state").to_owned()),
     Column(Kind::Text, "principal", |it| member(it, "principal").to_owned()),
     Column(Kind::Name, "granted", progress),
     Column(Kind::Time, "expires", |it| member(it, "expiresAt").to_owned()),
     Column(Kind::Text, "tool", |it| member(it, "toolId").to_owned()),
-    Column(Kind::Name, "approval", |it| member(it, "approvalId").to_owned()),
+    Column(Kind::Id, "approval", |it| member(it, "approvalId").to_owned()),
 ];
 
 fn progress(approval: &Value) -> String {

@@ -1,5 +1,8 @@
 //! `config`: reports all problems of a configuration file without starting a server, and prints the
 //! schema of such files.
+//!
+//! An error is what a server refuses, and a source that is not ready. With `--connect`, warnings have an
+//! exit code of their own.
 
 use std::{path::Path, time::Duration};
 
@@ -69,13 +72,20 @@ struct Remarks {
     sandbox: Option<Vec<&'static str>>,
 }
 
+/// The exit code of `--connect` if there are warnings and no errors.
+const WARNINGS: u8 = 3;
+
 /// The findings about connected sources.
 #[derive(Default)]
 struct SourceFindings {
+    /// Sources that are not ready.
+    errors: Vec<String>,
+    /// Problems of ready sources, and grants and lists that match nothing.
     problems: Vec<String>,
     /// Remarks that need no action.
     notes: Vec<String>,
     warnings: Vec<String>,
+    is_connected: bool,
 }
 
 fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
@@ -84,7 +94,10 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
             let problems: Vec<_> = error
                 .problems
                 .iter()
-                .map(|it| json!({ "line": it.line, "key": it.key, "message": it.message }))
+                .map(|it| {
+                    let column = it.spot.as_ref().map(|spot| spot.column);
+                    json!({ "line": it.line, "column": column, "key": it.key, "message": it.message })
+                })
                 .collect();
             printer.json(&json!({ "file": error.file, "ok": false, "problems": problems }))?;
         }
@@ -119,60 +132,86 @@ fn timeout(config: &Config) -> Duration {
 }
 
 fn findings(gateway: &Gateway) -> SourceFindings {
-    let SourceFindings { mut problems, mut notes, .. } = SourceFindings::default();
+    let SourceFindings { mut errors, mut problems, mut notes, .. } = SourceFindings::default();
     for source in gateway.supply().reports() {
         let id = &source.id;
-        if source.status.state != SourceState::Ready || source.discovered_at.is_none() {
+        let is_ready = source.status.state == SourceState::Ready && source.discovered_at.is_some();
+        if !is_ready {
             let detail = source.status.detail.as_deref().unwrap_or("it has not listed its tools");
-            problems.push(format!("source `{id}` is not ready: {detail}"));
+            // The operator may see it (I-92).
+            let lines = gateway.supply().stderr(None, id.as_str()).unwrap_or_default();
+            let last = lines.iter().rev().find(|it| !it.line.trim().is_empty());
+            let last = last.map(|it| format!("; the last line of its stderr: {}", it.line));
+            errors
+                .push(format!("source `{id}` is not ready: {detail}{}", last.unwrap_or_default()));
         }
-        problems.extend(source.problems.iter().map(|problem| format!("source `{id}`: {problem}")));
+        // The problem of a source that is not ready may be its detail.
+        let new = |problem: &&String| is_ready || source.status.detail.as_ref() != Some(problem);
+        let about = source.problems.iter().filter(new);
+        problems.extend(about.map(|problem| format!("source `{id}`: {problem}")));
         notes.extend(sources::remarks(&source).map(|remark| format!("source `{id}`: {remark}")));
     }
     let unmatched = gateway.unmatched_grants();
     problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
     let unresolved = gateway.supply().unresolved_references();
     problems.extend(unresolved.iter().map(|it| format!("{it} {}", local::REACHES_NOTHING)));
-    SourceFindings { problems, notes, warnings: long_lists::warnings(gateway) }
+    let warnings = long_lists::warnings(gateway);
+    SourceFindings { errors, problems, notes, warnings, is_connected: true }
 }
 
 fn print(
     file: &Path,
     config: &Config,
-    SourceFindings { problems, notes, warnings: found }: &SourceFindings,
+    found: &SourceFindings,
     remarks: &Remarks,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let ok = problems.is_empty();
+    let SourceFindings { errors, problems, notes, is_connected, .. } = found;
     let Remarks { warnings, sandbox } = remarks;
-    let warnings: Vec<_> = warnings.iter().chain(found).collect();
+    let warnings: Vec<_> = warnings.iter().chain(&found.warnings).collect();
     for warning in &warnings {
         printer.warning(warning);
     }
+    let doubts = (problems.len() + warnings.len()) as u64;
+    let exit = match (errors.is_empty(), doubts) {
+        (false, _) => Exit::Failed,
+        (true, 1..) if *is_connected => Exit::Code(WARNINGS),
+        (true, _) => Exit::Done,
+    };
+    let (sources, roles) = (config.sources.len(), config.roles.len());
     if printer.wants_json() {
-        let problems: Vec<_> = problems.iter().map(|it| json!({ "message": it })).collect();
-        let (sources, roles) = (config.sources.len(), config.roles.len());
+        let leveled =
+            |level: &'static str| move |it: &String| json!({ "level": level, "message": it });
+        let all = errors.iter().map(leveled("error"));
+        let all: Vec<_> = all.chain(problems.iter().map(leveled("warning"))).collect();
         printer.json(&json!({
-            "file": file, "ok": ok, "sources": sources, "roles": roles, "problems": problems,
-            "notes": notes, "warnings": warnings, "sandbox": sandbox,
+            "file": file, "ok": errors.is_empty() && problems.is_empty(), "sources": sources,
+            "roles": roles, "problems": all, "notes": notes, "warnings": warnings,
+            "sandbox": sandbox,
         }))?;
-        return Ok(if ok { Exit::Done } else { Exit::Failed });
+        return Ok(exit);
     }
-    if ok {
-        let sources = counted(config.sources.len() as u64, "source");
-        let roles = counted(config.roles.len() as u64, "role");
-        printer.line(format_args!("{}: ok ({sources}, {roles})", file.display()))?;
+    let shown = file.display();
+    for error in errors {
+        printer.foreign(&format!("{shown}: {error}"))?;
+    }
+    for problem in problems {
+        printer.foreign(&format!("{shown}: warning: {problem}"))?;
+    }
+    if exit != Exit::Failed {
+        let (sources, roles) = (counted(sources as u64, "source"), counted(roles as u64, "role"));
+        let verdict = match exit {
+            Exit::Code(_) => counted(doubts, "warning"),
+            _ => "ok".to_owned(),
+        };
+        printer.line(format_args!("{shown}: {verdict} ({sources}, {roles})"))?;
         if let Some(layers) = sandbox {
             let layers = if layers.is_empty() { "none".to_owned() } else { layers.join(", ") };
             printer.line(format_args!("sandbox layers of this system: {layers}"))?;
         }
-    } else {
-        for problem in problems {
-            printer.foreign(&format!("{}: {problem}", file.display()))?;
-        }
     }
     for note in notes {
-        printer.foreign(&format!("{}: {note}", file.display()))?;
+        printer.foreign(&format!("{shown}: {note}"))?;
     }
-    Ok(if ok { Exit::Done } else { Exit::Failed })
+    Ok(exit)
 }

@@ -40,16 +40,16 @@ const MAX_VALUE: u64 = 64 << 10;
 const COLUMNS: &[Column<Credential>] = &[
     Column(Kind::Name, "name", |it| it.name.to_string()),
     Column(Kind::State, "state", |it| state(it, Utc::now())),
-    Column(Kind::Text, "tenant", |it| it.owner.tenant.to_string()),
-    Column(Kind::Text, "principal", |it| {
-        it.owner.principal.as_ref().map(ToString::to_string).unwrap_or_default()
+    Column(Kind::Text, "owner", |it| match &it.owner.principal {
+        Some(principal) => format!("{principal} in {}", it.owner.tenant),
+        None => it.owner.tenant.to_string(),
     }),
-    Column(Kind::Text, "kind", |it| it.kind.word().to_owned()),
+    Column(Kind::Wide, "kind", |it| it.kind.word().to_owned()),
     Column(Kind::Text, "audiences", |it| {
         it.audiences.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }),
     Column(Kind::Time, "set", |it| moment(it.rotated_at)),
-    Column(Kind::Name, "id", |it| it.id.to_string()),
+    Column(Kind::Id, "id", |it| it.id.to_string()),
 ];
 
 pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Result<Exit> {
@@ -60,6 +60,8 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
     settings::no_url(&cx.global, "credentials are managed")?;
     let settings = Settings::load(&cx.global)?;
     let config = &settings.config;
+    // Of `set`, read before its store is created.
+    let mut value = None;
     let with = |seal_keys| Options { seal_keys, ..Options::default() };
     let store = match &command {
         CredentialsCommand::Set(args) => {
@@ -69,7 +71,11 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
             if !keys.can_seal() {
                 return Err(no_key());
             }
-            store::open(config, with(keys)).await?
+            store::refuse_second(&settings).await?;
+            let kind = kind(args)?;
+            let material = material(&args.value, &kind, None)?;
+            value = Some((kind, material));
+            store::open_or_create(&settings, with(keys), printer).await?
         }
         // `list` and `remove` need no key.
         CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
@@ -79,7 +85,7 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
     };
     let credentials = &*store.credentials();
     let result = match command {
-        CredentialsCommand::Set(args) => set(*args, credentials, printer).await,
+        CredentialsCommand::Set(args) => set(*args, value, credentials, printer).await,
         CredentialsCommand::List(_) => list(credentials, printer).await,
         CredentialsCommand::Rotate(args) => rotate(args, credentials, printer).await,
         CredentialsCommand::Remove { owner } => remove(owner, credentials, printer).await,
@@ -92,12 +98,12 @@ pub(crate) async fn run(command: CredentialsCommand, cx: &Context) -> anyhow::Re
 
 async fn set(
     args: CredentialSetArgs,
+    value: Option<(CredentialKind, Material)>,
     credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<()> {
-    let kind = kind(&args)?;
+    let (kind, material) = value.context("the value was not read")?;
     let owner = owner(&args.owner);
-    let material = material(&args.value, &kind, None)?;
     let now = Utc::now();
     let credential = Credential {
         id: toolcrib_store::new_credential_id()?,
@@ -368,7 +374,7 @@ fn public(credential: &Credential, now: DateTime<Utc>) -> Value {
 fn state(credential: &Credential, now: DateTime<Utc>) -> String {
     match credential.expires_at {
         Some(end) if end <= now => format!("expired {}", moment(end)),
-        Some(end) => format!("until {}", moment(end)),
+        Some(end) => format!("expires {}", moment(end)),
         None => "active".to_owned(),
     }
 }

@@ -100,7 +100,8 @@ async fn run_drafted(
     let gateway = match valid.filter(|_| !args.no_connect) {
         None => None,
         Some(config) => {
-            let data_dir = settings::data_dir(&cx.global, &settings::base_of(file.path()));
+            let data_dir =
+                settings::data_dir(&cx.global, &settings::base_of(file.path()), &stored.text);
             Some(Local::start_forgetful(config, &data_dir, cx.printer).await?)
         }
     };
@@ -397,7 +398,7 @@ fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn problem(Problem { line, key, message }: &Problem) -> Json {
+fn problem(Problem { line, key, message, .. }: &Problem) -> Json {
     json!({ "line": line, "key": key, "message": message })
 }
 

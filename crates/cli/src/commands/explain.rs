@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     authorize::CallContext,
     call::CallInput,
-    id::{PrincipalId, TenantId},
+    id::{KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::Grant,
     store::KeyRecord,
@@ -27,7 +27,7 @@ use crate::{
     commands::keys,
     context::Context,
     failure::{Exit, advised, usage},
-    local,
+    local, prefix,
     printer::Printer,
     settings::Settings,
     store,
@@ -63,7 +63,15 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
     }
     let tool = args.tool.as_deref().map(|tool| ("tool", tool));
     let who = args.principal.as_ref().map(|who| ("principal", who.as_str()));
-    let key = args.key_id.as_ref().map(|key| ("keyId", key.as_str()));
+    let key_id = match &args.key_id {
+        // A caller that may not list the keys writes the id in full.
+        Some(id) if prefix::is_short(id.as_str()) => {
+            let known = client.get_names(&["v1", "keys"], "keys", "id").await.unwrap_or_default();
+            Some(completed(id, known)?)
+        }
+        id => id.clone(),
+    };
+    let key = key_id.as_ref().map(|key| ("keyId", key.as_str()));
     let query: Vec<(&str, &str)> = [tool, who, key].into_iter().flatten().collect();
     let explanation = client.get(&["v1", "explain"], &query).await?;
     // Suggests only names in the caller's own list.
@@ -74,6 +82,12 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
         note_suggestion(&suggest::did_you_mean(tool, known), printer);
     }
     Ok(explanation)
+}
+
+/// Returns the one of `known` that `typed` is or begins; `typed` if there is none.
+fn completed(typed: &KeyId, known: impl IntoIterator<Item = String>) -> anyhow::Result<KeyId> {
+    let found = prefix::resolve(typed.as_str(), "key", known)?;
+    Ok(found.map(KeyId::parse).transpose()?.unwrap_or_else(|| typed.clone()))
 }
 
 /// Suggests the tool with the closest name, if there is one.
@@ -140,9 +154,11 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
 /// Prefers valid keys. Fails when no key matches, or when valid keys differ in scopes or roles.
 fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let now = Utc::now();
+    let known = keys.iter().filter(|key| key.session.is_none()).map(|key| key.id.to_string());
+    let key_id = args.key_id.as_ref().map(|id| completed(id, known)).transpose()?;
     let matching = |key: &&KeyRecord| {
         key.session.is_none()
-            && args.key_id.as_ref().is_none_or(|id| key.id == *id)
+            && key_id.as_ref().is_none_or(|id| key.id == *id)
             && args.principal.as_ref().is_none_or(|id| key.principal == *id)
             && (args.tenant.as_ref().is_none_or(|tenant| key.tenant == *tenant))
             && (args.tenant.is_some() || args.key_id.is_some() || key.tenant.as_str() == "default")

@@ -91,7 +91,9 @@ pub(crate) fn run(args: &InitArgs, cx: &Context) -> anyhow::Result<Exit> {
     if let Some(backup) = &backup {
         printer.note(format_args!("the former configuration is {}", backup.display()));
     }
-    let next = next_steps(&target, imported.variables.iter().map(|it| it.name.as_str()));
+    let has_sources = written.sources > 0;
+    let next =
+        next_steps(&target, has_sources, imported.variables.iter().map(|it| it.name.as_str()));
     if printer.wants_json() {
         let left_out = written.left_out.iter();
         printer.json(&json!({
@@ -162,12 +164,23 @@ fn choose(files: &mut [ClientFile], args: &InitArgs, printer: Printer) -> anyhow
 }
 
 /// Returns the commands that follow.
-fn next_steps<'a>(target: &Target, variables: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn next_steps<'a>(
+    target: &Target,
+    has_sources: bool,
+    variables: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
     let config = match target.file() == Path::new(DEFAULT_FILE) {
         true => String::new(),
         false => format!(" --config {}", quoted(&target.file().display().to_string())),
     };
     let mut steps: Vec<String> = variables.map(|name| format!("export {name}=…")).collect();
+    if !has_sources {
+        // Without a source there is nothing to serve.
+        steps.push(format!(
+            "toolcrib sources add files{config} --command npx --args -y \
+             @modelcontextprotocol/server-filesystem ."
+        ));
+    }
     steps.extend([
         format!("toolcrib config check --connect{config}"),
         format!("toolcrib keys create --name me --principal me --scope '*'{config}"),

@@ -26,6 +26,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, advised, usage},
+    prefix,
     printer::Printer,
     settings::Settings,
     store,
@@ -58,7 +59,7 @@ const COLUMNS: &[Column<KeyInfo>] = &[
         key.last_used_at.clone().unwrap_or_else(|| "never".to_owned())
     }),
     Column(Kind::Wide, "created", |key| key.created_at.clone()),
-    Column(Kind::Name, "id", |key| key.id.clone()),
+    Column(Kind::Id, "id", |key| key.id.clone()),
 ];
 
 const SESSION_COLUMNS: &[Column<SessionInfo>] = &[
@@ -70,8 +71,8 @@ const SESSION_COLUMNS: &[Column<SessionInfo>] = &[
         session.last_used_at.clone().unwrap_or_else(|| "never".to_owned())
     }),
     Column(Kind::Wide, "began", |session| session.created_at.clone()),
-    Column(Kind::Text, "until", |session| session.expires_at.clone().unwrap_or_default()),
-    Column(Kind::Name, "id", |session| session.id.clone()),
+    Column(Kind::Time, "expires", |session| session.expires_at.clone().unwrap_or_default()),
+    Column(Kind::Id, "id", |session| session.id.clone()),
 ];
 
 pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Exit> {
@@ -82,30 +83,80 @@ pub(crate) async fn run(command: KeysCommand, cx: &Context) -> anyhow::Result<Ex
     let target = match (Client::connect(cx)?, &command) {
         // The first key creates the store.
         (None, KeysCommand::Create(args)) => {
-            let config = Settings::load(&cx.global)?.config;
-            check_grants(args, &config, printer)?;
-            let store = store::open(&config, Options::default()).await?;
-            Target::Store(Box::new(config), store)
+            let settings = Settings::load(&cx.global)?;
+            check_grants(args, &settings.config, printer)?;
+            store::refuse_second(&settings).await?;
+            let store = store::open_or_create(&settings, Options::default(), printer).await?;
+            Target::Store(Box::new(settings.config), store)
         }
         (server, _) => Target::of(server, &cx.global).await?,
     };
-    let result = match command {
-        KeysCommand::Create(args) => create(args, &target, printer).await,
-        KeysCommand::List(args) if args.sessions => list_sessions(&target, printer).await,
-        KeysCommand::List(_) => list(&target, printer).await,
-        KeysCommand::Rotate { id, overlap } => rotate(&id, overlap, &target, printer).await,
-        KeysCommand::Revoke { id } => revoke(&id, &target, printer).await,
-    };
+    let result = executed(command, &target, printer).await;
     target.close().await;
     result.map(|()| Exit::Done)
 }
 
-/// Requires at least one role or scope: a key without any is almost always a mistake.
+async fn executed(command: KeysCommand, target: &Target, printer: Printer) -> anyhow::Result<()> {
+    match command {
+        KeysCommand::Create(args) => create(args, target, printer).await,
+        KeysCommand::List(args) if args.sessions => list_sessions(target, printer).await,
+        KeysCommand::List(_) => list(target, printer).await,
+        KeysCommand::Rotate { id, overlap } => {
+            let id = completed(id, target, false).await?;
+            rotate(&id, overlap, target, printer).await
+        }
+        KeysCommand::Revoke { id } => {
+            let id = completed(id, target, true).await?;
+            revoke(&id, target, printer).await
+        }
+    }
+}
+
+/// Returns the id of the key, with `sessions` also of the session, that `typed` is or begins; `typed` if
+/// there is none.
+async fn completed(typed: KeyId, target: &Target, sessions: bool) -> anyhow::Result<KeyId> {
+    if !prefix::is_short(typed.as_str()) {
+        return Ok(typed);
+    }
+    let mut ids: Vec<String> = keys_of(target).await?.into_iter().map(|key| key.id).collect();
+    if sessions {
+        ids.extend(sessions_of(target).await?.into_iter().map(|session| session.id));
+    }
+    let found = prefix::resolve(typed.as_str(), "key", ids)?;
+    Ok(found.map(KeyId::parse).transpose()?.unwrap_or(typed))
+}
+
+async fn keys_of(target: &Target) -> anyhow::Result<Vec<KeyInfo>> {
+    match target {
+        Target::Store(_, store) => here(&**store).await,
+        Target::Server(client) => there(client).await,
+    }
+}
+
+/// Checks the arguments before a store is opened or created. Requires at least one role or scope: a key
+/// without any is almost always a mistake.
 fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
+    if authn::is_kept_for_tokens(&principal(args)?) {
+        return Err(usage(
+            "principals with `|` are reserved for tokens; choose another --principal",
+        ));
+    }
+    if args.tenant.as_ref().is_some_and(|tenant| tenant.as_str() == TenantId::OPERATOR) {
+        return Err(usage("the tenant `-` is the record's own; choose another name"));
+    }
     if args.roles.is_empty() && args.scopes.is_empty() {
         return Err(usage("a key needs at least one --role or --scope, or it may use nothing"));
     }
     Ok(())
+}
+
+/// Returns the principal of the new key.
+fn principal(args: &KeyCreateArgs) -> anyhow::Result<PrincipalId> {
+    match &args.principal {
+        Some(principal) => Ok(principal.clone()),
+        None => PrincipalId::parse(&args.name)
+            .map_err(|_| usage("the name is not a valid principal; set --principal")),
+    }
 }
 
 /// Fails on an unknown role; warns about a scope that resembles a required one and is likely misspelt.
@@ -164,16 +215,7 @@ async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
 }
 
 async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyhow::Result<()> {
-    let principal = match args.principal {
-        Some(principal) => principal,
-        None => PrincipalId::parse(&args.name)
-            .map_err(|_| usage("the name is not a valid principal; set --principal"))?,
-    };
-    if authn::is_kept_for_tokens(&principal) {
-        return Err(usage(
-            "principals with `|` are reserved for tokens; choose another --principal",
-        ));
-    }
+    let principal = principal(&args)?;
     let now = Utc::now();
     let expires_at = args.expires.map(|lifetime| now + lifetime);
     match target {
@@ -197,9 +239,6 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
         }
         Target::Store(_, store) => {
             let tenant = args.tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
-            if tenant.as_str() == TenantId::OPERATOR {
-                return Err(usage("the tenant `-` is the record's own; choose another name"));
-            }
             let (name, roles, scopes) = (args.name, args.roles, args.scopes);
             let request = KeyRequest { name, tenant, principal, roles, scopes, expires_at };
             let key = authn::new_key(request, now)?;
@@ -248,15 +287,17 @@ async fn rotate(
 }
 
 async fn list(target: &Target, printer: Printer) -> anyhow::Result<()> {
-    let keys: Vec<KeyInfo> = match target {
-        Target::Store(_, store) => here(&**store).await?,
-        Target::Server(client) => there(client).await?,
-    };
+    let keys = keys_of(target).await?;
     printer.list(COLUMNS, &keys, "there are no keys; create one with `toolcrib keys create`")
 }
 
 async fn list_sessions(target: &Target, printer: Printer) -> anyhow::Result<()> {
-    let sessions: Vec<SessionInfo> = match target {
+    let sessions = sessions_of(target).await?;
+    printer.list(SESSION_COLUMNS, &sessions, "nobody stays signed in to the page")
+}
+
+async fn sessions_of(target: &Target) -> anyhow::Result<Vec<SessionInfo>> {
+    match target {
         Target::Store(_, store) => {
             let now = Utc::now();
             let mut keys = store.keys().list().await?;
@@ -265,11 +306,10 @@ async fn list_sessions(target: &Target, printer: Printer) -> anyhow::Result<()> 
                     && key.revoked_at.is_none()
                     && key.expires_at.is_none_or(|end| now < end)
             });
-            keys.iter().map(SessionInfo::from).collect()
+            Ok(keys.iter().map(SessionInfo::from).collect())
         }
-        Target::Server(client) => client.get_member(&["v1", "sessions"], &[], "sessions").await?,
-    };
-    printer.list(SESSION_COLUMNS, &sessions, "nobody stays signed in to the page")
+        Target::Server(client) => client.get_member(&["v1", "sessions"], &[], "sessions").await,
+    }
 }
 
 async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result<()> {
@@ -330,7 +370,7 @@ fn state(key: &KeyInfo, now: DateTime<Utc>) -> String {
     match (&key.revoked_at, &key.expires_at) {
         (Some(at), _) => format!("revoked {at}"),
         (None, Some(end)) if ended(end) => format!("expired {end}"),
-        (None, Some(end)) => format!("until {end}"),
+        (None, Some(end)) => format!("expires {end}"),
         (None, None) => "active".to_owned(),
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, advised, usage},
+    prefix,
     printer::Printer,
     table::{Column, Kind},
     target::Target,
@@ -38,6 +39,9 @@ struct WorkflowRun {
     ended_at: Option<String>,
 }
 
+/// How many runs are searched for one that a prefix names.
+const NEWEST: usize = 1000;
+
 const COLUMNS: &[Column<WorkflowRun>] = &[
     Column(Kind::Text, "workflow", |run| run.tool_id.clone()),
     Column(Kind::State, "state", |run| match &run.code {
@@ -47,7 +51,7 @@ const COLUMNS: &[Column<WorkflowRun>] = &[
     Column(Kind::Text, "principal", |run| run.principal.clone()),
     Column(Kind::Time, "started", |run| run.started_at.clone()),
     Column(Kind::Time, "ended", |run| run.ended_at.clone().unwrap_or_default()),
-    Column(Kind::Name, "run", |run| run.run_id.clone()),
+    Column(Kind::Id, "run", |run| run.run_id.clone()),
 ];
 
 pub(crate) async fn run(command: RunsCommand, cx: &Context) -> anyhow::Result<Exit> {
@@ -55,11 +59,34 @@ pub(crate) async fn run(command: RunsCommand, cx: &Context) -> anyhow::Result<Ex
     let printer = cx.printer;
     let result = match &command {
         RunsCommand::List(args) => list(args, &target, printer).await,
-        RunsCommand::Show { run } => show(run, &target, printer).await,
-        RunsCommand::Cancel { run } => cancel(run, &target, printer).await,
+        RunsCommand::Show { run } => match completed(run, &target).await {
+            Ok(run) => show(&run, &target, printer).await,
+            Err(error) => Err(error),
+        },
+        RunsCommand::Cancel { run } => match completed(run, &target).await {
+            Ok(run) => cancel(&run, &target, printer).await,
+            Err(error) => Err(error),
+        },
     };
     target.close().await;
     result.map(|()| Exit::Done)
+}
+
+/// Returns the id of the run that `typed` is or begins, of the newest runs; `typed` if there is none.
+async fn completed(typed: &RunId, target: &Target) -> anyhow::Result<RunId> {
+    if !prefix::is_short(typed.as_str()) {
+        return Ok(typed.clone());
+    }
+    let runs = match target {
+        Target::Store(_, store) => {
+            let query = RunQuery { limit: NEWEST, ..RunQuery::default() };
+            read_store(&**store, query).await?
+        }
+        Target::Server(client) => fetch(client, &[("limit", &NEWEST.to_string())]).await?,
+    };
+    let ids = runs.into_iter().map(|run| run.run_id);
+    let found = prefix::resolve(typed.as_str(), "run", ids)?;
+    Ok(found.map(RunId::parse).transpose()?.unwrap_or_else(|| typed.clone()))
 }
 
 async fn list(args: &RunListArgs, target: &Target, printer: Printer) -> anyhow::Result<()> {

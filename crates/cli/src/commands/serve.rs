@@ -22,7 +22,7 @@ use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
-    config::{Config, ExplorerConfig, TlsConfig, edit::ConfigFile},
+    config::{Config, ExplorerConfig, LimitPlace, ServerConfig, TlsConfig, edit::ConfigFile},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;
@@ -36,14 +36,12 @@ use crate::{
     failure::{Advise as _, Exit, advised},
     local,
     lock::Lock,
-    logging,
+    logging::{self, Stage},
     preflight::{self, Obstacle, Ready, not_kept},
     printer::Printer,
     sandbox,
     settings::{self, Settings},
-    signing,
-    spans::Spans,
-    store,
+    signing, store,
 };
 
 use certificate::Certificate;
@@ -66,16 +64,17 @@ const DISCOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> {
     let printer = cx.printer;
+    logging::enter(Stage::Starting);
     let demo = match args.demo {
         true => Some(Demo::new(cx).await?),
         false => None,
     };
     let settings = configure(args, demo.as_ref(), cx)?;
     let config = &settings.config;
+    logging::use_format(config.log.format);
     if demo.is_none() {
         warn(config, printer).await;
     }
-    logging::use_format(config.log.format);
     let files = config.server.tls.clone().map(|files| (certificate::stamp(&files), files));
     let ready = preflight::check(config, &settings.data_dir).await;
     let mut ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
@@ -90,13 +89,15 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     if let Err(problem) = toolcrib_sources::raise_file_limit() {
         printer.warning(format_args!("the limit of open files cannot be raised: {problem}"));
     }
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::catch(args)?;
     // Precedes the port, so that a second start of the same server reports the lock.
     let early = Lock::take(&settings)?;
     let listener = bind(config.server.listen, args)?;
 
     let keys = ready.seal_keys.clone();
-    let options = Options { seal_keys: keys.clone(), call_keys: keys, ..Options::default() };
+    let password = ready.store_password.take();
+    let options =
+        Options { seal_keys: keys.clone(), call_keys: keys, password, ..Options::default() };
     let store = store::open(config, options).await?;
     // At the first start, opening the store has created the directory of the lock file.
     let _lock = match early {
@@ -106,13 +107,13 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     if let Some(demo) = &demo {
         demo.write_workflows()?;
     }
-    let spans = Spans::start(config)?;
     let file = (!args.demo).then(|| {
         let default = Path::new(settings::DEFAULT_FILE);
         let path = cx.global.config.as_deref().unwrap_or(default).to_path_buf();
         check::config_file(&cx.global, path, Secrets::Required)
     });
-    let (gateway, audit) = start(&settings, ready, &store, spans.as_ref(), file, printer).await?;
+    let spans = ready.spans.clone();
+    let (gateway, audit) = start(&settings, ready, &store, file, printer).await?;
 
     // The store cannot work without its writer thread, which only a restart replaces.
     let (closing, writer) = (CancellationToken::new(), Arc::clone(&store));
@@ -139,6 +140,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
 
     // From here on, all paths close the sources and the store.
     let mut reloader = Reloader::new(&gateway, &audit, settings, certificate, args, cx);
+    logging::enter(Stage::Serving);
     let greeted = greeted.and_then(|()| printer.line(format_args!("listening on {url}")));
     if demo.is_some() && !args.no_history && greeted.is_ok() {
         Demo::make_history(&gateway, &*store, printer);
@@ -177,7 +179,6 @@ async fn start(
     settings: &Settings,
     ready: Ready,
     store: &Arc<dyn Storage>,
-    spans: Option<&Spans>,
     file: Option<ConfigFile>,
     printer: Printer,
 ) -> anyhow::Result<(Gateway, AuditTasks)> {
@@ -198,13 +199,15 @@ async fn start(
     };
     let mut gateway = local::builder(config.clone(), library, Arc::clone(store), credentials)
         .arguments_hash(ready.arguments_hash);
-    if let Some(limiter) = store::limiter(config, &**store).await? {
+    let in_store = config.limits.as_ref().filter(|limits| limits.place == LimitPlace::Store);
+    let in_store = in_store.and_then(|_| store.limiter());
+    if let Some(limiter) = ready.limiter.or(in_store) {
         gateway = gateway.shared_limiter(limiter);
     }
     if let Some(file) = file {
         gateway = gateway.config_file(file);
     }
-    if let Some(spans) = spans {
+    if let Some(spans) = &ready.spans {
         gateway = gateway.spans(spans.sink());
     }
     let gateway = gateway.start().await?;
@@ -578,10 +581,17 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    on_hangup: Action,
 }
 
 impl Signals {
-    fn catch() -> anyhow::Result<Self> {
+    /// A demo ends with its terminal, which sends SIGHUP, unless `nohup` started it. A server reads its
+    /// configuration again.
+    fn catch(args: &ServeArgs) -> anyhow::Result<Self> {
+        let on_hangup = match args.demo && !is_hangup_ignored() {
+            true => Action::End,
+            false => Action::Reload,
+        };
         let catch = |kind| {
             signal(kind).advise(
                 "signal handlers cannot be installed",
@@ -592,6 +602,7 @@ impl Signals {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,
             hangup: catch(SignalKind::hangup())?,
+            on_hangup,
         })
     }
 
@@ -599,13 +610,22 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Action::End,
             _ = self.terminate.recv() => Action::End,
-            _ = self.hangup.recv() => Action::Reload,
+            _ = self.hangup.recv() => self.on_hangup,
         }
     }
 
     async fn end(&mut self) {
         while self.next().await != Action::End {}
     }
+}
+
+/// Returns whether the parent had SIGHUP ignored, before this process handles it.
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // SIGHUP is signal 1, the lowest bit.
+    ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -90,10 +90,7 @@ pub(crate) async fn run(command: &SourcesCommand, cx: &Context) -> anyhow::Resul
 }
 
 fn is_sound(source: &SourceReport) -> bool {
-    source.status.state.is_ready()
-        && source.discovered_at.is_some()
-        && source.problems.is_empty()
-        && source.task_failures == 0
+    source.status.state.is_ready() && source.discovered_at.is_some() && !source.needs_attention
 }
 
 async fn logs(id: &str, cx: &Context) -> anyhow::Result<Exit> {

@@ -113,10 +113,11 @@ async fn place(url: String, password_file: Option<&Path>) -> anyhow::Result<Copy
 }
 
 async fn migrate(cx: &Context) -> anyhow::Result<Exit> {
-    let config = Settings::load(&cx.global)?.config;
-    let storage = store::open(&config, Options::default()).await?;
+    let settings = Settings::load(&cx.global)?;
+    store::refuse_second(&settings).await?;
+    let storage = store::open_or_create(&settings, Options::default(), cx.printer).await?;
     storage.close().await;
-    let name = name(&config);
+    let name = name(&settings.config);
     cx.printer.json_or_line(
         &json!({ "store": name, "migrated": true }),
         format_args!("the tables of {name} are those of this version"),

@@ -63,7 +63,7 @@ pub(crate) async fn run(command: ToolsCommand, cx: &Context) -> anyhow::Result<E
 }
 
 async fn show(tool: &str, cx: &Context) -> anyhow::Result<()> {
-    local::with_gateway(cx, async |gateway: &Gateway| {
+    local::with_catalog(cx, async |gateway: &Gateway| {
         let entry = local::awaited(gateway, tool, cx.printer).await?;
         let words = |tenants: &[TenantId]| {
             tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")

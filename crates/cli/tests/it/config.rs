@@ -31,7 +31,7 @@ fn every_problem_has_its_place() {
     insta::assert_snapshot!(refused("[store]\nurl = \"mysql://x\"\n[gate]\nrate = \"many\"\ntimeout = \"1\"\n"), @r#"
     toolcrib.toml:2: `store.url`: expected "sqlite:PATH" or "postgres://USER@HOST/DATABASE"
     toolcrib.toml:4: `gate.rate`: expected calls per time such as "30/m" or "5/s", or "off"
-    toolcrib.toml:5: `gate.timeout`: expected a duration such as "250ms", "30s", "5m" or "2h"
+    toolcrib.toml:5: `gate.timeout`: expected a duration such as "250ms", "30s", "5m" or "2h"; in place of "1" write "1s"
     "#);
     insta::assert_snapshot!(refused("[mcp]\nauth = \"optional\"\n"), @r#"toolcrib.toml:2: `mcp.auth`: "optional" needs an [anonymous] table that says which tenant and scopes callers without credentials get"#);
 }
@@ -102,7 +102,8 @@ headers = { x-a = 5, x-b = true }
     let found: Vec<(&str, &str)> = places.into_iter().zip(keys).collect();
     assert_eq!(found, expected, "{said}");
     for part in [
-        "`gate.rate`: invalid type: integer `5`, expected a string",
+        "`gate.rate`: expected calls per time such as \"30/m\" or \"5/s\", or \"off\"; in place of 5 \
+         write \"5/m\"",
         "did you mean `connect_timeout`? Expected one of `id`",
         "`source.b`: missing field `kind`",
     ] {
@@ -114,7 +115,9 @@ headers = { x-a = 5, x-b = true }
 fn a_file_that_is_not_toml_has_its_mistakes_reported_too() {
     let text = "[gate]\nrate = 5\n[server\nlisten = \"127.0.0.1:0\"\n[mcp]\nauth = = 1\n";
     let said = refused(text);
-    for part in ["toml:2: `gate.rate`: invalid type", "toolcrib.toml:3: ", "toolcrib.toml:6: "] {
+    for part in
+        ["toml:2: `gate.rate`: expected calls", "toolcrib.toml:3:8: ", "toolcrib.toml:6:8: "]
+    {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
@@ -150,7 +153,11 @@ fn scopes_of_the_server_reach_something() {
     let checked = run(dir.path(), &["config", "check", "--connect"]);
     assert_eq!(
         (checked.code, checked.stdout.as_str()),
-        (1, "toolcrib.toml: role \"lead\": approvals:respond matches no tool and no route\n")
+        (
+            3,
+            "toolcrib.toml: warning: role \"lead\": approvals:respond matches no tool and no route\n\
+             toolcrib.toml: 1 warning (1 source, 1 role)\n"
+        )
     );
 }
 
@@ -176,10 +183,11 @@ fn rules_and_roles_that_match_nothing_are_found_by_connecting() {
     write_config(dir.path(), &text);
     run(dir.path(), &["config", "check"]).ok();
     let checked = run(dir.path(), &["config", "check", "--connect"]);
-    assert_eq!(checked.code, 1);
+    assert_eq!(checked.code, 3);
     insta::assert_snapshot!(checked.stdout, @r#"
-    toolcrib.toml: source `demo`: rule "no_such_*" matches no tool
-    toolcrib.toml: role "writer": demo:write matches no tool and no route
+    toolcrib.toml: warning: source `demo`: rule "no_such_*" matches no tool
+    toolcrib.toml: warning: role "writer": demo:write matches no tool and no route
+    toolcrib.toml: 2 warnings (1 source, 1 role)
     "#);
     assert!(!dir.path().join(".toolcrib").exists(), "looking leaves nothing behind");
 }
@@ -212,7 +220,7 @@ fn a_source_that_nobody_can_see_is_pointed_out() {
     let checked = run(dir.path(), &["--json", "config", "check"]).ok().json();
     assert_eq!(checked["warnings"].as_array().unwrap().len(), 1, "{checked}");
     let said = Server::start(dir.path()).stop();
-    assert!(said.contains("warning: source `demo` has `tenants = []`"), "{said}");
+    assert!(said.contains("WARN toolcrib: source `demo` has `tenants = []`"), "{said}");
 }
 
 #[test]

@@ -269,6 +269,10 @@ fn without_consent_nothing_is_imported_and_the_file_is_valid() {
     let empty = Place::new();
     let ran = empty.init(&[]).ok();
     assert!(ran.stderr.contains("no file of Claude Desktop"), "{ran:?}");
+    // What to do without a client comes first.
+    let next = ran.stdout.split_once("Next:\n").unwrap().1;
+    let first = next.lines().next().unwrap().trim();
+    assert!(first.starts_with("toolcrib sources add files --command npx "), "{ran:?}");
     check(&empty, &json!([]));
 }
 

@@ -305,8 +305,8 @@ fn a_demo_does_not_go_unnoticed_in_a_store_of_ones_own() {
     crate::support::key(dir.path(), &["--scope", "a"]);
     let server =
         Server::of(toolcrib(dir.path()).args(["serve", "--demo", "--listen", "127.0.0.1:0"]));
-    assert!(server.stop().contains("warning: .toolcrib/toolcrib.db already exists"));
+    assert!(server.stop().contains("WARN toolcrib: .toolcrib/toolcrib.db already exists"));
     write_config(dir.path(), &config(""));
     let server = Server::start(dir.path());
-    assert!(server.stop().contains("warning: the keys of a demo are accepted here too"));
+    assert!(server.stop().contains("WARN toolcrib: the keys of a demo are accepted here too"));
 }

@@ -22,6 +22,7 @@ mod demo;
 mod examples;
 mod explain;
 mod failover;
+mod first_hour;
 mod generate;
 mod hash;
 mod health;

@@ -143,7 +143,7 @@ fn lists_are_wide_or_json_when_asked() {
     let short = narrow(dir.path(), "80", &["keys", "list"]).stdout;
     assert!(short.contains('…') && short.contains(id) && !short.contains("area8:read"), "{short}");
     let broader = narrow(dir.path(), "120", &["keys", "list"]).stdout;
-    assert!(broader.contains("until in 29d") && broader.contains(id), "{broader}");
+    assert!(broader.contains("expires in 29d") && broader.contains(id), "{broader}");
     let wide = narrow(dir.path(), "80", &["keys", "list", "-o", "wide"]).stdout;
     assert!(!wide.contains('…') && wide.contains("area8:read"), "{wide}");
     assert!(

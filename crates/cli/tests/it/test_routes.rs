@@ -39,7 +39,7 @@ async fn the_demo_serves_the_test_routes_with_the_flag_and_warns() {
     assert_eq!(events, json!({ "events": [] }));
     assert_eq!(server.caller(None).post(INVOKE, &asked).await.0, 401);
     let said = server.stop();
-    assert!(said.contains("warning: --test-routes: /v1/host/sample is served"), "{said}");
+    assert!(said.contains("WARN toolcrib: --test-routes: /v1/host/sample is served"), "{said}");
     // The text output shows their events, too.
     let shown = run(dir.path(), &["--data-dir", data.to_str().unwrap(), "audit", "tail"]).ok();
     assert!(shown.stdout.contains("tool.session.closed    probe.session completed (session "));

@@ -213,6 +213,7 @@ async fn clients_of_both_versions_of_http_and_the_command_line_use_https() {
         let refused = listed(untrusted);
         assert_eq!(refused.code, 1, "{refused:?}");
         assert!(refused.stderr.contains("certificate"), "{refused:?}");
+        assert!(refused.stderr.contains("with --ca-file or TOOLCRIB_CA_FILE"), "{refused:?}");
     }
     let unreadable = listed(&["--ca-file", "key.txt"]);
     assert!(unreadable.stderr.contains("contains no PEM certificate"), "{unreadable:?}");
@@ -221,6 +222,33 @@ async fn clients_of_both_versions_of_http_and_the_command_line_use_https() {
     assert!(checked.stdout.contains("PASS"), "{checked:?}");
     until_failed(&http, &server, &key, "server_certificate", 2.0).await;
     server.stop();
+}
+
+#[test]
+fn a_failed_handshake_says_which_option_helps() {
+    let dir = dir();
+    let authority = Authority::new("ours");
+    let hint = |url: &str, more: &[&str]| {
+        let args = ["--url", url, "--key", "tc_x", "keys", "list"];
+        let refused = run(dir.path(), &[&args, more].concat());
+        assert_eq!(refused.code, 1, "{refused:?}");
+        let hint = refused.stderr.lines().find_map(|line| line.strip_prefix("hint: "));
+        hint.unwrap_or_else(|| panic!("no hint: {refused:?}")).to_owned()
+    };
+    let (server, _) = start(dir.path(), &authority, ", client_ca = \"ca.pem\"");
+    let said = hint(&server.url, &["--ca-file", "ca.pem"]);
+    assert!(said.contains("--client-cert and --client-key"), "{said}");
+    let said = hint(&server.url, &[]);
+    assert!(said.contains("--ca-file"), "{said}");
+    server.stop();
+
+    write_config(dir.path(), &config(""));
+    let plain = Server::start(dir.path());
+    let said = hint(&plain.url.replace("http://", "https://"), &[]);
+    assert!(said.contains("write http:// in --url"), "{said}");
+    let url = plain.url.clone();
+    plain.stop();
+    assert_eq!(hint(&url, &[]), "is `toolcrib serve` running there?");
 }
 
 // I-30

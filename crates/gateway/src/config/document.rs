@@ -16,7 +16,9 @@ use toolcrib_core::suggest;
 use super::{
     error::Problem,
     places::{Place, Places},
+    slips,
     strict::Strict,
+    syntax,
 };
 
 /// Limit on reported mistakes; each one requires another parse of the file.
@@ -55,14 +57,11 @@ pub(super) fn read<T: DeserializeOwned + Default>(
     let mut document = Document { is_toml: errors.is_empty(), ..Document::default() };
     document.places = Places::read(text, tree.get_ref());
     prepare(tree.get_mut());
-    for error in &errors {
-        let line = error.span().map(|span| document.places.line(span.start));
-        // A second error on the same line is usually a consequence of the first.
-        if !document.problems.iter().any(|known| known.line == line) {
-            document.report(error.span(), "", error.message());
-        }
-    }
+    document.problems = syntax::problems(text, &errors, &document.places);
     let end = document.problems.iter().filter_map(|problem| problem.line).min();
+    for slip in slips::escaped_paths(tree.get_ref()) {
+        document.report(Some(slip.span), &slip.key, slips::WINDOWS_PATH);
+    }
     while document.problems.len() < MAX_PROBLEMS {
         let error = match T::deserialize(Strict(Deserializer::from(tree.clone()))) {
             Ok(typed) => {
@@ -92,7 +91,10 @@ pub(super) fn read<T: DeserializeOwned + Default>(
             missing.is_none() && !at.is_empty() && document.places.line(at.start) < end
         });
         if !lacks_broken(&document.broken) && is_reliable {
-            let (message, meant) = explained(error.message(), typed.as_deref(), &explain);
+            let (message, meant) = match slips::of_type(error.message(), &key) {
+                Some(message) => (message, None),
+                None => explained(error.message(), typed.as_deref(), &explain),
+            };
             // The key that was meant is not missing.
             document.broken.extend(meant.map(|name| sibling(&key, &name)));
             document.report(Some(at), &key, &message);
@@ -108,7 +110,7 @@ impl<T> Document<T> {
     fn report(&mut self, span: Option<Range<usize>>, key: &str, message: &str) {
         let line = span.map(|span| self.places.line(span.start));
         let key = (!key.is_empty()).then(|| key.to_owned());
-        self.problems.push(Problem { line, key, message: message.to_owned() });
+        self.problems.push(Problem::new(line, key, message));
     }
 }
 

@@ -21,6 +21,17 @@ pub struct Problem {
     pub key: Option<String>,
     /// The problem and the expected value.
     pub message: String,
+    /// Where in the line, for a syntax error.
+    pub spot: Option<Spot>,
+}
+
+/// A place in a line of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spot {
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The line with `…` in place of values, which may be secrets, and a line that points at the place.
+    pub excerpt: String,
 }
 
 impl ConfigError {
@@ -28,6 +39,13 @@ impl ConfigError {
     pub fn new(file: impl Into<String>, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.line);
         Self { file: file.into(), problems }
+    }
+}
+
+impl Problem {
+    /// Creates a problem without a place in its line.
+    pub fn new(line: Option<usize>, key: Option<String>, message: impl Into<String>) -> Self {
+        Self { line, key, message: message.into(), spot: None }
     }
 }
 
@@ -43,17 +61,24 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// Formats as `:LINE: ` and the message, to follow the name of the file.
+/// Formats as `:LINE: ` or `:LINE:COLUMN: ` and the message, to follow the name of the file.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
+            if let Some(Spot { column, .. }) = &self.spot {
+                write!(f, ":{column}")?;
+            }
         }
         write!(f, ": ")?;
         if let Some(key) = &self.key {
             write!(f, "`{key}`: ")?;
         }
-        write!(f, "{}", self.message)
+        write!(f, "{}", self.message)?;
+        match &self.spot {
+            Some(Spot { excerpt, .. }) => write!(f, "\n{excerpt}"),
+            None => Ok(()),
+        }
     }
 }
 

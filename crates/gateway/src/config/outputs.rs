@@ -51,15 +51,12 @@ impl Config {
                 None if log.as_ref().is_some_and(|log| is_same(log, &path)) => "the server's log",
                 None => continue,
             };
-            problems.push(Problem {
-                line: output.line,
-                key: output.key.clone(),
-                message: format!(
-                    "{} is part of {what}, which it would overwrite; name a file in another \
-                     directory, which only forwarders and anchors write to",
-                    output.path.display()
-                ),
-            });
+            let message = format!(
+                "{} is part of {what}, which it would overwrite; name a file in another directory, \
+                 which only forwarders and anchors write to",
+                output.path.display()
+            );
+            problems.push(Problem::new(output.line, output.key.clone(), message));
         }
         problems
     }

@@ -68,7 +68,7 @@ impl Places {
     /// Returns the problem of `key`, with the line of the nearest table if the key is absent.
     pub(super) fn problem(&self, key: &str, message: impl Into<String>) -> Problem {
         let line = self.nearest(key).map(|place| self.line(place.at));
-        Problem { line, key: Some(self.shown(key)), message: message.into() }
+        Problem::new(line, Some(self.shown(key)), message)
     }
 
     /// Returns `key` as problems show it.
@@ -93,6 +93,12 @@ impl Places {
     pub(super) fn line_of_shown(&self, key: &str) -> Option<usize> {
         let around = self.places.iter().rev().filter(|place| is_around(&place.shown, key));
         around.max_by_key(|place| place.shown.len()).map(|place| self.line(place.at))
+    }
+
+    /// Returns the keys that begin before the byte `end`, with their places.
+    pub(super) fn before(&self, end: usize) -> impl Iterator<Item = (&str, usize)> {
+        let before = self.places.iter().filter(move |place| place.at < end);
+        before.map(|place| (place.exact.as_str(), place.at))
     }
 
     /// Returns the key whose value begins at the byte `start`.

@@ -49,15 +49,11 @@ impl Config {
                 continue;
             };
             let verb = if named.is_written { "write" } else { "read" };
-            problems.push(Problem {
-                line: named.line,
-                key: named.key.clone(),
-                message: format!(
-                    "{} would let the program {verb} {what}; name a narrower path, or move one of \
-                     them",
-                    named.path.display()
-                ),
-            });
+            let message = format!(
+                "{} would let the program {verb} {what}; name a narrower path, or move one of them",
+                named.path.display()
+            );
+            problems.push(Problem::new(named.line, named.key.clone(), message));
         }
         let file = file.map(|file| file.display().to_string()).unwrap_or_default();
         if !problems.is_empty() {

@@ -3,14 +3,17 @@
 //! A field of a kind has `#[serde(with = "kind::Duration")]`: serde reads and writes the text, and
 //! schemars takes the name from the same type.
 
-use std::{borrow::Cow, net::SocketAddr, str::FromStr as _, time};
+use std::{borrow::Cow, fmt, marker::PhantomData, net::SocketAddr, str::FromStr as _, time};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de};
+use serde::{
+    Deserializer, Serialize as _, Serializer,
+    de::{self, Visitor},
+};
 use toolcrib_core::{limit, quota};
 
 /// A kind of value that the file writes as text.
-pub(super) trait Kind {
+pub(super) trait Kind: Sized {
     /// The value.
     type Value;
 
@@ -22,8 +25,7 @@ pub(super) trait Kind {
 
     /// Deserializes a value, also as `Some` of an optional field.
     fn deserialize<'de, D: Deserializer<'de>, T: From<Self::Value>>(d: D) -> Result<T, D::Error> {
-        let text = String::deserialize(d)?;
-        Self::parse(&text).map(T::from).map_err(de::Error::custom)
+        d.deserialize_str(KindVisitor::<Self>(PhantomData)).map(T::from)
     }
 
     /// Serializes a value; `None` becomes no text.
@@ -34,6 +36,46 @@ pub(super) trait Kind {
     {
         value.clone().into().map(|value| Self::text(&value)).serialize(serializer)
     }
+}
+
+/// Reads the text of a kind. A bare number gets an example with its unit.
+struct KindVisitor<K>(PhantomData<K>);
+
+impl<K: Kind> Visitor<'_> for KindVisitor<K> {
+    type Value = K::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text in quotes")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<K::Value, E> {
+        K::parse(text).map_err(|expected| match meant::<K>(text) {
+            Some(meant) if meant != text => {
+                E::custom(format!("{expected}; in place of {text:?} write {meant:?}"))
+            }
+            _ => E::custom(expected),
+        })
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<K::Value, E> {
+        let expected = K::parse("").err().unwrap_or_default();
+        Err(match meant::<K>(&number.to_string()) {
+            Some(meant) => E::custom(format!("{expected}; in place of {number} write {meant:?}")),
+            None => E::custom(expected),
+        })
+    }
+}
+
+/// Returns the text of a kind that `text`, a number or a port of this machine, probably stands for.
+fn meant<K: Kind>(text: &str) -> Option<String> {
+    let number = text.strip_prefix("localhost").unwrap_or(text);
+    let number = number.strip_prefix(':').unwrap_or(number);
+    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let forms = ["", "d", "s", "/m", "/d"].iter().map(|unit| format!("{number}{unit}"));
+    let mut forms = forms.chain([format!("127.0.0.1:{number}")]);
+    forms.find(|form| K::parse(form).is_ok())
 }
 
 /// Gives types the schema of a kind: its name in the reference, and the texts that it is read from.

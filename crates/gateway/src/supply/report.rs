@@ -49,6 +49,10 @@ pub struct SourceReport {
     pub latency: Option<SourceLatency>,
     /// The problems of its tools and rules.
     pub problems: Vec<String>,
+    /// Whether somebody should look at it: it is not available, or has problems, quarantined tools or
+    /// failed tasks. The command line and the console count by this.
+    #[serde(default)]
+    pub needs_attention: bool,
     /// Remarks about its tools that need no action.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

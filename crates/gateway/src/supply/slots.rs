@@ -541,24 +541,32 @@ impl Slot {
             refused_by_breaker: metrics.refusals(id, Limit::Breaker),
         });
         let named = self.problems.iter().chain(&self.left_out).cloned().chain(collisions);
+        let problems: Vec<String> = failure.chain(named.filter(|_| open)).collect();
+        let (status, task_failures) = (self.status(), metrics.task_failures(id));
+        let quarantined = self.quarantined.iter().filter(known).count();
+        let is_down = matches!(status.state, SourceState::Degraded | SourceState::Stopped);
         SourceReport {
+            needs_attention: is_down
+                || !problems.is_empty()
+                || quarantined > 0
+                || task_failures > 0,
             id: id.clone(),
             kind: self.config.kind,
             tenants: self.config.tenants.clone(),
-            status: self.status(),
+            status,
             tools: self.entries.iter().chain(&self.offered).filter(known).count(),
-            quarantined: self.quarantined.iter().filter(known).count(),
+            quarantined,
             load: SourceLoad {
                 calls,
                 max_concurrency: self.config.spec.limits.max_concurrency,
                 rates: rates.into_iter().take(MAX_RATES).collect(),
             },
-            task_failures: metrics.task_failures(id),
+            task_failures,
             breaker: if counted { breaker } else { breaker.without_callers() },
             discovered_at: self.discovered_at,
             last_error: self.last_error.clone(),
             latency: counted.then(|| metrics.latency(id)).flatten(),
-            problems: failure.chain(named.filter(|_| open)).collect(),
+            problems,
             notes: self.listed.iter().filter(|_| open).flat_map(|it| it.notes.clone()).collect(),
             not_offered: self.source.not_offered().filter(|it| open && !it.is_empty()),
         }

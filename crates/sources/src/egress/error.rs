@@ -3,6 +3,7 @@
 use std::{error::Error, io};
 
 use hyper_util::client::legacy as client;
+use rustls::CertificateError;
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     credential::CredentialProblem,
@@ -56,7 +57,10 @@ impl EgressError {
 
 impl From<client::Error> for EgressError {
     fn from(error: client::Error) -> Self {
-        let text = causes(&error);
+        let mut text = causes(&error);
+        if is_unknown_authority(&error) {
+            text.push_str(UNKNOWN_AUTHORITY);
+        }
         if error.is_connect() { Self::Connect(text) } else { Self::Broken(text) }
     }
 }
@@ -94,6 +98,28 @@ pub(super) fn was_refused(error: &client::Error) -> bool {
     false
 }
 
+/// Added to the error of a certificate by an authority that is not known. There is no setting of a source
+/// for authorities: the machine decides whom it trusts.
+const UNKNOWN_AUTHORITY: &str = "; if it is a private authority, add it to those of this system, or \
+                                 name its PEM file in the variable SSL_CERT_FILE of the server";
+
+fn is_unknown_authority(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let mut inner = error;
+        while let Some(wrapped) = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            inner = wrapped;
+        }
+        if let Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) =
+            inner.downcast_ref::<rustls::Error>()
+        {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// Returns the innermost cause of an error: outer layers only repeat that something failed.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -103,4 +129,19 @@ fn causes(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_authority_has_the_remedy() {
+        let tls = |problem| io::Error::other(rustls::Error::InvalidCertificate(problem));
+        assert!(is_unknown_authority(&tls(CertificateError::UnknownIssuer)));
+        // A connector wraps the error of the handshake once more.
+        assert!(is_unknown_authority(&io::Error::other(tls(CertificateError::UnknownIssuer))));
+        assert!(!is_unknown_authority(&tls(CertificateError::Expired)));
+        assert!(!is_unknown_authority(&io::Error::from(io::ErrorKind::ConnectionRefused)));
+    }
 }

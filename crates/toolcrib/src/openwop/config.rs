@@ -352,7 +352,7 @@ fn refused(refusal: EditRefusal) -> Failure {
 }
 
 impl From<Problem> for ConfigProblem {
-    fn from(Problem { line, key, message }: Problem) -> Self {
+    fn from(Problem { line, key, message, .. }: Problem) -> Self {
         Self { line, key, message }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
 pub(super) async fn run(args: &AcceptArgs, cx: &Context) -> anyhow::Result<Exit> {
     settings::no_url(&cx.global, "`toolcrib audit accept` works")?;
     let settings = Settings::load(&cx.global)?;
+    store::require(&settings.config.store)?;
     // A running server keeps its last checkpoint in memory, too.
     let _lock = Lock::take(&settings)?;
     let config = settings.config;

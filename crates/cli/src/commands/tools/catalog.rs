@@ -42,7 +42,7 @@ async fn here(
     search: Option<Search<'_>>,
     cx: &Context,
 ) -> anyhow::Result<Vec<ToolRow>> {
-    local::with_gateway(cx, async |gateway: &Gateway| {
+    local::with_catalog(cx, async |gateway: &Gateway| {
         local::settle(gateway, cx.printer).await;
         let mut entries = wanted(gateway, args)?;
         warn_of_silent(gateway, cx.printer);

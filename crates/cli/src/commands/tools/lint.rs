@@ -66,7 +66,7 @@ async fn discovered(
     args: &ToolLintArgs,
     cx: &Context,
 ) -> anyhow::Result<(Vec<ToolDescriptor>, Vec<Finding>)> {
-    local::with_gateway(cx, async |gateway: &Gateway| {
+    local::with_catalog(cx, async |gateway: &Gateway| {
         local::settle(gateway, cx.printer).await;
         catalog::warn_of_silent(gateway, cx.printer);
         let snapshot = gateway.snapshot();

@@ -139,6 +139,12 @@ impl Process {
         }
     }
 
+    /// Waits for the end, and returns its stderr.
+    pub(crate) fn ended_with(mut self) -> String {
+        self.ended();
+        self.stderr()
+    }
+
     /// Kills the process without a shutdown, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -78,13 +78,29 @@ pub enum FileError {
     #[error("the configuration file cannot be edited from here: {0}")]
     Unsuitable(String),
     /// The system refused it.
-    #[error("the configuration file cannot be {what}: {error}")]
+    #[error("the configuration file cannot be {what}: {error}{}", remedy(error))]
     System {
         /// The verb.
         what: &'static str,
         /// The reason.
         error: io::Error,
     },
+}
+
+/// Says how a server that may not write its file can be allowed to.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; the service or container of the server makes it read-only: make the change by hand on \
+             that machine, or allow it (`ReadWritePaths=` in a drop-in of the unit, see \
+             docs/guides/deploy.md#edit-the-configuration-from-the-console)"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "; the user of the server may not write it: make the change by hand, or give the user the \
+             file and its directory (docs/guides/deploy.md#edit-the-configuration-from-the-console)"
+        }
+        _ => "",
+    }
 }
 
 /// A new text on the disk that is not in place yet. Dropping it removes it.

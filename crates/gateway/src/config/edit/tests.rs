@@ -438,3 +438,15 @@ fn links_and_other_things_are_not_replaced() {
     assert_eq!(fs::read_to_string(dir.path().join("new.toml.bak")).unwrap(), "old");
     assert!(!dir.path().join("new.toml.bak.2").exists());
 }
+
+#[test]
+fn a_file_that_may_not_be_written_says_how_to_allow_it() {
+    let said = |kind: std::io::ErrorKind| {
+        FileError::System { what: "written", error: kind.into() }.to_string()
+    };
+    let read_only = said(std::io::ErrorKind::ReadOnlyFilesystem);
+    assert!(read_only.contains("ReadWritePaths=") && read_only.contains("by hand"), "{read_only}");
+    let denied = said(std::io::ErrorKind::PermissionDenied);
+    assert!(denied.contains("the user of the server") && denied.contains("deploy.md#"), "{denied}");
+    assert!(!said(std::io::ErrorKind::StorageFull).contains("deploy.md"));
+}

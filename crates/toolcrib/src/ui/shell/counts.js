@@ -5,10 +5,8 @@ import { request } from '../api.js';
 /** How often sources are looked at while the tab is visible: no change is sent for a broken one. */
 const EVERY_MS = 30_000;
 
-/** Whether someone should look at a source. `toolcrib sources list` counts the same. */
-export function needsAttention({ state, problems, quarantined }) {
-  return state === 'degraded' || state === 'stopped' || problems?.length > 0 || quarantined > 0;
-}
+/** Whether someone should look at a source. The server decides, also for `toolcrib sources check`. */
+export const needsAttention = (source) => source.needsAttention === true;
 
 export function startCounts() {
   const both = () => {

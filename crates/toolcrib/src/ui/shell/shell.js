@@ -125,8 +125,8 @@ function Account() {
         <dt>Tenant</dt><dd><bdi>${who.tenant}</bdi></dd>
         <dt>Signed in with</dt>
         <dd>${SIGNED_IN[who.auth]?.(who) ?? who.auth}${who.sessionId && ', in all tabs of this browser'}</dd>
-        <dt>Valid</dt>
-        <dd>${who.expiresAt ? html`until <${Time} at=${who.expiresAt} />` : 'until it is revoked'}</dd>
+        <dt>Expires</dt>
+        <dd>${who.expiresAt ? html`<${Time} at=${who.expiresAt} />` : 'never, unless it is revoked'}</dd>
         <dt>Roles</dt><dd>${words(who.roles, (name) => html`<${RoleName} key=${name} name=${name} style="mono" /> `)}</dd>
         <dt>Scopes</dt><dd>${words(who.scopes)}</dd>
         <dt>Updates</dt>

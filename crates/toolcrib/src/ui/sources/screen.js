@@ -46,14 +46,28 @@ const EVERY_MS = 5_000;
 const TONES = { starting: 'blue', ready: 'green', degraded: 'red', stopped: 'grey' };
 
 /** Describes the problems of a source. The text of a healthy one is empty. */
-function problemOf({ state, detail, problems = [], quarantined }) {
+function problemOf({ state, detail, problems = [], quarantined, taskFailures }) {
   const first = state === 'ready' ? problems[0] : (detail ?? problems[0]);
   const more = problems.length - (problems.includes(first) ? 1 : 0);
   return [
     first,
     first !== undefined && more > 0 ? `${plural(more, 'more problem')}` : undefined,
     quarantined > 0 ? `${plural(quarantined, 'tool is', 'tools are')} quarantined` : undefined,
+    taskFailures > 0 ? `${plural(taskFailures, 'background task')} failed and started again` : undefined,
   ].filter(Boolean).join('; ');
+}
+
+/** The state of all sources and toolsets in words, as `toolcrib sources check` judges them. */
+function verdict(sources, bad, toolsets = []) {
+  const all = plural(sources.length, 'source');
+  const starting = sources.filter((it) => it.state === 'starting').length;
+  const unresolved = toolsets.reduce((sum, it) => sum + (it.unresolved ?? 0), 0);
+  const parts = [
+    bad.length > 0 && `${number(bad.length)} of ${all} ${bad.length === 1 ? 'needs' : 'need'} attention`,
+    starting > 0 && `${number(starting)} of ${all} ${starting === 1 ? 'is' : 'are'} starting`,
+    unresolved > 0 && `${plural(unresolved, 'entry of a toolset matches', 'entries of toolsets match')} nothing`,
+  ].filter(Boolean);
+  return parts.length === 0 ? `${all}, all healthy.` : `${parts.join('; ')}.`;
 }
 
 export function Sources({ route }) {
@@ -99,9 +113,7 @@ function All({ data, config, onWritten }) {
         <p>
           ${sources.length === 0
             ? 'There is no source yet.'
-            : bad.length === 0
-              ? `${plural(sources.length, 'source')}, all healthy.`
-              : `${number(bad.length)} of ${plural(sources.length, 'source')} ${bad.length === 1 ? 'needs' : 'need'} attention.`}
+            : verdict(sources, bad, toolsets)}
         </p>
       </div>
       ${config &&
