@@ -2,6 +2,7 @@
 
 mod approvals;
 mod commands;
+mod config;
 mod conformance;
 mod credentials;
 mod edits;
@@ -19,11 +20,12 @@ use toolcrib_core::credential::Secret;
 
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
 pub(crate) use commands::{
-    AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
-    FilterArgs, GenArgs, HashArgs, HealthArgs, ImportArgs, InitArgs, KeyCreateArgs, KeysCommand,
-    McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs,
-    ToolLintArgs, ToolListArgs, ToolsCommand, VerifyArgs,
+    AcceptArgs, AuditCommand, CallArgs, DemoCommand, ExportArgs, ExportFormat, FilterArgs, GenArgs,
+    HashArgs, HealthArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs,
+    SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
+    VerifyArgs,
 };
+pub(crate) use config::{ConfigCommand, ImportArgs, InitArgs};
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
     ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,

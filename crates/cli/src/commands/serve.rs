@@ -22,7 +22,7 @@ use toolcrib_core::{record::DeliveryFactory, store::Storage, text};
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
-    config::{Config, ExplorerConfig, LimitPlace, ServerConfig, TlsConfig, edit::ConfigFile},
+    config::{Config, ExplorerConfig, LimitPlace, TlsConfig, edit::ConfigFile},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_store::Options;
