@@ -102,7 +102,7 @@ pub use units::parse_duration;
 
 /// Returns the types of the configuration file for its reference, as a JSON Schema in which the keys
 /// of a kind of source are those of its `form`. `x-default` is a default in words. For files, use
-/// [`schema`].
+/// [`schema()`].
 #[must_use]
 pub fn types() -> serde_json::Value {
     schemars::schema_for!(File).to_value()

@@ -1,6 +1,6 @@
 //! The JSON Schema of the configuration file, for editors and other programs.
 //!
-//! It is made of the types that read the file ([`types`](super::types)). This module adds
+//! It is made of the types that read the file ([`types`]). This module adds
 //! the keys of each kind of source, and values with more than one form.
 
 use serde_json::{Map, Value, json};

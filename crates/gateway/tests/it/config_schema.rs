@@ -43,6 +43,21 @@ fn files(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Returns an example of a page with the tables around it that the page does not repeat.
+fn completed(block: &str) -> String {
+    const SOURCE: &str = "[[source]]\nid = \"s\"\nkind = \"mcp\"\n";
+    const ISSUER: &str = "[auth.jwt]\nissuer = \"https://id.example.com\"\naudiences = [\"a\"]\n";
+    if block.starts_with("allow = ") {
+        format!("{SOURCE}url = \"https://tools.example.com/mcp\"\n{block}")
+    } else if block.contains("[source.") && !block.contains("[[source]]") {
+        format!("{SOURCE}command = [\"x\"]\n{block}")
+    } else if block.contains("[auth.jwt") && !block.contains("issuer = ") {
+        format!("{ISSUER}{}", block.replace("[auth.jwt]\n", ""))
+    } else {
+        block.to_owned()
+    }
+}
+
 /// Every `toolcrib.toml` and example of the tree, and the examples of the pages.
 #[test]
 fn every_example_of_the_repository_fits() {
@@ -72,13 +87,7 @@ fn every_example_of_the_repository_fits() {
         for block in text.split("```toml").skip(1) {
             let (_, block) = block.split_once('\n').unwrap();
             let block = block.split("```").next().unwrap();
-            // A rule or a setting of a source that the page does not repeat.
-            let whole = match block.contains("[source.") && !block.contains("[[source]]") {
-                true => {
-                    format!("[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{block}")
-                }
-                false => block.to_owned(),
-            };
+            let whole = completed(block);
             assert_eq!(problems(&validator, &whole), [""; 0], "{}:\n{block}", page.display());
             fitting += 1;
         }
