@@ -221,7 +221,7 @@ impl Client {
 
     /// Creates the error of a server that does not answer.
     fn unreachable(&self, error: impl std::error::Error + Send + Sync + 'static) -> anyhow::Error {
-        let hint = hint(&error);
+        let hint = hint(&error, &self.base);
         advised_by(error, format!("the server at {} does not answer", self.base), hint)
     }
 

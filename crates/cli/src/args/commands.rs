@@ -702,8 +702,8 @@ Examples:
   toolcrib config check
   toolcrib config check /etc/toolcrib/toolcrib.toml --connect
 
-Without --connect, an error is what a server would refuse. With --connect, a source that is not ready
-is an error, too; a rule, role or list that matches nothing is a warning.
+An error is a reason for a server to refuse the file, and with --connect also a source that
+is not ready. A rule, role or list that matches nothing is a warning of --connect.
 
 Exit codes:
   0  no errors; with --connect, no warnings either

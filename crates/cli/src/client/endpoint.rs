@@ -58,9 +58,11 @@ impl Endpoint {
         };
         match timeout(SILENCE, request.send()).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => {
-                Err(format!("the server at {} does not answer; {}", self.client.base, hint(&error)))
-            }
+            Ok(Err(error)) => Err(format!(
+                "the server at {} does not answer; {}",
+                self.client.base,
+                hint(&error, &self.client.base)
+            )),
             Err(_) => Err(format!(
                 "the server at {} does not answer; is `toolcrib serve` running there?",
                 self.client.base

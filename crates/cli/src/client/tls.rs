@@ -10,6 +10,7 @@ use rustls::{
     crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
+use url::Url;
 
 use crate::{
     args::Global,
@@ -36,14 +37,24 @@ pub(crate) fn is_other_certificate(error: &anyhow::Error) -> bool {
     matches!(tls, Some(rustls::Error::InvalidCertificate(other)) if *other == OTHER)
 }
 
-/// Returns the hint for a failed connection: how to correct the TLS options, or whether the server runs.
-pub(crate) fn hint(error: &(dyn Error + 'static)) -> &'static str {
-    let (mut cause, mut tls) = (Some(error), None);
+/// The hint for a server that ended the connection after the handshake.
+const NO_CERTIFICATE: &str = "if the server requires a client certificate (`client_ca` in `[server] tls`), \
+                              name yours with --client-cert and --client-key";
+
+/// Returns the hint for a failed request to `base`: how to correct the TLS options, or whether the server
+/// runs.
+pub(crate) fn hint(error: &(dyn Error + 'static), base: &Url) -> &'static str {
+    let (mut cause, mut tls, mut is_closed) = (Some(error), None, false);
     while let Some(error) = cause {
         tls = tls.or_else(|| tls_error(error));
+        // A server of TLS 1.3 refuses a client after the handshake. HTTP/2 keeps only the words of the
+        // alert, or finds its connection closed.
+        let words = error.to_string();
+        is_closed |= words.contains("fatal alert") || words == "channel closed";
         cause = error.source();
     }
     match tls {
+        None if is_closed && base.scheme() == "https" => NO_CERTIFICATE,
         None => "is `toolcrib serve` running there?",
         Some(rustls::Error::InvalidCertificate(problem)) => match problem {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
@@ -60,10 +71,7 @@ pub(crate) fn hint(error: &(dyn Error + 'static)) -> &'static str {
                  PEM file with --ca-file or TOOLCRIB_CA_FILE"
             }
         },
-        Some(rustls::Error::AlertReceived(_)) => {
-            "if the server requires a client certificate (`client_ca` in `[server] tls`), name yours \
-             with --client-cert and --client-key"
-        }
+        Some(rustls::Error::AlertReceived(_)) => NO_CERTIFICATE,
         Some(rustls::Error::InvalidMessage(_)) => {
             "the server does not speak TLS there: write http:// in --url"
         }

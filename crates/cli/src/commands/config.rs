@@ -1,7 +1,7 @@
 //! `config check`: reports all problems of a configuration file, without starting a server.
 //!
-//! An error is what a server refuses, and a source that is not ready. With `--connect`, warnings have an
-//! exit code of their own.
+//! Errors are reasons for a server to refuse the file, and sources that are not ready. With `--connect`,
+//! warnings have a separate exit code.
 
 use std::{path::Path, time::Duration};
 

@@ -126,6 +126,7 @@ fn serve_and_check_refuse_the_same() {
     let refused = |text: &str| {
         let dir = dir();
         fs::write(dir.path().join("seal.key"), "0f".repeat(32)).unwrap();
+        fs::write(dir.path().join("signing.key"), crate::support::SIGNING_KEY).unwrap();
         write_config(dir.path(), text);
         let checked = run(dir.path(), &["config", "check"]);
         assert_eq!(checked.code, 1, "{text}: {checked:?}");
@@ -134,14 +135,15 @@ fn serve_and_check_refuse_the_same() {
         assert!(!dir.path().join(".toolcrib").exists(), "nothing is made: {served:?}");
         (checked.stdout, served.stderr)
     };
-    let seal = "seal_key = { file = \"seal.key\" }\n";
+    let keys =
+        "seal_key = { file = \"seal.key\" }\n[record]\nsigning_key = { file = \"signing.key\" }\n";
     for (text, place, reason) in [
         (
             format!(
-                "[store]\nurl = \"postgres://u@127.0.0.1:1/d\"\n{seal}password = {{ env = \
-                 \"TOOLCRIB_TEST_MISSING\" }}\n"
+                "[store]\nurl = \"postgres://u@127.0.0.1:1/d\"\npassword = {{ env = \
+                 \"TOOLCRIB_TEST_MISSING\" }}\n{keys}"
             ),
-            "toolcrib.toml:4: `store.password`: ",
+            "toolcrib.toml:3: `store.password`: ",
             "TOOLCRIB_TEST_MISSING is not set",
         ),
         (
@@ -152,7 +154,7 @@ fn serve_and_check_refuse_the_same() {
             "TOOLCRIB_TEST_MISSING is not set",
         ),
         (
-            format!("[store]\nurl = \"postgres://u@127.0.0.1:x/d\"\n{seal}"),
+            format!("[store]\nurl = \"postgres://u@127.0.0.1:x/d\"\n{keys}"),
             "toolcrib.toml:2: `store.url`: ",
             "the URL of the store is invalid",
         ),
@@ -227,13 +229,32 @@ fn the_five_common_slips_have_an_example() {
         checked.stdout
     };
     let source = "[[source]]\nid = \"a\"\nkind = \"mcp\"\n";
-    insta::assert_snapshot!(said(&format!("{source}command = \"npx -y hunter2\"\n")), @"");
-    insta::assert_snapshot!(said("[source]\nid = \"a\"\nkind = \"mcp\"\ncommand = [\"x\"]\n"), @"");
-    insta::assert_snapshot!(said("[server]\nlisten = 8808\ndrain = 5\n"), @"");
-    insta::assert_snapshot!(said("[server]\nlisten = \"8808\"\ndrain = \"5\"\nmax_body = 65536\n"), @"");
-    insta::assert_snapshot!(said(&format!("{source}command = ['x', \"C:\\Users\\me\\x.exe\"]\n")), @"");
-    insta::assert_snapshot!(said(&format!("{source}command = [\"C:\\new\\tool.exe\"]\n")), @"");
-    insta::assert_snapshot!(said("{\n  \"mcpServers\": { \"a\": { \"command\": \"npx\" } }\n}\n"), @"");
+    insta::assert_snapshot!(said(&format!("{source}command = \"npx -y hunter2\"\n")), @r##"
+    toolcrib.toml:4: `source.a.command`: expected a list of the program and its arguments, such as command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/docs"]
+    "##);
+    insta::assert_snapshot!(said("[source]\nid = \"a\"\nkind = \"mcp\"\ncommand = [\"x\"]\n"), @r##"
+    toolcrib.toml:1: `source`: write `[[source]]` with two brackets, because there can be several; below it, one per line: `id = "files"`, `kind = "mcp"`, `command = ["npx", "-y", "SERVER"]`
+    "##);
+    insta::assert_snapshot!(said("[server]\nlisten = 8808\ndrain = 5\n"), @r##"
+    toolcrib.toml:2: `server.listen`: expected an address and a port such as "127.0.0.1:8808"; in place of 8808 write "127.0.0.1:8808"
+    toolcrib.toml:3: `server.drain`: expected a duration such as "250ms", "30s", "5m" or "2h"; in place of 5 write "5s"
+    "##);
+    insta::assert_snapshot!(said("[server]\nlisten = \"8808\"\ndrain = \"5\"\nmax_body = 65536\n"), @r##"
+    toolcrib.toml:2: `server.listen`: expected an address and a port such as "127.0.0.1:8808"; in place of "8808" write "127.0.0.1:8808"
+    toolcrib.toml:3: `server.drain`: expected a duration such as "250ms", "30s", "5m" or "2h"; in place of "5" write "5s"
+    toolcrib.toml:4: `server.max_body`: expected a size such as "65536", "64KiB" or "4MiB"; in place of 65536 write "65536"
+    "##);
+    insta::assert_snapshot!(said(&format!("{source}command = ['x', \"C:\\Users\\me\\x.exe\"]\n")), @r##"
+    toolcrib.toml:4:22: `\` starts an escape in a string with double quotes; write a Windows path in single quotes, such as 'C:\Users\me\server.exe', or double each `\`
+        command = ['…', "…"]
+                         ^
+    "##);
+    insta::assert_snapshot!(said(&format!("{source}command = [\"C:\\new\\tool.exe\"]\n")), @r##"
+    toolcrib.toml:4: `source.a.command`: `\` starts an escape in a string with double quotes; write a Windows path in single quotes, such as 'C:\Users\me\server.exe', or double each `\`
+    "##);
+    insta::assert_snapshot!(said("{\n  \"mcpServers\": { \"a\": { \"command\": \"npx\" } }\n}\n"), @r##"
+    toolcrib.toml:1: this is JSON, and the configuration is TOML: a tool server is `[[source]]` with `id = "files"`, `kind = "mcp"` and `command = ["npx", …]`, one per line; `toolcrib import FILE` converts the file of a client
+    "##);
 }
 
 #[test]
@@ -248,12 +269,36 @@ fn syntax_errors_show_the_place_and_duplicates_their_name() {
         }
         checked.stdout
     };
-    insta::assert_snapshot!(said("[server]\nlisten = 127.0.0.1:8808\n"), @"");
-    insta::assert_snapshot!(said("[server\nlisten = \"127.0.0.1:1\"\n"), @"");
-    insta::assert_snapshot!(said("[server]\nlisten = \"127.0.0.1:1\"\ndrain = \"1s\"\nlisten = \"127.0.0.1:2\"\n"), @"");
-    insta::assert_snapshot!(said("[server]\n[gate]\n[server]\ndrain = \"1s\"\n"), @"");
-    insta::assert_snapshot!(said("[[source]]\nid = \"a\"\n[[source]]\nid = \"b\"\nid = \"c\"\n"), @"");
-    insta::assert_snapshot!(said("[sources.env]\nA = \"hunter2\" sesame\n"), @"");
+    insta::assert_snapshot!(said("[server]\nlisten = 127.0.0.1:8808\n"), @r##"
+    toolcrib.toml:2:15: text needs quotes: listen = "…"
+        listen = …
+                 ^
+    "##);
+    insta::assert_snapshot!(said("[server\nlisten = \"127.0.0.1:1\"\n"), @r##"
+    toolcrib.toml:1:8: unclosed table, expected `]`
+        [server
+               ^
+    "##);
+    insta::assert_snapshot!(said("[server]\nlisten = \"127.0.0.1:1\"\ndrain = \"1s\"\nlisten = \"127.0.0.1:2\"\n"), @r##"
+    toolcrib.toml:4:1: the key `listen` appears twice; the first is in line 2
+        listen = "…"
+        ^
+    "##);
+    insta::assert_snapshot!(said("[server]\n[gate]\n[server]\ndrain = \"1s\"\n"), @r##"
+    toolcrib.toml:3:2: the table `[server]` appears twice; the first is in line 1
+        [server]
+         ^
+    "##);
+    insta::assert_snapshot!(said("[[source]]\nid = \"a\"\n[[source]]\nid = \"b\"\nid = \"c\"\n"), @r##"
+    toolcrib.toml:5:1: the key `id` appears twice; the first is in line 4
+        id = "…"
+        ^
+    "##);
+    insta::assert_snapshot!(said("[sources.env]\nA = \"hunter2\" sesame\n"), @r##"
+    toolcrib.toml:2:15: unexpected key or value, expected newline, `#`
+        A = "…" …
+                ^
+    "##);
     write_config(dir.path(), "[server]\nlisten = 127.0.0.1:8808\n");
     let json = run(dir.path(), &["config", "check", "--json"]).json();
     assert_eq!(

@@ -98,8 +98,9 @@ fn the_help_lists_all_commands() {
           --config <FILE>       Read this configuration file [default: ./toolcrib.toml if it exists]
                                 [env: TOOLCRIB_CONFIG]
           --data-dir <DIR>      Keep state in this directory: the store is DIR/toolcrib.db unless the
-                                file sets `[store] url` [default: .toolcrib next to the configuration
-                                file] [env: TOOLCRIB_DATA_DIR]
+                                file sets `[store] url` [default: the directory of an absolute
+                                `[store] url`, or .toolcrib next to the configuration file] [env:
+                                TOOLCRIB_DATA_DIR]
           --url <URL>           Use the running server at this address instead of the store [env:
                                 TOOLCRIB_URL]
           --key <KEY>           Present this API key; prefer the variable or --key-file, because other
@@ -171,6 +172,7 @@ fn a_failure_can_be_json() {
         (&["--config", "missing.toml", "serve"][..], 1),
         (&["keys", "list"], 1),
         (&["audit", "export"], 1),
+        (&["store", "check"], 1),
         (&["config", "check"], 1),
         (&["call", "no_such_tool"], 1),
         (&["import", "missing.json"], 1),
@@ -185,6 +187,8 @@ fn a_failure_can_be_json() {
         // Log lines on stderr are not part of the message.
         let run =
             |args: &[&str]| finish(toolcrib(dir.path()).env("TOOLCRIB_LOG", "off").args(args));
+        // The first run may create the store, and says so.
+        run(args);
         let plain = run(args);
         let ran = run(&[&["--json"], args].concat());
         assert_eq!(ran.code, code, "{args:?}: {ran:?}");

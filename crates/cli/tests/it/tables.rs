@@ -20,12 +20,21 @@ fn fits(dir: &std::path::Path, args: &[&str]) {
         assert_eq!(shown.lines().count(), full.lines().count(), "{args:?}: one line a row");
         for line in shown.lines() {
             let width = line.chars().count();
-            assert!(width <= columns.parse().unwrap(), "{args:?}, {width}: {line}");
+            // Ids are whole, so a table with ids needs 80 columns.
+            let columns: usize = columns.parse().unwrap();
+            let limit = if has_ids(args) { columns.max(80) } else { columns };
+            assert!(width <= limit, "{args:?}, {width}: {line}");
             for word in line.split_whitespace().filter(|word| !word.ends_with('…')) {
                 assert!(words.contains(&word) || is_time(word), "{args:?}: {word:?} in {line}");
             }
         }
     }
+}
+
+/// Whether the table of `args` has ids that commands take.
+fn has_ids(args: &[&str]) -> bool {
+    args.ends_with(&["list"])
+        && args.iter().any(|it| ["keys", "approvals", "runs", "credentials"].contains(it))
 }
 
 #[test]

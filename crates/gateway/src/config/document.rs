@@ -15,7 +15,7 @@ use toolcrib_core::suggest;
 
 use super::{
     error::Problem,
-    places::{Place, Places},
+    places::{HIDDEN, Place, Places},
     slips,
     strict::Strict,
     syntax,
@@ -23,9 +23,6 @@ use super::{
 
 /// Limit on reported mistakes; each one requires another parse of the file.
 const MAX_PROBLEMS: usize = 200;
-
-/// The span of keys that are not in the file. Problems do not show them.
-pub(super) const HIDDEN: Range<usize> = usize::MAX..usize::MAX;
 
 /// The parsed parts of a file.
 #[derive(Debug, Default)]

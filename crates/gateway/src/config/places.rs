@@ -3,12 +3,17 @@
 //! A key has two forms. Problems show `source.files.command`, with the id or name of an array's
 //! element. Code uses `source[0].command`, which is unambiguous.
 
+use std::ops::Range;
+
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
 use super::error::Problem;
+
+/// The span of keys that are not in the file. Problems do not show them.
+pub(super) const HIDDEN: Range<usize> = usize::MAX..usize::MAX;
 
 /// Every key of a file.
 #[derive(Debug, Default)]

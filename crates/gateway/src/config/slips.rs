@@ -7,11 +7,11 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{document::HIDDEN, places::Place};
+use super::places::{HIDDEN, Place};
 
 /// The message for `\` in a string with double quotes.
-pub(super) const WINDOWS_PATH: &str = r"`\` starts an escape in a string with double quotes; write a Windows path in single quotes, \
-      such as 'C:\Users\me\server.exe', or double each `\`";
+pub(super) const WINDOWS_PATH: &str = "`\\` starts an escape in a string with double quotes; write a Windows path in single quotes, such \
+     as 'C:\\Users\\me\\server.exe', or double each `\\`";
 
 /// The tables that a file can have several of, each with the example of its first lines.
 const ARRAYS: [(&str, &str); 6] = [

@@ -38,8 +38,9 @@ pub use self::{
     upstream::{PinFirst, PinMode, PinPolicy},
 };
 use super::{
-    document::{HIDDEN, Unknown},
+    document::Unknown,
     ordered::Ordered,
+    places::HIDDEN,
     resolver::Resolver,
     secret::Value,
     units::{self as kind, Kind as _},

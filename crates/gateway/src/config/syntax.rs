@@ -59,8 +59,11 @@ fn explained(text: &str, error: &Error, span: &Range<usize>, places: &Places) ->
 fn duplicate(text: &str, span: &Range<usize>, places: &Places) -> String {
     let name = text.get(span.clone()).unwrap_or_default();
     let (line, _) = line_at(text, span.start);
-    let header = line.trim().trim_matches(['[', ']']).trim();
-    let is_header = line.trim_start().starts_with('[');
+    let is_header = header_of(line).is_some();
+    let header = header_of(line).unwrap_or_default();
+    // A second table replaces the first one among the places, so its header is searched in the text.
+    let same = text.lines().position(|it| is_header && header_of(it) == Some(header));
+    let same = same.map(|at| at + 1).filter(|&line| line < places.line(span.start));
     let first = places.before(span.start).filter(|(exact, at)| match is_header {
         true => *exact == header,
         // In the same table: no header is between them.
@@ -69,7 +72,7 @@ fn duplicate(text: &str, span: &Range<usize>, places: &Places) -> String {
                 && text.get(*at..span.start).is_some_and(|between| !between.contains("\n["))
         }
     });
-    let first = first.map(|(_, at)| places.line(at)).max();
+    let first = same.or(first.map(|(_, at)| places.line(at)).max());
     let what = match (is_header, line.trim_start().starts_with("[[")) {
         (true, true) => format!("`[[{header}]]`, but another key has this name"),
         (true, false) => format!("the table `[{header}]` appears twice"),
@@ -79,6 +82,12 @@ fn duplicate(text: &str, span: &Range<usize>, places: &Places) -> String {
         Some(line) => format!("{what}; the first is in line {line}"),
         None => what,
     }
+}
+
+/// Returns the key of a table if `line` is its header.
+fn header_of(line: &str) -> Option<&str> {
+    let header = line.split('#').next().unwrap_or_default().trim();
+    header.starts_with('[').then(|| header.trim_matches(['[', ']']).trim())
 }
 
 /// Returns the key of a line whose value is a text without quotes, such as `listen = 127.0.0.1:80`.
