@@ -79,9 +79,21 @@ const UPLOAD = {
   description: 'Base64 of the bytes of files, or `data:TYPE;name=NAME;base64,` and base64: file.',
   properties: { file: { type: 'string', format: 'binary' } },
 };
-const SCHEMAS = { choices: CHOICES, numbers: NUMBERS, ticket: TICKET, files: FILES, upload: UPLOAD };
+const DELIVERY = {
+  type: 'object',
+  properties: {
+    to: {
+      type: 'object',
+      properties: { name: { type: 'string' }, floor: { type: 'integer' } },
+      required: ['name'],
+    },
+    attachment: { type: 'string', contentEncoding: 'base64', contentMediaType: 'application/zip' },
+  },
+  required: ['to', 'attachment'],
+};
+const SCHEMAS = { delivery: DELIVERY, choices: CHOICES, numbers: NUMBERS, ticket: TICKET, files: FILES, upload: UPLOAD };
 const TITLES = { nested: 'Orders with their lines' };
-const NAMES = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices', 'numbers', 'ticket', 'files', 'upload', 'markdown', 'nested'];
+const NAMES = ['ask', 'ask-twice', 'hostile', 'slow', 'steps', 'sound', 'choices', 'numbers', 'ticket', 'files', 'upload', 'delivery', 'markdown', 'nested'];
 const TOOLS = NAMES.map((name) => ({
   name,
   title: TITLES[name],
@@ -135,7 +147,7 @@ function call({ id, params }, line) {
     if (!inputResponses) return ask(id, { [EVIL]: question(EVIL, HOSTILE) }, EVIL);
     return complete(id, `answered: ${JSON.stringify(inputResponses)}`);
   }
-  if (['choices', 'ticket', 'files', 'upload'].includes(name)) return complete(id, JSON.stringify(params.arguments));
+  if (['choices', 'ticket', 'files', 'upload', 'delivery'].includes(name)) return complete(id, JSON.stringify(params.arguments));
   if (name === 'markdown') return complete(id, REPORT);
   if (name === 'nested')
     return say({ id, result: { resultType: 'complete', content: [], structuredContent: ORDERS, isError: false } });

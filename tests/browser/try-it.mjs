@@ -334,6 +334,29 @@ await check('a file is chosen for base64, with its name and a limit', async () =
   await page.waitForFunction(() => document.querySelector('.outcome')?.textContent.includes('data:text/plain;name=a%20note.txt;base64,aGVsbG8='));
 });
 
+await check('a nested form with a file is filled, run and read by keyboard alone', async () => {
+  await open('asking__delivery');
+  const tabTo = async (selector) => {
+    for (let stops = 0; stops < 200; stops += 1) {
+      if (await page.evaluate((it) => document.activeElement?.matches(it) === true, selector)) return;
+      await page.keyboard.press('Tab');
+    }
+    throw new Error(`${selector} is not reached by Tab, among ${await page.locator("[data-path]").evaluateAll((all) => all.map((it) => it.dataset.path).join(" "))}`);
+  };
+  await page.locator('.tool h2').focus();
+  await tabTo('[data-path="/to/name"] :is(input, textarea)');
+  await page.keyboard.type('Ann');
+  await tabTo('[data-path="/attachment"] input[type=file]');
+  const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.keyboard.press('Enter')]);
+  await chooser.setFiles({ name: 'a.zip', mimeType: 'application/zip', buffer: Buffer.from('hello') });
+  await page.locator('[data-path="/attachment"]').getByText('a.zip', { exact: true }).waitFor();
+  await tabTo('[data-action="execute"]');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.querySelector('.outcome')?.textContent.includes('aGVsbG8='));
+  const result = await page.locator('.outcome').first().textContent();
+  truthy(result.includes('Ann'), result);
+});
+
 await check('Markdown of a tool is formatted with no more than our own elements', async () => {
   const requests = [];
   page.on('request', (it) => requests.push(it.url()));

@@ -103,8 +103,9 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let tool = context.parameter("tool")?.map(|ToolName(name)| name);
     let query = match (kind, &tool) {
         (SavedKind::View, None) => SavedQuery::Views,
+        // No view is of a tool.
         (SavedKind::View, Some(_)) => {
-            return Err(Failure::parameter("tool", "`tool` does not belong to views"));
+            return Ok(respond::json(StatusCode::OK, &SavedList { saved: Vec::new() }));
         }
         (SavedKind::Call, Some(tool)) => SavedQuery::CallsOf(tool),
         (SavedKind::Call, None) => SavedQuery::OwnCalls,
