@@ -23,7 +23,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{args::Global, env};
+use crate::{args::Global, env, text::harmless};
 
 /// The default log level.
 #[derive(Debug, Clone, Copy)]
@@ -110,15 +110,25 @@ pub(crate) fn message(
     }
     let mut text = message.replace('\n', " ");
     for (key, value) in more {
-        let value = match &value {
-            Value::Array(values) if values.is_empty() => continue,
-            value => value,
-        };
-        text.push_str(&format!(" {key}={value}"));
+        match &value {
+            // Texts for people, without the escapes of JSON.
+            Value::Array(texts) => {
+                for part in texts {
+                    text.push_str(&format!("; {}", plain(part)));
+                }
+            }
+            Value::String(_) => text.push_str(&format!("; {}", plain(&value))),
+            other => text.push_str(&format!(" {key}={other}")),
+        }
     }
     let mut out = AutoStream::auto(io::stderr().lock());
     writeln!(out, "{}", line(level, &text, Utc::now())).ok();
     true
+}
+
+fn plain(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    harmless(&text).replace('\n', " ")
 }
 
 /// Returns a line as [`Format`] writes it.

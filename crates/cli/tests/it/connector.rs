@@ -189,10 +189,10 @@ fn arguments_reach_the_service_byte_for_byte() {
         heard.replace(boundary, "B"),
         head("POST /base/files", "multipart/form-data; boundary=B")
             + "--B\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\na\r\n--b\r\n\
-               --B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\n\
-               Content-Type: application/octet-stream\r\n\r\n\0\u{1}\u{7f}\r\n\
                --B\r\nContent-Disposition: form-data; name=\"meta\"\r\n\
-               Content-Type: application/json\r\n\r\n{\"k\":1}\r\n--B--\r\n"
+               Content-Type: application/json\r\n\r\n{\"k\":1}\r\n\
+               --B\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\n\
+               Content-Type: application/octet-stream\r\n\r\n\0\u{1}\u{7f}\r\n--B--\r\n"
     );
 }
 

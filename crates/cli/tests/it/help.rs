@@ -101,8 +101,8 @@ fn the_help_lists_all_commands() {
           --config <FILE>       Read this configuration file [default: ./toolcrib.toml if it exists]
                                 [env: TOOLCRIB_CONFIG]
           --data-dir <DIR>      Keep state in this directory: the store is DIR/toolcrib.db unless the
-                                file sets `[store] url` [default: the directory of an absolute
-                                `[store] url`, or .toolcrib next to the configuration file] [env:
+                                file sets `[store] url` [default: the directory of an absolute `[store]
+                                url`, or .toolcrib next to the configuration file] [env:
                                 TOOLCRIB_DATA_DIR]
           --url <URL>           Use the running server at this address instead of the store [env:
                                 TOOLCRIB_URL]

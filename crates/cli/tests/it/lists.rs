@@ -50,7 +50,9 @@ fn a_list_with_more_than_one_page_is_a_warning() {
     assert!(listed.stderr.contains(&whole), "{}", listed.stderr);
     assert!(listed.stderr.contains(&all), "{}", listed.stderr);
     assert!(!listed.stderr.contains("few") && !listed.stderr.contains("search"), "{listed:?}");
-    let checked = run(dir.path(), &["config", "check", "--connect", "--json"]).ok().json();
+    let checked = run(dir.path(), &["config", "check", "--connect", "--json"]);
+    assert_eq!(checked.code, 3, "{checked:?}");
+    let checked = checked.json();
     assert_eq!(checked["warnings"], json!([whole, all]));
 
     // One page holds them.

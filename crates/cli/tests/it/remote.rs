@@ -47,6 +47,8 @@ fn a_call_there_prints_what_a_call_here_prints() {
     // Log lines on stderr are not part of the output.
     let run =
         |args: &[&str]| finish(toolcrib(remote.dir.path()).env("TOOLCRIB_LOG", "off").args(args));
+    // The first command creates the store, and says so.
+    run(&["call", "demo__echo", r#"{"text":"hi"}"#]);
     for args in [
         &["call", "demo__echo", r#"{"text":"hi"}"#][..],
         &["call", "mcp:demo.add", r#"{"a":1,"b":2}"#],

@@ -201,9 +201,7 @@ async fn invalid_items_are_rejected_with_their_reason() {
     let reply = ada.get("/v1/saved?kind=canary").await;
     assert_eq!(reply.status, 400);
     assert!(reply.text().contains("must be one of view, call"), "{}", reply.text());
-    for (query, reason) in [
-        ("kind=view&kind=call", "the parameter `kind` must be given once"),
-    ] {
+    for (query, reason) in [("kind=view&kind=call", "the parameter `kind` must be given once")] {
         let reply = ada.get(&format!("/v1/saved?{query}")).await;
         assert_eq!(reply.status, 400, "{query}");
         assert!(reply.text().contains(reason), "{}", reply.text());

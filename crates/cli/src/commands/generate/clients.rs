@@ -80,7 +80,7 @@ const NOTES: &[Notes] = &[
     Notes { id: "oxp", check: "The answer has the tools in `items`.", tested: "Run." },
     Notes {
         id: "curl",
-        check: "The answer has the tools in `items`. To call one, see \
+        check: "The answer has the tools in `tools`. To call one, see \
                 [agent developers](../../start/agent-developer.md#1-connect-an-mcp-client).",
         tested: "Run.",
     },
@@ -146,6 +146,8 @@ With this page you connect a client to a running server. [Another client](../cli
    ```console
    $ toolcrib keys create --name laptop --principal ada --role reader
    ```
+
+   `reader` is a role of your configuration. The demo has none: `toolcrib demo keys reader` prints a key of it.
 
 2. {instruction}
 

@@ -290,12 +290,12 @@ fn the_files_of_a_composed_multipart_body_are_bytes() {
         sent(&document, "f", body).unwrap(),
         [
             "POST /f\nmultipart/form-data; boundary=B\n".to_owned(),
+            part("note", false, "", "n"),
+            part("digest", false, bytes, "ZQ=="),
             part("file", true, "image/png", "a"),
             part("more", true, bytes, "b"),
             part("more", true, bytes, "c"),
             part("maybe", true, bytes, "d"),
-            part("note", false, "", "n"),
-            part("digest", false, bytes, "ZQ=="),
             "--B--\n".to_owned(),
         ]
         .concat()
