@@ -135,7 +135,7 @@ await check('a session survives a reload, a new tab and Ctrl-click', async () =>
   await page.click('#account-button');
   const menu = await page.textContent('.menu');
   truthy(/Signed in with\s*key\s*\S+, in all tabs of this browser/.test(menu), menu);
-  truthy(/Valid\s*until/.test(menu), menu);
+  truthy(/Expires\s*in \d+ (hours|minutes)/.test(menu), menu);
   equal(await page.locator('#stay-signed-in').count(), 0, 'the offer to stay');
   // A call and the MCP endpoint work without a key, too.
   const status = await other.evaluate(async () => {
