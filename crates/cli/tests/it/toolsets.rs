@@ -50,7 +50,10 @@ fn an_entry_that_reaches_nothing_is_told_everywhere() {
     run(dir.path(), &["config", "check"]).ok();
     let checked = run(dir.path(), &["config", "check", "--connect"]);
     assert_eq!(checked.code, 3, "a warning");
-    insta::assert_snapshot!(checked.stdout, @r#"toolcrib.toml: toolset "work": mcp:gone.* reaches no tool"#);
+    insta::assert_snapshot!(checked.stdout, @r#"
+    toolcrib.toml: warning: toolset "work": mcp:gone.* reaches no tool
+    toolcrib.toml: 1 warning (1 source, 0 roles)
+    "#);
     let listed = run(dir.path(), &["sources", "list"]).ok();
     assert!(listed.stdout.contains("work"), "{listed:?}");
     assert!(listed.stderr.contains("mcp:gone.* reaches no tool"), "{listed:?}");
