@@ -23,6 +23,8 @@ use tempfile::TempDir;
 
 use crate::support::{PROGRAM, Server, dir, toolcrib};
 
+/// The time in which a reader types a command.
+const TYPING: Duration = Duration::from_secs(3);
 /// One command, on a machine that is busy.
 const LIMIT: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(20);
@@ -253,6 +255,11 @@ impl Session {
         let mut command = toolcrib(&self.folder.path().join("page"));
         command.arg("serve").args(arguments.split_whitespace()).args(["--listen", "127.0.0.1:0"]);
         let mut server = Server::of(command.env("PATH", path()));
+        // A reader types the next command later than the sources are read.
+        let typed = Instant::now() + TYPING;
+        while Instant::now() < typed && !server.process.stderr().contains("catalog refreshed") {
+            thread::sleep(POLL);
+        }
         if arguments.contains("--demo") {
             // A reader takes longer than the demo for its own calls.
             let made = "the demo has made its history";
