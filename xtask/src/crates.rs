@@ -5,10 +5,10 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Deserialize;
 
 use crate::cargo::cargo;
 use crate::shell;
+use crate::tidy::publish::{Package, packages};
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct CratesOptions {
@@ -17,27 +17,13 @@ pub(crate) struct CratesOptions {
     build: bool,
 }
 
-#[derive(Debug, Deserialize)]
-struct Workspace {
-    packages: Vec<Package>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Package {
-    name: String,
-    publish: Option<Vec<String>>,
-}
-
 pub(crate) fn run(options: &CratesOptions) -> Result<()> {
-    let text = shell::output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?;
-    let workspace: Workspace = serde_json::from_str(&text).context("cargo metadata")?;
+    let packages = packages()?;
     let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
     let mut pack = cargo(&["package", "--workspace", "--locked", "--allow-dirty", "--quiet"]);
     // `cargo package` takes those too, and their dependencies have no versions.
-    let (private, published): (Vec<&Package>, Vec<&Package>) = workspace
-        .packages
-        .iter()
-        .partition(|package| package.publish.as_ref().is_some_and(Vec::is_empty));
+    let (published, private): (Vec<&Package>, Vec<&Package>) =
+        packages.iter().partition(|package| package.is_published());
     for package in private {
         pack.args(["--exclude", &package.name]);
     }

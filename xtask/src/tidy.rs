@@ -9,7 +9,7 @@ mod links;
 mod members;
 mod page;
 mod promises;
-mod publish;
+pub(crate) mod publish;
 mod source;
 mod structure;
 mod text;

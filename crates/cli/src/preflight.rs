@@ -75,34 +75,29 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
     }
     let tls = config.server.tls.as_ref().map(identity).transpose();
     let mut blocked = |key: &str, error| obstacles.push(Obstacle::new(key, error));
-    let seal_keys = seal_keys.map_err(|error| blocked("store.seal_key", error));
-    let signing_key = signing_key.map_err(|error| blocked("record.signing_key", error));
-    let arguments_hash = arguments_hash.map_err(|error| blocked("record.hash_key", error));
-    let url = store::check_url(&config.store).map_err(|error| blocked("store.url", error));
-    let store_password =
-        store::password(&config.store).await.map_err(|error| blocked("store.password", error));
-    let limiter = store::limiter(config).await.map_err(|error| blocked("limits.shared", error));
-    let spans = Spans::start(config).map_err(|error| blocked("telemetry", error));
-    let tls = tls.map_err(|obstacle| obstacles.push(obstacle));
-    match (tls, seal_keys, signing_key, arguments_hash, url, store_password, limiter, spans) {
-        (
-            Ok(tls),
-            Ok(seal_keys),
-            Ok(signing_key),
-            Ok(arguments_hash),
-            Ok(()),
-            Ok(store_password),
-            Ok(limiter),
-            Ok(spans),
-        ) if obstacles.is_empty() => Ok(Ready {
-            tls,
-            seal_keys,
-            signing_key,
-            arguments_hash,
-            store_password,
-            limiter,
-            spans,
-        }),
+    let seal_keys = seal_keys.map_err(|error| blocked("store.seal_key", error)).ok();
+    let signing_key = signing_key.map_err(|error| blocked("record.signing_key", error)).ok();
+    let arguments_hash = arguments_hash.map_err(|error| blocked("record.hash_key", error)).ok();
+    store::check_url(&config.store).unwrap_or_else(|error| blocked("store.url", error));
+    let store_password = store::password(&config.store).await;
+    let store_password = store_password.map_err(|error| blocked("store.password", error)).ok();
+    let limiter = store::limiter(config).await;
+    let limiter = limiter.map_err(|error| blocked("limits.shared", error)).ok();
+    let spans = Spans::start(config).map_err(|error| blocked("telemetry", error)).ok();
+    let tls = tls.map_err(|obstacle| obstacles.push(obstacle)).ok();
+    let ready = || {
+        Some(Ready {
+            tls: tls?,
+            seal_keys: seal_keys?,
+            signing_key: signing_key?,
+            arguments_hash: arguments_hash?,
+            store_password: store_password?,
+            limiter: limiter?,
+            spans: spans?,
+        })
+    };
+    match ready() {
+        Some(ready) if obstacles.is_empty() => Ok(ready),
         _ => Err(obstacles),
     }
 }

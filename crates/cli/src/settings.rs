@@ -75,8 +75,10 @@ impl Settings {
     pub(crate) fn check(global: &Global, file: &Path, text: &str) -> Checked {
         let base = base_of(file);
         let reading = config::read(&file.display().to_string(), text, &base, &Secrets);
-        let data_dir = data_dir(global, &base, text);
-        let mut config = reading.partial().map(|config| placed(config.clone(), text, &data_dir));
+        let url = store_url(text);
+        let data_dir = data_dir(global, &base, url.as_deref());
+        let place = |config: &Config| placed(config.clone(), url.is_some(), &data_dir);
+        let mut config = reading.partial().map(place);
         let missing: Vec<Problem> =
             reading.missing().iter().map(|missing| missing.problem.clone()).collect();
         let mut problems = reading.other_problems().to_vec();
@@ -100,11 +102,11 @@ impl Settings {
             }
             _ => Config::empty(&base),
         };
-        let typed = text.as_deref().unwrap_or_default();
-        let data_dir = data_dir(global, &base, typed);
-        let mut config = placed(config, typed, &data_dir);
+        let url = text.as_deref().and_then(store_url);
+        let data_dir = data_dir(global, &base, url.as_deref());
+        let mut config = placed(config, url.is_some(), &data_dir);
         config.protect(file.as_deref(), &data_dir)?;
-        let place = match global.data_dir.is_some() || store_url(typed).is_some() {
+        let place = match global.data_dir.is_some() || url.is_some() {
             true => StorePlace::Explicit,
             false => StorePlace::Default,
         };
@@ -125,9 +127,9 @@ pub(crate) struct Checked {
 
 /// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url` to a file. The files
 /// of a server on PostgreSQL are always there.
-fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
+fn placed(mut config: Config, names_store: bool, data_dir: &Path) -> Config {
     match config.store.engine {
-        Engine::Sqlite if store_url(text).is_some() => {}
+        Engine::Sqlite if names_store => {}
         Engine::Sqlite => config.store.path = data_dir.join(STORE_FILE),
         Engine::Postgres { .. } => config.store.path = data_dir.join(POSTGRES_FILES),
     }
@@ -185,17 +187,16 @@ pub(crate) fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the data directory for a configuration with `text` whose relative paths start from `base`:
+/// Returns the data directory for a configuration with `[store] url` whose relative paths start from `base`:
 /// `--data-dir`, or else the directory of a store that the configuration names by an absolute path, so
 /// that all commands and the server find the same packs without `--data-dir`.
-pub(crate) fn data_dir(global: &Global, base: &Path, text: &str) -> PathBuf {
-    let beside_store = || {
-        let url = store_url(text)?;
-        let path = Path::new(url.strip_prefix("sqlite:")?);
+pub(crate) fn data_dir(global: &Global, base: &Path, url: Option<&str>) -> PathBuf {
+    let of_store = || {
+        let path = Path::new(url?.strip_prefix("sqlite:")?);
         path.is_absolute().then(|| path.parent().map(Path::to_path_buf))?
     };
     let given = global.data_dir.clone();
-    given.or_else(beside_store).unwrap_or_else(|| base.join(DATA_DIR))
+    given.or_else(of_store).unwrap_or_else(|| base.join(DATA_DIR))
 }
 
 /// Returns the packs that are installed in `data_dir`, and the bundled packs.
@@ -264,7 +265,7 @@ pub(crate) fn is_blank(text: &str) -> bool {
 }
 
 /// Returns `[store] url`, if it is set.
-fn store_url(text: &str) -> Option<String> {
+pub(crate) fn store_url(text: &str) -> Option<String> {
     let table: toml::Table = toml::from_str(text).ok()?;
     table.get("store")?.get("url")?.as_str().map(str::to_owned)
 }
@@ -286,7 +287,7 @@ mod tests {
         let given = |args: &[&str], text: &str| {
             let args = [&["toolcrib"], args, &["tools", "list"]].concat();
             let args = <crate::args::Args as clap::Parser>::try_parse_from(args).unwrap();
-            data_dir(&args.global, Path::new("/etc/toolcrib"), text)
+            data_dir(&args.global, Path::new("/etc/toolcrib"), store_url(text).as_deref())
         };
         let packaged = include_str!("../../../deploy/packages/toolcrib.toml");
         assert_eq!(given(&[], packaged), Path::new("/var/lib/toolcrib"));

@@ -39,7 +39,7 @@ pub enum NewSaved {
     },
 }
 
-/// Which items a caller asks for.
+/// The items of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum SavedQuery<'a> {
     /// The views of the tenant.
@@ -121,8 +121,8 @@ impl Gateway {
         Ok(items.into_iter().map(|item| visible(caller, item)).collect())
     }
 
-    /// Saves a view or a call of `caller` under a name, in place of its own one with this name. Returns
-    /// it, and whether it is new.
+    /// Saves a view or a call under a name. It replaces an item of `caller` with this name. Returns the
+    /// item, and whether it is new.
     ///
     /// # Errors
     /// [`SavedError`]: nothing was saved.
@@ -250,8 +250,8 @@ fn usable(snapshot: &Arc<Snapshot>, caller: &Principal, name: &str) -> Option<Ar
     found(ToolRef::Id(name)).or_else(|| found(ToolRef::Wire(name)))
 }
 
-/// Returns whether `caller` may see an item of its tenant: its own ones, the calls of the tools that it may
-/// use, and the views if it may read the record.
+/// Returns whether `caller` may see an item of its tenant. It sees the items that it saved, the calls of
+/// the tools that it may use, and the views if it may read the record.
 fn sees(snapshot: &Arc<Snapshot>, caller: &Principal, item: &SavedItem) -> bool {
     match (&item.kind, &item.tool) {
         (SavedKind::View, _) => RouteScope::AuditRead.is_held_by(caller),

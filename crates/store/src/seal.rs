@@ -153,7 +153,7 @@ impl SealKeys {
     }
 
     /// Returns the text that [`pack`](Self::pack) stored for the same place. Where there is a key, a text
-    /// that is not sealed does not count: anybody who can write to the store could have put it there.
+    /// that is not sealed is ignored: every program that can write to the store could have put it there.
     pub(crate) fn unpack(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
         match self.can_seal() {
             true => self.open_text(associated, stored),
@@ -161,8 +161,8 @@ impl SealKeys {
         }
     }
 
-    /// Like [`unpack`](Self::unpack), for what is sealed next: also takes a text that was stored before
-    /// there was a key.
+    /// Like [`unpack`](Self::unpack), also for a text that was stored without a key. The caller seals it
+    /// next.
     pub(crate) fn unpack_any(&self, associated: &[&str], stored: &[u8]) -> Option<String> {
         match stored.split_first() {
             Some((&PLAIN, plain)) => String::from_utf8(plain.to_vec()).ok(),

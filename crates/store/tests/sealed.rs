@@ -202,7 +202,7 @@ async fn saved_arguments_are_resealed_and_sealed_later() {
     assert_eq!(plain.saved().insert(saved()).await.unwrap(), SavedInsertion::Stored);
     assert_eq!(plain.reseal().await.unwrap(), 0, "there is no key");
     let first = open(&path, SealKeys::new(key("0a"), [])).0;
-    // Anybody who can write to the file could have stored what is not sealed.
+    // Every program that can write to the file could have stored a text that is not sealed.
     let unsealed = first.saved().find(&saved().tenant, &saved().id).await.unwrap().unwrap();
     assert_eq!(unsealed.content, None);
     assert_eq!((first.reseal().await.unwrap(), first.reseal().await.unwrap()), (1, 0));

@@ -36,7 +36,7 @@ use toolcrib_gateway::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::error::{ErrorEnvelope, refuse, unknown_parameter};
+pub(crate) use self::error::{ErrorEnvelope, invalid_query, refuse};
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Credentials, Mount, Paths},
@@ -157,6 +157,6 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::events))
         .routes(routes!(approvals::by_id, approvals::answer));
-    parameters::checked(described, unknown_parameter)
+    parameters::checked(described, invalid_query)
         .merge(OpenApiRouter::from(test_routes(setup.config)))
 }

@@ -75,7 +75,7 @@ fn routes() -> OpenApiRouter<AppState> {
     let written = openwop::schemas::all().into_iter();
     let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
     let v1 = OpenApiRouter::new().routes(routes!(openapi));
-    parameters::checked(v1, openwop::unknown_parameter)
+    parameters::checked(v1, openwop::invalid_query)
         .routes(routes!(schema))
         .layer(Extension(Schemas(schemas)))
         .routes(routes!(livez))

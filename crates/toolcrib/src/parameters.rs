@@ -1,4 +1,4 @@
-//! Rejects unknown query parameters, on every described route under `/v1`.
+//! Rejects unknown and repeated query parameters, on every described route under `/v1`.
 //!
 //! The known parameters of a route are read from its description, so the two cannot differ.
 
@@ -28,10 +28,18 @@ use crate::respond;
 /// The known query parameters by method and path.
 type KnownParameters = HashMap<(Method, String), Vec<String>>;
 
-/// Formats the rejection; the argument is the list of the route's known parameters.
-type Refuse = fn(&[String]) -> Response;
+/// Why a route rejects a query.
+pub(crate) enum InvalidQuery<'a> {
+    /// A parameter is unknown. These are the known ones.
+    Unknown(&'a [String]),
+    /// This parameter is repeated, or its text is not UTF-8. Ignoring a value would change the meaning.
+    Ambiguous(String),
+}
 
-/// Makes `routes` reject unknown query parameters, in the form of their dialect.
+/// Formats the rejection.
+type Refuse = fn(InvalidQuery<'_>) -> Response;
+
+/// Makes `routes` reject unknown and repeated query parameters, in the form of their dialect.
 pub(crate) fn checked<S>(routes: OpenApiRouter<S>, refuse: Refuse) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -79,15 +87,15 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        match unknown(&self.known, &request) {
-            Some(names) => Either::Left(ready(Ok((self.refuse)(names)))),
+        match invalid(&self.known, &request) {
+            Some(problem) => Either::Left(ready(Ok((self.refuse)(problem)))),
             None => Either::Right(self.inner.call(request)),
         }
     }
 }
 
-/// Returns the known parameters of the route if `request` has an unknown one.
-fn unknown<'a>(known: &'a KnownParameters, request: &Request) -> Option<&'a [String]> {
+/// Returns why the route of `request` rejects its query.
+fn invalid<'a>(known: &'a KnownParameters, request: &Request) -> Option<InvalidQuery<'a>> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
     let method = match *request.method() {
@@ -95,7 +103,10 @@ fn unknown<'a>(known: &'a KnownParameters, request: &Request) -> Option<&'a [Str
         ref method => method.clone(),
     };
     let names = known.get(&(method, path))?;
-    (!respond::query_names(query).all(|sent| names.contains(&sent))).then_some(names)
+    match respond::query_names(query).all(|sent| names.contains(&sent)) {
+        true => respond::ambiguous_parameter(query).map(InvalidQuery::Ambiguous),
+        false => Some(InvalidQuery::Unknown(names)),
+    }
 }
 
 /// Returns the schema of a text that matches `pattern`.

@@ -17,9 +17,10 @@ struct Workspace {
     packages: Vec<Package>,
 }
 
+/// A crate of the workspace.
 #[derive(Debug, Deserialize)]
-struct Package {
-    name: String,
+pub(crate) struct Package {
+    pub(crate) name: String,
     version: String,
     /// An empty list for a crate that is not published.
     publish: Option<Vec<String>>,
@@ -45,24 +46,29 @@ struct Dependency {
     path: Option<String>,
 }
 
-/// Crates that cannot be published as they are.
-pub(crate) fn ready(_: &Tree) -> Result<Vec<String>> {
+/// Returns the crates of the workspace.
+pub(crate) fn packages() -> Result<Vec<Package>> {
     let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
     let text = shell::output(&mut cargo(&arguments))?;
     let workspace: Workspace = serde_json::from_str(&text).context("cargo metadata")?;
-    let mut findings = mistakes(&workspace.packages);
+    Ok(workspace.packages)
+}
+
+/// Crates that cannot be published as they are.
+pub(crate) fn ready(_: &Tree) -> Result<Vec<String>> {
+    let packages = packages()?;
+    let mut findings = mistakes(&packages);
     let root = paths::root();
-    for package in workspace.packages.iter().filter(|package| package.is_published()) {
-        let folder = package.folder(&root.to_string_lossy());
+    let published = packages.iter().filter(|package| package.is_published());
+    let published: BTreeSet<String> =
+        published.map(|package| package.folder(&root.to_string_lossy())).collect();
+    for folder in &published {
         for file in ["README.md", "LICENSE"] {
-            if !root.join(&folder).join(file).is_file() {
+            if !root.join(folder).join(file).is_file() {
                 findings.push(format!("{folder}: there is no {file}"));
             }
         }
     }
-    let published = workspace.packages.iter().filter(|package| package.is_published());
-    let published: BTreeSet<String> =
-        published.map(|package| package.folder(&root.to_string_lossy())).collect();
     let product: BTreeSet<String> = PRODUCT.iter().map(|name| format!("crates/{name}")).collect();
     for folder in published.symmetric_difference(&product) {
         findings.push(format!("{folder}: the crates of the product are published, and no others"));
@@ -81,7 +87,8 @@ fn mistakes(packages: &[Package]) -> Vec<String> {
 }
 
 impl Package {
-    fn is_published(&self) -> bool {
+    /// Returns whether it is published.
+    pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
     }
 

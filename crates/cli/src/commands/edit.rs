@@ -100,8 +100,9 @@ async fn run_drafted(
     let gateway = match valid.filter(|_| !args.no_connect) {
         None => None,
         Some(config) => {
-            let data_dir =
-                settings::data_dir(&cx.global, &settings::base_of(file.path()), &stored.text);
+            let url = settings::store_url(&stored.text);
+            let base = settings::base_of(file.path());
+            let data_dir = settings::data_dir(&cx.global, &base, url.as_deref());
             Some(Local::start_forgetful(config, &data_dir, cx.printer).await?)
         }
     };

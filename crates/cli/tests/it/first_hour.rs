@@ -1,5 +1,5 @@
-//! What a person meets in the first hour: where state is created, one verdict of all checks, examples in
-//! errors, ids that can be typed, and ends that free their port.
+//! The first hour of a person: the places of state, one verdict of all checks, examples in errors, prefixes
+//! of ids, and servers that free their port when they end.
 
 use std::{fs, net::TcpListener, path::Path};
 
@@ -219,15 +219,21 @@ async fn the_command_line_and_the_server_count_problems_alike() {
     assert_eq!(here[0]["needsAttention"], true);
 }
 
+/// Returns the problems of a configuration, without the secrets in it.
+fn problems(dir: &Path, text: &str) -> String {
+    write_config(dir, text);
+    let checked = run(dir, &["config", "check"]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    for secret in ["hunter2", "sesame"] {
+        assert!(!checked.stdout.contains(secret), "{checked:?}");
+    }
+    checked.stdout
+}
+
 #[test]
 fn the_five_common_slips_have_an_example() {
     let dir = dir();
-    let said = |text: &str| {
-        write_config(dir.path(), text);
-        let checked = run(dir.path(), &["config", "check"]);
-        assert_eq!(checked.code, 1, "{checked:?}");
-        checked.stdout
-    };
+    let said = |text: &str| problems(dir.path(), text);
     let source = "[[source]]\nid = \"a\"\nkind = \"mcp\"\n";
     insta::assert_snapshot!(said(&format!("{source}command = \"npx -y hunter2\"\n")), @r##"
     toolcrib.toml:4: `source.a.command`: expected a list of the program and its arguments, such as command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/docs"]
@@ -260,15 +266,7 @@ fn the_five_common_slips_have_an_example() {
 #[test]
 fn syntax_errors_show_the_place_and_duplicates_their_name() {
     let dir = dir();
-    let said = |text: &str| {
-        write_config(dir.path(), text);
-        let checked = run(dir.path(), &["config", "check"]);
-        assert_eq!(checked.code, 1, "{checked:?}");
-        for secret in ["hunter2", "sesame"] {
-            assert!(!checked.stdout.contains(secret), "{checked:?}");
-        }
-        checked.stdout
-    };
+    let said = |text: &str| problems(dir.path(), text);
     insta::assert_snapshot!(said("[server]\nlisten = 127.0.0.1:8808\n"), @r##"
     toolcrib.toml:2:15: text needs quotes: listen = "…"
         listen = …

@@ -70,7 +70,8 @@ fn named_or_shaped(arguments: &Value) -> Option<String> {
     None
 }
 
-/// Returns whether `value` is only a variable, such as `{{password}}`: whoever runs the call enters it.
+/// Returns whether `value` is only a variable, such as `{{password}}`, whose value the
+/// person who runs the call enters.
 fn is_variable(value: &Value) -> bool {
     let inner = value.as_str().and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
     inner.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))

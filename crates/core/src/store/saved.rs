@@ -9,10 +9,10 @@ use crate::{
     text_types::closed_enum,
 };
 
-/// How many views a tenant has at most, and how many calls one tool of it. Whoever may save there sees
-/// all of them, so that a refusal tells nothing about items that the caller does not see.
+/// The limit of views of a tenant, and of calls of one of its tools. A caller that may save one sees all of
+/// them, so a refusal discloses no hidden items.
 pub const MAX_SAVED: usize = 500;
-/// How many items of one kind a principal has at most, so that none fills the place of all others.
+/// The limit of items of one kind of a principal, so that none fills the place of all others.
 pub const MAX_SAVED_BY_ONE: usize = 100;
 
 closed_enum! {
@@ -57,7 +57,7 @@ impl SavedItem {
     }
 }
 
-/// Which items are listed. A list reads no others, so that its time tells nothing about them.
+/// The items of a list. A list reads no others, so its duration discloses nothing about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SavedFilter {
     /// All views.

@@ -66,7 +66,7 @@ impl<K: Kind> Visitor<'_> for KindVisitor<K> {
     }
 }
 
-/// Returns the text of a kind that `text`, a number or a port of this machine, probably stands for.
+/// Returns the text of a kind that `text`, a number or a port of this machine, probably means.
 fn meant<K: Kind>(text: &str) -> Option<String> {
     let number = text.strip_prefix("localhost").unwrap_or(text);
     let number = number.strip_prefix(':').unwrap_or(number);

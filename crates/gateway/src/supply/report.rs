@@ -49,7 +49,7 @@ pub struct SourceReport {
     pub latency: Option<SourceLatency>,
     /// The problems of its tools and rules.
     pub problems: Vec<String>,
-    /// Whether somebody should look at it: it is not available, or has problems, quarantined tools or
+    /// Whether it needs attention: it is not available, or has problems, quarantined tools or
     /// failed tasks. The command line and the console count by this.
     #[serde(default)]
     pub needs_attention: bool,

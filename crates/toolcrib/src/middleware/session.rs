@@ -28,7 +28,7 @@ pub(crate) struct Site {
 pub(super) struct Presented<'h> {
     site: Site,
     /// Pages of other ports of the host can plant cookies with the same name, so that any of them may be
-    /// the right one. The header tells which.
+    /// the right one. The header decides which.
     cookies: Vec<&'h str>,
     page: &'h str,
 }

@@ -11,7 +11,7 @@ use toolcrib_core::store::StoreError;
 use toolcrib_gateway::{authn::AuthError, miss};
 use utoipa::ToSchema;
 
-use crate::{body::InvalidBody, middleware::Refusal, respond};
+use crate::{body::InvalidBody, middleware::Refusal, parameters::InvalidQuery, respond};
 
 /// An error.
 #[derive(Debug, Serialize, ToSchema, JsonSchema)]
@@ -112,13 +112,24 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// Rejects an unknown parameter; `names` are the parameters of the route.
-pub(crate) fn unknown_parameter(names: &[String]) -> Response {
-    let message = match names {
-        [] => "unknown query parameter: this route has none".to_owned(),
-        names => format!("unknown query parameter: this route has `{}`", names.join("`, `")),
+/// Rejects a query.
+pub(crate) fn invalid_query(problem: InvalidQuery<'_>) -> Response {
+    let failure = match problem {
+        InvalidQuery::Ambiguous(name) => {
+            let message = format!("the parameter `{name}` must be given once, as UTF-8");
+            Failure::parameter(&name, &message)
+        }
+        InvalidQuery::Unknown(names) => {
+            let message = match names {
+                [] => "unknown query parameter: this route has none".to_owned(),
+                names => {
+                    format!("unknown query parameter: this route has `{}`", names.join("`, `"))
+                }
+            };
+            Failure::invalid(message, Some(json!({ "legal": names })))
+        }
     };
-    Failure::invalid(message, Some(json!({ "legal": names }))).into_response()
+    failure.into_response()
 }
 
 /// Formats a refusal for this dialect.

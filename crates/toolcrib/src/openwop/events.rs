@@ -195,7 +195,6 @@ pub(super) struct CallGroup {
 )]
 pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
-    context.unambiguous()?;
     let after = context.parameter("after")?.map(|position: Position| position.0);
     let cursor = context.parameter("cursor")?.map(|position: Position| position.0);
     let limit = context.parameter("limit")?.unwrap_or(Limit::DEFAULT).size();
@@ -265,7 +264,6 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 )]
 pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
-    context.unambiguous()?;
     let filter = filter(&context)?.unwrap_or_default();
     let buckets = context.parameter("buckets")?.unwrap_or(Buckets::DEFAULT).size();
     let search = context.gateway.audit().search().await;
@@ -292,7 +290,6 @@ pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
 )]
 pub(super) async fn export(context: Context) -> Result<Response, Failure> {
     context.require(AuditRead)?;
-    context.unambiguous()?;
     let filter = filter(&context)?.unwrap_or_default();
     let format = context.parameter("format")?.map_or(FileFormat::Jsonl, |it: ExportFormat| it.0);
     let name = format!(

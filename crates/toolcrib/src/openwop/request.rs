@@ -54,34 +54,18 @@ impl Context {
         parameter(self.uri.query(), name)
     }
 
-    /// Refuses a request with a parameter that is repeated or no text, for routes where ignoring a
-    /// value would change the meaning.
-    pub(super) fn unambiguous(&self) -> Result<(), Failure> {
-        unambiguous(self.uri.query())
-    }
-
     /// Returns the text of the query parameter `name`.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         respond::query(self.uri.query(), name)
     }
 }
 
-fn unambiguous(query: Option<&str>) -> Result<(), Failure> {
-    match query.and_then(respond::ambiguous_parameter) {
-        Some(name) => {
-            let message = format!("the parameter `{name}` must be given once, as UTF-8");
-            Err(Failure::parameter(&name, &message))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Reads the parameter `name` of `query`, in which no parameter is repeated.
+/// Reads the parameter `name` of `query`, in which [`checked`](crate::parameters::checked) permits each
+/// parameter once.
 pub(super) fn parameter<P: Parameter>(
     query: Option<&str>,
     name: &str,
 ) -> Result<Option<P>, Failure> {
-    unambiguous(query)?;
     let Some(text) = respond::query(query, name) else { return Ok(None) };
     let invalid = || {
         let mut details = json!({ "parameter": name });

@@ -79,7 +79,7 @@ async fn administrators_of_keys_may_remove_and_not_replace() {
     let ada = gw.principal("ada", ["audit:read"]).await;
     let admin = gw.principal("admin", ["audit:read", "keys:manage"]).await;
     let first = save_view(&ada, "one", "q=a").await;
-    // Nobody's name stands at what another one wrote.
+    // An item keeps the content of the principal that it names.
     assert_eq!(save_view(&admin, "one", "q=b").await.status, 409);
     let kept = ada.get("/v1/saved?kind=view").await.json();
     assert_eq!(
@@ -208,7 +208,7 @@ async fn invalid_items_are_rejected_with_their_reason() {
     }
 }
 
-/// Whoever is refused sees, and can remove, what fills the place.
+/// A refused principal sees the items that fill its place, and can remove them.
 #[tokio::test]
 async fn a_principal_has_a_limited_number_of_items() {
     let gw = fixture().start().await;

@@ -144,7 +144,7 @@ async fn neither_half_of_a_session_is_a_credential() {
         let read = caller.get("/explorer/tools").await;
         assert!(!read.text().contains("read"), "{attack}: {}", read.text());
     }
-    // Another port of this host can plant cookies with this name. They keep nobody out, and let nobody in.
+    // Another port of this host can plant cookies with this name. They change no result.
     for planted in
         [&other.cookie, &page.cookie, &format!("{name}={}", "A".repeat(43)), &format!("{name}=")]
     {
