@@ -48,9 +48,12 @@ pub(crate) fn hint(error: &(dyn Error + 'static), base: &Url) -> &'static str {
     while let Some(error) = cause {
         tls = tls.or_else(|| tls_error(error));
         // A server of TLS 1.3 refuses a client after the handshake. HTTP/2 keeps only the words of the
-        // alert, or finds its connection closed.
+        // alert, or finds its connection closed; a client that is still sending may not read the alert.
         let words = error.to_string();
         is_closed |= words.contains("fatal alert") || words == "channel closed";
+        is_closed |= error.downcast_ref::<io::Error>().is_some_and(|it| {
+            matches!(it.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+        });
         cause = error.source();
     }
     match tls {

@@ -31,7 +31,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// not be taken for slow ones. Each has up to 64 KiB of buffers, so all of them 256 MiB.
 const NUMBER: usize = 4_096;
 
-/// How long the sender of unencrypted HTTP has to read its answer.
+/// How long a peer that is refused has to read why.
 const FAREWELL: Duration = Duration::from_millis(250);
 
 /// The answer to unencrypted HTTP.
@@ -97,24 +97,32 @@ impl Handshakes {
         let length = stream.peek(&mut first).await.map_err(described)?;
         // A method begins with a letter, the first record of TLS with 22.
         if length > 0 && first[0].is_ascii_uppercase() {
-            explain(stream).await;
+            close_after(stream, PLAIN_HTTP).await;
             return Err((HandshakeFailure::PlainHttp, "the peer sent unencrypted HTTP".to_owned()));
         }
-        TlsAcceptor::from(self.tls.current()).accept(stream).await.map_err(described)
+        match TlsAcceptor::from(self.tls.current()).accept(stream).into_fallible().await {
+            Ok(stream) => Ok(stream),
+            Err((error, stream)) => {
+                // The alert has been sent.
+                close_after(stream, b"").await;
+                Err(described(error))
+            }
+        }
     }
 }
 
-/// Answers unencrypted HTTP, and closes the connection so that the peer receives the answer.
-async fn explain(mut stream: TcpStream) {
-    let answer = async {
-        stream.write_all(PLAIN_HTTP).await?;
+/// Sends `answer`, and closes the connection so that the peer receives it and what was sent before.
+async fn close_after(mut stream: TcpStream, answer: &[u8]) {
+    let closed = async {
+        stream.write_all(answer).await?;
         stream.shutdown().await?;
-        // Unread bytes would reset the connection, and the peer could lose the answer.
+        // Unread bytes would reset the connection. The peer, that has sent its request already, could
+        // then not send more, and would not read why.
         let mut rest = [0_u8; 1_024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    timeout(FAREWELL, answer).await.ok();
+    timeout(FAREWELL, closed).await.ok();
 }
 
 #[cfg(test)]
@@ -147,10 +155,17 @@ mod tests {
 
     impl Listening {
         async fn start(limits: HandshakeLimits) -> Self {
+            Self::start_with(limits, false).await
+        }
+
+        async fn start_with(limits: HandshakeLimits, wants_certificate: bool) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let authority = Authority::new("test");
             let (cert, key) = authority.server().write(dir.path(), "server");
-            let config = TlsConfig { cert, key, client_ca: None, hsts: None };
+            let ca = dir.path().join("ca.pem");
+            std::fs::write(&ca, authority.pem()).unwrap();
+            let client_ca = wants_certificate.then_some(ca);
+            let config = TlsConfig { cert, key, client_ca, hsts: None };
             let identity = TlsIdentity::load(&config, Utc::now()).unwrap();
             let failures: Arc<[AtomicUsize; HandshakeFailure::ALL.len()]> = Arc::default();
             let counted = Arc::clone(&failures);
@@ -263,6 +278,24 @@ mod tests {
         listening.until_failed(HandshakeFailure::PlainHttp, 1).await;
         listening.until_failed(HandshakeFailure::NotTls, 1).await;
         listening.until_failed(HandshakeFailure::Closed, 1).await;
+    }
+
+    #[tokio::test]
+    async fn a_peer_without_a_certificate_reads_why_although_it_goes_on_sending() {
+        let limits = HandshakeLimits { time: LONG, number: 4 };
+        let listening = Listening::start_with(limits, true).await;
+        let mut stream = listening.connect().await;
+        // A request in parts, as a client writes it that has not read the alert yet.
+        for _ in 0..10 {
+            stream.write_all(b"GET / HTTP/1.1\r\n").await.expect("the connection is still open");
+            stream.flush().await.expect("the connection is still open");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let read = timeout(LONG, stream.read_u8()).await.expect("closed in time");
+        let error = read.unwrap_err().into_inner().expect("an error of TLS");
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        assert_eq!(error.downcast_ref::<rustls::Error>(), Some(&alert));
+        listening.until_failed(HandshakeFailure::ClientCertificate, 1).await;
     }
 
     #[test]
