@@ -47,7 +47,7 @@ use self::{
 };
 use crate::{
     dialect::{Dialect, Setup},
-    middleware::{Access, Mount, Paths, Refusal},
+    middleware::{Access, Credentials, Mount, Paths, Refusal},
     state::AppState,
 };
 
@@ -62,13 +62,14 @@ pub(crate) const DIALECT: Dialect = Dialect {
 };
 
 /// Returns the mount of the explorer. Each endpoint authenticates by itself, because the order of
-/// its checks depends on the policy.
+/// its checks depends on the policy; all accept the credentials that are named here.
 fn mount(prefix: &str) -> Mount {
     let paths = match prefix {
         "" => Paths::All,
         prefix => Paths::Under(prefix.to_owned()),
     };
-    Mount::new(host::SURFACE, paths, Access::Open, refuse)
+    let mount = Mount::new(host::SURFACE, paths, Access::Open, refuse);
+    Mount { credentials: Credentials::PAGE, ..mount }
 }
 
 /// Returns the routes of the explorer of a gateway. Without a gateway, returns routes that serve

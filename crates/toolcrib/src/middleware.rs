@@ -21,7 +21,7 @@ pub(crate) mod origin;
 mod path;
 mod refusal;
 mod request_id;
-mod session;
+pub(crate) mod session;
 
 use std::{
     convert::Infallible,

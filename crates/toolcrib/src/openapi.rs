@@ -1,15 +1,21 @@
 //! The OpenAPI description of the whole HTTP interface, collected from the handlers.
 
 use serde_json::{Value, json};
+use toolcrib_gateway::config::Config;
 use utoipa::openapi::{OpenApi, path::Operation};
 
 use crate::{
     DIALECTS,
     dialect::{Dialect, described_response},
+    middleware::{Mount, SessionPolicy, session},
 };
 
 /// Completes the description that the routers of the `included` dialects collected.
-pub(crate) fn document(collected: &OpenApi, included: fn(&Dialect) -> bool) -> Value {
+pub(crate) fn document(
+    collected: &OpenApi,
+    included: fn(&Dialect) -> bool,
+    config: &Config,
+) -> Value {
     let mut document = serde_json::to_value(collected)
         .inspect_err(|error| tracing::error!(%error, "the OpenAPI description is incomplete"))
         .unwrap_or_default();
@@ -39,7 +45,49 @@ pub(crate) fn document(collected: &OpenApi, included: fn(&Dialect) -> bool) -> V
     for dialect in dialects() {
         put(&mut document, (dialect.description)(), DEPTH);
     }
+    let mounts: Vec<Mount> = dialects().flat_map(|dialect| (dialect.mounts)(config)).collect();
+    describe_sessions(&mut document, &mounts);
     document
+}
+
+/// Says which operations also accept a session of the page: those of `mounts` that do. The server has
+/// none where `[explorer] session_lifetime` is 0.
+fn describe_sessions(document: &mut Value, mounts: &[Mount]) {
+    let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) else { return };
+    let mut is_used = false;
+    for (path, item) in paths {
+        let mount = mounts.iter().find(|mount| mount.paths.hold(path));
+        if mount.is_none_or(|mount| mount.credentials.sessions == SessionPolicy::Ignored) {
+            continue;
+        }
+        let operations = item.as_object_mut().into_iter().flat_map(|item| item.values_mut());
+        for operation in operations.filter_map(Value::as_object_mut) {
+            is_used = true;
+            operation.entry("security").or_insert_with(
+                || json!([{ "key": [] }, { "sessionCookie": [], "sessionHeader": [] }]),
+            );
+        }
+    }
+    if is_used {
+        let schemes = json!({
+            "sessionCookie": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": session::COOKIE,
+                "description": "One half of a session that `POST /v1/sessions` started. The name ends \
+                    with `-` and the port, if the address has one. Over http, which a session has on \
+                    the server's own machine only, it begins with `toolcrib-session`.",
+            },
+            "sessionHeader": {
+                "type": "apiKey",
+                "in": "header",
+                "name": session::HEADER.as_str(),
+                "description": "The other half, the `secret` of the answer. It is accepted from pages \
+                    of this server alone, and with no other credential.",
+            },
+        });
+        put(document, json!({ "components": { "securitySchemes": schemes } }), DEPTH);
+    }
 }
 
 /// Adds what all routes of `dialect` share: the tag, and the responses of the middleware. A route

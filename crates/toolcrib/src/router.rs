@@ -26,7 +26,7 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
 pub fn service(gateway: Gateway, config: &Config) -> Guarded {
     let setup = Setup { gateway: Some(&gateway), config };
     let state = AppState::new(gateway.clone(), config);
-    let mut routers = vec![finished(routes(&setup), is_shared, &state)];
+    let mut routers = vec![finished(routes(&setup), is_shared, &setup, &state)];
     let mut mounts = Vec::new();
     for dialect in DIALECTS {
         let mut own = (dialect.mounts)(config);
@@ -34,7 +34,7 @@ pub fn service(gateway: Gateway, config: &Config) -> Guarded {
             for mount in &mut own {
                 mount.router = routers.len();
             }
-            routers.push(finished(described(dialect, &setup), is_separate, &state));
+            routers.push(finished(described(dialect, &setup), is_separate, &setup, &state));
         }
         mounts.append(&mut own);
     }
@@ -65,7 +65,7 @@ impl RouterExt for Gateway {
 /// configuration.
 pub fn openapi() -> Value {
     let config = Config::empty(Path::new(""));
-    document(&routes(&Setup { gateway: None, config: &config }).into_openapi(), is_shared)
+    document(&routes(&Setup { gateway: None, config: &config }).into_openapi(), is_shared, &config)
 }
 
 /// Returns the OpenAPI description of OpenWOP v2, which shares paths with Open Tool Calling and
@@ -74,7 +74,7 @@ pub fn openapi_v2() -> Value {
     let config = Config::empty(Path::new(""));
     let setup = Setup { gateway: None, config: &config };
     let routes = described(&openwop2::DIALECT, &setup);
-    document(&routes.into_openapi(), is_separate)
+    document(&routes.into_openapi(), is_separate, &config)
 }
 
 fn is_shared(dialect: &Dialect) -> bool {
@@ -89,10 +89,12 @@ fn is_separate(dialect: &Dialect) -> bool {
 fn finished(
     routes: OpenApiRouter<AppState>,
     included: fn(&Dialect) -> bool,
+    setup: &Setup<'_>,
     state: &AppState,
 ) -> Router {
     let (routes, collected) = routes.split_for_parts();
-    let description = Arc::new(Body::new(document(&collected, included).to_string()));
+    let document = document(&collected, included, setup.config);
+    let description = Arc::new(Body::new(document.to_string()));
     middleware::complete(routes, AppState { description, ..state.clone() }, &state.host)
 }
 

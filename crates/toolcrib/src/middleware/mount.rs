@@ -142,7 +142,7 @@ impl Paths {
         Self::Exactly(paths.map(str::to_owned).into())
     }
 
-    pub(super) fn hold(&self, path: &str) -> bool {
+    pub(crate) fn hold(&self, path: &str) -> bool {
         match self {
             Self::Exactly(paths) => paths.iter().any(|held| held == path),
             Self::Under(prefix) => path

@@ -13,6 +13,8 @@ use super::origin;
 
 /// The header with the page's half of a session.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("toolcrib-session");
+/// The cookie with the other half, over https, without its port.
+pub(crate) const COOKIE: &str = "__Host-toolcrib";
 /// The cookies of one name that are tried. A browser keeps at most about 180 of a host.
 const MAX_COOKIES: usize = 200;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -96,7 +98,7 @@ impl Site {
     /// connections only.
     fn all(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Vec<Self> {
         let Some(host) = origin::host(uri, headers) else { return Vec::new() };
-        let mut sites = vec![Self::new("https", "__Host-toolcrib", &host, true)];
+        let mut sites = vec![Self::new("https", COOKIE, &host, true)];
         if server.tls.is_none() && origin::loopback(host.host()) {
             sites.push(Self::new("http", "toolcrib-session", &host, false));
         }

@@ -106,6 +106,48 @@ async fn a_page_that_stays_signed_in_is_its_key_without_having_it() {
 }
 
 #[tokio::test]
+async fn the_description_says_which_routes_accept_a_session() {
+    let gw = gateway("[oxp]\nenabled = true").await;
+    let ada = gw.principal("ada", ["files:read"]).await;
+    let (mut accepting, mut others) = (0, 0);
+    for document in [toolcrib::openapi(), toolcrib::openapi_v2()] {
+        let is_v2 = document["info"]["title"].as_str().unwrap().contains("v2")
+            || document["paths"].get("/runs").is_some();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
+                let security = operation.get("security").unwrap_or(&document["security"]);
+                let is_open = security.as_array().unwrap().iter().any(|it| *it == json!({}));
+                if is_open || security.as_array().unwrap().is_empty() {
+                    continue;
+                }
+                let described = security.to_string().contains("sessionHeader");
+                // A new session for each, because some end it.
+                let page = Page::start(&gw, &ada).await.actor();
+                let page = match is_v2 {
+                    true => page.with("openwop-version", "2.0"),
+                    false => page,
+                };
+                let path = path.replace(['{', '}'], "x");
+                if ["/v1/changes", "/v1/approvals/events"].contains(&path.as_str()) {
+                    // Their answers do not end.
+                    continue;
+                }
+                let body = (method == Method::POST).then(|| "{}".into());
+                let answer = page.send(method.clone(), &path, body).await;
+                let accepted = answer.status != 401;
+                assert_eq!(accepted, described, "{method} {path}: {}", answer.text());
+                match described {
+                    true => accepting += 1,
+                    false => others += 1,
+                }
+            }
+        }
+    }
+    assert!(accepting > 30 && others > 3, "{accepting} {others}");
+}
+
+#[tokio::test]
 async fn neither_half_of_a_session_is_a_credential() {
     let gw = gateway("[anonymous]\ntenant = \"acme\"\nscopes = []").await;
     let ada = gw.principal("ada", ["files:read"]).await;
