@@ -226,7 +226,12 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             source.spec.id
         )
     });
-    unseen.chain(unreadable).collect()
+    let unshown = (config.approvals.show_arguments && config.store.seal_key.is_none()).then(|| {
+        "`[approvals] show_arguments` shows nothing without `[store] seal_key`, because arguments are \
+         stored only sealed; create a key with `toolcrib credentials new-key`"
+            .to_owned()
+    });
+    unseen.chain(unreadable).chain(unshown).collect()
 }
 
 /// Returns the directory that relative paths in `file` start from.

@@ -79,9 +79,10 @@ pub(crate) async fn refuse_second(settings: &Settings) -> anyhow::Result<()> {
             "nothing was created: there is no store at {path}, and a server listens on {listen}"
         ),
         format!(
-            "a server of this configuration has its store elsewhere: set --data-dir to its data \
-             directory (TOOLCRIB_DATA_DIR of its service), or change it with --url; `--data-dir {}` \
-             creates a store here",
+            "if it is a server of this configuration, it has its store elsewhere: set --data-dir to its \
+             data directory (TOOLCRIB_DATA_DIR of its service), or change it with --url; if it is \
+             another program, `--data-dir {}` creates a store here, and `[server] listen` needs \
+             another port",
             settings.data_dir.display()
         ),
     ))

@@ -4,6 +4,7 @@
 
 mod approval;
 mod filter;
+mod key;
 mod pin;
 mod saved;
 mod sign_in;
@@ -29,6 +30,7 @@ pub use self::{
         Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
         TextPattern, Word,
     },
+    key::{KeyAction, KeyChanged},
     pin::{ToolPinApproved, ToolPinDrifted},
     saved::{SavedAction, SavedChanged},
     sign_in::{SignInEnded, SignInStarted},
@@ -131,6 +133,9 @@ pub enum EventBody {
     /// A principal saved or removed a view or a call of its tenant.
     #[serde(rename = "saved.changed")]
     SavedChanged(SavedChanged),
+    /// A key is created or revoked. Durable before that takes effect.
+    #[serde(rename = "key.changed")]
+    KeyChanged(KeyChanged),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -359,7 +364,7 @@ pub enum ConfigAction {
 
 impl EventBody {
     /// The types, as on the wire. Stores keep places in this list: its order is fixed, new ones go last.
-    pub const KINDS: [&str; 18] = [
+    pub const KINDS: [&str; 19] = [
         "agent.toolCalled",
         "agent.toolReturned",
         "authorization.decided",
@@ -378,6 +383,7 @@ impl EventBody {
         "sign-in.started",
         "sign-in.ended",
         "saved.changed",
+        "key.changed",
     ];
 
     /// Returns the event's type as it appears on the wire.
@@ -401,6 +407,7 @@ impl EventBody {
             Self::SignInStarted(_) => "sign-in.started",
             Self::SignInEnded(_) => "sign-in.ended",
             Self::SavedChanged(_) => "saved.changed",
+            Self::KeyChanged(_) => "key.changed",
         }
     }
 
@@ -416,6 +423,7 @@ impl EventBody {
             Self::SignInStarted(started) => Some(&started.principal),
             Self::SignInEnded(ended) => ended.by.as_ref().or(Some(&ended.principal)),
             Self::SavedChanged(changed) => Some(&changed.principal),
+            Self::KeyChanged(changed) => Some(&changed.principal),
             Self::ToolReturned(_)
             | Self::ToolPinDrifted(_)
             | Self::EgressDecided(_)
@@ -453,6 +461,7 @@ impl EventBody {
             Self::SignInStarted(payload) => serde_json::to_string(payload),
             Self::SignInEnded(payload) => serde_json::to_string(payload),
             Self::SavedChanged(payload) => serde_json::to_string(payload),
+            Self::KeyChanged(payload) => serde_json::to_string(payload),
         }
     }
 }

@@ -37,6 +37,7 @@ pub mod fuzzing;
 mod gateway;
 mod health;
 mod ids;
+mod keys;
 pub mod listeners;
 mod measure;
 pub mod metrics;
@@ -57,6 +58,7 @@ mod workflow;
 
 pub use builder::GatewayBuilder;
 pub use editing::{EditRefusal, Proposal, WriteReport, edit_event};
+pub use keys::key_event;
 pub use freshness::MAX_UNCONFIRMED;
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};

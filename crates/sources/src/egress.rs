@@ -33,7 +33,7 @@ use toolcrib_core::{
     credential::CredentialProblem,
     egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
 };
-use url::Url;
+use url::{Host, Url};
 
 pub use self::resolve::{Resolver, SystemResolver};
 use self::{
@@ -56,6 +56,9 @@ use crate::credential::{SendableCredential, denied};
 /// (the usual limit) with 4 MiB each (the usual largest body).
 const READING: usize = 256 << 20;
 
+/// How long a name may take to be resolved when no request waits for it.
+const RESOLVE_TIME: Duration = Duration::from_secs(2);
+
 /// The usual `User-Agent`; the configured headers of a source can have another one. Some services refuse
 /// requests without one.
 const USER_AGENT: HeaderValue =
@@ -77,6 +80,7 @@ pub(crate) struct Network {
 #[derive(Clone)]
 pub(crate) struct Egress {
     guard: Arc<Guard>,
+    resolver: Arc<dyn Resolver>,
     public: Arc<HttpClient>,
     private: Arc<HttpClient>,
     /// For the responses that are being read.
@@ -118,7 +122,8 @@ impl Network {
         let guard = Arc::new(guard);
         let public = Arc::new(self.client(&guard, Trust::Public)?);
         let private = Arc::new(self.client(&guard, Trust::Private)?);
-        Ok(Egress { guard, public, private, reading: ByteBudget::new(READING) })
+        let resolver = Arc::clone(&self.resolver);
+        Ok(Egress { guard, resolver, public, private, reading: ByteBudget::new(READING) })
     }
 
     fn client(&self, guard: &Arc<Guard>, trust: Trust) -> Result<HttpClient, String> {
@@ -133,6 +138,16 @@ impl Egress {
     /// Returns whether the operator listed the host of `url` in `allow`.
     pub(crate) fn lists(&self, url: &Url) -> bool {
         self.guard.lists(url)
+    }
+
+    /// Returns whether requests to `url` are refused, as far as its name can be resolved now.
+    pub(crate) async fn refuses(&self, url: &Url) -> bool {
+        let Ok(trust) = self.guard.judge(url) else { return true };
+        let Some(Host::Domain(name)) = url.host() else { return false };
+        let resolved = tokio::time::timeout(RESOLVE_TIME, self.resolver.resolve(name)).await;
+        resolved.is_ok_and(|found| {
+            found.is_ok_and(|addresses| self.guard.check(trust, &addresses).is_err())
+        })
     }
 
     /// Sends one request and follows its redirects; returns once the response headers have arrived.

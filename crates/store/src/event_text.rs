@@ -65,6 +65,7 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "sign-in.started" => serde_json::from_str(payload).map(EventBody::SignInStarted),
         "sign-in.ended" => serde_json::from_str(payload).map(EventBody::SignInEnded),
         "saved.changed" => serde_json::from_str(payload).map(EventBody::SavedChanged),
+        "key.changed" => serde_json::from_str(payload).map(EventBody::KeyChanged),
         "config.edited" => serde_json::from_str(payload).map(EventBody::ConfigEdited),
         "record.resumed" => serde_json::from_str(payload).map(EventBody::RecordResumed),
         "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),

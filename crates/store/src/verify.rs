@@ -97,8 +97,10 @@ pub enum FindingCode {
 pub struct Report {
     /// The number of events checked.
     pub events: u64,
-    /// The number of checkpoints checked, those stored elsewhere included.
+    /// The number of checkpoints checked.
     pub checkpoints: u64,
+    /// The number of checkpoints kept elsewhere that it was compared with.
+    pub anchors: u64,
     /// Each tenant's log.
     pub tenants: Vec<Verified>,
     /// The defects, by tenant and position.
@@ -108,7 +110,7 @@ pub struct Report {
     /// Ids of the keys that signed the checkpoints, when no public key was given to verify them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,
-    /// Whether the record was compared with a witness; `None` for an export or a part of a server.
+    /// Whether the record was compared with a witness; `None` for the record of a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub witness: Option<WitnessUse>,
 }
@@ -336,7 +338,7 @@ impl Verifier {
 
     /// Adds a checkpoint that was stored elsewhere. Call it before the events of its tenant.
     pub fn anchor(&mut self, checkpoint: &Checkpoint) {
-        self.report.checkpoints += 1;
+        self.report.anchors += 1;
         let tenant = checkpoint.tenant.as_str();
         if !sign::is_signed(checkpoint) {
             let message = "the signature of a checkpoint that was kept elsewhere is invalid";

@@ -273,6 +273,15 @@ fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {
             printer.foreign(&format!("{name}: {}", serde_json::to_string_pretty(shown)?))?;
         }
     }
+    let has_values = ["redactedArguments", "redactedInputResponses", "redactedRequestState"]
+        .iter()
+        .any(|path| approval.get(path).is_some());
+    if !has_values && number("inputTooLarge").is_none() && member(approval, "state") == "pending" {
+        printer.note(
+            "the values are not shown: that requires `[approvals] show_arguments` and `[store] seal_key` \
+             when the request is made",
+        );
+    }
     for vote in members("votes").into_iter().flatten() {
         let comment = member(vote, "comment");
         let comment = if comment.is_empty() { String::new() } else { format!(": {comment}") };

@@ -386,6 +386,18 @@ fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
             printer.line(format_args!("  ~ and {} more", role.changes.len() - SHOWN))?;
         }
     }
+    for source in &preview.sources {
+        let count = counted(source.tools.len() as u64, "tool");
+        printer.line(format_args!("source {}: connected, {count}", source.source))?;
+        if !source.quarantined.is_empty() {
+            let count = counted(source.quarantined.len() as u64, "tool");
+            printer.warning(format_args!(
+                "{count} of source `{}` would be another one behind the same name: quarantined, and \
+                 refused to callers, until `toolcrib tools approve --source {}`",
+                source.source, source.source
+            ));
+        }
+    }
     for unknown in &preview.unknown {
         printer.warning(format_args!(
             "the tools of source `{}` are unknown: {}",

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
     clock::Timestamp,
+    event::{EventBody, KeyAction, SignInEnded},
     id::{KeyId, PrincipalId, TenantId},
-    store::{KeyRotation, Storage},
+    store::{KeyRecord, KeyRotation, Storage},
     suggest,
 };
 use toolcrib_gateway::{
@@ -18,6 +19,7 @@ use toolcrib_gateway::{
         session::SessionInfo,
     },
     config::Config,
+    key_event,
 };
 use toolcrib_store::Options;
 
@@ -26,7 +28,7 @@ use crate::{
     client::Client,
     context::Context,
     failure::{Exit, advised, usage},
-    prefix,
+    local, prefix,
     printer::Printer,
     settings::Settings,
     store,
@@ -242,6 +244,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
             let (name, roles, scopes) = (args.name, args.roles, args.scopes);
             let request = KeyRequest { name, tenant, principal, roles, scopes, expires_at };
             let key = authn::new_key(request, now)?;
+            record(&**store, KeyAction::Created, &key.record).await?;
             store.keys().insert(key.record.clone()).await.context("the key was not stored")?;
             show(created(&key, None)?, printer)
         }
@@ -257,7 +260,7 @@ async fn rotate(
     let now = Utc::now();
     let until = manage::end_of_overlap(now, overlap)
         .ok_or_else(|| usage("an overlap is at most 30 days"))?;
-    let store = match target {
+    let storage = match target {
         Target::Server(client) => {
             let body = json!({ "overlapSeconds": overlap.as_secs() });
             return match client.post(&["v1", "keys", id.as_str(), "rotate"], Some(&body)).await {
@@ -265,14 +268,16 @@ async fn rotate(
                 Err(error) => Err(refused(error, id, client).await),
             };
         }
-        Target::Store(_, store) => store.keys(),
+        Target::Store(_, store) => store,
     };
+    let store = storage.keys();
     let mut keys = store.list().await?;
     keys.retain(|key| key.session.is_none());
     let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
     let gone = || unknown_key("no active key with this id", id, &known);
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
     let key = authn::next_key(old, now)?;
+    record(&**storage, KeyAction::Created, &key.record).await?;
     match store.rotate(id, key.record.clone(), until).await.context("the key was not stored")? {
         KeyRotation::Rotated => {}
         KeyRotation::NoActiveKey => return Err(gone()),
@@ -326,14 +331,34 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
         }
         Target::Store(_, store) => {
             let now = Utc::now();
-            if !store.keys().revoke(id, now).await? {
+            let all = store.keys().list().await?;
+            let revoked = all.iter().find(|key| key.id == *id);
+            let Some(key) = revoked.filter(|key| key.revoked_at.is_none()) else {
                 let keys = here(&**store).await?;
                 return Err(unknown_key("no key with this id that could be revoked", id, &keys));
-            }
+            };
+            store.keys().revoke(id, now).await?;
+            record(&**store, KeyAction::Revoked, key)
+                .await
+                .context("the key is revoked; its event is missing in the record")?;
             (moment(now), "revoked; running servers refuse it within a second")
         }
     };
     printer.json_or_note(&json!({ "id": id, "revokedAt": at }), note)
+}
+
+/// Records an action of the operator on a key, or the end of a session.
+async fn record(store: &dyn Storage, action: KeyAction, key: &KeyRecord) -> anyhow::Result<()> {
+    let operator = local::operator(key.tenant.clone(), Vec::new())?;
+    let mut event = key_event(&operator, action, key, Utc::now());
+    if key.session.is_some() {
+        event.body = EventBody::SignInEnded(SignInEnded {
+            principal: key.principal.clone(),
+            session_id: key.id.to_string(),
+            by: Some(operator.id),
+        });
+    }
+    store.events().append(&[event]).await.map(drop).context("the change cannot be recorded")
 }
 
 /// Returns the JSON form of a key that was created in the store; `until` is the end of the rotated

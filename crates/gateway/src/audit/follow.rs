@@ -140,6 +140,7 @@ impl RunFollower {
             | EventBody::SignInStarted(_)
             | EventBody::SignInEnded(_)
             | EventBody::SavedChanged(_)
+            | EventBody::KeyChanged(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

@@ -4,7 +4,8 @@
 //! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`]. It expires no
 //! later than the credential of the caller, or than the configuration allows for a token.
 //!
-//! Every change takes effect in this process before the response (I-63).
+//! Every change is recorded before it takes effect, and takes effect in this process before the
+//! response (I-63).
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -71,6 +72,9 @@ pub enum KeyError {
     /// The system has no randomness.
     #[error("no key can be made right now")]
     Randomness,
+    /// The event of the change could not be stored.
+    #[error("the change cannot be recorded")]
+    Unrecorded,
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -120,6 +124,22 @@ pub fn moment(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
+/// A key that is not stored yet.
+pub(crate) struct DraftedKey {
+    pub(crate) key: NewKey,
+    place: KeyPlace,
+}
+
+/// Among which keys a new one may be stored.
+enum KeyPlace {
+    /// Any.
+    Any,
+    /// None of its principal.
+    NewPrincipal,
+    /// In place of an active key that has no other successor; that one ends then.
+    After { old: KeyId, until: Timestamp },
+}
+
 impl Authenticator {
     /// The keys of the caller's tenant, by creation, with the uses that are not stored yet.
     ///
@@ -135,15 +155,12 @@ impl Authenticator {
         Ok(keys)
     }
 
-    /// Makes the key `request` for `caller`; it works when this returns.
-    ///
-    /// # Errors
-    /// [`KeyError`]: none was made.
-    pub async fn create_key(
+    /// Returns the key `request` for `caller`, which [`store_key`](Self::store_key) makes work.
+    pub(crate) async fn draft_key(
         &self,
         caller: &Principal,
         request: KeyRequest,
-    ) -> Result<NewKey, KeyError> {
+    ) -> Result<DraftedKey, KeyError> {
         may_manage(caller)?;
         let now = self.inner.clock.now();
         if request.tenant != caller.tenant {
@@ -160,8 +177,15 @@ impl Authenticator {
         }
         self.check_within(caller, &request.roles, &request.scopes)?;
         let any_principal = self.may_act_as(caller, &request.principal, &request.roles);
-        if !any_principal && self.is_reserved(&request.principal, &caller.tenant) {
-            return Err(KeyError::Forbidden(IMPERSONATE));
+        if !any_principal {
+            let is_taken = |key: &KeyRecord| {
+                key.tenant == request.tenant && key.principal == request.principal
+            };
+            if self.is_reserved(&request.principal, &caller.tenant)
+                || self.inner.keys.list().await?.iter().any(is_taken)
+            {
+                return Err(KeyError::Forbidden(IMPERSONATE));
+            }
         }
         let limit = self.key_limit(caller).map_err(|_| KeyError::NoSuchKey)?;
         let expires_at = match (request.expires_at, limit) {
@@ -171,25 +195,20 @@ impl Authenticator {
         let request = KeyRequest { expires_at, ..request };
         let mut key = new_key(request, now).map_err(|_| KeyError::Randomness)?;
         hand_over(caller, &mut key.record)?;
-        if any_principal {
-            self.inner.keys.insert(key.record.clone()).await?;
-        } else if !self.inner.keys.insert_for_new_principal(key.record.clone()).await? {
-            return Err(KeyError::Forbidden(IMPERSONATE));
-        }
-        self.refresh().await;
-        Ok(key)
+        let place = match any_principal {
+            true => KeyPlace::Any,
+            false => KeyPlace::NewPrincipal,
+        };
+        Ok(DraftedKey { key, place })
     }
 
-    /// Makes the key that follows the key `id`, which ends after `overlap`.
-    ///
-    /// # Errors
-    /// [`KeyError`]: nothing changed.
-    pub async fn rotate_key(
+    /// Returns the key that follows the key `id`, which ends after `overlap`, and that end.
+    pub(crate) async fn draft_successor(
         &self,
         caller: &Principal,
         id: &KeyId,
         overlap: Duration,
-    ) -> Result<(NewKey, Timestamp), KeyError> {
+    ) -> Result<(DraftedKey, Timestamp), KeyError> {
         let keys = self.keys_of(caller).await?;
         let old = keys.iter().find(|key| key.id == *id).ok_or(KeyError::NoSuchKey)?;
         // The caller gets the text of the new key, and can act as its principal.
@@ -199,28 +218,54 @@ impl Authenticator {
         }
         let now = self.inner.clock.now();
         let until = end_of_overlap(now, overlap).ok_or(KeyError::BadTime)?;
+        let follows = |key: &KeyRecord| key.replaces.as_ref() == Some(id);
+        if keys.iter().any(|key| follows(key) && key.revoked_at.is_none()) {
+            return Err(KeyError::Followed);
+        }
+        if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
+            return Err(KeyError::NoSuchKey);
+        }
         let mut key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
         let limit = self.key_limit(caller).map_err(|_| KeyError::NoSuchKey)?;
         key.record.expires_at = key.record.expires_at.into_iter().chain(limit).min();
         hand_over(caller, &mut key.record)?;
-        match self.inner.keys.rotate(id, key.record.clone(), until).await? {
-            KeyRotation::Rotated => {}
-            KeyRotation::NoActiveKey => return Err(KeyError::NoSuchKey),
-            KeyRotation::AlreadyReplaced => return Err(KeyError::Followed),
-        }
-        self.refresh().await;
-        Ok((key, old.expires_at.map_or(until, |end| end.min(until))))
+        let place = KeyPlace::After { old: id.clone(), until };
+        Ok((DraftedKey { key, place }, old.expires_at.map_or(until, |end| end.min(until))))
     }
 
-    /// Takes the key `id` back; it works no more when this returns.
-    ///
-    /// # Errors
-    /// [`KeyError`]: nothing changed.
-    pub async fn revoke_key(&self, caller: &Principal, id: &KeyId) -> Result<Timestamp, KeyError> {
-        let keys = self.keys_of(caller).await?;
-        if !keys.iter().any(|key| key.id == *id) {
-            return Err(KeyError::NoSuchKey);
+    /// Stores a drafted key, which works when this returns.
+    pub(crate) async fn store_key(&self, drafted: &DraftedKey) -> Result<(), KeyError> {
+        let (keys, record) = (&self.inner.keys, drafted.key.record.clone());
+        match &drafted.place {
+            KeyPlace::Any => keys.insert(record).await?,
+            KeyPlace::NewPrincipal => {
+                if !keys.insert_for_new_principal(record).await? {
+                    return Err(KeyError::Forbidden(IMPERSONATE));
+                }
+            }
+            KeyPlace::After { old, until } => match keys.rotate(old, record, *until).await? {
+                KeyRotation::Rotated => {}
+                KeyRotation::NoActiveKey => return Err(KeyError::NoSuchKey),
+                KeyRotation::AlreadyReplaced => return Err(KeyError::Followed),
+            },
         }
+        self.refresh().await;
+        Ok(())
+    }
+
+    /// Returns the key `id` of the caller's tenant, which is not revoked yet.
+    pub(crate) async fn revocable_key(
+        &self,
+        caller: &Principal,
+        id: &KeyId,
+    ) -> Result<KeyRecord, KeyError> {
+        let keys = self.keys_of(caller).await?;
+        let found = keys.into_iter().find(|key| key.id == *id && key.revoked_at.is_none());
+        found.ok_or(KeyError::NoSuchKey)
+    }
+
+    /// Revokes a key, which works no more when this returns.
+    pub(crate) async fn store_revocation(&self, id: &KeyId) -> Result<Timestamp, KeyError> {
         let now = self.inner.clock.now();
         if !self.inner.keys.revoke(id, now).await? {
             return Err(KeyError::NoSuchKey);

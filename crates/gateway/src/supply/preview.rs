@@ -3,7 +3,11 @@
 //! Invariant: a preview changes nothing. Sources that it connects have no slot, and are closed before
 //! it returns; the tools of all others are those of their last discovery.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,7 +22,7 @@ use toolcrib_core::{
 use super::{
     Supply,
     assemble::{Assembler, Made},
-    listed::Listed,
+    listed::{Listed, ListedTool},
     pins::SourcePins,
     proposals::{RuleProposal, Statement, proposals, statement},
     slots::Offered,
@@ -99,6 +103,9 @@ pub struct PreviewedSource {
     pub tools: Vec<PreviewedTool>,
     /// Whether its tools stay hidden until they are approved.
     pub requires_approval: bool,
+    /// Its tools that have another form than the one known now, and would be quarantined until the new
+    /// form is approved; at most 1 000.
+    pub quarantined: Vec<String>,
     /// Rules that fit the words of its tools.
     pub proposals: Vec<RuleProposal>,
 }
@@ -158,19 +165,20 @@ impl Supply {
             self.factory.check(&source.spec)?;
         }
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
-        let mut new: Vec<Arc<SourceConfig>> = Vec::new();
+        let mut new: Vec<(Arc<SourceConfig>, Option<Arc<Listed>>)> = Vec::new();
         {
             let mut slots = self.slots.lock();
             for source in &config.sources {
-                let same = |it: &&mut super::slots::Slot| {
-                    it.config.spec.upstream.is_same(&source.spec.upstream)
-                };
-                let slot = slots.find(&source.spec.id).filter(same);
-                match slot.and_then(|slot| Some((slot.listed.clone()?, slot.pins.clone()))) {
-                    Some((listed, pins)) => {
-                        known.push(SourceTools { config: Arc::new(source.clone()), listed, pins });
+                let slot = slots.find(&source.spec.id);
+                let before = slot.as_ref().and_then(|slot| slot.listed.clone());
+                let config = Arc::new(source.clone());
+                let same = slot.filter(|it| it.config.spec.upstream.is_same(&source.spec.upstream));
+                match (same, before) {
+                    (Some(slot), Some(listed)) => {
+                        let pins = slot.pins.clone();
+                        known.push(SourceTools { config, listed, pins });
                     }
-                    None => new.push(Arc::new(source.clone())),
+                    (_, before) => new.push((config, before)),
                 }
             }
         }
@@ -181,15 +189,15 @@ impl Supply {
             let supply = Arc::clone(self);
             // Not cancelled with its request, so that every source is closed.
             let connected = self.services.background.spawn(async move {
-                let connected = new.iter().map(|config| supply.connect(config));
+                let connected = new.iter().map(|(config, _)| supply.connect(config));
                 let found = futures_util::future::join_all(connected).await;
                 drop(permit);
                 new.into_iter().zip(found).collect::<Vec<_>>()
             });
-            for (config, found) in connected.await.unwrap_or_default() {
+            for ((config, before), found) in connected.await.unwrap_or_default() {
                 match found {
                     Ok(listed) => {
-                        sources.push(previewed(&config, &listed));
+                        sources.push(previewed(&config, &listed, before.as_deref()));
                         known.push(SourceTools { config, listed: Arc::new(listed), pins: None });
                     }
                     Err(reason) => {
@@ -199,7 +207,7 @@ impl Supply {
             }
         } else {
             let reason = "its tools are not known until it is connected";
-            unknown.extend(new.iter().map(|config| UnknownTools {
+            unknown.extend(new.iter().map(|(config, _)| UnknownTools {
                 source: config.spec.id.clone(),
                 reason: reason.to_owned(),
             }));
@@ -316,7 +324,28 @@ async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed,
     Ok(Listed::new(discovered, None).0)
 }
 
-fn previewed(config: &SourceConfig, listed: &Listed) -> PreviewedSource {
+/// Returns the tools of `listed` that `before` has in another form, if changes are quarantined.
+fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> Vec<String> {
+    let known = before.iter().flat_map(|listed| &listed.tools);
+    let known: HashMap<&str, &ListedTool> =
+        known.map(|tool| (tool.name.as_str(), &**tool)).collect();
+    let is_changed = |tool: &&Arc<ListedTool>| {
+        known.get(tool.name.as_str()).is_some_and(|before| before.digest != tool.digest)
+    };
+    match config.pins.mode {
+        PinMode::Enforce => {
+            let changed = listed.tools.iter().filter(is_changed);
+            changed.take(MAX_TOOLS).map(|tool| tool.name.clone()).collect()
+        }
+        PinMode::Warn | PinMode::Off => Vec::new(),
+    }
+}
+
+fn previewed(
+    config: &SourceConfig,
+    listed: &Listed,
+    before: Option<&Listed>,
+) -> PreviewedSource {
     let tools = listed.discovered_tools().take(MAX_TOOLS).map(|tool| {
         let seen = |text: &str| -> String {
             text.chars().filter(|c| !toolcrib_core::text::is_hidden(*c)).collect()
@@ -333,6 +362,7 @@ fn previewed(config: &SourceConfig, listed: &Listed) -> PreviewedSource {
         tools: tools.collect(),
         requires_approval: config.pins.mode == PinMode::Enforce
             && config.pins.first == PinFirst::Approve,
+        quarantined: quarantined(config, listed, before),
         proposals: proposals(config, listed, None),
     }
 }

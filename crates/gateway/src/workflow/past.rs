@@ -126,6 +126,7 @@ impl History {
             | EventBody::SignInStarted(_)
             | EventBody::SignInEnded(_)
             | EventBody::SavedChanged(_)
+            | EventBody::KeyChanged(_)
             | EventBody::ConfigEdited(_) => {}
         }
     }

@@ -384,6 +384,7 @@ async fn every_bracket_is_closed_once_and_last() {
                 | EventBody::SignInStarted(_)
                 | EventBody::SignInEnded(_)
                 | EventBody::SavedChanged(_)
+                | EventBody::KeyChanged(_)
                 | EventBody::ConfigEdited(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)

@@ -111,6 +111,7 @@ pub(crate) fn recorded(body: &EventBody) -> String {
         EventBody::SignInStarted(started) => format!("signed in {}", started.principal),
         EventBody::SignInEnded(ended) => format!("signed out {}", ended.principal),
         EventBody::SavedChanged(changed) => format!("{:?} {}", changed.action, changed.kind),
+        EventBody::KeyChanged(changed) => format!("key {:?} {}", changed.action, changed.holder),
         EventBody::ConfigEdited(edited) => format!("edited {}", edited.after),
         EventBody::RecordResumed(resumed) => format!("resumed after {}", resumed.failed),
         EventBody::RecordAccepted(accepted) => format!("accepted {}", accepted.problem),

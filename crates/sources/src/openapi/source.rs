@@ -44,6 +44,8 @@ use crate::{
 /// Initial pause before a failed read of the document is retried; doubled after each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The most servers of one document that are looked up.
+const MAX_SERVERS: usize = 20;
 
 /// A validated description of a source.
 pub(crate) struct Plan {
@@ -148,6 +150,24 @@ impl Plan {
         }
         service
     }
+
+    /// Returns a problem for each server of `operations` that calls cannot reach.
+    async fn refused_servers(&self, operations: &Operations) -> Vec<String> {
+        let mut servers: BTreeMap<String, (&Url, usize)> = BTreeMap::new();
+        for operation in operations.values() {
+            let origin = operation.base.origin().ascii_serialization();
+            servers.entry(origin).or_insert((&operation.base, 0)).1 += 1;
+        }
+        let checks = servers.into_iter().take(MAX_SERVERS).map(async |(origin, (url, count))| {
+            self.egress.refuses(url).await.then(|| {
+                format!(
+                    "calls of {count} of its operations are refused, because {origin} is not a public \
+                     address; set `base_url`, or list the host or its network in `allow`"
+                )
+            })
+        });
+        futures_util::future::join_all(checks).await.into_iter().flatten().collect()
+    }
 }
 
 // === impl Shared ===
@@ -178,12 +198,15 @@ impl Shared {
     async fn read(&self) -> Result<ReadDocument, UpstreamError> {
         let LoadedDocument { document, interrupted } = self.plan.document.load().await?;
         let (plan, limits) = (Arc::clone(&self.plan), self.context.limits.clone());
-        blocking(move || {
+        let mut read = blocking(move || {
             let service = plan.read(&document, &limits);
             let forms = Forms::of(&service.discovered.tools);
             ReadDocument { service, forms, interrupted }
         })
-        .await
+        .await?;
+        let refused = self.plan.refused_servers(&read.service.operations).await;
+        read.service.discovered.problems.splice(0..0, refused);
+        Ok(read)
     }
 
     fn keep(&self, operations: Operations, forms: Forms, news: Option<Discovered>) {

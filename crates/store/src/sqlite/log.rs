@@ -140,6 +140,7 @@ impl Record {
             | EventBody::SignInStarted(_)
             | EventBody::SignInEnded(_)
             | EventBody::SavedChanged(_)
+            | EventBody::KeyChanged(_)
             | EventBody::ConfigEdited(_) => Effect::None,
         };
         Ok(Self {

@@ -122,7 +122,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 pub(super) async fn create(context: Context, Payload(bytes): Payload) -> Result<Response, Failure> {
     context.require(KeysManage)?;
     let request = body::read::<KeyBody>(&bytes)?.into_request(&context.caller)?;
-    let key = context.gateway.authenticator().create_key(&context.caller, request).await;
+    let key = context.gateway.create_key(&context.caller, request).await;
     Ok(created(&key.map_err(|error| refused(&context, &error))?, None))
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn rotate(
         false => body::read(&bytes)?,
     };
     let overlap = rotation.overlap_seconds.map_or(OVERLAP, |it| Duration::from_secs(it.0));
-    let rotated = context.gateway.authenticator().rotate_key(&context.caller, &id, overlap).await;
+    let rotated = context.gateway.rotate_key(&context.caller, &id, overlap).await;
     let (key, until) = rotated.map_err(|error| refused(&context, &error))?;
     Ok(created(&key, Some(manage::moment(until))))
 }
@@ -175,7 +175,7 @@ pub(super) async fn rotate(
 pub(super) async fn revoke(context: Context, id: Segment) -> Result<Response, Failure> {
     context.require(KeysManage)?;
     let id = KeyId::parse(id.as_str()).map_err(|_| Failure::not_found())?;
-    let revoked = context.gateway.authenticator().revoke_key(&context.caller, &id).await;
+    let revoked = context.gateway.revoke_key(&context.caller, &id).await;
     let at = match revoked {
         // It can be a session: the command line revokes both by their id.
         Err(KeyError::NoSuchKey) => {
@@ -208,7 +208,7 @@ fn refused(context: &Context, problem: &KeyError) -> Failure {
         }
         KeyError::Outlives(_) => Failure::body("expiresAt", problem),
         KeyError::BadTime => Failure::body("expiresAt", "must be in the future"),
-        KeyError::Randomness | KeyError::Store(_) => {
+        KeyError::Unrecorded | KeyError::Randomness | KeyError::Store(_) => {
             tracing::error!(error = %problem, "keys could not be read or changed");
             Refusal::Unavailable.into()
         }

@@ -43,6 +43,7 @@ impl EventKind {
             EventBody::SignInStarted(_) => ("toolcrib.sign-in-started", false),
             EventBody::SignInEnded(_) => ("toolcrib.sign-in-ended", false),
             EventBody::SavedChanged(_) => ("toolcrib.saved-changed", false),
+            EventBody::KeyChanged(_) => ("toolcrib.key-changed", false),
             EventBody::RecordResumed(_) => ("toolcrib.record-resumed", false),
         };
         Self { name, in_updates }
@@ -131,6 +132,7 @@ fn payload(tenant: &TenantId, body: &EventBody) -> Value {
         EventBody::SignInStarted(payload) => members(payload).into(),
         EventBody::SignInEnded(payload) => members(payload).into(),
         EventBody::SavedChanged(payload) => members(payload).into(),
+        EventBody::KeyChanged(payload) => members(payload).into(),
         EventBody::RecordResumed(payload) => members(payload).into(),
     }
 }

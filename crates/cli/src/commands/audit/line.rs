@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 use toolcrib_core::{
     egress::{EgressDecided, EgressReason},
-    event::{ApprovalRejected, CallStatus, EventBody, RunEvent, ToolReturned},
+    event::{ApprovalRejected, CallStatus, EventBody, KeyChanged, RunEvent, ToolReturned},
     id::TenantId,
 };
 
@@ -63,6 +63,17 @@ fn describe(body: &EventBody) -> String {
             let tool = optional(changed.tool_id.as_ref(), |tool| format!(" of {tool}"));
             let (action, id) = (word(changed.action), &changed.saved_id);
             format!("{}{tool} {action} by {} (saved {id})", changed.kind, changed.principal)
+        }
+        EventBody::KeyChanged(changed) => {
+            let KeyChanged { principal, key_id, action, holder, replaces, .. } = changed;
+            let grants: Vec<String> = [("roles", &changed.roles), ("scopes", &changed.scopes)]
+                .iter()
+                .filter(|(_, grants)| !grants.is_empty())
+                .map(|(name, grants)| format!(", {name} {}", grants.join(" ")))
+                .collect();
+            let grants = grants.concat();
+            let replaced = optional(replaces.as_ref(), |old| format!(" in place of {old}"));
+            format!("{key_id} of {holder} {}{replaced} by {principal}{grants}", word(*action))
         }
         EventBody::RecordAccepted(accepted) => {
             let reason = optional(accepted.reason.as_ref(), |reason| format!(" ({reason})"));

@@ -9,10 +9,13 @@ use std::{
 };
 
 use anyhow::Context as _;
+use chrono::DateTime;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::{
     canonical::Digest,
+    clock::Timestamp,
     record::{Checkpoint, ExportedEvent, RecordStore, Witness, WitnessStore as _},
     store::{Storage, StoreError},
     text,
@@ -82,24 +85,27 @@ pub(super) async fn run(args: &VerifyArgs, cx: &Context) -> anyhow::Result<Exit>
     for file in &args.anchor {
         read_anchor(file, &mut anchors, printer)?;
     }
-    let report = match (&args.file, Client::connect(cx)?) {
-        (Some(_), Some(_)) => {
-            return Err(usage("a file is checked locally; remove --url and unset TOOLCRIB_URL"));
-        }
-        (Some(file), None) => {
+    let (report, now) = match &args.file {
+        // It is checked here, also where TOOLCRIB_URL names a server.
+        Some(file) => {
             trusted.extend(own_key(global).await);
             exported(args, file, trusted, &anchors, printer)?
         }
-        (None, Some(client)) => on_server(args, &client, trusted, &anchors).await?,
-        (None, None) => here(args, global, trusted, &anchors, printer).await?,
+        None => {
+            let report = match Client::connect(cx)? {
+                Some(client) => on_server(args, &client, trusted, &anchors).await?,
+                None => here(args, global, trusted, &anchors, printer).await?,
+            };
+            (report, chrono::Utc::now())
+        }
     };
     let interval = args.interval.or_else(|| {
         let settings = Settings::load(global).ok()?;
         Some(settings.config.record.checkpoint_interval)
     });
     let interval = interval.unwrap_or(DEFAULT_INTERVAL);
-    let verdict = report.verdict(chrono::Utc::now(), interval);
-    print(&report, verdict, interval, printer)?;
+    let verdict = report.verdict(now, interval);
+    print(&report, verdict, interval, args.file.is_some(), printer)?;
     Ok(match verdict {
         Verdict::Verified => Exit::Done,
         Verdict::Changed => Exit::Failed,
@@ -289,15 +295,17 @@ async fn on_server(
 }
 
 /// Verifies an export, whose checkpoints precede its events. It may begin and, with `--to`, end at any
-/// position.
+/// position. Returns the time of its newest event, too: when it was made is not known, and its verdict
+/// must not change with its age.
 fn exported(
     args: &VerifyArgs,
     path: &Path,
     trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
     printer: Printer,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<(Report, Timestamp)> {
     let mut verifier = verifier(trusted, true);
+    let mut newest = Timestamp::MIN_UTC;
     let wanted = |tenant: &str| args.tenant.as_ref().is_none_or(|it| it.as_str() == tenant);
     for anchor in anchors.iter().filter(|anchor| wanted(anchor.tenant.as_str())) {
         verifier.anchor(anchor);
@@ -329,6 +337,8 @@ fn exported(
         let at = event.tenant_position;
         let inside = args.from.is_none_or(|from| at >= from) && args.to.is_none_or(|to| at <= to);
         if inside && wanted(&event.tenant) {
+            let at = DateTime::parse_from_rfc3339(&event.timestamp).map(Into::into);
+            newest = at.map_or(newest, |at| newest.max(at));
             verifier.event(&event);
         }
         if number % 10_000 == 0 {
@@ -338,7 +348,9 @@ fn exported(
     if !begun {
         begin(&mut verifier, &checkpoints);
     }
-    Ok(verifier.finish(args.to.is_some()))
+    let mut report = verifier.finish(args.to.is_some());
+    report.witness = Some(WitnessUse::Absent);
+    Ok((report, newest))
 }
 
 /// Passes the checkpoints of an export to `verifier`, tenant by tenant.
@@ -359,12 +371,26 @@ fn public_key(path: &Path) -> anyhow::Result<[u8; 32]> {
         .advise(format!("{} is not a public key", path.display()), "`toolcrib audit key` prints it")
 }
 
+/// The answer of `GET /v1/record/checkpoints`.
+#[derive(Deserialize)]
+struct CheckpointAnswer {
+    checkpoints: Vec<Checkpoint>,
+}
+
 /// Adds the checkpoints in the file at `path` to `into`. Skips invalid lines with a warning: a crash
 /// can leave a truncated line.
 fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> anyhow::Result<()> {
     let before = into.len();
     for (number, line) in open(path)?.lines().enumerate() {
         let line = line.with_context(|| format!("{} cannot be read", path.display()))?;
+        // The answer of a server is one line, and an export has events after its checkpoints.
+        if let Ok(CheckpointAnswer { checkpoints }) = serde_json::from_str(&line) {
+            into.extend(checkpoints);
+            continue;
+        }
+        if into.len() > before && serde_json::from_str::<ExportedEvent<'_>>(&line).is_ok() {
+            break;
+        }
         match serde_json::from_str(&line) {
             Ok(checkpoint) => into.push(checkpoint),
             Err(_) => printer.warning(format_args!(
@@ -378,7 +404,8 @@ fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> any
         true => Ok(()),
         false => Err(advised(
             format!("{} contains no checkpoint", path.display()),
-            "name the file of an `[[record.anchor]]`",
+            "name the file of an `[[record.anchor]]`, an export with `--checkpoints`, or the answer of \
+             `GET /v1/record/checkpoints`",
         )),
     }
 }
@@ -395,6 +422,7 @@ fn print(
     report: &Report,
     verdict: Verdict,
     interval: Duration,
+    is_file: bool,
     printer: Printer,
 ) -> anyhow::Result<()> {
     if printer.wants_json() {
@@ -414,24 +442,43 @@ fn print(
     if report.more_findings > 0 {
         printer.line(format_args!("and {} more", report.more_findings))?;
     }
-    let proven = explain(report, verdict, interval);
+    let proven = explain(report, verdict, interval, is_file);
     let (events, checkpoints) =
         (counted(report.events, "event"), counted(report.checkpoints, "checkpoint"));
-    printer.line(format_args!("{events}, {checkpoints}: {proven}"))
+    let anchors = match report.anchors {
+        0 => String::new(),
+        anchors => format!(", compared with {} kept elsewhere", counted(anchors, "checkpoint")),
+    };
+    printer.line(format_args!("{events}, {checkpoints}{anchors}: {proven}"))?;
+    if is_file && verdict == Verdict::Changed {
+        printer.note(
+            "an export with filters, such as --kind or --last, lacks events on purpose: only one without \
+             them can be verified",
+        );
+    }
+    Ok(())
 }
 
 /// Returns the verdict as text.
-fn explain(report: &Report, verdict: Verdict, interval: Duration) -> String {
+fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool) -> String {
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
     let events = counted(unsigned, "event");
     let partial = match report.tenants.iter().any(|it| it.partial) {
         true => ". Events before the first ones shown are not part of what was checked",
         false => "",
     };
-    let unwitnessed = match report.witness {
-        Some(WitnessUse::Absent) => {
+    let unwitnessed = match (report.witness, report.anchors, is_file) {
+        (Some(WitnessUse::Absent), 0, true) => {
+            ". A file is only known to be complete up to its last checkpoint: an end that was cut off \
+             together with its checkpoints is not found; name checkpoints that were kept elsewhere \
+             with --anchor"
+        }
+        (Some(WitnessUse::Absent), 0, false) => {
             ". There is no witness here: an end that was removed with its checkpoints would not be \
              found; name an anchor with --anchor"
+        }
+        (Some(WitnessUse::Absent), _, _) => {
+            ". An end that was removed after the newest checkpoint of --anchor would not be found"
         }
         _ => "",
     };
@@ -439,6 +486,10 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration) -> String {
         Verdict::Verified if unsigned == 0 => {
             format!("verified, nothing was changed{partial}{unwitnessed}")
         }
+        Verdict::Verified if is_file => format!(
+            "verified, nothing was changed up to the last checkpoints; nothing proves the {events} \
+             after them{partial}{unwitnessed}"
+        ),
         Verdict::Verified => {
             format!(
                 "verified, nothing was changed; {events} will be signed with the next checkpoint\
@@ -455,8 +506,12 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration) -> String {
         Verdict::UnsignedTail => format!(
             "verified up to the last checkpoints; {events} after them are not signed, although \
              records are signed every {}. They fit together, but nothing proves that they \
-             are what was written, or all of it. A running server signs them",
-            text::duration(interval)
+             are what was written, or all of it. {}{unwitnessed}",
+            text::duration(interval),
+            match is_file {
+                true => "Export the record again, from a server that signs it",
+                false => "A running server signs them",
+            }
         ),
         Verdict::NoCheckpoint if report.events == 0 => {
             "nothing has been recorded yet, so there is nothing to verify".to_owned()

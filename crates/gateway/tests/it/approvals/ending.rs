@@ -64,7 +64,7 @@ async fn a_grant_ends_with_the_key_of_its_approver() {
     rig.answer(&bob, &id, Verdict::Grant).await;
     let key = bob.auth.key().unwrap().clone();
     let admin = rig.by_operator("admin", &["keys:*"]).await;
-    rig.gateway.authenticator().revoke_key(&admin, &key).await.unwrap();
+    rig.gateway.revoke_key(&admin, &key).await.unwrap();
     let again = rig.ask(json!({})).await;
     assert_ne!(again, id);
     assert_eq!(state(&rig, &id).await, ApprovalState::Withdrawn);

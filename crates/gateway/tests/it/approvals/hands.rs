@@ -50,14 +50,14 @@ impl Rig {
 
     /// Returns the principal of a new key that `maker` created.
     async fn by(&self, maker: &Principal, name: &str, scopes: &[&str]) -> Arc<Principal> {
-        let made = self.gateway.authenticator().create_key(maker, request(name, scopes)).await;
+        let made = self.gateway.create_key(maker, request(name, scopes)).await;
         self.holder(&made.unwrap())
     }
 
     /// Returns the principal of a key that `who` created by rotating the key of `of`.
     async fn rotated(&self, who: &Principal, of: &Principal) -> Arc<Principal> {
         let overlap = Duration::from_secs(60);
-        let made = self.gateway.authenticator().rotate_key(who, &key_of(of), overlap).await;
+        let made = self.gateway.rotate_key(who, &key_of(of), overlap).await;
         self.holder(&made.unwrap().0)
     }
 

@@ -19,6 +19,7 @@ export const NAMES = {
   'sign-in.started': 'signed in',
   'sign-in.ended': 'signed out',
   'saved.changed': 'shared item changed',
+  'key.changed': 'key changed',
 };
 
 export const TONES = { ok: 'green', error: 'red', forbidden: 'amber', rate_limited: 'amber', denied: 'amber' };
