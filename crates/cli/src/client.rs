@@ -151,6 +151,29 @@ impl Client {
         String::from_utf8(bytes).context("the response is not text")
     }
 
+    /// Sends `GET` to the path of `segments`, and passes the parts of the body to `each` as they arrive.
+    ///
+    /// Fails when the status is not success, and when the body ends early.
+    pub(crate) async fn parts(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+        mut each: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let mut url = self.path(segments)?;
+        url.query_pairs_mut().extend_pairs(query);
+        let mut response = self.sent(self.request(Method::GET, url)?).await?;
+        let status = response.status();
+        if !status.is_success() {
+            let body = serde_json::from_slice(&bounded(response).await?).unwrap_or_default();
+            return Err(refused(status, &body, segments));
+        }
+        while let Some(part) = response.chunk().await.context("the answer ended early")? {
+            each(&part)?;
+        }
+        Ok(())
+    }
+
     /// As [`get`](Self::get), and returns the member `name` of the body.
     pub(crate) async fn get_member<T: DeserializeOwned>(
         &self,

@@ -550,7 +550,7 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "PATTERN")]
     pub(crate) source: Option<String>,
 
-    /// Select only events of tools of this kind, such as mcp or openapi
+    /// Select only events of tools of this kind: mcp, connector, workflow, node-pack or host-extension
     #[arg(long, value_name = "PATTERN")]
     pub(crate) kind: Option<String>,
 
@@ -647,6 +647,8 @@ pub(crate) enum ExportFormat {
     Jsonl,
     /// RunEvents only
     Events,
+    /// A table for spreadsheets
+    Csv,
     /// OCSF 1.3 API Activity
     Ocsf,
     /// CloudEvents 1.0

@@ -3,15 +3,18 @@
 //! On the store of the configuration, the explanation is complete. A running server limits it to what
 //! the principal itself may see, and explains other principals only with `explain:others` (I-85).
 
+use std::collections::BTreeMap;
+
 use anyhow::Context as _;
 use chrono::Utc;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use toolcrib_core::{
     authorize::CallContext,
     call::CallInput,
     id::{KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
-    scope::Grant,
+    scope::{Grant, Scope},
     store::KeyRecord,
     suggest,
 };
@@ -73,7 +76,7 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
     };
     let key = key_id.as_ref().map(|key| ("keyId", key.as_str()));
     let query: Vec<(&str, &str)> = [tool, who, key].into_iter().flatten().collect();
-    let explanation = client.get(&["v1", "explain"], &query).await?;
+    let mut explanation = client.get(&["v1", "explain"], &query).await?;
     // Suggests only names in the caller's own list.
     if let (Some(tool), "unknown") = (args.tool.as_deref(), member(&explanation, "outcome"))
         && let Ok(listed) = client.mcp_tools().await
@@ -81,7 +84,42 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
         let known = listed.iter().map(|it| it.name.as_str());
         note_suggestion(&suggest::did_you_mean(tool, known), printer);
     }
+    let denied = member(&explanation, "outcome") == "denied";
+    // Without `roles:read` they stay unknown.
+    if denied && let Ok(roles) = client.get_member(&["v1", "roles"], &[], "roles").await {
+        let roles: Vec<GivenRole> = roles;
+        let roles = roles.into_iter().map(|role| {
+            let grants = role.scopes.iter().filter_map(|text| Grant::parse(text).ok()).collect();
+            (role.name, grants)
+        });
+        name_roles(&mut explanation, &roles.collect());
+    }
     Ok(explanation)
+}
+
+/// A role as a server lists it.
+#[derive(Deserialize)]
+struct GivenRole {
+    name: String,
+    scopes: Vec<String>,
+}
+
+/// Adds to each missing scope of `explanation` the roles that have it.
+fn name_roles(explanation: &mut Value, roles: &BTreeMap<String, Vec<Grant>>) {
+    let steps = explanation.get_mut("steps").and_then(Value::as_array_mut);
+    let required = steps.into_iter().flatten().filter_map(|step| {
+        step.get_mut("details")?.get_mut("required")?.as_array_mut()
+    });
+    for needed in required.flatten().filter(|it| it.get("grant").is_some_and(Value::is_null)) {
+        let Ok(scope) = Scope::parse(member(needed, "scope")) else { continue };
+        let has_it = |grants: &[Grant]| grants.iter().any(|grant| grant.covers(&scope));
+        let names: Vec<&String> =
+            roles.iter().filter(|(_, grants)| has_it(grants)).map(|(name, _)| name).collect();
+        let names = json!(names);
+        if let Some(members) = needed.as_object_mut() {
+            members.insert("roles".to_owned(), names);
+        }
+    }
 }
 
 /// Returns the one of `known` that `typed` is or begins; `typed` if there is none.
@@ -107,6 +145,7 @@ async fn here(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Value> {
     let input = input.map(CallInput::from);
     let Settings { config, data_dir, .. } = Settings::load(&cx.global)?;
     let (who, identity) = identify(args, &config).await?;
+    let roles = config.roles.clone();
     let mut explanation = local::with_sources(config, &data_dir, cx.printer, async |gateway| {
         let call = input.as_ref().map(|input| CallContext { surface: &args.surface, input });
         let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
@@ -120,7 +159,9 @@ async fn here(args: &ExplainArgs, cx: &Context) -> anyhow::Result<Value> {
         explanation.outcome = Verdict::Denied;
     }
     explanation.steps.insert(0, identity);
-    Ok(serde_json::to_value(&explanation)?)
+    let mut explanation = serde_json::to_value(&explanation)?;
+    name_roles(&mut explanation, &roles);
+    Ok(explanation)
 }
 
 /// Returns the principal to explain, and the identity step with the validity of its key.
@@ -258,6 +299,17 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
         let text = |name: &str| member(step, name);
         let line = format!("  {:<8}{:<10}{}", text("result"), text("step"), text("message"));
         printer.foreign(&line)?;
+        let required = step.pointer("/details/required").and_then(Value::as_array);
+        for needed in required.into_iter().flatten() {
+            let Some(roles) = needed.get("roles").and_then(Value::as_array) else { continue };
+            let names: Vec<&str> = roles.iter().filter_map(Value::as_str).collect();
+            let scope = member(needed, "scope");
+            let line = match names.as_slice() {
+                [] => format!("no role has `{scope}`"),
+                names => format!("roles with `{scope}`: {}", names.join(", ")),
+            };
+            printer.foreign(&format!("  {:<18}{line}", ""))?;
+        }
     }
     let outcome = match (text("outcome"), explanation.get("tools").is_some()) {
         ("allowed", true) => "it sees tools",

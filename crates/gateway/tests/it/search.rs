@@ -37,7 +37,7 @@ fn call(number: usize) -> Vec<NewEvent> {
         let millis = BEGAN + i64::try_from(number * 1_000 + millis).unwrap();
         chrono::DateTime::from_timestamp_millis(millis).unwrap()
     };
-    let tool = ["mcp:files.read", "mcp:files.write", "openapi:tickets.close"][number % 3];
+    let tool = ["mcp:files.read", "mcp:files.write", "connector:tickets.close"][number % 3];
     let principal = if number.is_multiple_of(7) { "bob" } else { "ada" };
     let opened = NewEvent {
         event_id: id("event", number).parse().unwrap(),
@@ -198,10 +198,10 @@ const QUERIES: &[(&str, Matches)] = &[
     ("", |_| true),
     ("actor:bob", |it| it.principal == "bob"),
     ("actor:b*b tool:files__write", |it| it.principal == "bob" && it.tool == "mcp:files.write"),
-    ("tool:openapi:tickets.*", |it| it.tool == "openapi:tickets.close"),
+    ("tool:connector:tickets.*", |it| it.tool == "connector:tickets.close"),
     ("source:files status:failed", |it| it.tool.starts_with("mcp:files.") && it.failed()),
-    ("kind:openapi type:egress.*", |it| {
-        it.tool.starts_with("openapi:") && it.kind == "egress.decided"
+    ("kind:connector type:egress.*", |it| {
+        it.tool.starts_with("connector:") && it.kind == "egress.decided"
     }),
     ("status:denied", |it| ["forbidden", "denied"].contains(&it.status)),
     ("status:timeout actor:bob", |it| it.code == "timeout" && it.principal == "bob"),

@@ -11,7 +11,7 @@ use toolcrib_core::{
     record::{Checkpoint, StoredEvent, StoredQuery},
 };
 use toolcrib_gateway::audit::{
-    export::Format,
+    export::{Format, csv},
     search::{FoundEvent, Page},
 };
 
@@ -36,6 +36,9 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
         }
         log.each_checkpoint(args.until, |checkpoint| printer.json_line(&checkpoint)).await?;
     }
+    if args.format == ExportFormat::Csv {
+        return table(args, log, printer).await;
+    }
     loop {
         let Stored { mut events, next } = log.stored(after).await?;
         let ended = next <= after || args.until.is_some_and(|until| next >= until);
@@ -51,6 +54,8 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
             ExportFormat::Ocsf => Format::Ocsf.write(&events, &mut lines),
             ExportFormat::Cloudevents => Format::CloudEvents.write(&events, &mut lines),
             ExportFormat::Events => write_bare(&events, &mut lines)?,
+            // Has been written.
+            ExportFormat::Csv => 0,
         };
         printer.bytes(&lines)?;
         if ended {
@@ -64,6 +69,42 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
     }
     printer.note(format_args!("{count} events; continue with --after {after}"));
     Ok(())
+}
+
+/// Prints the events as CSV.
+async fn table(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
+    let store = match &log.target {
+        Target::Store(_, store) => store,
+        Target::Server(client) => {
+            if args.after.is_some() || args.until.is_some() {
+                return Err(usage(
+                    "a server writes the whole record, or the events of conditions, as csv; leave out \
+                     --after and --until",
+                ));
+            }
+            let parameters = log.conditions.parameters.iter();
+            let mut query: Vec<_> =
+                parameters.map(|(name, value)| (*name, value.as_str())).collect();
+            query.push(("format", "csv"));
+            let path = ["v1", "events", "export"];
+            return client.parts(&path, &query, |rows| printer.bytes(rows)).await;
+        }
+    };
+    let mut rows = Vec::new();
+    csv::write_header(&mut rows);
+    let mut after = args.after.unwrap_or(0);
+    loop {
+        let mut found = log.find(&**store, Page::After(after), PAGE).await?;
+        let ended = found.next <= after || args.until.is_some_and(|until| found.next >= until);
+        found.events.retain(|it| args.until.is_none_or(|until| it.logged.position <= until));
+        csv::write(&found.events, &mut rows);
+        printer.bytes(&rows)?;
+        rows.clear();
+        after = found.next;
+        if ended {
+            return Ok(());
+        }
+    }
 }
 
 /// Appends the events to `lines` as bare RunEvents, one per line. Returns how many were malformed.

@@ -5,9 +5,15 @@ use std::mem::discriminant;
 use super::{
     Condition, EventFilter, Fact, InvalidFilter, MAX_TERMS, RunTime, StatusFilter, Term,
     TextPattern, Word,
-    value::{MIN_ID, time},
+    value::{MIN_ID, STATUSES, time},
 };
-use crate::{clock::Timestamp, id::TenantId};
+use crate::{
+    clock::Timestamp,
+    descriptor::SourceKind,
+    event::EventBody,
+    id::TenantId,
+    suggest,
+};
 
 /// The longest value of a condition, in bytes.
 const MAX_VALUE: usize = 512;
@@ -118,14 +124,21 @@ impl EventFilter {
             return self.push(Term(vec![Condition { fact, is_negated: false }]));
         }
         match field {
-            "after" | "from" => once(&mut self.from, field, time(field, value, now)?),
-            "before" | "to" => once(&mut self.to, field, time(field, value, now)?),
+            "after" | "from" => once(&mut self.from, field, time(field, value, now)?)?,
+            "before" | "to" => once(&mut self.to, field, time(field, value, now)?)?,
             _ => {
                 let tenant = TenantId::parse(value).map_err(|_| {
                     InvalidFilter("`tenant` must be the name of a tenant".to_owned())
                 })?;
-                once(&mut self.tenant, field, tenant)
+                once(&mut self.tenant, field, tenant)?;
             }
+        }
+        match (self.from, self.to) {
+            (Some(from), Some(to)) if from >= to => {
+                let problem = "the search ends before it begins, so nothing can be found";
+                Err(InvalidFilter(problem.to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -149,12 +162,18 @@ fn fact(field: &str, value: &str) -> Result<Option<Fact>, InvalidFilter> {
         "actor" | "principal" => Fact::Principal(pattern()),
         "tool" => Fact::Tool(pattern()),
         "source" => Fact::Source(pattern()),
-        "kind" => Fact::Kind(pattern()),
-        "type" => Fact::Type(pattern()),
+        "kind" => Fact::Kind({
+            let kinds: Vec<&str> = SourceKind::ALL.iter().map(|kind| kind.as_str()).collect();
+            known(field, value, &kinds)?
+        }),
+        "type" => Fact::Type(known(field, value, &EventBody::KINDS)?),
         "status" | "run" | "id" if value.contains('*') => {
             return Err(InvalidFilter(format!("`{field}` is compared as a whole: it has no `*`")));
         }
-        "status" => Fact::Status(StatusFilter::new(value)),
+        "status" => {
+            known(field, value, &STATUSES)?;
+            Fact::Status(StatusFilter::new(value))
+        }
         "took" => Fact::Took(RunTime::parse(value)?),
         "run" => Fact::Run(value.to_owned()),
         "id" if value.len() < MIN_ID => {
@@ -172,6 +191,20 @@ fn fact(field: &str, value: &str) -> Result<Option<Fact>, InvalidFilter> {
             )));
         }
     }))
+}
+
+/// Returns the pattern `value`, which must match one of the `names` that the field can have: a misspelt
+/// one would find nothing, as if nothing had happened.
+fn known(field: &str, value: &str, names: &[&str]) -> Result<TextPattern, InvalidFilter> {
+    let pattern = TextPattern::new(value);
+    if names.iter().any(|name| pattern.matches(name)) {
+        return Ok(pattern);
+    }
+    let suggestion = suggest::did_you_mean(value, names.iter().copied());
+    Err(InvalidFilter(format!(
+        "`{field}` is none of those that events have{suggestion}; they are {}",
+        names.join(", ")
+    )))
 }
 
 /// Whether an event can be of one such fact only.

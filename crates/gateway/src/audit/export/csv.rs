@@ -10,18 +10,29 @@ use crate::audit::search::FoundEvent;
 pub const CONTENT_TYPE: &str = "text/csv; charset=utf-8; header=present";
 
 /// The names of the columns.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 13] = [
     "time",
     "event",
     "principal",
     "tool",
     "status",
     "code",
+    "action",
+    "resource",
     "took_ms",
     "run",
     "event_id",
     "position",
     "hash",
+];
+/// Where payloads have what an event is about, apart from the tool: the resource of a denial, a key, a
+/// session of the console, a saved item, a host.
+const RESOURCES: [&str; 5] = [
+    "/payload/resource",
+    "/payload/keyId",
+    "/payload/savedId",
+    "/payload/sessionId",
+    "/payload/destination",
 ];
 /// What a cell begins with that spreadsheets run as a formula.
 const FORMULAS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
@@ -43,6 +54,8 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
     let body = serde_json::to_value(&event.body).unwrap_or_default();
     let member = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let code = member("/payload/error/code").or_else(|| member("/payload/reason"));
+    let owned = |text: Option<String>| Cow::Owned(text_of(&text.unwrap_or_default()));
+    let resource = RESOURCES.iter().find_map(|pointer| member(pointer));
     let time = event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
     let took = found.run_time.map(|it| it.to_string());
     [
@@ -51,13 +64,19 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
         text(&found.principal),
         text(&found.tool),
         found.status.into(),
-        Cow::Owned(text(&code.unwrap_or_default()).into_owned()),
+        owned(code),
+        owned(member("/payload/action")),
+        owned(resource),
         took.unwrap_or_default().into(),
         text(event.run_id.as_str()),
         text(event.event_id.as_str()),
         found.logged.position.to_string().into(),
         found.logged.link.hash.to_string().into(),
     ]
+}
+
+fn text_of(cell: &str) -> String {
+    text(cell).into_owned()
 }
 
 /// Returns a text that a caller chose so that no spreadsheet runs it: such a cell begins with `'`.
