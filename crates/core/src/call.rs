@@ -316,13 +316,16 @@ pub enum CallError {
     },
     /// The approval of the call was rejected.
     #[error(
-        "the approval of this call was rejected; the same call cannot request approval again for now"
+        "the approval of this call was rejected; the same call cannot request approval again before {}",
+        .until.format("%Y-%m-%dT%H:%M:%SZ")
     )]
     ApprovalRejected {
         /// The tool.
         tool: ToolId,
         /// The approval.
         approval: ApprovalId,
+        /// When the same call can request approval again.
+        until: Timestamp,
     },
     /// The record or the limiter failed; the call did not run.
     #[error("the call was refused because it could not be {0}; nothing was run")]

@@ -162,15 +162,15 @@ pub fn open_result(id: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes `error` as the answer to the request with the JSON text `id`, or to a message without
-/// one.
+/// Encodes `error` as the answer to the request with the JSON text `id`, or to a message whose id is not
+/// known: `null` (JSON-RPC 2.0 §5). The Python SDK drops an error without the member.
 pub fn error(id: Option<&str>, error: &RpcError) -> Vec<u8> {
     let mut body = json!({ "code": error.code, "message": error.message });
     if let (Some(body), Some(data)) = (body.as_object_mut(), &error.data) {
         body.insert("data".to_owned(), Value::clone(data));
     }
-    let id = id.map_or_else(String::new, |id| format!("\"id\":{id},"));
-    format!("{{\"jsonrpc\":\"2.0\",{id}\"error\":{body}}}").into_bytes()
+    let id = id.unwrap_or("null");
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{body}}}").into_bytes()
 }
 
 /// Encodes a report of progress for the token with the JSON text `token`.
@@ -230,7 +230,7 @@ mod tests {
             (result("\"a\"", b"{}"), r#"{"jsonrpc":"2.0","id":"a","result":{}}"#),
             (
                 super::error(None, &error),
-                r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"no","data":[1]}}"#,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no","data":[1]}}"#,
             ),
             (
                 super::error(Some("1"), &RpcError::new(-1, "no")),

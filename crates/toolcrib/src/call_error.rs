@@ -52,7 +52,7 @@ pub(crate) fn details(error: &CallError) -> Option<Value> {
             }
             details
         }
-        CallError::ApprovalRejected { tool, approval } => json!({
+        CallError::ApprovalRejected { tool, approval, .. } => json!({
             "scope": "tool", "toolName": tool, "approval": "rejected", "approvalId": approval,
         }),
         _ => return None,

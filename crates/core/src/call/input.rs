@@ -66,6 +66,9 @@ pub struct CallerInput {
     pub responses: Option<Map<String, Value>>,
     /// The state that it received in an earlier round.
     pub state: Option<String>,
+    /// Whether it repeats a call that it was told to repeat once the call is approved. Programs do so at
+    /// once, whatever their user does.
+    pub is_repeated: bool,
 }
 
 /// The input requests of an upstream. The JSON is the upstream's own text, checked but not
@@ -147,12 +150,12 @@ impl CallerInput {
             });
             Some(((*key).to_owned(), Value::Object(known.collect())))
         });
-        Self { capabilities: capabilities.collect(), responses: None, state: None }
+        Self { capabilities: capabilities.collect(), ..Self::default() }
     }
 
     /// As [`CallInput::round`].
     pub fn round(&self) -> Option<Round<'_>> {
-        let Self { capabilities: _, responses, state } = self;
+        let Self { capabilities: _, responses, state, is_repeated: _ } = self;
         let (responses, state) = (responses.as_ref(), state.as_deref());
         (responses.is_some() || state.is_some()).then_some(Round { responses, state })
     }

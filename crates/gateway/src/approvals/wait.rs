@@ -85,7 +85,9 @@ impl WaitingCall<'_> {
         hang_up: &CancellationToken,
     ) -> Result<Option<Arc<Snapshot>>, CallError> {
         let config = self.approvals.services.config();
-        let until = Instant::now() + config.approvals.wait;
+        let is_repeated = self.input.input.sent().caller.as_ref().is_some_and(|it| it.is_repeated);
+        let least = if is_repeated { RETRY_AFTER } else { Duration::ZERO };
+        let until = Instant::now() + config.approvals.wait.max(least);
         let mut changes = self.approvals.changes();
         let mut reloaded = None;
         let mut waited = false;
@@ -126,7 +128,8 @@ impl WaitingCall<'_> {
                 ApprovalState::Rejected => {
                     let tool = call.entry.id.clone();
                     call.cause.get_or_insert_with(|| approval.event_id.clone());
-                    return Err(CallError::ApprovalRejected { tool, approval: approval.id });
+                    let until = approval.expires_at;
+                    return Err(CallError::ApprovalRejected { tool, approval: approval.id, until });
                 }
                 ApprovalState::Pending => {
                     let background = &self.approvals.services.background;

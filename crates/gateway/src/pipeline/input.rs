@@ -124,6 +124,7 @@ mod tests {
             capabilities: Map::from_iter([("roots".to_owned(), json!({}))]),
             responses: responses.and_then(|it| it.as_object().cloned()),
             state: state.map(str::to_owned),
+            is_repeated: false,
         };
         let arguments = json!({ "to": "bob", "amount": 1 });
         InputForms::from(CallInput { arguments, caller: Some(caller), meta: Map::new() })

@@ -74,9 +74,11 @@ pub(super) fn kept(input: &CallerInput) -> Option<String> {
 pub(super) fn forget(input: &mut CallerInput) {
     if let Some(responses) = &mut input.responses
         && responses.remove(KEY).is_some()
-        && responses.is_empty()
     {
-        input.responses = None;
+        input.is_repeated = true;
+        if responses.is_empty() {
+            input.responses = None;
+        }
     }
     let round = input.state.as_deref().and_then(|state| state.strip_prefix(STATE));
     let Some(round) = round else { return };

@@ -22,7 +22,7 @@ fn raw(text: &str) -> Box<RawValue> {
 /// Handles `call` like the MCP source, without the wire.
 fn answer(call: &Invocation) -> Result<Outcome, UpstreamError> {
     if let Some(input) = call.input.as_ref().filter(|input| input.round().is_some()) {
-        let CallerInput { capabilities, responses, state } = input;
+        let CallerInput { capabilities, responses, state, .. } = input;
         if state.as_deref() == Some("spoiled") {
             return Err(UpstreamError::asking(Ask::Rejected("the state is not ours".to_owned())));
         }

@@ -16,6 +16,7 @@ fn round(arguments: Value, responses: Option<Value>, state: Option<&str>) -> Cal
         capabilities: Map::from_iter([("elicitation".to_owned(), json!({}))]),
         responses: responses.and_then(|it| it.as_object().cloned()),
         state: state.map(str::to_owned),
+        is_repeated: false,
     };
     CallInput { arguments, caller: Some(caller), meta: Map::new() }
 }
