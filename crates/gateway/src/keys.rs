@@ -1,4 +1,7 @@
-//! Changes of API keys with their events: each is recorded before it takes effect.
+//! Changes of API keys with their events: a new key is recorded before it works.
+//!
+//! A server makes keys one at a time. Two that exclude each other, such as two successors of one key, are
+//! therefore not both recorded.
 
 use std::time::Duration;
 
@@ -26,6 +29,7 @@ impl Gateway {
         caller: &Principal,
         request: KeyRequest,
     ) -> Result<NewKey, KeyError> {
+        let _one = self.inner.making_keys.lock().await;
         let drafted = self.authenticator().draft_key(caller, request).await?;
         self.record_key(caller, KeyAction::Created, &drafted.key.record).await?;
         self.authenticator().store_key(&drafted).await?;
@@ -42,6 +46,7 @@ impl Gateway {
         id: &KeyId,
         overlap: Duration,
     ) -> Result<(NewKey, Timestamp), KeyError> {
+        let _one = self.inner.making_keys.lock().await;
         let (drafted, end) = self.authenticator().draft_successor(caller, id, overlap).await?;
         self.record_key(caller, KeyAction::Created, &drafted.key.record).await?;
         self.authenticator().store_key(&drafted).await?;

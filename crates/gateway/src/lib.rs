@@ -58,10 +58,10 @@ mod workflow;
 
 pub use builder::GatewayBuilder;
 pub use editing::{EditRefusal, Proposal, WriteReport, edit_event};
-pub use keys::key_event;
 pub use freshness::MAX_UNCONFIRMED;
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
+pub use keys::key_event;
 pub use measure::{
     ApprovalsDiagnosis, BuildDiagnosis, CatalogDiagnosis, ConfigurationDiagnosis, Diagnosis,
     RecordDiagnosis, SourcesDiagnosis, StoreDiagnosis,

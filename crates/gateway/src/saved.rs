@@ -137,6 +137,7 @@ impl Gateway {
         let (kind, tool, content) = match what {
             NewSaved::View(query) => {
                 let pairs = url::form_urlencoded::parse(query.as_bytes());
+                without_secret("query", &query)?;
                 for (key, value) in pairs {
                     without_secret("query", &key)?;
                     without_secret("query", &value)?;

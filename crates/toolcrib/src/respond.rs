@@ -28,8 +28,9 @@ use crate::serve::connection;
 /// The header in which every calling surface returns the id of the call's run.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
 
-/// Silence after which a comment keeps a stream alive; OpenWOP v2 allows 30 s (events.md).
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Silence after which a comment keeps a stream alive; OpenWOP v2 allows 30 s (events.md). The page
+/// recognizes a dead connection by longer silence.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Returns a response with `body` as JSON.
 pub(crate) fn json(status: StatusCode, body: &(impl Serialize + ?Sized)) -> Response {

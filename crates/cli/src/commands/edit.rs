@@ -398,6 +398,12 @@ fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
             ));
         }
     }
+    for rule in &preview.idle_rules {
+        printer.warning(format_args!(
+            "rule \"{}\" matches no tool of source `{}`; `toolcrib tools list` shows the names",
+            rule.pattern, rule.source
+        ));
+    }
     for unknown in &preview.unknown {
         printer.warning(format_args!(
             "the tools of source `{}` are unknown: {}",

@@ -107,9 +107,10 @@ struct GivenRole {
 /// Adds to each missing scope of `explanation` the roles that have it.
 fn name_roles(explanation: &mut Value, roles: &BTreeMap<String, Vec<Grant>>) {
     let steps = explanation.get_mut("steps").and_then(Value::as_array_mut);
-    let required = steps.into_iter().flatten().filter_map(|step| {
-        step.get_mut("details")?.get_mut("required")?.as_array_mut()
-    });
+    let required = steps
+        .into_iter()
+        .flatten()
+        .filter_map(|step| step.get_mut("details")?.get_mut("required")?.as_array_mut());
     for needed in required.flatten().filter(|it| it.get("grant").is_some_and(Value::is_null)) {
         let Ok(scope) = Scope::parse(member(needed, "scope")) else { continue };
         let has_it = |grants: &[Grant]| grants.iter().any(|grant| grant.covers(&scope));

@@ -116,6 +116,40 @@ async fn the_lines_for_openai_agents_find_and_call_tools() {
     assert!(output.contains(TOOL) && output.contains("4711"), "{output}");
 }
 
+#[tokio::test]
+async fn the_lines_for_the_python_sdk_find_and_call_tools() {
+    let (Some(tools), Some(python)) = (Tools::find(), tool("TOOLCRIB_PYTHON")) else { return };
+    let server = server(&tools).await;
+    // The last line of the page is in a block.
+    let rest = format!(
+        "    print([tool.name for tool in tools])\n    \
+             print(await client.call_tool({TOOL:?}, {{\"path\": {:?}}}))\n",
+        server.file()
+    );
+    let output = python_lines("python", &rest, &python, &tools, &server).await;
+    assert!(output.contains(TOOL) && output.contains("4711"), "{output}");
+}
+
+#[tokio::test]
+async fn the_lines_for_the_typescript_sdk_find_and_call_tools() {
+    let Some(tools) = Tools::find() else { return };
+    let server = server(&tools).await;
+    let folder = server.folder.path();
+    std::os::unix::fs::symlink(tools.clients.join("node_modules"), folder.join("node_modules"))
+        .unwrap();
+    let call = json!({ "name": TOOL, "arguments": { "path": server.file() } });
+    let lines = format!(
+        "{}\nconsole.log(tools.map((tool) => tool.name), JSON.stringify(await \
+         client.callTool({call})));\nprocess.exit(0);\n",
+        snippet("typescript", &server)
+    );
+    std::fs::write(folder.join("snippet.mjs"), lines).unwrap();
+    let mut command = program(&tools.node);
+    command.arg(folder.join("snippet.mjs"));
+    let (succeeded, output) = finished(command).await;
+    assert!(succeeded && output.contains(TOOL) && output.contains("4711"), "{output}");
+}
+
 async fn python_lines(
     client: &str,
     rest: &str,

@@ -5,6 +5,7 @@
 //! that does not tell, is not found.
 
 use base64::{Engine as _, engine::general_purpose};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -17,7 +18,13 @@ use crate::{
 /// Texts shorter than this are not decoded.
 const MIN_ENCODED: usize = 16;
 /// Secrets after `Bearer`, `Basic` and the like have at least so many characters.
-const MIN_AFTER_SCHEME: usize = 12;
+const MIN_AFTER_SCHEME: usize = 8;
+/// No word of a sentence has so many.
+const LONGER_THAN_WORDS: usize = 20;
+/// How often an encoding is taken off: what is encoded twice was not pasted by mistake.
+const MAX_ENCODINGS: usize = 2;
+/// How secrets of some issuers begin, whose keys the redaction of the record does not know.
+const BEGINNINGS: [&str; 5] = ["hvs.", "hvb.", "hvr.", "ya29.", "hooks.slack.com/services/"];
 /// Schemas that are looked at for one call. More belong to a hostile tool, and count as a secret.
 const MAX_SCHEMAS: usize = 20_000;
 /// The members that name another value in a list of pairs, such as headers.
@@ -27,13 +34,29 @@ const NAME_MEMBERS: [&str; 5] = ["name", "key", "header", "field", "variable"];
 pub fn has_secret_shape(text: &str) -> bool {
     // A secret that is copied from a page may have other characters between its own.
     let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
-    has_plain_shape(&clean) || decoded(&clean).is_some_and(|inner| has_plain_shape(&inner))
+    has_shape_within(&clean, MAX_ENCODINGS)
+}
+
+/// Also looks into base64, percent-encoding and JSON, at most `levels` deep.
+fn has_shape_within(text: &str, levels: usize) -> bool {
+    if has_plain_shape(text) {
+        return true;
+    }
+    if levels == 0 {
+        return false;
+    }
+    let json = text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text));
+    let percent = text.contains('%').then(|| percent_decode_str(text).decode_utf8_lossy());
+    json.and_then(Result::ok)
+        .is_some_and(|inner: Value| named_or_shaped(&inner, levels - 1).is_some())
+        || percent.is_some_and(|inner| inner != text && has_shape_within(&inner, levels - 1))
+        || decoded(text).is_some_and(|inner| has_shape_within(&inner, levels - 1))
 }
 
 /// Returns the place, as a JSON pointer, of the first value of `arguments` whose name or schema says that
 /// it is a secret, or whose text has the shape of one. `schema` is the input schema of the tool.
 pub fn first_secret(arguments: &Value, schema: Option<&Value>) -> Option<String> {
-    let place = named_or_shaped(arguments).or_else(|| {
+    let place = named_or_shaped(arguments, MAX_ENCODINGS).or_else(|| {
         let root = schema?;
         let mut walk = Walk { root, schemas: 0 };
         walk.first_secret(root, arguments, "")
@@ -41,7 +64,7 @@ pub fn first_secret(arguments: &Value, schema: Option<&Value>) -> Option<String>
     place.map(|place| Redactor::default().text(&place))
 }
 
-fn named_or_shaped(arguments: &Value) -> Option<String> {
+fn named_or_shaped(arguments: &Value, levels: usize) -> Option<String> {
     let mut open = vec![(String::new(), arguments)];
     while let Some((place, value)) = open.pop() {
         match value {
@@ -50,6 +73,7 @@ fn named_or_shaped(arguments: &Value) -> Option<String> {
                 let is_pair = names.into_iter().any(suggests_secret);
                 for (name, inner) in members {
                     let is_secret = suggests_secret(name)
+                        || name.eq_ignore_ascii_case("auth") && inner.is_string()
                         || has_secret_shape(name)
                         || is_pair && !NAME_MEMBERS.contains(&&**name);
                     let place = format!("{place}{}", step(name));
@@ -60,14 +84,39 @@ fn named_or_shaped(arguments: &Value) -> Option<String> {
                 }
             }
             Value::Array(items) => {
+                let texts = items.iter().map(|item| item.as_str().unwrap_or_default());
+                let words: Vec<&str> = texts.collect();
+                if let Some(at) = option_with_secret(&words) {
+                    return Some(format!("{place}/{at}"));
+                }
                 let places = items.iter().enumerate();
                 open.extend(places.map(|(at, item)| (format!("{place}/{at}"), item)));
             }
-            Value::String(text) if has_secret_shape(text) => return Some(place),
+            Value::String(text) if is_secret_text(text, levels) => return Some(place),
             Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
     None
+}
+
+fn is_secret_text(text: &str, levels: usize) -> bool {
+    let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
+    has_shape_within(&clean, levels)
+}
+
+/// Returns the place of the value after an option such as `--password`.
+fn option_with_secret(words: &[&str]) -> Option<usize> {
+    let named = |pair: &[&str]| match pair {
+        [name, value] => {
+            name.starts_with('-')
+                && suggests_secret(name)
+                && !value.is_empty()
+                && !value.starts_with('-')
+                && !value.starts_with("{{")
+        }
+        _ => false,
+    };
+    words.windows(2).position(named).map(|at| at + 1)
 }
 
 /// Returns whether `value` is only a variable, such as `{{password}}`, whose value the
@@ -83,6 +132,24 @@ fn has_plain_shape(text: &str) -> bool {
         || has_scheme_and_secret(text)
         || has_password_in_url(text)
         || has_assignment(text)
+        || has_value_of_element(text)
+        || option_with_secret(&text.split_whitespace().collect::<Vec<_>>()).is_some()
+        || BEGINNINGS.iter().any(|it| {
+            let mut parts = text.split(it).skip(1);
+            parts.any(|rest| rest.chars().take_while(char::is_ascii_alphanumeric).count() >= 6)
+        })
+}
+
+/// Finds `<password>…</password>`.
+fn has_value_of_element(text: &str) -> bool {
+    text.split('<').skip(1).filter_map(|part| part.split_once('>')).any(|(name, value)| {
+        let name = name.split_whitespace().next().unwrap_or_default();
+        let value = value.trim();
+        !name.starts_with('/')
+            && suggests_secret(name)
+            && !value.is_empty()
+            && !value.starts_with("{{")
+    })
 }
 
 /// Finds the value of a header: `Bearer`, `Basic` or `Token`, and a text with letters and digits.
@@ -94,7 +161,11 @@ fn has_scheme_and_secret(text: &str) -> bool {
         let is_random = |next: &&str| {
             let has = |kind: fn(&char) -> bool| next.chars().any(|it| kind(&it));
             next.len() >= MIN_AFTER_SCHEME
-                && (has(char::is_ascii_digit) || next.ends_with('=') || has_mixed_case(next))
+                && !next.contains("{{")
+                && (next.len() >= LONGER_THAN_WORDS
+                    || has(char::is_ascii_digit)
+                    || next.ends_with('=')
+                    || has_mixed_case(next))
         };
         if is_scheme && words.peek().is_some_and(is_random) {
             return true;
@@ -122,14 +193,36 @@ fn has_password_in_url(text: &str) -> bool {
     })
 }
 
-/// Finds `password=…` and the like, as in addresses, connection strings and environments.
+/// Finds `password=…` and the like, as in addresses, connection strings and environments, and
+/// `password: hunter2`. After a colon a plain word is part of a sentence.
 fn has_assignment(text: &str) -> bool {
-    text.split(|it: char| it.is_whitespace() || matches!(it, '&' | ';' | '?' | ',')).any(|part| {
-        part.split_once('=').is_some_and(|(name, value)| {
+    let is_value = |value: &str| !value.is_empty() && !value.starts_with("{{");
+    let is_end = |it: char| it.is_whitespace() || matches!(it, '&' | ';' | '?' | ',');
+    let mut parts = text.split(is_end).filter(|part| !part.is_empty()).peekable();
+    while let Some(part) = parts.next() {
+        if let Some((name, value)) = part.split_once('=') {
             let value = value.trim_matches(['"', '\'']);
-            suggests_secret(name) && !value.is_empty() && !value.starts_with("{{")
-        })
-    })
+            let is_signature = name.eq_ignore_ascii_case("sig") && value.len() >= LONGER_THAN_WORDS;
+            if (suggests_secret(name) || is_signature) && is_value(value) {
+                return true;
+            }
+        }
+        if let Some((name, rest)) = part.split_once(':') {
+            let value =
+                if rest.is_empty() { parts.peek().copied().unwrap_or_default() } else { rest };
+            let value = value.trim_matches(['"', '\'']);
+            let is_no_word = value.len() >= 4 && value.bytes().any(|it| !it.is_ascii_lowercase());
+            let is_plain =
+                value.trim_end_matches(['.', ')']).bytes().all(|it| it.is_ascii_alphabetic())
+                    && !has_mixed_case(value);
+            let is_address = rest.starts_with("//");
+            let name = name.trim_start_matches(['"', '\'', '{', '(']);
+            if suggests_secret(name) && is_value(value) && is_no_word && !is_plain && !is_address {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Returns the text that `text` is the base64 of.
@@ -210,6 +303,19 @@ mod tests {
             "postgres://ann:hunter2@db/x",
             "server=db;Password=hunter2",
             "https://x.example/?api_key=7",
+            "Bearer abcdefghijklmnopqrstu",
+            "Bearer eyJabc123",
+            r#"{"password":"hunter2"}"#,
+            r#"[{"name":"api_key","value":"a8Jk3LmN"}]"#,
+            "password: hunter2",
+            "curl -u ann --password hunter2 https://x.example",
+            "password%3Dhunter2",
+            "q=%2567hp_0123456789abcdefghijABCDEFGHIJ012345",
+            "<password>hunter2</password>",
+            "hvs.CAESIJabcdef",
+            "ya29.a0AfH6SMB",
+            "https://hooks.slack.com/services/T000000/B000000/xyz",
+            "https://a.blob.example/c?sv=1&sig=abcdefghijklmnopqrstuvwx%3D",
             &encoded,
         ] {
             assert!(has_secret_shape(text), "{text}");
@@ -222,6 +328,14 @@ mod tests {
             "https://x.example/?page=2&token={{token}}",
             "postgres://ann:{{password}}@db/x",
             "a=b",
+            "Reset password: step one",
+            "token: see the docs",
+            "password://x",
+            "type:authorization.decided OR type:key.changed",
+            "--password {{password}}",
+            "<password></password>",
+            r#"{"password":"{{password}}"}"#,
+            "100% sure",
             "0190a5e2-7c1b-7d9a-8000-000000000001",
             "VGhlIHF1aWNrIGJyb3duIGZveA==",
             "1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms",
@@ -245,6 +359,8 @@ mod tests {
             (json!({ "sk-abcdefgh": 1 }), "/[redacted]"),
             (json!({ "h": [{ "name": "Authorization", "value": "x" }] }), "/h/0/value"),
             (json!({ "db_pass": "x" }), "/db_pass"),
+            (json!({ "args": ["--password", "hunter2"] }), "/args/1"),
+            (json!({ "auth": "hunter2" }), "/auth"),
             (json!({ "password": "{{a}}{{b}}" }), "/password"),
         ] {
             assert_eq!(first_secret(&value, None).as_deref(), Some(place));

@@ -12,7 +12,9 @@ use toolcrib_core::{approval::ApprovalQuery, principal::Principal};
 use super::{Approvals, render::to_json};
 use crate::listeners::{ListenerPermit, TooManyListeners};
 
-/// How often the credentials are checked, because their expiry sends no notification.
+/// How often the credentials of a listener are checked.
+const RENEW: Duration = Duration::from_secs(1);
+/// How often approvals are read without a change.
 const RECHECK: Duration = Duration::from_secs(10);
 
 /// Receives approvals that are new or have changed.
@@ -66,10 +68,21 @@ impl ApprovalListener {
                     continue;
                 }
             }
-            tokio::select! {
-                changed = self.changes.changed() => changed.ok()?,
-                () = tokio::time::sleep(RECHECK) => {}
-                () = self.approvals.services.background.ended().cancelled() => return None,
+            let mut again = std::pin::pin!(tokio::time::sleep(RECHECK));
+            loop {
+                tokio::select! {
+                    changed = self.changes.changed() => {
+                        changed.ok()?;
+                        break;
+                    }
+                    () = again.as_mut() => break,
+                    // A stream of a person who has signed out, or of a revoked key, ends.
+                    () = tokio::time::sleep(RENEW) => {
+                        self.principal =
+                            self.approvals.authenticator.renew(&self.principal).await.ok()?;
+                    }
+                    () = self.approvals.services.background.ended().cancelled() => return None,
+                }
             }
         }
     }

@@ -7,9 +7,17 @@ use crate::config::{Classification, SourceConfig, ToolRule};
 
 /// The problems of rules that match no tool.
 pub(crate) fn idle_rules(source: &SourceConfig, listed: &Listed) -> Vec<String> {
+    let patterns = idle_patterns(source, listed);
+    patterns.map(|pattern| format!("rule \"{pattern}\" matches no tool")).collect()
+}
+
+/// The patterns of rules that match no tool.
+pub(crate) fn idle_patterns<'a>(
+    source: &'a SourceConfig,
+    listed: &Listed,
+) -> impl Iterator<Item = &'a str> {
     let matches = |rule: &ToolRule| listed.tools.iter().any(|tool| rule.glob.is_match(&tool.name));
-    let idle = source.rules.iter().filter(|rule| !matches(rule));
-    idle.map(|rule| format!("rule \"{}\" matches no tool", rule.pattern)).collect()
+    source.rules.iter().filter(move |rule| !matches(rule)).map(|rule| rule.pattern.as_str())
 }
 
 /// The classification of the tool `name`: all rules that match it, later ones over earlier ones.

@@ -22,6 +22,7 @@ use toolcrib_core::{
 use super::{
     Supply,
     assemble::{Assembler, Made},
+    classify::idle_patterns,
     listed::{Listed, ListedTool},
     pins::SourcePins,
     proposals::{RuleProposal, Statement, proposals, statement},
@@ -50,6 +51,18 @@ pub struct Preview {
     pub unknown: Vec<UnknownTools>,
     /// The sources that were connected for the preview.
     pub sources: Vec<PreviewedSource>,
+    /// Rules that match no tool, and did match one or did not exist before.
+    pub idle_rules: Vec<IdleRule>,
+}
+
+/// A rule that matches no tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IdleRule {
+    /// The source.
+    #[schemars(with = "String")]
+    pub source: SourceId,
+    /// Its pattern.
+    pub pattern: String,
 }
 
 /// The tools of a role before and after. Each list has at most 1 000 names.
@@ -212,12 +225,37 @@ impl Supply {
                 reason: reason.to_owned(),
             }));
         }
+        let idle_rules = self.newly_idle(&known);
         let supply = Arc::clone(self);
         let (before, tenants) = (roles_before.clone(), tenants.to_vec());
         let roles =
             tokio::task::spawn_blocking(move || supply.compare(&config, &known, &before, &tenants));
         let roles = roles.await.unwrap_or_default();
-        Ok(Preview { roles, unknown, sources })
+        Ok(Preview { roles, unknown, sources, idle_rules })
+    }
+
+    /// Returns the rules of `known` that match no tool, without those that are the same now.
+    fn newly_idle(&self, known: &[SourceTools]) -> Vec<IdleRule> {
+        let mut slots = self.slots.lock();
+        let mut found = Vec::new();
+        for SourceTools { config, listed, .. } in known {
+            let slot = slots.find(&config.spec.id);
+            let before = slot.and_then(|slot| {
+                Some(
+                    idle_patterns(&slot.config, slot.listed.as_deref()?)
+                        .map(str::to_owned)
+                        .collect(),
+                )
+            });
+            let before: Vec<String> = before.unwrap_or_default();
+            let idle =
+                idle_patterns(config, listed).filter(|it| !before.iter().any(|old| old == it));
+            found.extend(idle.map(|pattern| IdleRule {
+                source: config.spec.id.clone(),
+                pattern: pattern.to_owned(),
+            }));
+        }
+        found
     }
 
     /// Starts the source, lists its tools and closes it. The error is for people.
@@ -341,11 +379,7 @@ fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) 
     }
 }
 
-fn previewed(
-    config: &SourceConfig,
-    listed: &Listed,
-    before: Option<&Listed>,
-) -> PreviewedSource {
+fn previewed(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> PreviewedSource {
     let tools = listed.discovered_tools().take(MAX_TOOLS).map(|tool| {
         let seen = |text: &str| -> String {
             text.chars().filter(|c| !toolcrib_core::text::is_hidden(*c)).collect()

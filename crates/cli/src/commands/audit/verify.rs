@@ -9,8 +9,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use chrono::DateTime;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chrono::DateTime;
 use serde::Deserialize;
 use serde_json::json;
 use toolcrib_core::{

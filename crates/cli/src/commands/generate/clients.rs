@@ -67,6 +67,21 @@ const NOTES: &[Notes] = &[
                  call of one. No model takes part.",
     },
     Notes {
+        id: "python",
+        check: "`tools` has a tool for each one that the key may call. \
+                [Protocols](../../explanation/protocols.md#refused-calls) says what a refused call \
+                answers.",
+        tested: "Run, with the package `mcp`: the lines above, and a call of one of the tools.",
+    },
+    Notes {
+        id: "typescript",
+        check: "`tools` has a tool for each one that the key may call. \
+                [Protocols](../../explanation/protocols.md#refused-calls) says what a refused call \
+                answers.",
+        tested: "Run, with the package `@modelcontextprotocol/client`: the lines above, and a call of \
+                 one of the tools.",
+    },
+    Notes {
         id: "stdio",
         check: "`toolcrib tools list` with the same two variables prints the tools that the client gets.",
         tested: "Run, with the Python SDK of MCP: the program, arguments and variables above.",

@@ -7,13 +7,7 @@ use super::{
     TextPattern, Word,
     value::{MIN_ID, STATUSES, time},
 };
-use crate::{
-    clock::Timestamp,
-    descriptor::SourceKind,
-    event::EventBody,
-    id::TenantId,
-    suggest,
-};
+use crate::{clock::Timestamp, descriptor::SourceKind, event::EventBody, id::TenantId, suggest};
 
 /// The longest value of a condition, in bytes.
 const MAX_VALUE: usize = 512;

@@ -49,6 +49,11 @@ const STATES = {
   withdrawn: ['grey', 'withdrawn'],
 };
 
+/** In which order states follow each other. */
+const STAGES = { pending: 0, granted: 1, overridden: 1, used: 2, rejected: 2, expired: 2, withdrawn: 2 };
+/** How often a card asks for the end of its call: for half an hour. */
+const MOST_ASKED = 130;
+
 const TABS = [
   { id: 'pending', label: 'Pending', panel: 'approvals-panel' },
   { id: 'history', label: 'Decided', panel: 'approvals-panel' },
@@ -145,7 +150,7 @@ function Pending({ change, who }) {
           </select>
           <span class="muted" role="status">${number(shown.length)} of ${plural(list.length, 'request')}</span>
         </div>`}
-      ${fresh.length > 0 && html`<${Fresh} list=${fresh} onSeen=${() => {
+      ${fresh.length > 0 && html`<${Fresh} list=${fresh} isBelow=${fresh.length < shown.length} onSeen=${() => {
         seen.current = new Set(cards.current.keys());
         redraw((it) => it + 1);
       }} />`}
@@ -192,8 +197,9 @@ function shownCall({ toolId, redactedArguments: shown, moreArguments, inputTooLa
 }
 
 /** Says that requests came since the screen was opened, and leads to the first of them. */
-function Fresh({ list, onSeen }) {
+function Fresh({ list, isBelow, onSeen }) {
   useEffect(() => announce(plural(list.length, 'new request')), [list.length]);
+  if (!isBelow) return null;
   const show = () => {
     onSeen();
     const card = document.querySelector(`[data-approval="${CSS.escape(list[0].approvalId)}"]`);
@@ -255,13 +261,23 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     setComment(text);
     keepDraft(draft, text === '' ? undefined : text);
   };
+  // How often the end of the call was asked for: no event says it to those who may not read the record.
+  const [asked, setAsked] = useState(0);
   const detail = useData(`/v1/approvals/${encodeURIComponent(first.approvalId)}`, {
     // Votes of others arrive with the list; the votes that this caller may still cast are in the detail.
-    key: gone ? 'gone' : `${first.state} ${first.votes?.length}`,
-    enabled: !complete || gone,
+    key: `${gone} ${first.state} ${first.votes?.length} ${answered?.state} ${asked}`,
+    enabled: !complete || gone || answered !== undefined || asked > 0,
   });
-  const it = { ...first, ...detail.data };
-  const state = answered?.state ?? it.state;
+  const it = useShownValues({ ...first, ...detail.data });
+  // The answer of this card counts until something newer is known.
+  const latest = answered !== undefined && STAGES[it.state] <= STAGES[answered.state] ? answered : it;
+  const state = latest.state;
+  const waits = ['granted', 'overridden', 'used'].includes(state) && it.outcome === undefined;
+  useEffect(() => {
+    if (!waits || !(opened || answered !== undefined) || asked >= MOST_ASKED) return undefined;
+    const timer = setTimeout(() => setAsked(asked + 1), asked < 15 ? 2_000 : 15_000);
+    return () => clearTimeout(timer);
+  }, [waits, opened, answered, asked]);
   const own = it.principal === who.principal;
   useEffect(() => {
     if (!opened) return;
@@ -303,7 +319,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
   };
   const decided = state !== 'pending';
   const canAnswer = !decided && !gone && answered === undefined && (it.mayRespond || it.mayOverride);
-  const canWithdraw = answered ? answered.mayWithdraw : it.mayWithdraw && decided;
+  const canWithdraw = decided && latest.mayWithdraw;
   const title = `approval-${it.approvalId}`;
   return html`<article ref=${element} tabindex="-1" aria-labelledby=${title}
     class=${`approval ${decided || gone ? 'decided' : ''} ${opened ? 'marked' : ''}`}
@@ -316,7 +332,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
     <div class="row">
       ${it.tool && html`<${Danger} tier=${it.tool.safetyTier} destructive=${it.tool.destructive} />`}
       ${it.quorum > 1 &&
-      html`<${Badge} tone="blue">${(answered ?? it).granted} of ${it.quorum} approvals<//>`}
+      html`<${Badge} tone="blue">${latest.granted} of ${it.quorum} approvals<//>`}
       ${decided && html`<${State} state=${state} />`}
       ${!decided &&
       html`<span class="muted">expires <${Time} at=${it.expiresAt} />, asked <${Time} at=${it.createdAt} /></span>`}
@@ -328,7 +344,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
       : html`<${Arguments} approval=${it} />`}
     <${Round} approval=${it} />
     <${Mixed} approval=${it} />
-    <${Votes} votes=${(answered ?? it).votes} />
+    <${Votes} votes=${latest.votes} />
     <div class="answer">
       ${canAnswer
         ? html`<input class="input" type="text" maxlength="1000" autocomplete="off"
@@ -345,7 +361,7 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
             html`<${Button} kind="danger" busy=${busy === 'override'} data-verdict="override"
               onClick=${() => answer('override')}>Override<//>
               <p class="muted" data-override>${overrides(it)}</p>`}`
-        : html`<p data-outcome>${answered ? afterAnswer(answered) : outcome({ it, own, gone })}</p>`}
+        : html`<p data-outcome>${latest === answered ? afterAnswer(answered) : outcome({ it, own, gone })}</p>`}
       ${canWithdraw &&
       html`<${Button} busy=${busy === 'withdraw'} data-verdict="withdraw"
         onClick=${() => answer('withdraw')}>Withdraw<//>`}
@@ -375,6 +391,14 @@ function Card({ first, complete = false, gone = false, opened = false, equals: s
       </dl>
     </details>
   </article>`;
+}
+
+/** Keeps the values of a call on its card: the server deletes them when the request ends. */
+function useShownValues(approval) {
+  const shown = useRef({});
+  for (const name of ['redactedArguments', 'redactedInputResponses', 'redactedRequestState'])
+    if (approval[name] !== undefined) shown.current[name] = approval[name];
+  return { ...approval, ...shown.current };
 }
 
 /** What the tool may do, in sentences. */

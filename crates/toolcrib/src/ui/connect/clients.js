@@ -112,6 +112,35 @@ export const CLIENTS = [
     ]
   },
   {
+    "id": "python",
+    "name": "Python",
+    "where": "Install mcp (2.3 or later, the SDK of the protocol), then:",
+    "language": "python",
+    "snippet": [
+      "import httpx2",
+      "from mcp import Client",
+      "from mcp.client.streamable_http import streamable_http_client",
+      "",
+      "http = httpx2.AsyncClient(headers={\"Authorization\": \"Bearer {key}\"}, timeout=300)",
+      "async with http, Client(streamable_http_client(\"{at}/mcp\", http_client=http)) as client:",
+      "    tools = (await client.list_tools()).tools"
+    ]
+  },
+  {
+    "id": "typescript",
+    "name": "TypeScript",
+    "where": "Install @modelcontextprotocol/client (2.4 or later, the SDK of the protocol), then:",
+    "language": "typescript",
+    "snippet": [
+      "import { Client, StreamableHTTPClientTransport } from \"@modelcontextprotocol/client\";",
+      "",
+      "const client = new Client({ name: \"my-agent\", version: \"1.0.0\" });",
+      "const requestInit = { headers: { Authorization: \"Bearer {key}\" } };",
+      "await client.connect(new StreamableHTTPClientTransport(new URL(\"{at}/mcp\"), { requestInit }));",
+      "const { tools } = await client.listTools();"
+    ]
+  },
+  {
     "id": "stdio",
     "name": "Other, over stdio",
     "where": "Install toolcrib on the machine of the client, and add this to its list of MCP servers:",

@@ -63,7 +63,7 @@ export function Proposal({ changes: wanted, connect = false, onWritten }) {
   };
   if (written)
     return html`<div class="done" role="status" tabindex="-1" ref=${done} data-written>
-      <strong>The configuration is written.</strong>
+      <strong>The configuration is written.</strong>${' '}
       <span>The server applies it within a second.
         ${written.backup && html` The text before is in <code>${written.backup}</code>.`}</span>
     </div>
@@ -171,6 +171,15 @@ function Effect({ preview }) {
     ${preview.unknown.map(
       (it) => html`<p class="warn" key=${it.source} data-unknown=${it.source}>
         The tools of <bdi class="mono">${it.source}</bdi> are unknown: <bdi>${it.reason}</bdi>.</p>`,
+    )}
+    ${preview.sources.filter((it) => it.quarantined.length > 0).map(
+      (it) => html`<p class="warn" key=${it.source} data-quarantined=${it.source}>
+        ${plural(it.quarantined.length, 'tool')} of <bdi class="mono">${it.source}</bdi> would be another one behind
+        the same name: quarantined, and refused to callers, until its change is approved.</p>`,
+    )}
+    ${preview.idleRules.map(
+      (it) => html`<p class="warn" key=${it.source + it.pattern} data-idle=${it.pattern}>
+        The rule <bdi class="mono">${it.pattern}</bdi> matches no tool of <bdi class="mono">${it.source}</bdi>.</p>`,
     )}
     ${changed.length === 0
       ? html`<p class="note">No role sees other tools.</p>`

@@ -14,7 +14,7 @@ const REASONS = {
   policy: 'A policy forbids it.',
   undecided: 'The policies could not be evaluated, so every call is denied.',
   unknown: 'There is no such tool for the caller.',
-  forbidden: 'The caller may not use the tool. The event “denied” of the same run says why.',
+  forbidden: 'The caller may not use the tool.',
   rate_limited: 'The caller has used up a rate. It may call again later.',
   quota_exceeded: 'The caller has used up the quota of the day.',
 };
@@ -31,7 +31,18 @@ export function Why({ it }) {
 }
 
 function Sentence({ it: { event, facts = {} } }) {
-  const { reason, resource, missing: lacked = [] } = event.payload;
+  // The result of a denied call has no reason; the denial before it in the run has.
+  const isResult = event.type !== 'authorization.decided';
+  const search = new URLSearchParams({ run: event.runId, type: 'authorization.decided' });
+  const denial = useData(`/v1/events?${search}`, { enabled: isResult });
+  if (isResult && denial.loading) return html`<p class="muted" role="status">Loading the reason…</p>`;
+  const own = denial.data?.events.find((it) => it.event.causationId === event.causationId);
+  const decided = isResult ? own?.event : event;
+  return html`<${Reason} payload=${decided?.payload ?? event.payload} code=${event.payload.error?.code} facts=${facts} />`;
+}
+
+function Reason({ payload, code, facts }) {
+  const { reason, resource, missing: lacked = [] } = payload;
   const { principal } = facts;
   const tool = facts.tool ?? resource;
   const isExplained = may('explain:others') && principal !== undefined && tool?.includes(':') === true;
@@ -41,7 +52,7 @@ function Sentence({ it: { event, facts = {} } }) {
   const missing = lacked.length > 0 ? lacked : missingScopes(found.data);
   const roles = useData('/v1/roles', { enabled: missing.length > 0 && may('roles:read') }).data?.roles;
   if (isExplained && found.loading) return html`<p class="muted" role="status">Loading the explanation…</p>`;
-  const words = REASONS[reason ?? event.payload.error?.code] ?? 'It was refused.';
+  const words = REASONS[reason ?? code] ?? 'It was refused.';
   return html`<p class="denial" role="status" data-denial>
     ${missing.length > 0
       ? html`<${Person} name=${principal} style="strong" /> ${lacked.length > 0 ? 'lacked' : 'lacks'}${' '}

@@ -5,10 +5,10 @@ import { state, on, emit } from '../state.js';
 import { base, fetchWithKey } from '../api.js';
 
 const PAUSES = [500, 1_000, 2_000, 5_000, 15_000, 30_000];
-/** The server sends a comment every 15 s; a stream that is silent for longer is dead. */
-const SILENCE = 45_000;
+/** The server sends a comment every 5 s; a stream that is silent for longer is dead. */
+const SILENCE = 12_000;
 
-/** `open` is whether changes arrive at this moment. */
+/** `open` is whether changes arrive at this moment, `heard` when the last one may have arrived. */
 export const live = { open: false };
 
 /** The part of this tab; undefined while it takes none. */
@@ -56,12 +56,12 @@ function leave() {
 }
 
 /** Handles a message of another tab, or of this one if it holds the stream. */
-function receive(mine, { requestsState, open, name, value }) {
+function receive(mine, { requestsState, open, heard, name, value }) {
   if (member !== mine) return;
   if (requestsState) {
-    if (mine.leads) mine.channel.postMessage({ open: live.open });
+    if (mine.leads) mine.channel.postMessage({ open: live.open, heard: live.heard });
   } else if (open !== undefined) {
-    setOpen(open);
+    setOpen(open, heard);
   } else {
     emit(`live:${name}`, value);
   }
@@ -74,7 +74,8 @@ function broadcast(mine, message) {
   receive(mine, message);
 }
 
-function setOpen(value) {
+function setOpen(value, heard) {
+  live.heard = heard ?? live.heard;
   if (live.open === value) return;
   live.open = value;
   emit('live:state');
@@ -93,7 +94,7 @@ async function lead(mine) {
     } catch {
       // The pause follows.
     }
-    broadcast(mine, { open: false });
+    broadcast(mine, { open: false, heard: mine.heard });
     await pause(PAUSES[Math.min(attempt, PAUSES.length - 1)], mine.signal);
   }
 }
@@ -116,8 +117,8 @@ function pause(ms, signal) {
 
 async function hold(mine, onOpen) {
   const silent = new AbortController();
-  let heard = Date.now();
-  const timer = setInterval(() => Date.now() - heard > SILENCE && silent.abort(), 5_000);
+  let last = Date.now();
+  const timer = setInterval(() => Date.now() - last > SILENCE && silent.abort(), 2_000);
   try {
     const response = await fetchWithKey('/v1/changes', {
       headers: { Accept: 'text/event-stream' },
@@ -127,6 +128,7 @@ async function hold(mine, onOpen) {
     if (response.status === 401 && state.status === 'ready') emit('reload');
     if (!response.ok || !response.body) throw new Error(String(response.status));
     onOpen();
+    mine.heard = Date.now();
     broadcast(mine, { open: true });
     const reader = response.body.getReader();
     const decoder = new TextDecoder();
@@ -134,7 +136,8 @@ async function hold(mine, onOpen) {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      heard = Date.now();
+      last = Date.now();
+      mine.heard = last;
       rest += decoder.decode(value, { stream: true });
       const messages = rest.split('\n\n');
       rest = messages.pop();

@@ -83,7 +83,8 @@ function Offline() {
   if (live.open || document.hidden) since.current = undefined;
   else since.current ??= Date.now();
   if (since.current === undefined || Date.now() - since.current < GAP) return null;
-  return html`<span class="badge amber" role="status" id="offline">Not connected, trying again</span>`;
+  const at = new Date(live.heard ?? since.current).toLocaleTimeString(undefined, { timeStyle: 'short' });
+  return html`<span class="badge amber" role="status" id="offline">Not connected since ${at}, trying again</span>`;
 }
 
 function Account() {

@@ -1,6 +1,7 @@
 // One saved call in a list: open, run, remove, and a field for each of its variables before that.
 import { html, useLayoutEffect, useRef, useState } from '../lib/ui.js';
 import { pretty } from '../json.js';
+import { mixedWords } from '../lib/visible.js';
 import { filled, variableProblem, variablesOf } from './variables.js';
 
 let serial = 0;
@@ -16,6 +17,7 @@ export function SavedRow({ tool, name, args, note, open, rerun, remove }) {
   };
   return html`<li data-saved=${name}>
     <bdi class="strong">${name}</bdi>
+    ${mixedWords(name).map(([word, form]) => html`<span class="warn" key=${word} data-mixed>letters of different alphabets: <code>${form}</code></span>`)}
     ${note && html`<span class="muted">${note}</span>`}
     <code class="args">${JSON.stringify(args).slice(0, 300)}</code>
     <span class="row">
