@@ -83,9 +83,16 @@ await check('a call waits calmly, is approved by two people, and runs by itself'
   await second.getByText('1 of 2 approvals').waitFor();
   truthy(/ann approved/.test(await second.textContent()), 'who has answered');
   await second.locator('[data-verdict="grant"]').click();
-  await second.getByText('You approved it. The call may run now.').waitFor();
   await caller.page.waitForSelector('.outcome:not(.waiting)');
   truthy(/Succeeded/.test(await caller.page.textContent('.outcome')), 'the tool has run');
+  // Without a reload, for people who may not read the record; a grant that was used cannot be withdrawn.
+  for (const [name, theirs] of [['ben', second], ['ann', first]]) {
+    const said = theirs.locator('[data-outcome]', { hasText: 'it ran, ok, in' });
+    await said.waitFor({ timeout: 15_000 });
+    truthy(/^Approved by ben .+; it ran, ok, in [\d.,]+ m?s\.$/.test(await read(said)), `${name}: ${await read(said)}`);
+    equal(await theirs.locator('[data-verdict]').count(), 0, `${name}: buttons of a used grant`);
+  }
+  equal(await read(first.locator('dl.arguments dd')), 'the staging database', 'the value that was approved');
   for (const { close } of [caller, ann, ben]) await close();
 });
 

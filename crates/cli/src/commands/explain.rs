@@ -84,9 +84,9 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
         let known = listed.iter().map(|it| it.name.as_str());
         note_suggestion(&suggest::did_you_mean(tool, known), printer);
     }
-    let denied = member(&explanation, "outcome") == "denied";
+    let lacks = ["denied", "hidden"].contains(&member(&explanation, "outcome"));
     // Without `roles:read` they stay unknown.
-    if denied && let Ok(roles) = client.get_member(&["v1", "roles"], &[], "roles").await {
+    if lacks && let Ok(roles) = client.get_member(&["v1", "roles"], &[], "roles").await {
         let roles: Vec<GivenRole> = roles;
         let roles = roles.into_iter().map(|role| {
             let grants = role.scopes.iter().filter_map(|text| Grant::parse(text).ok()).collect();

@@ -1,6 +1,8 @@
 //! `keys create|list|rotate|revoke`, and `list` and `revoke` of browser sessions: in the store, which running servers poll, or through a running
 //! server.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,7 @@ use toolcrib_core::{
     clock::Timestamp,
     event::{EventBody, KeyAction, SignInEnded},
     id::{KeyId, PrincipalId, TenantId},
-    store::{KeyRecord, KeyRotation, Storage},
+    store::{KeyRecord, KeyRotation, Storage, StoreError},
     suggest,
 };
 use toolcrib_gateway::{
@@ -36,6 +38,10 @@ use crate::{
     target::Target,
     text::member,
 };
+
+/// How often an event is stored at most, and the pause between two attempts.
+const RECORD_ATTEMPTS: u32 = 30;
+const RECORD_PAUSE: Duration = Duration::from_secs(1);
 
 /// A new key, in the JSON form of the server.
 #[derive(Serialize, Deserialize)]
@@ -253,7 +259,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
 
 async fn rotate(
     id: &KeyId,
-    overlap: std::time::Duration,
+    overlap: Duration,
     target: &Target,
     printer: Printer,
 ) -> anyhow::Result<()> {
@@ -358,7 +364,15 @@ async fn record(store: &dyn Storage, action: KeyAction, key: &KeyRecord) -> anyh
             by: Some(operator.id),
         });
     }
-    store.events().append(&[event]).await.map(drop).context("the change cannot be recorded")
+    // Servers that share the store may hold it for a moment.
+    let mut attempts = 1;
+    loop {
+        match store.events().append(std::slice::from_ref(&event)).await {
+            Err(StoreError::Unavailable(_)) if attempts < RECORD_ATTEMPTS => attempts += 1,
+            recorded => return recorded.map(drop).context("the change cannot be recorded"),
+        }
+        tokio::time::sleep(RECORD_PAUSE).await;
+    }
 }
 
 /// Returns the JSON form of a key that was created in the store; `until` is the end of the rotated

@@ -69,13 +69,14 @@ async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
     assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
 
     let anchored = lines(&dir.path().join("anchors.jsonl"));
-    assert_eq!(anchored.last().unwrap()["position"], 6, "the end is signed before it ends");
+    // Of the key and of three calls.
+    assert_eq!(anchored.last().unwrap()["position"], 7, "the end is signed before it ends");
     let with_anchor = ["--anchor", "anchors.jsonl", "--public-key", "record.pub"];
     let told = verify(dir.path(), &with_anchor).ok().json();
-    assert_eq!((&told["ok"], &told["events"]), (&json!(true), &json!(6)));
-    assert_eq!(told["tenants"][0]["signed"], 6);
+    assert_eq!((&told["ok"], &told["events"]), (&json!(true), &json!(7)));
+    assert_eq!(told["tenants"][0]["signed"], 7);
     let said = run(dir.path(), &["audit", "verify"]).ok().stdout;
-    assert!(said.contains("6 events") && said.contains("nothing was changed"), "{said}");
+    assert!(said.contains("7 events") && said.contains("nothing was changed"), "{said}");
 
     // One byte of one event, in the file itself.
     let store = dir.path().join(".toolcrib/toolcrib.db");
@@ -95,7 +96,7 @@ async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
     let finding = &ran.json()["findings"][0];
     assert_eq!((&finding["code"], &finding["tenant"]), (&json!("changed"), &json!("default")));
     let position = finding["position"].as_u64().unwrap();
-    assert!(finding["sequence"].is_u64() && (1..=6).contains(&position), "{finding}");
+    assert!(finding["sequence"].is_u64() && (1..=7).contains(&position), "{finding}");
     let said = run(dir.path(), &["audit", "verify"]).stdout;
     assert!(said.contains(&format!("default at position {position}: ")), "{said}");
 
@@ -109,6 +110,43 @@ async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
     let ran = verify(dir.path(), &[]);
     assert_eq!(ran.json()["findings"][0]["code"], "unknown_key", "{ran:?}");
     verify(dir.path(), &["--public-key", "record.pub"]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_ends_too_early_is_found_with_checkpoints_from_elsewhere() {
+    let dir = dir();
+    let (server, text) = server(dir.path(), "checkpoint_interval = \"100ms\"");
+    let export = |name: &str| {
+        eventually("all is signed", || {
+            verify(dir.path(), &[]).json()["tenants"][0]["unsigned"] == 0
+        });
+        let keyed = ["--url", &server.url, "--key", &text, "audit", "export", "--checkpoints"];
+        fs::write(dir.path().join(name), run(dir.path(), &keyed).ok().stdout).unwrap();
+    };
+    let caller = server.caller(Some(&text));
+    call(&caller, 1).await;
+    export("early.jsonl");
+    call(&caller, 1).await;
+    export("whole.jsonl");
+    let (status, answer) = caller.get("/v1/record/checkpoints").await;
+    assert_eq!(status, 200);
+    fs::write(dir.path().join("answer.json"), answer.to_string()).unwrap();
+    let check = |name: &str, more: &[&str]| {
+        // The variable of the server does not matter for a file.
+        let file = ["--url", &server.url, "audit", "verify", "--file", name];
+        run(dir.path(), &[&file[..], more].concat())
+    };
+    let early = check("early.jsonl", &[]).ok().stdout;
+    assert!(early.contains("only known to be complete up to its last checkpoint"), "{early}");
+    // The answer of a server and an export are compared like the file of an anchor.
+    for anchor in ["answer.json", "whole.jsonl"] {
+        let found = check("early.jsonl", &["--anchor", anchor]);
+        assert_eq!(found.code, 1, "{anchor}: {found:?}");
+        let whole = check("whole.jsonl", &["--anchor", anchor]).ok().stdout;
+        assert!(whole.contains("kept elsewhere: verified, nothing was changed"), "{whole}");
+        assert!(!whole.contains("name an anchor"), "{whole}");
+    }
+    server.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,11 +178,11 @@ async fn an_export_can_be_checked_without_the_store() {
     fs::write(&file, &local).unwrap();
     let check = ["--file", "events.jsonl"];
     let bare = verify(dir.path(), &check);
-    assert_eq!((bare.code, &bare.json()["events"]), (4, &json!(6)), "no checkpoint is in it");
+    assert_eq!((bare.code, &bare.json()["events"]), (4, &json!(7)), "no checkpoint is in it");
     let signed = ["audit", "export", "--tenant", "default", "--checkpoints"];
     let signed = run(dir.path(), &signed).ok().stdout;
     fs::write(dir.path().join("signed.jsonl"), &signed).unwrap();
-    assert_eq!(verify(dir.path(), &["--file", "signed.jsonl"]).ok().json()["events"], 6);
+    assert_eq!(verify(dir.path(), &["--file", "signed.jsonl"]).ok().json()["events"], 7);
     // From a machine without the key, and without the first events.
     let elsewhere = self::dir();
     let (head, rest): (Vec<&str>, Vec<&str>) =
@@ -255,9 +293,9 @@ async fn a_forwarder_loses_nothing_and_no_call_waits_for_it() {
         run(dir.path(), &keyed).ok().json()
     };
     eventually("that is told", || shown()[0]["problem"] == "the receiver answered with status 503");
-    assert_eq!((&shown()[0]["name"], &shown()[0]["behind"]), (&json!("siem"), &json!(4)));
+    assert_eq!((&shown()[0]["name"], &shown()[0]["behind"]), (&json!("siem"), &json!(5)));
     let metrics = caller.text("/metrics").await;
-    assert!(metrics.contains("toolcrib_record_forward_lag{forwarder=\"siem\"} 4"), "{metrics}");
+    assert!(metrics.contains("toolcrib_record_forward_lag{forwarder=\"siem\"} 5"), "{metrics}");
 
     receiver.mode.store(HANGS, Ordering::Relaxed);
     let asked = receiver.asked.load(Ordering::Relaxed);
@@ -265,7 +303,7 @@ async fn a_forwarder_loses_nothing_and_no_call_waits_for_it() {
     call(&caller, 2).await;
 
     receiver.mode.store(0, Ordering::Relaxed);
-    eventually("it got everything", || receiver.ids().len() >= 8);
+    eventually("it got everything", || receiver.ids().len() >= 9);
 
     // Both receivers fail, and recover one after the other.
     serving.abort();
@@ -276,9 +314,9 @@ async fn a_forwarder_loses_nothing_and_no_call_waits_for_it() {
     let caller = server.caller(Some(&text));
     call(&caller, 1).await;
     let (_, serving) = receiver.listen(port).await;
-    eventually("it got the rest", || receiver.ids().len() >= 14);
+    eventually("it got the rest", || receiver.ids().len() >= 15);
     let copy = dir.path().join("copy.ocsf");
-    eventually("so did the file", || lines(&copy).len() >= 14);
+    eventually("so did the file", || lines(&copy).len() >= 15);
     server.stop();
     serving.abort();
 
@@ -398,7 +436,7 @@ async fn forwarders_follow_the_configuration() {
     write_config(dir.path(), &format!("{forward}{}", config("")));
     server.process.signal(rustix::process::Signal::HUP);
     let late = dir.path().join("late.jsonl");
-    eventually("what was before is sent, too", || lines(&late).len() == 2);
+    eventually("what was before is sent, too", || lines(&late).len() == 3);
     write_config(dir.path(), &config(""));
     server.process.signal(rustix::process::Signal::HUP);
     server.process.until("it was taken over twice", |it| {
@@ -406,7 +444,7 @@ async fn forwarders_follow_the_configuration() {
     });
     call(&caller, 1).await;
     server.stop();
-    assert_eq!(lines(&late).len(), 2, "it has ended");
+    assert_eq!(lines(&late).len(), 3, "it has ended");
 }
 
 #[test]

@@ -376,7 +376,12 @@ fn commands_change_the_file_and_show_what_they_do() {
         "{shown:?}"
     );
     assert!(shown.stdout.contains("no role sees other tools"), "{shown:?}");
+    assert!(shown.stdout.contains("source more: connected, "), "{shown:?}");
     assert_eq!(text(dir.path()), before);
+    // A rule that does nothing is said.
+    let idle = ["rules", "add", "demo", "ech", "--set", "hide=true", "--dry-run"];
+    let idle = run(dir.path(), &idle).ok();
+    assert!(idle.stderr.contains("rule \"ech\" matches no tool of source `demo`"), "{idle:?}");
 
     // There is no terminal to confirm on.
     let args = ["roles", "add", "support", "--tools", "demo__*"];

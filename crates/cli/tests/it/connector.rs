@@ -120,6 +120,37 @@ fn operations_are_tools_with_schemas_of_their_own() {
 }
 
 #[test]
+fn a_server_that_calls_cannot_reach_is_a_problem() {
+    let dir = dir();
+    let document = json!({
+        "openapi": "3.1.0", "info": { "title": "t", "version": "1" },
+        "servers": [{ "url": "http://127.0.0.1:9/api" }],
+        "paths": { "/a": { "get": { "operationId": "a", "responses": {} } } },
+    });
+    std::fs::write(dir.path().join("shop.json"), document.to_string()).unwrap();
+    let checked = |more: &str| {
+        let source = "[[source]]\nid = \"shop\"\nkind = \"connector\"\ndocument = \"shop.json\"\n";
+        let rules = "[source.tools.\"*\"]\nscopes = [\"shop:use\"]\nsafety_tier = \"read\"\n";
+        write_config(dir.path(), &format!("{source}{more}\n{rules}"));
+        run(dir.path(), &["config", "check", "--connect"])
+    };
+    let refused = checked("");
+    assert_eq!(refused.code, 3, "{refused:?}");
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    let problem =
+        "calls of 1 of its operations are refused, because http://127.0.0.1:9 is not a public";
+    assert!(said.contains(problem), "{said}");
+    for mended in [
+        "allow = [\"127.0.0.1\"]",
+        "base_url = \"http://127.0.0.1:9/api\"\nallow = [\"127.0.0.1\"]",
+    ] {
+        let checked = checked(mended);
+        let said = format!("{}{}", checked.stdout, checked.stderr);
+        assert!(!said.contains("are refused"), "{said}");
+    }
+}
+
+#[test]
 fn arguments_reach_the_service_byte_for_byte() {
     // I-46
     let dir = dir();

@@ -20,6 +20,7 @@ fn an_operator_is_told_step_by_step() {
     let text = run(dir.path(), &["explain", "--scope", "mail:*", "--tool", "demo__echo"]);
     assert_eq!(text.code, 1, "{text:?}");
     assert!(text.stdout.contains("missing: ") && text.stdout.contains("hidden: "), "{text:?}");
+    assert!(text.stdout.contains("roles with `demo:read`: reader\n"), "{text:?}");
     let empty = explain(&["--scope", "mail:*"]);
     assert_eq!((empty.code, &empty.json()["tools"]), (1, &json!(0)));
     assert_eq!(explain(&["--scope", "*", "--tool", "demo__absent"]).json()["outcome"], "unknown");

@@ -307,6 +307,41 @@ async fn a_name_has_no_characters_that_are_not_seen() {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
+#[tokio::test]
+async fn each_change_of_a_key_is_in_the_record_and_its_text_and_name_are_not() {
+    let gw = gateway().await;
+    let manager = gw.principal("manager", ["keys:manage", "keys:impersonate", "files:*"]).await;
+    let made = json!({ "name": "laptop of ada", "principal": "ada", "scopes": ["files:read"] });
+    let made = manager.post("/v1/keys", made).await.json();
+    let id = made["id"].as_str().unwrap();
+    let next = manager.post(&format!("/v1/keys/{id}/rotate"), json!({})).await.json();
+    let next_id = next["id"].as_str().unwrap();
+    assert_eq!(manager.delete(&format!("/v1/keys/{next_id}")).await.status, 200);
+    // What is refused changes nothing.
+    let refused = json!({ "name": "x", "principal": "eve", "scopes": ["other"] });
+    assert_eq!(manager.post("/v1/keys", refused).await.status, 403);
+    assert_eq!(manager.delete(&format!("/v1/keys/{next_id}")).await.status, 404);
+    let events: Vec<Value> = gw
+        .events()
+        .await
+        .iter()
+        .map(|logged| serde_json::to_value(&logged.event).unwrap())
+        .filter(|event| event["type"] == "key.changed")
+        .map(|event| event["payload"].clone())
+        .collect();
+    let common = json!({ "principal": "manager", "holder": "ada", "scopes": ["files:read"] });
+    let expected = [
+        json!({ "keyId": id, "action": "created" }),
+        json!({ "keyId": next_id, "action": "created", "replaces": id }),
+        json!({ "keyId": next_id, "action": "revoked", "replaces": id }),
+    ]
+    .map(|mut own| {
+        own.as_object_mut().unwrap().extend(common.as_object().unwrap().clone());
+        own
+    });
+    assert_eq!(events, expected);
+}
+
 /// I-63: of concurrent rotations of one key, exactly one creates a key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_has_one_successor_however_many_rotate_it() {
@@ -314,6 +349,7 @@ async fn a_key_has_one_successor_however_many_rotate_it() {
     let manager = gw.principal("manager", ["*"]).await;
     let old = gw.principal("ci", ["files:read"]).await;
     let path = format!("/v1/keys/{}/rotate", gw.key_id(&old));
+    let mut rotations = 0;
     // Without an overlap, the key ends with the first rotation.
     for overlap in [600, 0] {
         let body = || json!({ "overlapSeconds": overlap });
@@ -336,6 +372,14 @@ async fn a_key_has_one_successor_however_many_rotate_it() {
             key.replaces.is_some() && key.revoked_at.is_none()
         };
         assert_eq!(successors.iter().filter(live).count(), 1);
+        let recorded = gw.events().await;
+        let recorded = recorded.iter().filter(|logged| {
+            let event = serde_json::to_value(&logged.event).unwrap();
+            event["payload"]["replaces"] == gw.key_id(&old).to_string()
+                && event["payload"]["action"] == "created"
+        });
+        rotations += 1;
+        assert_eq!(recorded.count(), rotations, "no event of a key that was not made");
         // A key whose successor was revoked can be rotated again.
         let next = replies[0].json()["id"].as_str().unwrap().to_owned();
         assert_eq!(manager.delete(&format!("/v1/keys/{next}")).await.status, 200);

@@ -1,6 +1,8 @@
 //! Tools that request input: the eligible callers, the passed data, and the errors for other
 //! callers.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json, value::RawValue};
 use toolcrib::core::call::{
     Ask, CallerInput, InputRequired, Invocation, Outcome, UpstreamError, UpstreamErrorKind,
@@ -287,6 +289,15 @@ async fn a_grant_of_a_round_is_for_its_answers_alone() {
 
     let state = &prompted["requestState"];
     let opened = json!({ "toolcrib.approval": { "action": "accept" } });
+    // A program repeats a call at once, whatever its user does. The call waits, so that the rounds of the
+    // program last until a person can have answered.
+    let early = send(json!({ "inputResponses": opened, "requestState": other["requestState"] }));
+    let answered = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        grant().await
+    };
+    let (early, _) = tokio::join!(early, answered);
+    assert!(early["content"][0]["text"].is_string(), "it ran after its grant: {early}");
     let ran = send(json!({ "inputResponses": opened, "requestState": state })).await;
     let sent = ran["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{ran}"));
     let sent: Value = serde_json::from_str(sent).unwrap();
