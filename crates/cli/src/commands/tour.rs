@@ -1,0 +1,193 @@
+//! `try`: a tour in five steps on a demo of its own.
+//!
+//! The demo's server and every command that the tour shows are runs of this program. The texts below the
+//! commands are their output; nothing is prepared.
+//!
+//! Invariant: the server, its port and the temporary directory are gone when the command ends, also
+//! after a signal. A reaper ends the server if this process is killed; then the directory stays.
+
+mod folder;
+mod record;
+mod stage;
+mod steps;
+
+use std::{io::IsTerminal as _, path::Path};
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use toolcrib_sources::{OwnProgram, OwnServer};
+
+use crate::{
+    args::{Global, TryArgs},
+    confined,
+    context::Context,
+    demo, env,
+    failure::{Exit, advised},
+    meter::Spinner,
+    printer::Printer,
+    settings::DATA_DIR,
+};
+
+use folder::Folder;
+use stage::{Outcome, Stage};
+use steps::STEPS;
+
+/// Exit code of a process that a signal ends: 128 and the number of the signal.
+const SIGNALLED: u8 = 128;
+/// The narrowest tables. The steps read names in them, which would be shortened.
+const MIN_COLUMNS: u16 = 110;
+
+pub(crate) async fn run(args: &TryArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let printer = cx.printer;
+    note_unused(&cx.global, printer);
+    let folder = Folder::create()?;
+    let started = tokio::select! {
+        started = start(folder.path(), printer) => started,
+        code = signalled() => return Ok(Exit::Code(code?)),
+    };
+    let (program, server, url) = started?;
+    let ended = tokio::select! {
+        ended = steps(args, folder.path(), &program, &url, printer) => ended,
+        code = signalled() => code.map(Exit::Code),
+    };
+    let messages = server.last_messages();
+    server.stop().await;
+    drop(folder);
+    match ended {
+        Ok(Exit::Failed) if !messages.is_empty() => {
+            printer.note(format_args!("the last messages of the demo's server:\n{messages}"));
+            Ok(Exit::Failed)
+        }
+        Ok(Exit::Done) if !printer.wants_json() => {
+            printer.line(format_args!("\nThe server of this tour and its files are removed."))?;
+            Ok(Exit::Done)
+        }
+        ended => ended,
+    }
+}
+
+/// Reports options that the tour does not use, because it brings its own server.
+fn note_unused(global: &Global, printer: Printer) {
+    let given = [
+        ("--config", global.config.is_some()),
+        ("--data-dir", global.data_dir.is_some()),
+        ("--url", global.url.is_some()),
+    ];
+    for (option, _) in given.iter().filter(|(_, is_given)| *is_given) {
+        printer.note(format_args!("the tour brings its own server, so {option} is not used"));
+    }
+}
+
+/// Starts the demo's server in `folder`, and writes its keys to files. Returns the URL too.
+async fn start(folder: &Path, printer: Printer) -> anyhow::Result<(OwnProgram, OwnServer, String)> {
+    let _spinner = Spinner::start(printer, "starting a demo");
+    let mut environment = Vec::new();
+    if let Some((columns, _)) = terminal_size::terminal_size_of(std::io::stdout()) {
+        environment.push(("COLUMNS".to_owned(), columns.0.max(MIN_COLUMNS).to_string()));
+    }
+    let launcher = confined::launcher();
+    let program = OwnProgram { launcher, directory: folder.to_path_buf(), environment };
+    let arguments = ["serve", "--demo", "--no-history", "--listen", "127.0.0.1:0"];
+    let (server, url) = program.serve(&arguments, "listening on ").await.map_err(|why| {
+        advised(
+            format!("the demo's server did not start: {why}"),
+            "`toolcrib serve --demo --listen 127.0.0.1:0` shows all its messages",
+        )
+    })?;
+    demo::write_key_files(&folder.join(DATA_DIR), folder)?;
+    Ok((program, server, url))
+}
+
+/// Waits for a signal that ends the tour, and returns its exit code.
+async fn signalled() -> anyhow::Result<u8> {
+    let catch = |kind| signal(kind).context("signal handlers cannot be installed");
+    let mut interrupt = catch(SignalKind::interrupt())?;
+    let mut terminate = catch(SignalKind::terminate())?;
+    let mut hangup = catch(SignalKind::hangup())?;
+    let kind = tokio::select! {
+        _ = interrupt.recv() => SignalKind::interrupt(),
+        _ = terminate.recv() => SignalKind::terminate(),
+        _ = hangup.recv() => SignalKind::hangup(),
+    };
+    Ok(SIGNALLED.saturating_add(u8::try_from(kind.as_raw_value())?))
+}
+
+/// Shows the steps one after the other.
+async fn steps(
+    args: &TryArgs,
+    folder: &Path,
+    program: &OwnProgram,
+    url: &str,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let waits = is_terminal && !args.yes && !printer.wants_json();
+    let name = shown_name();
+    if !printer.wants_json() {
+        printer.line(format_args!(
+            "A tour in {} steps. A demo runs for it at {url}. Its tools come from sample sources, and \
+             its callers are `admin`, `reader` and `approver`. To repeat a command in a second \
+             terminal, go to the demo's directory first:\n\n  cd {}\n",
+            STEPS.len(),
+            folder.display(),
+        ))?;
+    }
+    for (index, step) in STEPS.iter().enumerate() {
+        if index > 0 && waits && !is_continued(printer).await? {
+            return Ok(Exit::Done);
+        }
+        let mut stage = Stage::new(program, &name, url, printer);
+        stage.begin(index + 1, step)?;
+        let result = (step.show)(&mut stage).await;
+        match stage.end(result)? {
+            Outcome::Shown => {}
+            Outcome::Failed(problem) => {
+                return Err(advised(
+                    format!(
+                        "step {} ({}) did not show what it should: {problem}",
+                        index + 1,
+                        step.name
+                    ),
+                    "please report it with the output of `toolcrib try --json`",
+                ));
+            }
+        }
+    }
+    if waits {
+        printer.line(
+            "\nThat is all. The demo runs until you press Enter, for commands in a second terminal.",
+        )?;
+        is_continued(printer).await?;
+    }
+    if !printer.wants_json() {
+        printer.line(NEXT)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Where to go after the tour.
+const NEXT: &str = "
+Where to go next:
+  toolcrib serve --demo    keep a demo; it prints a link to its console in the browser
+  toolcrib init            write a toolcrib.toml from the MCP clients on this machine
+  toolcrib --help          all commands
+  docs/start/              ten minutes in your role: platform-engineer.md, agent-developer.md,
+                           approver.md, auditor.md";
+
+/// Waits for a line of the user, and returns whether the tour goes on.
+async fn is_continued(printer: Printer) -> anyhow::Result<bool> {
+    let line =
+        tokio::task::spawn_blocking(move || printer.answer("\nEnter: next, q: end ")).await??;
+    // The end of the input ends the tour too.
+    Ok(line.is_some_and(|line| !line.trim().eq_ignore_ascii_case("q")))
+}
+
+/// Returns how users call this program: by its name if that is found in PATH, or else by its path.
+fn shown_name() -> String {
+    const NAME: &str = "toolcrib";
+    let Ok(own) = std::env::current_exe() else { return NAME.to_owned() };
+    let path = env::variable("PATH").unwrap_or_default();
+    let first = std::env::split_paths(&path).map(|it| it.join(NAME)).find(|it| it.is_file());
+    let is_own = first.and_then(|it| it.canonicalize().ok()) == own.canonicalize().ok();
+    if is_own { NAME.to_owned() } else { record::quoted(&own.display().to_string()) }
+}

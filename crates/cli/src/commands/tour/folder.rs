@@ -1,0 +1,68 @@
+//! The temporary directory of the tour.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+/// How many names are tried.
+const TRIES: u32 = 100;
+
+/// A directory that only its owner can use. Dropping it removes it with its content.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn create() -> anyhow::Result<Self> {
+        let parent = std::env::temp_dir();
+        let process = std::process::id();
+        for number in 0..TRIES {
+            let path = parent.join(format!("toolcrib-try-{process}-{number}"));
+            // Fails if the name exists, whoever has made it.
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    return Err(error).with_context(|| {
+                        format!("a directory cannot be created in {}", parent.display())
+                    });
+                }
+            }
+        }
+        anyhow::bail!("{} is full of directories of earlier tours", parent.display())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(folder = %self.0.display(), %error, "a directory cannot be removed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_private_and_is_removed() {
+        let (first, second) = (Folder::create().unwrap(), Folder::create().unwrap());
+        assert_ne!(first.path(), second.path());
+        assert_eq!(first.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let path = first.path().to_path_buf();
+        fs::write(path.join("a"), "a").unwrap();
+        drop(first);
+        assert!(!path.exists());
+    }
+}

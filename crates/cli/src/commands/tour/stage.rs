@@ -1,0 +1,229 @@
+//! One step of the tour: runs its commands, prints them with their output, and reports its result.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
+use toolcrib_sources::{OwnProgram, OwnRun};
+
+use super::{
+    record::{Edit, quoted},
+    steps::{STEPS, Step},
+};
+use crate::{
+    printer::{Printed, Printer},
+    text::harmless,
+};
+
+/// How long a step waits for an effect that comes by itself.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Interval between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The caller of a command.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By {
+    /// A caller of the server, with the key of this name.
+    Caller(&'static str),
+    /// The operator, on the files of the demo.
+    Operator,
+}
+
+/// Why a step ends early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It did not show what it should.
+    Problem(String),
+    /// The output cannot be written.
+    Output(anyhow::Error),
+}
+
+/// The result of a step.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Shown,
+    Failed(String),
+}
+
+/// The result of a step's commands: what they have shown.
+pub(super) type Shown = Result<String, Stop>;
+
+/// A step that is being shown.
+pub(super) struct Stage<'a> {
+    program: &'a OwnProgram,
+    name: &'a str,
+    url: &'a str,
+    printer: Printer,
+    number: usize,
+    step: Option<&'a Step>,
+    commands: Vec<Value>,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(
+        program: &'a OwnProgram,
+        name: &'a str,
+        url: &'a str,
+        printer: Printer,
+    ) -> Self {
+        Self { program, name, url, printer, number: 0, step: None, commands: Vec::new() }
+    }
+
+    /// Begins `step`, the one with this number.
+    pub(super) fn begin(&mut self, number: usize, step: &'a Step) -> Printed {
+        self.number = number;
+        self.step = Some(step);
+        if self.printer.wants_json() {
+            return Ok(());
+        }
+        let heading = format!("{number} of {}: {}", STEPS.len(), step.title);
+        self.printer.line(format_args!("{}\n{}", heading.bold().underline(), step.sentence))
+    }
+
+    /// Ends the step, and reports its result.
+    pub(super) fn end(self, result: Shown) -> anyhow::Result<Outcome> {
+        let (shown, problem) = match result {
+            Ok(shown) => (Some(shown), None),
+            Err(Stop::Problem(problem)) => (None, Some(problem)),
+            Err(Stop::Output(error)) => return Err(error),
+        };
+        if self.printer.wants_json() {
+            self.printer.json_line(&json!({
+                "step": self.number,
+                "of": STEPS.len(),
+                "name": self.step.map(|step| step.name),
+                "title": self.step.map(|step| step.title),
+                "sentence": self.step.map(|step| step.sentence),
+                "commands": self.commands,
+                "shown": shown,
+                "problem": problem,
+            }))?;
+        } else if let Some(shown) = &shown {
+            self.printer.line(format_args!("\n{} {shown}", "=>".green().bold()))?;
+        }
+        Ok(problem.map_or(Outcome::Shown, Outcome::Failed))
+    }
+
+    /// Returns the arguments of a command of `by`.
+    fn arguments<'b>(&'b self, by: By, words: &[&'b str]) -> Vec<&'b str> {
+        let of_caller = match by {
+            By::Caller("admin") => &["--url", self.url, "--key-file", "admin.key"][..],
+            By::Caller("reader") => &["--url", self.url, "--key-file", "reader.key"],
+            By::Caller(_) => &["--url", self.url, "--key-file", "approver.key"],
+            By::Operator => &[],
+        };
+        of_caller.iter().chain(words).copied().collect()
+    }
+
+    async fn finished(&self, arguments: &[&str]) -> Result<OwnRun, Stop> {
+        let ran = self.program.run(arguments).await;
+        ran.map_err(|why| Stop::Problem(format!("`toolcrib {}` {why}", arguments.join(" "))))
+    }
+
+    /// Runs a command, and shows it with its output.
+    pub(super) async fn run(&mut self, by: By, words: &[&str]) -> Result<OwnRun, Stop> {
+        let arguments = self.arguments(by, words);
+        let run = self.finished(&arguments).await?;
+        let line = self.line(&arguments);
+        self.show(line, &run)?;
+        Ok(run)
+    }
+
+    /// Repeats a command until `is_so`, and shows its last run.
+    pub(super) async fn run_until(
+        &mut self,
+        by: By,
+        words: &[&str],
+        is_so: impl Fn(&OwnRun) -> bool,
+    ) -> Result<OwnRun, Stop> {
+        let arguments = self.arguments(by, words);
+        let started = Instant::now();
+        let run = loop {
+            let run = self.finished(&arguments).await?;
+            if is_so(&run) || started.elapsed() > PATIENCE {
+                break run;
+            }
+            tokio::time::sleep(LOOK).await;
+        };
+        let line = self.line(&arguments);
+        self.show(line, &run)?;
+        Ok(run)
+    }
+
+    /// Runs a command whose output goes to `file`, as `> file` in a shell. Returns that output.
+    pub(super) async fn run_into(&mut self, words: &[&str], file: &str) -> Result<String, Stop> {
+        let mut run = self.finished(words).await?;
+        let output = std::mem::take(&mut run.stdout);
+        self.write(file, &output)?;
+        let line = format!("{} > {file}", self.line(words));
+        self.show(line, &run)?;
+        succeeded(&run, "it")?;
+        Ok(output)
+    }
+
+    /// Writes `record` with `edit` to the file `to`, and shows the command line that does the same to the
+    /// file `from`. `sed` itself may be missing, as in the container image.
+    pub(super) fn edit(
+        &mut self,
+        edit: &Edit,
+        record: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<(), Stop> {
+        self.write(to, &edit.apply(record))?;
+        let line = format!("sed {} {from} > {to}", quoted(&edit.script()));
+        self.show(line, &OwnRun { code: 0, stdout: String::new(), stderr: String::new() })
+    }
+
+    fn write(&self, file: &str, text: &str) -> Result<(), Stop> {
+        fs::write(self.program.directory.join(file), text)
+            .map_err(|error| Stop::Problem(format!("{file} cannot be written: {error}")))
+    }
+
+    /// Returns the command line with `arguments`, for a shell.
+    fn line(&self, arguments: &[&str]) -> String {
+        let words = arguments.iter().map(|word| quoted(word));
+        [self.name.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    fn show(&mut self, line: String, run: &OwnRun) -> Result<(), Stop> {
+        let result = if self.printer.wants_json() { Ok(()) } else { self.print(&line, run) };
+        self.commands.push(json!({
+            "command": line,
+            "exitCode": run.code,
+            "stdout": run.stdout,
+            "stderr": run.stderr,
+        }));
+        result.map_err(Stop::Output)
+    }
+
+    fn print(&self, line: &str, run: &OwnRun) -> Printed {
+        self.printer.line(format_args!("\n{} {}", "$".dimmed(), line.bold()))?;
+        for text in [&run.stdout, &run.stderr] {
+            let text = text.trim_end();
+            if !text.is_empty() {
+                self.printer.line(harmless(text))?;
+            }
+        }
+        match run.code {
+            0 => Ok(()),
+            code => self.printer.line(format_args!("(exit code {code})").dimmed()),
+        }
+    }
+}
+
+/// Fails unless `is_so`.
+pub(super) fn check(is_so: bool, problem: impl Into<String>) -> Result<(), Stop> {
+    if is_so { Ok(()) } else { Err(Stop::Problem(problem.into())) }
+}
+
+/// Fails unless the run succeeded.
+pub(super) fn succeeded(run: &OwnRun, what: &str) -> Result<(), Stop> {
+    check(
+        run.code == 0,
+        format!("{what} failed with exit code {}: {}", run.code, run.stderr.trim()),
+    )
+}
