@@ -53,17 +53,14 @@ pub(crate) async fn run(args: &TryArgs, cx: &Context) -> anyhow::Result<Exit> {
     let messages = server.last_messages();
     server.stop().await;
     drop(folder);
-    match ended {
-        Ok(Exit::Failed) if !messages.is_empty() => {
-            printer.note(format_args!("the last messages of the demo's server:\n{messages}"));
-            Ok(Exit::Failed)
-        }
-        Ok(Exit::Done) if !printer.wants_json() => {
-            printer.line(format_args!("\nThe server of this tour and its files are removed."))?;
-            Ok(Exit::Done)
-        }
-        ended => ended,
+    if ended.is_err() && !messages.is_empty() {
+        printer.detail(format_args!("the last messages of the demo's server:\n{messages}"));
     }
+    let exit = ended?;
+    if exit == Exit::Done && !printer.wants_json() {
+        printer.line(NEXT)?;
+    }
+    Ok(exit)
 }
 
 /// Reports options that the tour does not use, because it brings its own server.
@@ -120,17 +117,18 @@ async fn steps(
     url: &str,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let is_terminal = printer.can_ask() && std::io::stdout().is_terminal();
     let waits = is_terminal && !args.yes && !printer.wants_json();
     let name = shown_name();
     if !printer.wants_json() {
-        printer.line(format_args!(
-            "A tour in {} steps. A demo runs for it at {url}. Its tools come from sample sources, and \
-             its callers are `admin`, `reader` and `approver`. To repeat a command in a second \
-             terminal, go to the demo's directory first:\n\n  cd {}\n",
+        let introduction = format!(
+            "A tour in {} steps. A demo runs for it at {url}, with sample tools and the callers `admin`, \
+             `reader` and `approver`. To repeat a command in a second terminal, go to its directory \
+             first:",
             STEPS.len(),
-            folder.display(),
-        ))?;
+        );
+        let directory = record::quoted(&folder.display().to_string());
+        printer.line(format_args!("{}\n\n  cd {directory}", stage::wrapped(&introduction)))?;
     }
     for (index, step) in STEPS.iter().enumerate() {
         if index > 0 && waits && !is_continued(printer).await? {
@@ -154,20 +152,16 @@ async fn steps(
         }
     }
     if waits {
-        printer.line(
-            "\nThat is all. The demo runs until you press Enter, for commands in a second terminal.",
-        )?;
+        let words = "That is all. The demo runs until you press Enter.";
+        printer.line(format_args!("\n{words}"))?;
         is_continued(printer).await?;
-    }
-    if !printer.wants_json() {
-        printer.line(NEXT)?;
     }
     Ok(Exit::Done)
 }
 
 /// Where to go after the tour.
 const NEXT: &str = "
-Where to go next:
+The server of this tour has ended, and its files are removed. Where to go next:
   toolcrib serve --demo    keep a demo; it prints a link to its console in the browser
   toolcrib init            write a toolcrib.toml from the MCP clients on this machine
   toolcrib --help          all commands

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use crate::failure::{Advise as _, advised};
 
 /// How many names are tried.
 const TRIES: u32 = 100;
@@ -27,13 +27,17 @@ impl Folder {
                 Ok(()) => return Ok(Self(path)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
-                    return Err(error).with_context(|| {
-                        format!("a directory cannot be created in {}", parent.display())
-                    });
+                    return Err(error).advise(
+                        format!("a directory cannot be created in {}", parent.display()),
+                        "set TMPDIR to a directory that you can write to",
+                    );
                 }
             }
         }
-        anyhow::bail!("{} is full of directories of earlier tours", parent.display())
+        Err(advised(
+            format!("{} has {TRIES} directories toolcrib-try-{process}-…", parent.display()),
+            "remove them, or set TMPDIR to another directory",
+        ))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-/// The change of one line of a file: the first `from` becomes `to`.
+/// The change of one event: the first `from` becomes `to`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edit {
-    /// Counted from 1.
-    pub(super) line: usize,
+    /// Selects the line of the event. Its number changes with every export that has more checkpoints.
+    pub(super) line: String,
     /// Where the event is in the log of its tenant.
     pub(super) position: u64,
     pub(super) from: &'static str,
@@ -16,16 +16,17 @@ pub(super) struct Edit {
 impl Edit {
     /// Returns the edit that names another caller in the last recorded call of `tool` by `admin`.
     pub(super) fn of_caller(record: &str, tool: &str) -> Option<Self> {
-        let events = record.lines().enumerate().filter_map(|(index, line)| {
+        let events = record.lines().filter_map(|line| {
             let event: Value = serde_json::from_str(line).ok()?;
             let text = |pointer| event.pointer(pointer).and_then(Value::as_str);
             let is_meant = text("/type") == Some("agent.toolCalled")
                 && text("/payload/toolName") == Some(tool)
                 && text("/payload/principal") == Some("admin");
             let position = event.pointer("/chain/position").and_then(Value::as_u64)?;
-            is_meant.then_some((index + 1, position))
+            is_meant.then_some((text("/eventId")?.to_owned(), position))
         });
-        let (line, position) = events.last()?;
+        let (id, position) = events.last()?;
+        let line = format!("\"eventId\":\"{id}\"");
         Some(Self {
             line,
             position,
@@ -36,12 +37,12 @@ impl Edit {
 
     /// Returns the argument of `sed` for this edit.
     pub(super) fn script(&self) -> String {
-        format!("{}s/{}/{}/", self.line, self.from, self.to)
+        format!("/{}/s/{}/{}/", self.line, self.from, self.to)
     }
 
     /// Returns `record` with the edit.
     pub(super) fn apply(&self, record: &str) -> String {
-        let lines = record.lines().enumerate().map(|(index, line)| match index + 1 == self.line {
+        let lines = record.lines().map(|line| match line.contains(&self.line) {
             true => line.replacen(self.from, self.to, 1) + "\n",
             false => format!("{line}\n"),
         });
@@ -66,7 +67,8 @@ mod tests {
     fn one_caller_is_replaced_in_one_line() {
         let event = |position: u64, kind: &str, principal: &str| {
             format!(
-                "{{\"type\":\"{kind}\",\"payload\":{{\"toolName\":\"t\",\"principal\":\"{principal}\"}},\
+                "{{\"eventId\":\"e{position}\",\"type\":\"{kind}\",\
+                 \"payload\":{{\"toolName\":\"t\",\"principal\":\"{principal}\"}},\
                  \"chain\":{{\"position\":{position}}}}}\n"
             )
         };
@@ -79,8 +81,9 @@ mod tests {
         ]
         .concat();
         let edit = Edit::of_caller(&record, "t").unwrap();
-        assert_eq!((edit.line, edit.position), (3, 8));
-        assert_eq!(edit.script(), "3s/\"principal\":\"admin\"/\"principal\":\"reader\"/");
+        assert_eq!(edit.position, 8);
+        let script = "/\"eventId\":\"e8\"/s/\"principal\":\"admin\"/\"principal\":\"reader\"/";
+        assert_eq!(edit.script(), script);
         let wanted = record.replace(
             &event(8, "agent.toolCalled", "admin"),
             &event(8, "agent.toolCalled", "reader"),

@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Length of the lines of a sentence.
+const MAX_LINE: usize = 78;
+
 /// The caller of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
@@ -80,7 +83,8 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         let heading = format!("{number} of {}: {}", STEPS.len(), step.title);
-        self.printer.line(format_args!("{}\n{}", heading.bold().underline(), step.sentence))
+        let sentence = wrapped(step.sentence);
+        self.printer.line(format_args!("\n{}\n{sentence}", heading.bold().underline()))
     }
 
     /// Ends the step, and reports its result.
@@ -102,6 +106,7 @@ impl<'a> Stage<'a> {
                 "problem": problem,
             }))?;
         } else if let Some(shown) = &shown {
+            let shown = wrapped(shown);
             self.printer.line(format_args!("\n{} {shown}", "=>".green().bold()))?;
         }
         Ok(problem.map_or(Outcome::Shown, Outcome::Failed))
@@ -215,6 +220,23 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Returns `text` in lines of at most [`MAX_LINE`] characters, if its words permit.
+pub(super) fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let width = word.chars().count();
+        if used > 0 {
+            let fits = used + 1 + width <= MAX_LINE;
+            lines.push(if fits { ' ' } else { '\n' });
+            used = if fits { used + 1 } else { 0 };
+        }
+        lines.push_str(word);
+        used += width;
+    }
+    lines
+}
+
 /// Fails unless `is_so`.
 pub(super) fn check(is_so: bool, problem: impl Into<String>) -> Result<(), Stop> {
     if is_so { Ok(()) } else { Err(Stop::Problem(problem.into())) }
@@ -226,4 +248,20 @@ pub(super) fn succeeded(run: &OwnRun, what: &str) -> Result<(), Stop> {
         run.code == 0,
         format!("{what} failed with exit code {}: {}", run.code, run.stderr.trim()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences_are_wrapped_between_words() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(&text);
+        assert!(lines.lines().all(|line| line.len() <= MAX_LINE), "{lines}");
+        assert_eq!(lines.split_whitespace().count(), 40);
+        assert_eq!(lines.lines().count(), 3, "{lines}");
+        let long = "x".repeat(100);
+        assert_eq!(wrapped(&format!("a {long} b")), format!("a\n{long}\nb"));
+    }
 }

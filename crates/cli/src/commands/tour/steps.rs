@@ -35,32 +35,32 @@ pub(super) const STEPS: [Step; 5] = [
     Step {
         name: "explain",
         title: "a denied call is explained",
-        sentence: "`reader` calls a tool that writes. The call is denied; `explain` shows each check and \
-                   the one that failed, and the list of keys shows who has the missing scope (right).",
+        sentence: "`reader` calls a tool that writes. Tools require scopes (rights), and keys have them. \
+                   `explain` names the scope that is missing, and the list of keys shows who has it.",
         show: |stage| Box::pin(explain(stage)),
     },
     Step {
         name: "approve",
         title: "a risky call waits for another person",
-        sentence: "A rule of the demo says that calls of demo__wipe need an approval. The call does not \
-                   run; another person approves it; then the same call runs, once. (The tool of this demo \
-                   deletes nothing.)",
+        sentence: "A rule of the demo says that each call of demo__wipe needs an approval. The call does not \
+                   run. Another person approves it, and then the same call runs once. (This tool only \
+                   pretends to delete.)",
         show: |stage| Box::pin(approve(stage)),
     },
     Step {
         name: "quarantine",
         title: "a changed tool is quarantined",
-        sentence: "An MCP server changes a tool after you have reviewed it. That may be an update, or an \
-                   attack on the model that reads the description. No caller can use the tool until a \
-                   person has seen the change and approves it.",
+        sentence: "An MCP server changes a tool that you have reviewed. That may be an update, or an attack \
+                   on the model that reads its description. No caller can use the tool until an \
+                   administrator approves the change.",
         show: |stage| Box::pin(quarantine(stage)),
     },
     Step {
         name: "prove",
         title: "the record shows that it is unchanged",
-        sentence: "Every call of this tour is in the record, a chain of hashes with signed checkpoints. \
-                   In a copy of it we name another caller of demo__wipe: the check finds the changed \
-                   event.",
+        sentence: "Every call of this tour is in the record, a chain of hashes with signed checkpoints. We \
+                   change one event in a copy, so that `reader` is the caller of demo__wipe, and verify \
+                   the copy.",
         show: |stage| Box::pin(prove(stage)),
     },
 ];
@@ -75,7 +75,7 @@ async fn list(stage: &mut Stage<'_>) -> Shown {
     check(known && !reader.is_empty(), "the list of `reader` is no part of the list of `admin`")?;
     check(hidden.contains(&"demo__wipe"), "`reader` sees demo__wipe")?;
     Ok(format!(
-        "`admin` sees {} tools, `reader` {}. For `reader` these do not exist: {}.",
+        "`admin` sees {} tools, `reader` {}. Hidden from `reader`: {}.",
         admin.len(),
         reader.len(),
         hidden.join(", "),
@@ -131,7 +131,7 @@ async fn approve(stage: &mut Stage<'_>) -> Shown {
     succeeded(&ran, "the approved call")?;
     check(ran.stdout.contains("nothing was deleted"), "the approved call has another result")?;
     Ok("The approval was for this caller, this tool and these arguments, and for one run. The next call \
-        needs a new one, and nobody can approve a request of their own."
+        needs a new one. You cannot approve your own request."
         .to_owned())
 }
 
@@ -151,8 +151,8 @@ async fn quarantine(stage: &mut Stage<'_>) -> Shown {
     let ran = stage.run(Caller("admin"), &call).await?;
     succeeded(&ran, "the call of the approved tool")?;
     check(ran.stdout.trim() == "HELLO", "the approved tool has another result")?;
-    Ok("While it was quarantined, the tool was unknown to callers. Now it works in its new form, which \
-        is the approved one."
+    Ok("A call of the quarantined tool got the answer for an unknown tool. Since the approval, the tool \
+        works in its new form."
         .to_owned())
 }
 
@@ -175,7 +175,7 @@ async fn prove(stage: &mut Stage<'_>) -> Shown {
     check(found.code == 1, "the check of the altered copy found nothing")?;
     check(found.stdout.contains(&place), "the check does not name the altered event")?;
     Ok(format!(
-        "The record is unchanged. The altered copy is not: the check names event {} of the tenant `demo`.",
+        "The record is unchanged. In the altered copy, the check found event {} of the tenant `demo`.",
         edit.position
     ))
 }
