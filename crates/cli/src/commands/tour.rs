@@ -14,7 +14,7 @@ mod steps;
 use std::{io::IsTerminal as _, path::Path};
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolcrib_sources::{OwnProgram, OwnServer};
 
 use crate::{
@@ -40,15 +40,16 @@ const MIN_COLUMNS: u16 = 110;
 pub(crate) async fn run(args: &TryArgs, cx: &Context) -> anyhow::Result<Exit> {
     let printer = cx.printer;
     note_unused(&cx.global, printer);
+    let mut signals = Signals::catch()?;
     let folder = Folder::create()?;
     let started = tokio::select! {
         started = start(folder.path(), printer) => started,
-        code = signalled() => return Ok(Exit::Code(code?)),
+        code = signals.next() => return Ok(Exit::Code(code)),
     };
     let (program, server, url) = started?;
     let ended = tokio::select! {
         ended = steps(args, folder.path(), &program, &url, printer) => ended,
-        code = signalled() => code.map(Exit::Code),
+        code = signals.next() => Ok(Exit::Code(code)),
     };
     let messages = server.last_messages();
     server.stop().await;
@@ -95,18 +96,32 @@ async fn start(folder: &Path, printer: Printer) -> anyhow::Result<(OwnProgram, O
     Ok((program, server, url))
 }
 
-/// Waits for a signal that ends the tour, and returns its exit code.
-async fn signalled() -> anyhow::Result<u8> {
-    let catch = |kind| signal(kind).context("signal handlers cannot be installed");
-    let mut interrupt = catch(SignalKind::interrupt())?;
-    let mut terminate = catch(SignalKind::terminate())?;
-    let mut hangup = catch(SignalKind::hangup())?;
-    let kind = tokio::select! {
-        _ = interrupt.recv() => SignalKind::interrupt(),
-        _ = terminate.recv() => SignalKind::terminate(),
-        _ = hangup.recv() => SignalKind::hangup(),
-    };
-    Ok(SIGNALLED.saturating_add(u8::try_from(kind.as_raw_value())?))
+/// The signals that end the tour. They are caught once: one that comes between two waits counts too.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn catch() -> anyhow::Result<Self> {
+        let catch = |kind| signal(kind).context("signal handlers cannot be installed");
+        Ok(Self {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hangup: catch(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal, and returns the exit code of the tour.
+    async fn next(&mut self) -> u8 {
+        let kind = tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+        };
+        SIGNALLED.saturating_add(u8::try_from(kind.as_raw_value()).unwrap_or_default())
+    }
 }
 
 /// Shows the steps one after the other.
@@ -123,38 +138,31 @@ async fn steps(
     if !printer.wants_json() {
         let introduction = format!(
             "A tour in {} steps. A demo runs for it at {url}, with sample tools and the callers `admin`, \
-             `reader` and `approver`. To repeat a command in a second terminal, go to its directory \
-             first:",
+             `reader` and `approver`. To repeat a command in a second terminal, go to the \
+             demo's directory first:",
             STEPS.len(),
         );
         let directory = record::quoted(&folder.display().to_string());
         printer.line(format_args!("{}\n\n  cd {directory}", stage::wrapped(&introduction)))?;
     }
     for (index, step) in STEPS.iter().enumerate() {
-        if index > 0 && waits && !is_continued(printer).await? {
+        if index > 0 && waits && !is_continued("Enter: next, q: end ", printer).await? {
             return Ok(Exit::Done);
         }
-        let mut stage = Stage::new(program, &name, url, printer);
-        stage.begin(index + 1, step)?;
+        let number = (index + 1, STEPS.len());
+        let mut stage = Stage::new(program, &name, url, &step.heading, number, printer);
+        stage.begin()?;
         let result = (step.show)(&mut stage).await;
-        match stage.end(result)? {
-            Outcome::Shown => {}
-            Outcome::Failed(problem) => {
-                return Err(advised(
-                    format!(
-                        "step {} ({}) did not show what it should: {problem}",
-                        index + 1,
-                        step.name
-                    ),
-                    "please report it with the output of `toolcrib try --json`",
-                ));
-            }
+        if let Outcome::Failed(problem) = stage.end(result)? {
+            let name = step.heading.name;
+            return Err(advised(
+                format!("step {} ({name}) failed: {problem}", number.0),
+                "please report it with the output of `toolcrib try --json`",
+            ));
         }
     }
     if waits {
-        let words = "That is all. The demo runs until you press Enter.";
-        printer.line(format_args!("\n{words}"))?;
-        is_continued(printer).await?;
+        is_continued("That is all. The demo runs until you press Enter: ", printer).await?;
     }
     Ok(Exit::Done)
 }
@@ -168,10 +176,10 @@ The server of this tour has ended, and its files are removed. Where to go next:
   docs/start/              ten minutes in your role: platform-engineer.md, agent-developer.md,
                            approver.md, auditor.md";
 
-/// Waits for a line of the user, and returns whether the tour goes on.
-async fn is_continued(printer: Printer) -> anyhow::Result<bool> {
+/// Prints `question`, waits for a line of the user, and returns whether the tour goes on.
+async fn is_continued(question: &'static str, printer: Printer) -> anyhow::Result<bool> {
     let line =
-        tokio::task::spawn_blocking(move || printer.answer("\nEnter: next, q: end ")).await??;
+        tokio::task::spawn_blocking(move || printer.answer(&format!("\n{question}"))).await??;
     // The end of the input ends the tour too.
     Ok(line.is_some_and(|line| !line.trim().eq_ignore_ascii_case("q")))
 }

@@ -14,7 +14,7 @@ use std::{
 use rustix::{process::Signal, pty};
 use serde_json::Value;
 
-use crate::support::{Process, dir, eventually, finish, run, toolcrib};
+use crate::support::{Process, dir, eventually, finish, run, signal_pid, toolcrib};
 
 const NAMES: [&str; 5] = ["list", "explain", "approve", "quarantine", "prove"];
 
@@ -108,7 +108,7 @@ fn each_step_shows_what_it_says() {
 
     // The record.
     assert_eq!(codes(4), [0, 0, 0, 0, 1]);
-    assert!(at(4, 0).2.contains("verified, nothing was changed"), "{}", at(4, 0).2);
+    assert!(at(4, 0).2.ends_with("verified, nothing was changed\n"), "{}", at(4, 0).2);
     let found = at(4, 4).2;
     assert!(found.contains("was changed (run ") && found.contains("1 finding"), "{found}");
     let position = found.split("demo at position ").nth(1).unwrap();
@@ -255,6 +255,37 @@ fn on_a_terminal_it_waits_and_q_ends_it() {
     nothing_is_left(dir.path(), &url(&shown));
 }
 
+/// The process of the server that a tour in `dir` has started.
+fn server_of(dir: &Path) -> u32 {
+    let variable = format!("TMPDIR={}", dir.display());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let found = processes.filter(|process| {
+        let read = |name: &str| fs::read(process.path().join(name)).unwrap_or_default();
+        let arguments = read("cmdline");
+        let mut arguments = arguments.split(|&byte| byte == 0);
+        arguments.nth(1) == Some(b"serve")
+            && read("environ").split(|&byte| byte == 0).any(|it| it == variable.as_bytes())
+    });
+    let ids: Vec<u32> =
+        found.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    ids[0]
+}
+
+#[test]
+fn a_step_that_fails_is_named() {
+    let dir = dir();
+    let mut terminal = Terminal::start(tour(dir.path(), &[]));
+    terminal.wait_for(QUESTION, 1);
+    signal_pid(server_of(dir.path()), Signal::KILL);
+    terminal.enter("");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("error: step 2 (explain) failed: the call of `reader`"), "{shown}");
+    assert!(shown.contains("does not answer") && shown.contains("hint: "), "{shown}");
+    nothing_is_left(dir.path(), &url(&shown));
+}
+
 #[test]
 fn its_command_lines_work_in_a_second_terminal() {
     let dir = dir();
@@ -263,7 +294,7 @@ fn its_command_lines_work_in_a_second_terminal() {
         terminal.wait_for(QUESTION, step);
         terminal.enter("");
     }
-    terminal.wait_for(QUESTION, 5);
+    terminal.wait_for("until you press Enter: ", 1);
     let shown = terminal.shown();
     let lines: Vec<&str> = shown.lines().collect();
     let folder = lines.iter().find_map(|line| line.strip_prefix("  cd ")).unwrap();

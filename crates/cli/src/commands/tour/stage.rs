@@ -9,10 +9,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use toolcrib_sources::{OwnProgram, OwnRun};
 
-use super::{
-    record::{Edit, quoted},
-    steps::{STEPS, Step},
-};
+use super::record::{Edit, quoted};
 use crate::{
     printer::{Printed, Printer},
     text::harmless,
@@ -26,6 +23,14 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Length of the lines of a sentence.
 const MAX_LINE: usize = 78;
 
+/// The texts of a step.
+pub(super) struct Heading {
+    /// For programs.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) sentence: &'static str,
+}
+
 /// The caller of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By {
@@ -38,7 +43,7 @@ pub(super) enum By {
 /// Why a step ends early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It did not show what it should.
+    /// A result is wrong or missing.
     Problem(String),
     /// The output cannot be written.
     Output(anyhow::Error),
@@ -51,7 +56,7 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// The result of a step's commands: what they have shown.
+/// A sentence on the results of a step.
 pub(super) type Shown = Result<String, Stop>;
 
 /// A step that is being shown.
@@ -60,8 +65,9 @@ pub(super) struct Stage<'a> {
     name: &'a str,
     url: &'a str,
     printer: Printer,
-    number: usize,
-    step: Option<&'a Step>,
+    heading: &'a Heading,
+    /// The number of the step, counted from 1, and the number of all steps.
+    number: (usize, usize),
     commands: Vec<Value>,
 }
 
@@ -70,21 +76,22 @@ impl<'a> Stage<'a> {
         program: &'a OwnProgram,
         name: &'a str,
         url: &'a str,
+        heading: &'a Heading,
+        number: (usize, usize),
         printer: Printer,
     ) -> Self {
-        Self { program, name, url, printer, number: 0, step: None, commands: Vec::new() }
+        Self { program, name, url, printer, heading, number, commands: Vec::new() }
     }
 
-    /// Begins `step`, the one with this number.
-    pub(super) fn begin(&mut self, number: usize, step: &'a Step) -> Printed {
-        self.number = number;
-        self.step = Some(step);
+    /// Prints the heading of the step.
+    pub(super) fn begin(&self) -> Printed {
         if self.printer.wants_json() {
             return Ok(());
         }
-        let heading = format!("{number} of {}: {}", STEPS.len(), step.title);
-        let sentence = wrapped(step.sentence);
-        self.printer.line(format_args!("\n{}\n{sentence}", heading.bold().underline()))
+        let (number, of) = self.number;
+        let title = format!("{number} of {of}: {}", self.heading.title);
+        let sentence = wrapped(self.heading.sentence);
+        self.printer.line(format_args!("\n{}\n{sentence}", title.bold().underline()))
     }
 
     /// Ends the step, and reports its result.
@@ -96,11 +103,11 @@ impl<'a> Stage<'a> {
         };
         if self.printer.wants_json() {
             self.printer.json_line(&json!({
-                "step": self.number,
-                "of": STEPS.len(),
-                "name": self.step.map(|step| step.name),
-                "title": self.step.map(|step| step.title),
-                "sentence": self.step.map(|step| step.sentence),
+                "step": self.number.0,
+                "of": self.number.1,
+                "name": self.heading.name,
+                "title": self.heading.title,
+                "sentence": self.heading.sentence,
                 "commands": self.commands,
                 "shown": shown,
                 "problem": problem,

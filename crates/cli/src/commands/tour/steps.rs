@@ -8,16 +8,13 @@ use super::{
     record::Edit,
     stage::{
         By::{Caller, Operator},
-        Shown, Stage, Stop, check, succeeded,
+        Heading, Shown, Stage, Stop, check, succeeded,
     },
 };
 
 /// A step.
 pub(super) struct Step {
-    /// For programs.
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
-    pub(super) sentence: &'static str,
+    pub(super) heading: Heading,
     pub(super) show: Show,
 }
 
@@ -26,41 +23,52 @@ type Show = for<'a, 'b> fn(&'a mut Stage<'b>) -> Pin<Box<dyn Future<Output = Sho
 /// The steps, in their order.
 pub(super) const STEPS: [Step; 5] = [
     Step {
-        name: "list",
-        title: "each caller has its own list of tools",
-        sentence: "Two callers ask the same server for its tools. Each one sees only the tools that it \
-                   may call.",
+        heading: Heading {
+            name: "list",
+            title: "each caller has its own list of tools",
+            sentence: "Two callers ask the same server for its tools. Each one sees only the \
+                       tools that it may call.",
+        },
         show: |stage| Box::pin(list(stage)),
     },
     Step {
-        name: "explain",
-        title: "a denied call is explained",
-        sentence: "`reader` calls a tool that writes. Tools require scopes (rights), and keys have them. \
-                   `explain` names the scope that is missing, and the list of keys shows who has it.",
+        heading: Heading {
+            name: "explain",
+            title: "a denied call is explained",
+            sentence: "`reader` calls a tool that writes. Tools require scopes (rights), and keys \
+                       have them. `explain` names the scope that is missing, and the list of keys \
+                       shows who has it.",
+        },
         show: |stage| Box::pin(explain(stage)),
     },
     Step {
-        name: "approve",
-        title: "a risky call waits for another person",
-        sentence: "A rule of the demo says that each call of demo__wipe needs an approval. The call does not \
-                   run. Another person approves it, and then the same call runs once. (This tool only \
-                   pretends to delete.)",
+        heading: Heading {
+            name: "approve",
+            title: "a risky call waits for another person",
+            sentence: "A rule of the demo says that each call of demo__wipe needs an approval. \
+                       The call does not run. Another person approves it, and then the same call \
+                       runs once. (This tool only pretends to delete.)",
+        },
         show: |stage| Box::pin(approve(stage)),
     },
     Step {
-        name: "quarantine",
-        title: "a changed tool is quarantined",
-        sentence: "An MCP server changes a tool that you have reviewed. That may be an update, or an attack \
-                   on the model that reads its description. No caller can use the tool until an \
-                   administrator approves the change.",
+        heading: Heading {
+            name: "quarantine",
+            title: "a changed tool is quarantined",
+            sentence: "An MCP server changes a tool that you have reviewed. That may be an \
+                       update, or an attack on the model that reads its description. No caller \
+                       can use the tool until an administrator approves the change.",
+        },
         show: |stage| Box::pin(quarantine(stage)),
     },
     Step {
-        name: "prove",
-        title: "the record shows that it is unchanged",
-        sentence: "Every call of this tour is in the record, a chain of hashes with signed checkpoints. We \
-                   change one event in a copy, so that `reader` is the caller of demo__wipe, and verify \
-                   the copy.",
+        heading: Heading {
+            name: "prove",
+            title: "the record shows that it is unchanged",
+            sentence: "Every call of this tour is in the record, a chain of hashes with signed \
+                       checkpoints. We change one event in a copy, so that `reader` is the caller \
+                       of demo__wipe, and verify the copy.",
+        },
         show: |stage| Box::pin(prove(stage)),
     },
 ];
@@ -91,7 +99,8 @@ fn names(run: &OwnRun) -> Result<Vec<String>, Stop> {
 
 async fn explain(stage: &mut Stage<'_>) -> Shown {
     let call = stage.run(Caller("reader"), &["call", "demo__fail"]).await?;
-    check(call.code != 0, "the call of `reader` was not denied")?;
+    let is_denied = call.code == 1 && call.stderr.contains("forbidden");
+    check(is_denied, "the call of `reader` was not denied for its scopes")?;
     let explained = stage.run(Caller("reader"), &["explain", "--tool", "demo__fail"]).await?;
     let missing = explained.stdout.lines().find_map(|line| {
         let (_, missing) = line.trim().strip_prefix("stop")?.split_once("missing: `")?;
@@ -157,9 +166,9 @@ async fn quarantine(stage: &mut Stage<'_>) -> Shown {
 }
 
 async fn prove(stage: &mut Stage<'_>) -> Shown {
-    // The first checkpoint is signed within seconds after the first event.
-    let verified = ["audit", "verify"];
-    let verified = stage.run_until(Operator, &verified, |run| run.code == 0).await?;
+    // The demo signs a checkpoint every two seconds; the whole tour is to be signed.
+    let is_signed = |run: &OwnRun| run.code == 0 && !run.stdout.contains("will be signed");
+    let verified = stage.run_until(Operator, &["audit", "verify"], is_signed).await?;
     succeeded(&verified, "`audit verify`")?;
     check(verified.stdout.contains("nothing was changed"), "`audit verify` has another result")?;
     let key = stage.run_into(&["audit", "key"], "record.pub").await?;
