@@ -16,7 +16,7 @@ pub(super) struct Edit {
 impl Edit {
     /// Returns the edit that names another caller in the last recorded call of `tool` by `admin`.
     pub(super) fn of_caller(record: &str, tool: &str) -> Option<Self> {
-        let events = record.lines().filter_map(|line| {
+        let (id, position) = record.lines().rev().find_map(|line| {
             let event: Value = serde_json::from_str(line).ok()?;
             let text = |pointer| event.pointer(pointer).and_then(Value::as_str);
             let is_meant = text("/type") == Some("agent.toolCalled")
@@ -24,8 +24,7 @@ impl Edit {
                 && text("/payload/principal") == Some("admin");
             let position = event.pointer("/chain/position").and_then(Value::as_u64)?;
             is_meant.then_some((text("/eventId")?.to_owned(), position))
-        });
-        let (id, position) = events.last()?;
+        })?;
         let line = format!("\"eventId\":\"{id}\"");
         Some(Self {
             line,
