@@ -165,6 +165,20 @@ fn a_signal_ends_it_and_nothing_is_left() {
 }
 
 #[test]
+fn a_signal_during_the_start_leaves_nothing() {
+    let dir = dir();
+    let mut process = Process::start(&mut tour(dir.path(), &[]));
+    process.until("the store", |_| {
+        let folder = fs::read_dir(dir.path()).unwrap().flatten().next()?.path();
+        folder.join(".toolcrib").exists().then_some(())
+    });
+    process.signal(Signal::TERM);
+    assert_eq!(process.ended().code(), Some(143), "{}", process.stderr());
+    eventually("no process is left", || !is_used(dir.path()));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn its_server_ends_with_it_even_if_it_is_killed() {
     // I-26
     let dir = dir();

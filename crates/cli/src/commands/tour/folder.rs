@@ -5,12 +5,18 @@ use std::{
     io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use crate::failure::{Advise as _, advised};
 
 /// How many names are tried.
 const TRIES: u32 = 100;
+
+/// How often its removal is tried.
+const REMOVALS: u32 = 40;
+/// Between two attempts to remove it.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A directory that only its owner can use. Dropping it removes it with its content.
 #[derive(Debug)]
@@ -47,9 +53,18 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(folder = %self.0.display(), %error, "a directory cannot be removed");
+        for _ in 0..REMOVALS {
+            match fs::remove_dir_all(&self.0) {
+                Ok(()) => return,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+                // A server that is being killed may still write.
+                Err(error) => {
+                    tracing::debug!(%error, "a directory cannot be removed yet");
+                    std::thread::sleep(PAUSE);
+                }
+            }
         }
+        tracing::error!("the directory {} cannot be removed", self.0.display());
     }
 }
 
