@@ -20,10 +20,10 @@ use toolcrib_core::credential::Secret;
 
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
 pub(crate) use commands::{
-    AcceptArgs, AuditCommand, CallArgs, DemoCommand, ExportArgs, ExportFormat, FilterArgs, GenArgs,
-    HashArgs, HealthArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs,
-    SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
-    VerifyArgs,
+    AcceptArgs, AuditCommand, CallArgs, DemoCommand, DemoUpstreamArgs, ExportArgs, ExportFormat,
+    FilterArgs, GenArgs, HashArgs, HealthArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs,
+    RunsCommand, ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
+    ToolsCommand, TryArgs, VerifyArgs,
 };
 pub(crate) use config::{ConfigCommand, ImportArgs, InitArgs};
 pub(crate) use conformance::ConformanceArgs;
@@ -57,6 +57,7 @@ use crate::{env, version};
     propagate_version = true,
     after_help = "\
 Examples:
+  toolcrib try                              see what it does, in five steps
   toolcrib serve --demo                     try it without a configuration or a network
   toolcrib init                             write a toolcrib.toml from the clients you have
   toolcrib import claude_desktop_config.json -o toolcrib.toml
@@ -193,7 +194,26 @@ checked and recorded as on a server. With --url the command starts no sources: i
 to the running server, and the key decides what the caller may do.")]
     Mcp(McpArgs),
 
-    /// Print the keys of the demo
+    /// Take a tour in five steps; it needs no configuration and no network
+    #[command(after_help = "\
+Examples:
+  toolcrib try
+  toolcrib try --yes
+  toolcrib try --json | jq -r '.commands[].command'
+
+The five steps: list tools as two callers, explain a denied call, approve a risky call, quarantine a
+tool that its server has changed, and prove that the record is unchanged.
+
+The command starts the server of `serve --demo` on a free port of 127.0.0.1, with its state in a
+temporary directory, and removes both at the end. Each step prints the commands that it runs and
+their real output. Repeat them in a second terminal while a step waits for Enter; q ends the tour.
+Without a terminal, and with --yes, it does not wait. With --json each step is an object on one line,
+with its commands, exit codes and outputs.
+
+Each step checks what it shows. If one fails, the command names it, and its exit code is 1.")]
+    Try(TryArgs),
+
+    /// Print the keys of the demo, or change one of its tools
     #[command(subcommand)]
     Demo(DemoCommand),
 
@@ -410,7 +430,7 @@ and the archive contain the pages.")]
 
     /// The MCP server of the demo, over stdin and stdout
     #[command(hide = true)]
-    DemoUpstream,
+    DemoUpstream(DemoUpstreamArgs),
 }
 
 impl Command {

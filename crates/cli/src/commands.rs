@@ -29,6 +29,7 @@ mod store;
 mod tools;
 mod toolsets;
 mod top;
+mod tour;
 
 use crate::{
     args::{Args, Command, DemoCommand},
@@ -51,7 +52,9 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(&args, cx).await,
         Command::Mcp(args) => mcp::run(args, cx).await,
+        Command::Try(args) => tour::run(&args, cx).await,
         Command::Demo(DemoCommand::Keys { name }) => demo::print_keys(name.as_deref(), cx),
+        Command::Demo(DemoCommand::Change { undo }) => demo::change(undo, cx),
         Command::Tools(command) => tools::run(command, cx).await,
         Command::Call(args) => call::run(args, cx).await,
         Command::Explain(args) => explain::run(&args, cx).await,
@@ -76,6 +79,8 @@ pub(crate) async fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
         Command::Completions { shell } => completions::run(shell, printer),
         Command::Man { directory } => man::run(&directory, printer),
         Command::Gen(args) => generate::run(&args, printer),
-        Command::DemoUpstream => demo::upstream::run().await.map(|()| Exit::Done),
+        Command::DemoUpstream(args) => {
+            demo::upstream::run(args.changed_by).await.map(|()| Exit::Done)
+        }
     }
 }

@@ -82,12 +82,7 @@ pub(crate) fn print_keys(
     Context { global, printer }: &Context,
 ) -> anyhow::Result<Exit> {
     let file = data_dir(global).join(FILE);
-    let facts = Facts::read(&file).ok_or_else(|| {
-        advised(
-            format!("no demo found: {} is missing or unreadable", file.display()),
-            "start one with `toolcrib serve --demo`, or set --data-dir to its data directory",
-        )
-    })?;
+    let facts = Facts::read(&file).ok_or_else(|| no_demo(&file))?;
     match name {
         None if printer.wants_json() => printer.json(&facts.keys)?,
         None => {
@@ -106,6 +101,55 @@ pub(crate) fn print_keys(
         }
     }
     Ok(Exit::Done)
+}
+
+/// Changes the tool `echo` of the demo's MCP server, or changes it back.
+pub(crate) fn change(undo: bool, Context { global, printer }: &Context) -> anyhow::Result<Exit> {
+    let data_dir = data_dir(global);
+    if !left_keys_in(&data_dir) {
+        return Err(no_demo(&data_dir.join(FILE)));
+    }
+    let file = data_dir.join(upstream::CHANGED_BY);
+    let result = match undo {
+        false => std::fs::write(&file, "`toolcrib demo change --undo` removes this file\n"),
+        true => std::fs::remove_file(&file).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        }),
+    };
+    result.with_context(|| format!("{} cannot be changed", file.display()))?;
+    printer.json_or_note(
+        &serde_json::json!({ "tool": "mcp:demo.echo", "changed": !undo }),
+        match undo {
+            false => {
+                "the demo's MCP server has changed its tool `echo`; `toolcrib tools diff demo__echo` \
+                 shows the change"
+            }
+            true => "the demo's MCP server offers its tool `echo` in the first form again",
+        },
+    )?;
+    Ok(Exit::Done)
+}
+
+/// Writes each key of the demo in `data_dir` to a file NAME.key in `folder`, for `--key-file`.
+pub(crate) fn write_key_files(data_dir: &Path, folder: &Path) -> anyhow::Result<()> {
+    let file = data_dir.join(FILE);
+    let facts = Facts::read(&file).ok_or_else(|| no_demo(&file))?;
+    for (name, key) in &facts.keys {
+        let file = folder.join(format!("{name}.key"));
+        let written = facts::new_private_file(&file)
+            .and_then(|mut out| std::io::Write::write_all(&mut out, format!("{key}\n").as_bytes()));
+        written.with_context(|| format!("{} cannot be written", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Returns the error of a missing or unreadable `file`.
+fn no_demo(file: &Path) -> anyhow::Error {
+    advised(
+        format!("no demo found: {} is missing or unreadable", file.display()),
+        "start one with `toolcrib serve --demo`, or set --data-dir to its data directory",
+    )
 }
 
 /// Returns the directory for the state of the demo.

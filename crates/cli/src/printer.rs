@@ -176,6 +176,17 @@ impl Printer {
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
+    /// Prints `question` on stderr, and returns the line that the user types; `None` at the end of the
+    /// input.
+    pub(crate) fn answer(self, question: &str) -> io::Result<Option<String>> {
+        let mut out = AutoStream::auto(io::stderr().lock());
+        write!(out, "{question}")?;
+        out.flush()?;
+        let mut answer = String::new();
+        let read = io::stdin().lock().take(MAX_ANSWER).read_line(&mut answer)?;
+        Ok((read > 0).then_some(answer))
+    }
+
     /// Prints a message to stderr if `--verbose` is set.
     pub(crate) fn detail(self, text: impl Display) {
         if self.verbose && !self.quiet {

@@ -41,6 +41,10 @@ pub use factory::Factory;
 pub use key_set::KeySets;
 pub use pack::{BundledPack, InstalledPack, Library, PackCode, PackError, PackReport, inspect};
 pub use process::{
-    file_limit::raise_file_limit, helper::printed_by, launch::Launcher, run_child,
+    file_limit::raise_file_limit,
+    helper::printed_by,
+    launch::Launcher,
+    own::{OwnProgram, OwnRun, OwnServer},
+    run_child,
     support::SandboxSupport,
 };

@@ -45,6 +45,7 @@ pub(crate) mod launch;
 mod mount_table;
 #[cfg(target_os = "linux")]
 mod mounts;
+pub(crate) mod own;
 #[cfg(target_os = "linux")]
 mod places;
 #[cfg(target_os = "linux")]

@@ -59,6 +59,38 @@ name of a key it prints only the text of that key.")]
         #[arg(value_parser = crate::demo::CALLER_NAMES)]
         name: Option<String>,
     },
+
+    /// Change a tool of the demo, as an update of its MCP server would
+    #[command(after_help = "\
+Examples:
+  toolcrib demo change
+  toolcrib tools diff demo__echo
+  toolcrib tools approve demo__echo
+  toolcrib demo change --undo
+
+The demo's MCP server then describes its tool `echo` differently and takes one more argument, `loud`.
+The demo quarantines the tool: no caller can list or call it until its new form is approved. The
+command writes a file to the data directory, so use the --data-dir of `serve --demo`.")]
+    Change {
+        /// Change the tool back to its first form
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TryArgs {
+    /// Show all steps without waiting for Enter
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// The arguments of the demo's MCP server.
+#[derive(Debug, Args)]
+pub(crate) struct DemoUpstreamArgs {
+    /// Offer `echo` in its changed form while this file exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) changed_by: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -27,6 +27,11 @@ pub(super) const CALLERS: [(&str, &str, &[&str]); 4] = [
 /// The names in [`CALLERS`].
 pub(crate) const CALLER_NAMES: [&str; 4] = [CALLERS[0].0, CALLERS[1].0, CALLERS[2].0, CALLERS[3].0];
 
+/// Creates a file that only its owner can read.
+pub(super) fn new_private_file(file: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)
+}
+
 /// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
@@ -50,8 +55,7 @@ impl Facts {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
             }
-            let mut out =
-                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+            let mut out = new_private_file(&fresh)?;
             serde_json::to_writer_pretty(&mut out, self)?;
             out.write_all(b"\n")?;
             fs::rename(&fresh, file)

@@ -4,9 +4,10 @@
 //! It reads one message per line, runs each call in its own task, and exits at the end of its input.
 //! Any MCP client can start it with `toolcrib demo-upstream`.
 
+mod changes;
 mod tools;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -19,9 +20,14 @@ use toolcrib_mcp::{
     line::{Line, Lines},
     message::{self, RpcError},
     meta::{CLIENT_CAPABILITIES, META, PROTOCOL_VERSION, SERVER_INFO},
-    method::{CALL_TOOL, CANCELLED, DISCOVER, INITIALIZE, LIST_TOOLS, PING},
+    method::{CALL_TOOL, CANCELLED, DISCOVER, INITIALIZE, LIST_TOOLS, LISTEN, PING},
     revision::{self, Era, LATEST_LEGACY, MODERN},
 };
+
+use changes::Changes;
+
+/// The name of the file in the demo's data directory that changes the tool `echo`.
+pub(crate) const CHANGED_BY: &str = "demo-changed";
 
 /// Capacity of the queue of outgoing messages.
 const MAX_WAITING: usize = 64;
@@ -30,8 +36,10 @@ const MAX_LINE: usize = 4 << 20;
 /// The revisions that `server/discover` names.
 const SERVED: [&str; 2] = [MODERN, LATEST_LEGACY];
 
-/// Serves until the end of the input.
-pub(crate) async fn run() -> anyhow::Result<()> {
+/// Serves until the end of the input. `echo` is offered in its changed form while the file `changed_by`
+/// exists.
+pub(crate) async fn run(changed_by: Option<PathBuf>) -> anyhow::Result<()> {
+    let changes = Arc::new(Changes::new(changed_by));
     let (send, mut waiting) = mpsc::channel::<Vec<u8>>(MAX_WAITING);
     let writer = tokio::spawn(async move {
         let mut out = tokio::io::stdout();
@@ -61,12 +69,16 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         let params = message.get("params").cloned().unwrap_or(Value::Null);
         match message.get("id") {
             Some(id) if !id.is_null() => {
-                let (id, send) = (id.clone(), send.clone());
+                let (id, send, changes) = (id.clone(), send.clone(), Arc::clone(&changes));
                 let key = id.to_string();
                 let call = calls.spawn(async move {
-                    let result = request(&method, &params, &send).await;
+                    let result = request(&method, &params, &id, &changes, &send).await;
                     // An error means that the output is closed.
                     send.send(answer(&id, result)).await.ok();
+                    if method == INITIALIZE {
+                        // The handshake versions have no subscriptions.
+                        changes.announce(None, &send).await;
+                    }
                 });
                 running.insert(key, call);
             }
@@ -94,23 +106,27 @@ fn answer(id: &Value, result: Result<Value, RpcError>) -> Vec<u8> {
 async fn request(
     method: &str,
     params: &Value,
+    id: &Value,
+    changes: &Changes,
     send: &mpsc::Sender<Vec<u8>>,
 ) -> Result<Value, RpcError> {
     let era = era(params)?;
     let result = match (method, era) {
-        (INITIALIZE, Era::Legacy) => return Ok(handshake(params)),
+        (INITIALIZE, Era::Legacy) => return Ok(handshake(params, changes)),
         (PING, Era::Legacy) => return Ok(json!({})),
         (DISCOVER, Era::Modern) => json!({
             "supportedVersions": SERVED,
-            "capabilities": { "tools": {} },
+            "capabilities": capabilities(changes),
             "ttlMs": 60_000,
             "cacheScope": "public",
         }),
-        (LIST_TOOLS, Era::Legacy) => json!({ "tools": tools::list() }),
+        (LIST_TOOLS, Era::Legacy) => json!({ "tools": tools::list(changes.is_changed()) }),
         (LIST_TOOLS, Era::Modern) => {
-            json!({ "tools": tools::list(), "ttlMs": 60_000, "cacheScope": "public" })
+            let tools = tools::list(changes.is_changed());
+            json!({ "tools": tools, "ttlMs": 60_000, "cacheScope": "public" })
         }
-        (CALL_TOOL, _) => tools::call(params, send).await?,
+        (CALL_TOOL, _) => tools::call(params, changes.is_changed(), send).await?,
+        (LISTEN, Era::Modern) if changes.can_happen() => changes.listen(params, id, send).await,
         _ => return Err(RpcError::new(code::METHOD_NOT_FOUND, "no such method")),
     };
     Ok(match era {
@@ -136,11 +152,18 @@ fn era(params: &Value) -> Result<Era, RpcError> {
     }
 }
 
-fn handshake(params: &Value) -> Value {
+fn capabilities(changes: &Changes) -> Value {
+    match changes.can_happen() {
+        true => json!({ "tools": { "listChanged": true } }),
+        false => json!({ "tools": {} }),
+    }
+}
+
+fn handshake(params: &Value, changes: &Changes) -> Value {
     let requested = params.get("protocolVersion").and_then(Value::as_str);
     json!({
         "protocolVersion": revision::negotiate(revision::ALL, requested),
-        "capabilities": { "tools": {} },
+        "capabilities": capabilities(changes),
         "serverInfo": server_info(),
     })
 }

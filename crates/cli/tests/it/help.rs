@@ -4,7 +4,10 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 48] = [
+const COMMANDS: [&[&str]; 51] = [
+    &["try"],
+    &["demo", "keys"],
+    &["demo", "change"],
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -66,7 +69,8 @@ fn the_help_lists_all_commands() {
     Commands:
       serve        Serve the tools of a configuration, or a demo
       mcp          Serve MCP over stdin and stdout, for clients that start their servers
-      demo         Print the keys of the demo
+      try          Take a tour in five steps; it needs no configuration and no network
+      demo         Print the keys of the demo, or change one of its tools
       tools        List, search, check and approve tools
       call         Call a tool and print its result
       explain      Explain why a principal can or cannot call a tool, or why its list is empty
@@ -119,6 +123,7 @@ fn the_help_lists_all_commands() {
       -v, --verbose...          Print more messages on stderr; repeat for even more
 
     Examples:
+      toolcrib try                              see what it does, in five steps
       toolcrib serve --demo                     try it without a configuration or a network
       toolcrib init                             write a toolcrib.toml from the clients you have
       toolcrib import claude_desktop_config.json -o toolcrib.toml

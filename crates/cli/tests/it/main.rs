@@ -68,6 +68,7 @@ mod test_routes;
 mod tls;
 mod toolsets;
 mod top;
+mod tour;
 mod traces;
 mod upstream;
 mod watch;

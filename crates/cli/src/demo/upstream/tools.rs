@@ -12,19 +12,45 @@ const TOOLS: &str = include_str!("tools.json");
 const MAX_STEPS: u64 = 100;
 const MAX_STEP_MS: u64 = 10_000;
 
-/// Returns the tools as in the result of `tools/list`.
-pub(super) fn list() -> Value {
-    serde_json::from_str(TOOLS).unwrap_or_default()
+/// Returns the tools as in the result of `tools/list`; `echo` in its changed form if `is_changed`.
+pub(super) fn list(is_changed: bool) -> Value {
+    let mut tools: Value = serde_json::from_str(TOOLS).unwrap_or_default();
+    if is_changed {
+        let tools = tools.as_array_mut().into_iter().flatten();
+        for echo in tools.filter(|tool| tool.get("name").is_some_and(|name| name == "echo")) {
+            change(echo);
+        }
+    }
+    tools
+}
+
+/// Changes `echo` as a new version of a server may: another description, and one more argument.
+fn change(echo: &mut Value) {
+    if let Some(description) = echo.get_mut("description") {
+        *description = json!("Answers the text it was given, in capitals if `loud` is true.");
+    }
+    let properties = echo.pointer_mut("/inputSchema/properties").and_then(Value::as_object_mut);
+    if let Some(properties) = properties {
+        let loud = json!({ "type": "boolean", "description": "Whether to answer in capitals." });
+        properties.insert("loud".to_owned(), loud);
+    }
 }
 
 /// Runs a tool and returns its result. Sends progress notifications to `send`.
-pub(super) async fn call(params: &Value, send: &mpsc::Sender<Vec<u8>>) -> Result<Value, RpcError> {
+pub(super) async fn call(
+    params: &Value,
+    is_changed: bool,
+    send: &mpsc::Sender<Vec<u8>>,
+) -> Result<Value, RpcError> {
     let none = json!({});
     let arguments = params.get("arguments").unwrap_or(&none);
     let string = |name: &str| arguments.get(name).and_then(Value::as_str);
     let number = |name: &str| arguments.get(name).and_then(Value::as_f64);
     Ok(match params.get("name").and_then(Value::as_str) {
         Some("echo") => match string("text") {
+            Some(text) if is_changed && arguments.get("loud") == Some(&Value::Bool(true)) => {
+                text_result(&text.to_uppercase())
+            }
             Some(text) => text_result(text),
             None => error_result("text is missing"),
         },
