@@ -19,7 +19,9 @@ fn main() {
 /// Returns the directory of Git of this source tree. A package of the source may be inside another
 /// repository, whose commit it is not.
 fn repository() -> Option<PathBuf> {
-    let git = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.parent()?.join(".git");
+    // Read when it runs: clones that share a target directory share this script.
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
+    let git = package.parent()?.parent()?.join(".git");
     if git.is_dir() {
         return Some(git);
     }

@@ -76,7 +76,7 @@ async fn operators_get_a_report_without_names() {
         }
         panic!("not within a minute: {what}: {}", report(&operator).await);
     };
-    eventually("the tools", &|it| it["sources"]["up"] == 1).await;
+    eventually("the tools", &|it| it["catalog"]["tools"] == 6).await;
     server.caller(Some(&agent)).otc("demo__echo", json!({ "text": "x" })).await;
     let signed = |it: &Value| it["record"]["lastCheckpointAt"].is_string();
     let shown = eventually("a checkpoint", &signed).await;

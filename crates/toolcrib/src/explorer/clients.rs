@@ -58,7 +58,10 @@ mod tests {
             assert!(!snippet.contains("{at}") && !snippet.contains("{key}"), "{}", client.id);
             match client.language.as_str() {
                 "json" => drop(serde_json::from_str::<serde_json::Value>(&snippet).unwrap()),
-                other => assert!(["console", "toml", "python"].contains(&other), "{other}"),
+                other => {
+                    let known = ["console", "toml", "python", "typescript"];
+                    assert!(known.contains(&other), "{other}");
+                }
             }
         }
     }

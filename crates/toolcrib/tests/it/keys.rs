@@ -348,7 +348,8 @@ async fn a_key_has_one_successor_however_many_rotate_it() {
     let gw = gateway().await;
     let manager = gw.principal("manager", ["*"]).await;
     let old = gw.principal("ci", ["files:read"]).await;
-    let path = format!("/v1/keys/{}/rotate", gw.key_id(&old));
+    let old_id = gw.key_id(&old).to_string();
+    let path = format!("/v1/keys/{old_id}/rotate");
     let mut rotations = 0;
     // Without an overlap, the key ends with the first rotation.
     for overlap in [600, 0] {
@@ -375,8 +376,7 @@ async fn a_key_has_one_successor_however_many_rotate_it() {
         let recorded = gw.events().await;
         let recorded = recorded.iter().filter(|logged| {
             let event = serde_json::to_value(&logged.event).unwrap();
-            event["payload"]["replaces"] == gw.key_id(&old).to_string()
-                && event["payload"]["action"] == "created"
+            event["payload"]["replaces"] == old_id && event["payload"]["action"] == "created"
         });
         rotations += 1;
         assert_eq!(recorded.count(), rotations, "no event of a key that was not made");

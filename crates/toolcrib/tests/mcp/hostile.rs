@@ -45,7 +45,8 @@ async fn an_invalid_message_is_refused() {
         let short: String = body.chars().take(80).collect();
         assert_eq!((status, answer["error"]["code"].as_i64()), (400, Some(code)), "{short}");
         assert_eq!(answer["jsonrpc"], "2.0");
-        assert_ne!(answer.get("id"), Some(&Value::Null), "an id is never null: {short}");
+        // JSON-RPC 2.0 §5: `null` where the id is not known. Some clients drop an error without it.
+        assert!(answer.get("id").is_some(), "{short}");
     }
     assert_eq!(gw.runs("crib", "bare"), 0);
     assert_eq!(legacy(&caller, "ping", json!({})).await.status, 200, "still serving");

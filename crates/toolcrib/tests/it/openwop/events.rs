@@ -229,10 +229,16 @@ async fn an_auditor_searches_the_record() {
     assert_eq!(table.header("content-type"), "text/csv; charset=utf-8; header=present");
     assert!(table.header("content-disposition").ends_with(".csv\""));
     let rows: Vec<String> = table.text().lines().map(str::to_owned).collect();
-    assert_eq!(rows[0], "time,event,principal,tool,status,code,took_ms,run,event_id,position,hash");
-    assert!(rows[1].contains(",agent.toolCalled,bob,mcp:crib.read,,,,"), "{}", rows[1]);
+    assert_eq!(
+        rows[0],
+        "time,event,principal,tool,status,code,action,resource,took_ms,run,event_id,position,hash"
+    );
+    assert!(rows[1].contains(",agent.toolCalled,bob,mcp:crib.read,,,,,,"), "{}", rows[1]);
     let denied = rows.iter().find(|it| it.contains("authorization.decided")).unwrap();
-    assert!(denied.contains(",bob,mcp:crib.write,denied,scope,,"), "{denied}");
+    assert!(
+        denied.contains(",bob,mcp:crib.write,denied,scope,tools:call,mcp:crib.write,,"),
+        "{denied}"
+    );
     // The slowest calls come first, in one page.
     let slowest = auditor.get("/v1/events?sort=slowest&principal=ada").await.json();
     let times: Vec<u64> = slowest["events"]
