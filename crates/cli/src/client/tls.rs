@@ -44,16 +44,13 @@ const NO_CERTIFICATE: &str = "if the server requires a client certificate (`clie
 /// Returns the hint for a failed request to `base`: how to correct the TLS options, or whether the server
 /// runs.
 pub(crate) fn hint(error: &(dyn Error + 'static), base: &Url) -> &'static str {
-    let (mut cause, mut tls, mut is_closed) = (Some(error), None, false);
+    // A server of TLS 1.3 refuses a client after the handshake. HTTP/2 keeps only the words of the alert,
+    // or finds its connection closed in one of several ways.
+    let sent = error.downcast_ref::<reqwest::Error>();
+    let is_closed = sent.is_some_and(|it| it.is_request() && !it.is_connect() && !it.is_timeout());
+    let (mut cause, mut tls) = (Some(error), None);
     while let Some(error) = cause {
         tls = tls.or_else(|| tls_error(error));
-        // A server of TLS 1.3 refuses a client after the handshake. HTTP/2 keeps only the words of the
-        // alert, or finds its connection closed; a client that is still sending may not read the alert.
-        let words = error.to_string();
-        is_closed |= words.contains("fatal alert") || words == "channel closed";
-        is_closed |= error.downcast_ref::<io::Error>().is_some_and(|it| {
-            matches!(it.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
-        });
         cause = error.source();
     }
     match tls {

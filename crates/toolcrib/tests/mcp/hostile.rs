@@ -1,6 +1,6 @@
 //! Invalid messages and unauthorized callers.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib_testkit::gateway::{Actor, TestGateway};
 
 use crate::support::{gateway, legacy, post};
