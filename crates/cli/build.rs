@@ -16,12 +16,16 @@ fn main() {
     println!("cargo:rustc-env=TOOLCRIB_COMMIT={commit}");
 }
 
+#[expect(clippy::disallowed_methods, reason = "cargo names the package in it")]
+fn package() -> Option<PathBuf> {
+    // Read when it runs: clones that share a target directory share this script.
+    std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from)
+}
+
 /// Returns the directory of Git of this source tree. A package of the source may be inside another
 /// repository, whose commit it is not.
 fn repository() -> Option<PathBuf> {
-    // Read when it runs: clones that share a target directory share this script.
-    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
-    let git = package.parent()?.parent()?.join(".git");
+    let git = package()?.parent()?.parent()?.join(".git");
     if git.is_dir() {
         return Some(git);
     }
