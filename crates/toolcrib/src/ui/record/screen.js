@@ -306,16 +306,16 @@ function Heading({ of, sort, onSort }) {
 function Export({ search }) {
   const [format, setFormat] = useState('jsonl');
   const [state, setState] = useState({});
-  const save = async () => {
-    setState({ busy: true });
+  const save = async (as) => {
+    setState({ busy: as });
     try {
-      const path = `/v1/events/export?format=${format}&${search}`;
+      const path = `/v1/events/export?format=${as}&${search}`;
       const response = await fetchWithKey(path, { cache: 'no-store' });
       if (!response.ok) throw new Error((await response.json()).message ?? `status ${response.status}`);
       const name = /filename="([\w.-]+)"/.exec(response.headers.get('content-disposition') ?? '')?.[1];
       saveFile(await response.blob(), name ?? 'record.jsonl');
       announce('The export is saved');
-      setState({});
+      setState({ saved: name });
     } catch (error) {
       setState({ problem: `The export failed (${error.message}).` });
     }
@@ -324,7 +324,9 @@ function Export({ search }) {
     <select class="input" aria-label="Format of the export" value=${format} onChange=${(event) => setFormat(event.target.value)}>
       ${FORMATS.map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}
     </select>
-    <${Button} id="record-export" busy=${state.busy === true} onClick=${save}>Export<//>
+    <${Button} id="record-export" busy=${state.busy === format} onClick=${() => save(format)}>Export<//>
+    <${Button} id="record-csv" busy=${state.busy === 'csv' && format !== 'csv'} onClick=${() => save('csv')}>CSV<//>
+    ${state.saved && html`<span class="muted">Saved as <bdi>${state.saved}</bdi>.</span>`}
     ${state.problem && html`<span class="bad" role="alert">${state.problem}</span>`}
   </span>`;
 }
