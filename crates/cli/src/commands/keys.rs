@@ -250,7 +250,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
             let (name, roles, scopes) = (args.name, args.roles, args.scopes);
             let request = KeyRequest { name, tenant, principal, roles, scopes, expires_at };
             let key = authn::new_key(request, now)?;
-            record(&**store, KeyAction::Created, &key.record).await?;
+            record(&**store, KeyAction::Created, &key.record, printer).await?;
             store.keys().insert(key.record.clone()).await.context("the key was not stored")?;
             show(created(&key, None)?, printer)
         }
@@ -283,7 +283,7 @@ async fn rotate(
     let gone = || unknown_key("no active key with this id", id, &known);
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
     let key = authn::next_key(old, now)?;
-    record(&**storage, KeyAction::Created, &key.record).await?;
+    record(&**storage, KeyAction::Created, &key.record, printer).await?;
     match store.rotate(id, key.record.clone(), until).await.context("the key was not stored")? {
         KeyRotation::Rotated => {}
         KeyRotation::NoActiveKey => return Err(gone()),
@@ -344,7 +344,7 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
                 return Err(unknown_key("no key with this id that could be revoked", id, &keys));
             };
             store.keys().revoke(id, now).await?;
-            record(&**store, KeyAction::Revoked, key)
+            record(&**store, KeyAction::Revoked, key, printer)
                 .await
                 .context("the key is revoked; its event is missing in the record")?;
             (moment(now), "revoked; running servers refuse it within a second")
@@ -354,7 +354,12 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
 }
 
 /// Records an action of the operator on a key, or the end of a session.
-async fn record(store: &dyn Storage, action: KeyAction, key: &KeyRecord) -> anyhow::Result<()> {
+async fn record(
+    store: &dyn Storage,
+    action: KeyAction,
+    key: &KeyRecord,
+    printer: Printer,
+) -> anyhow::Result<()> {
     let operator = local::operator(key.tenant.clone(), Vec::new())?;
     let mut event = key_event(&operator, action, key, Utc::now());
     if key.session.is_some() {
@@ -368,7 +373,12 @@ async fn record(store: &dyn Storage, action: KeyAction, key: &KeyRecord) -> anyh
     let mut attempts = 1;
     loop {
         match store.events().append(std::slice::from_ref(&event)).await {
-            Err(StoreError::Unavailable(_)) if attempts < RECORD_ATTEMPTS => attempts += 1,
+            Err(StoreError::Unavailable(_)) if attempts < RECORD_ATTEMPTS => {
+                if attempts == 1 {
+                    printer.note("the record is busy; waiting to store the event of this change");
+                }
+                attempts += 1;
+            }
             recorded => return recorded.map(drop).context("the change cannot be recorded"),
         }
         tokio::time::sleep(RECORD_PAUSE).await;

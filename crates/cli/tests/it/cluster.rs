@@ -260,10 +260,15 @@ async fn revoke(
     eventually("it runs everywhere", async || ran.load(Ordering::Relaxed) == all).await;
     let stopped = &replicas[paused].server.as_ref().unwrap().process;
     stopped.signal(Signal::STOP);
-    run(home, &["keys", "revoke", &id]).ok();
-    let revoked_at = Utc::now();
+    // A stopped server may hold the log, so that the event of the revocation waits for it.
+    let home = home.to_owned();
+    let revoking = tokio::task::spawn_blocking(move || {
+        run(&home, &["keys", "revoke", &id]).ok();
+        Utc::now()
+    });
     tokio::time::sleep(pause).await;
     stopped.signal(Signal::CONT);
+    let revoked_at = revoking.await.unwrap();
     callers.join_all().await;
     (principal, revoked_at)
 }
