@@ -217,6 +217,8 @@ function gatewayReply(nasty, method, path) {
       diff: [{ line: 1, table: nasty, lines: [{ sign: '+', text: nasty }, { sign: '-', text: nasty }] }],
       preview: {
         unknown: [{ source: nasty, reason: nasty }],
+        sources: [{ source: nasty, tools: [], requiresApproval: true, quarantined: [nasty], proposals: [] }],
+        idleRules: [{ source: nasty, pattern: nasty }],
         roles: [{ role: nasty, before: 1, after: 2, appears: [nasty], disappears: [nasty], changes: [{ tool: nasty, what: [nasty] }] }],
       },
     };
