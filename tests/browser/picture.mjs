@@ -4,7 +4,7 @@
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_…=… TOOLCRIB_PROGRAM=… DOCUMENTATION=docs/images node picture.mjs
 //   TOOLCRIB_URL=… TOOLCRIB_KEY_…=… PICTURES=FOLDER node picture.mjs [STATE]
 import { join } from 'node:path';
-import { launch, openPage, signIn } from './lib.mjs';
+import { launch, openPage, signIn, until } from './lib.mjs';
 import { as, ask, askForApproval, startRoles } from './screens.mjs';
 import { STATES, openState, startStates } from './states.mjs';
 
@@ -70,9 +70,15 @@ async function documentation() {
     await close();
   }
   const empty = await startServer('');
+  const key = empty.key('--name', 'admin', '--principal', 'admin', '--scope', '*');
+  // The server reads new keys of its store within a second.
+  await until('the key', async () => {
+    const reply = await fetch(`${empty.url}/v1/whoami`, { headers: { Authorization: `Bearer ${key}` } });
+    return reply.status === 200;
+  });
   const { page, close } = await openPage(browser);
   await page.goto(`${empty.url}/explorer`);
-  await signIn(page, empty.key('--name', 'admin', '--principal', 'admin', '--scope', '*'));
+  await signIn(page, key);
   await page.waitForSelector('.first-run');
   await save(page, DOCUMENTATION, 'console-first-run');
   await close();
