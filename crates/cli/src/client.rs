@@ -129,11 +129,19 @@ impl Client {
         segments: &[&str],
         query: &[(&str, &str)],
     ) -> anyhow::Result<Value> {
+        self.answer(self.getting(segments, query)?, segments).await
+    }
+
+    fn getting(
+        &self,
+        segments: &[&str],
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<reqwest::RequestBuilder> {
         let mut url = self.path(segments)?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        self.answer(self.request(Method::GET, url)?, segments).await
+        self.request(Method::GET, url)
     }
 
     /// Sends `GET` to the path of `segments` and returns the body as text.
@@ -160,9 +168,7 @@ impl Client {
         query: &[(&str, &str)],
         mut each: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut url = self.path(segments)?;
-        url.query_pairs_mut().extend_pairs(query);
-        let mut response = self.sent(self.request(Method::GET, url)?).await?;
+        let mut response = self.sent(self.getting(segments, query)?).await?;
         let status = response.status();
         if !status.is_success() {
             let body = serde_json::from_slice(&bounded(response).await?).unwrap_or_default();

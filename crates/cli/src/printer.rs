@@ -168,11 +168,8 @@ impl Printer {
 
     /// Asks a question on stderr, with the answer "no" for everything but `y` and `yes`.
     pub(crate) fn is_confirmed(self, question: &str) -> io::Result<bool> {
-        let mut out = AutoStream::auto(io::stderr().lock());
-        write!(out, "{} [y/N] ", harmless(question).replace('\n', " "))?;
-        out.flush()?;
-        let mut answer = String::new();
-        io::stdin().lock().take(MAX_ANSWER).read_line(&mut answer)?;
+        let question = format!("{} [y/N] ", harmless(question).replace('\n', " "));
+        let answer = self.answer(&question)?.unwrap_or_default();
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 

@@ -133,7 +133,7 @@ pub enum EventBody {
     /// A principal saved or removed a view or a call of its tenant.
     #[serde(rename = "saved.changed")]
     SavedChanged(SavedChanged),
-    /// A key is created or revoked. Durable before that takes effect.
+    /// A key was created or revoked. Durable before a new key works, and after a revocation.
     #[serde(rename = "key.changed")]
     KeyChanged(KeyChanged),
 }

@@ -14,6 +14,7 @@ mod decision;
 pub mod export;
 mod follow;
 mod forward;
+mod lone_event;
 mod readiness;
 mod recorded;
 mod refusals;
@@ -32,6 +33,7 @@ pub use self::{
 pub(crate) use self::{
     append::{CALL, READ, forbidden},
     context::DELIVERY_RETRY,
+    lone_event::lone_event,
     recorded::{CallIdentity, RecordedEnd},
     refusals::MissedCall,
 };

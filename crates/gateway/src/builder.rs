@@ -308,7 +308,7 @@ impl GatewayBuilder {
             supply,
             config_file,
             editing: tokio::sync::Mutex::new(()),
-            making_keys: tokio::sync::Mutex::new(()),
+            making_credentials: tokio::sync::Mutex::new(()),
             draining: AtomicBool::new(false),
         };
         let gateway = Gateway { inner: Arc::new(inner) };

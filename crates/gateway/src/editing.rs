@@ -15,6 +15,7 @@ use toolcrib_core::{
 };
 
 use crate::{
+    audit::lone_event,
     authn::RoleGivers,
     config::{
         Config, Problem, SourceConfig,
@@ -24,7 +25,6 @@ use crate::{
         },
     },
     gateway::Gateway,
-    ids::new_id,
     named_tools::RoleReach,
     scopes::RouteScope,
     supply::{Preview, PreviewError},
@@ -345,14 +345,7 @@ pub fn edit_event(
         before: before.to_owned(),
         after: after.to_owned(),
     };
-    NewEvent {
-        event_id: new_id(),
-        tenant: principal.tenant.clone(),
-        run_id: new_id(),
-        body: EventBody::ConfigEdited(edited),
-        timestamp: now,
-        causation_id: None,
-    }
+    lone_event(principal.tenant.clone(), EventBody::ConfigEdited(edited), now)
 }
 
 /// Returns the editable parts of `text`.

@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     /// Held while the file is changed.
     pub(crate) editing: tokio::sync::Mutex<()>,
     /// Held during the check, the event and the storage of a new key or session.
-    pub(crate) making_keys: tokio::sync::Mutex<()>,
+    pub(crate) making_credentials: tokio::sync::Mutex<()>,
     /// Whether the server is about to end.
     pub(crate) draining: AtomicBool,
 }

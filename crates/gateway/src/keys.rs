@@ -15,8 +15,11 @@ use toolcrib_core::{
 
 use crate::{
     Gateway,
-    authn::{KeyRequest, NewKey, manage::KeyError},
-    ids::new_id,
+    audit::lone_event,
+    authn::{
+        KeyRequest, NewKey,
+        manage::{DraftedKey, KeyError},
+    },
 };
 
 impl Gateway {
@@ -29,11 +32,9 @@ impl Gateway {
         caller: &Principal,
         request: KeyRequest,
     ) -> Result<NewKey, KeyError> {
-        let _one = self.inner.making_keys.lock().await;
+        let _one = self.inner.making_credentials.lock().await;
         let drafted = self.authenticator().draft_key(caller, request).await?;
-        self.record_key(caller, KeyAction::Created, &drafted.key.record).await?;
-        self.authenticator().store_key(&drafted).await?;
-        Ok(drafted.key)
+        self.make(caller, drafted).await
     }
 
     /// Makes the key that follows the key `id`, which ends after `overlap`. Returns that end, too.
@@ -46,15 +47,13 @@ impl Gateway {
         id: &KeyId,
         overlap: Duration,
     ) -> Result<(NewKey, Timestamp), KeyError> {
-        let _one = self.inner.making_keys.lock().await;
+        let _one = self.inner.making_credentials.lock().await;
         let (drafted, end) = self.authenticator().draft_successor(caller, id, overlap).await?;
-        self.record_key(caller, KeyAction::Created, &drafted.key.record).await?;
-        self.authenticator().store_key(&drafted).await?;
-        Ok((drafted.key, end))
+        Ok((self.make(caller, drafted).await?, end))
     }
 
     /// Revokes the key `id`, which works no more when this returns. A key that leaked has to end even
-    /// while nothing can be recorded, so the event is repeated until it is stored.
+    /// while nothing can be recorded, so its event follows, and is repeated until it is stored.
     ///
     /// # Errors
     /// [`KeyError`]: nothing changed.
@@ -66,14 +65,13 @@ impl Gateway {
         Ok(at)
     }
 
-    async fn record_key(
-        &self,
-        caller: &Principal,
-        action: KeyAction,
-        key: &KeyRecord,
-    ) -> Result<(), KeyError> {
-        let event = key_event(caller, action, key, self.clock().now());
-        self.audit().append_or_refuse(event).await.map_err(|_| KeyError::Unrecorded)
+    /// Records and stores a key.
+    async fn make(&self, caller: &Principal, drafted: DraftedKey) -> Result<NewKey, KeyError> {
+        let record = &drafted.key.record;
+        let event = key_event(caller, KeyAction::Created, record, self.clock().now());
+        self.audit().append_or_refuse(event).await.map_err(|_| KeyError::Unrecorded)?;
+        self.authenticator().store_key(&drafted).await?;
+        Ok(drafted.key)
     }
 }
 
@@ -84,12 +82,6 @@ pub fn key_event(
     key: &KeyRecord,
     now: Timestamp,
 ) -> NewEvent {
-    NewEvent {
-        event_id: new_id(),
-        tenant: key.tenant.clone(),
-        run_id: new_id(),
-        body: EventBody::KeyChanged(KeyChanged::new(principal.id.clone(), action, key)),
-        timestamp: now,
-        causation_id: None,
-    }
+    let body = EventBody::KeyChanged(KeyChanged::new(principal.id.clone(), action, key));
+    lone_event(key.tenant.clone(), body, now)
 }

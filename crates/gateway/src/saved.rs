@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use toolcrib_core::{
     catalog::Entry,
-    event::{EventBody, NewEvent, SavedAction, SavedChanged},
+    event::{EventBody, SavedAction, SavedChanged},
     id::SavedId,
     principal::Principal,
     redact::{first_secret, has_secret_shape},
@@ -20,7 +20,9 @@ use toolcrib_core::{
     text::plain_name,
 };
 
-use crate::{CatalogScope, Gateway, Snapshot, ToolRef, ids::new_id, scopes::RouteScope};
+use crate::{
+    CatalogScope, Gateway, Snapshot, ToolRef, audit::lone_event, ids::new_id, scopes::RouteScope,
+};
 
 /// The largest arguments of a saved call, in bytes of JSON text.
 pub const MAX_ARGUMENTS: usize = 8 << 10;
@@ -233,14 +235,7 @@ impl Gateway {
             action,
             tool_id: item.tool.clone(),
         });
-        let event = NewEvent {
-            event_id: new_id(),
-            tenant: caller.tenant.clone(),
-            run_id: new_id(),
-            body,
-            timestamp: self.now(),
-            causation_id: None,
-        };
+        let event = lone_event(caller.tenant.clone(), body, self.now());
         self.audit().append_with_retry(vec![event]).await;
     }
 }

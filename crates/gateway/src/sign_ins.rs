@@ -2,15 +2,15 @@
 
 use toolcrib_core::{
     clock::Timestamp,
-    event::{EventBody, NewEvent, SignInEnded, SignInStarted},
-    id::{KeyId, TenantId},
+    event::{EventBody, SignInEnded, SignInStarted},
+    id::KeyId,
     principal::Principal,
 };
 
 use crate::{
     Gateway,
+    audit::lone_event,
     authn::session::{NewSession, SessionError, SessionRequest},
-    ids::new_id,
 };
 
 impl Gateway {
@@ -23,15 +23,15 @@ impl Gateway {
         caller: &Principal,
         request: &SessionRequest,
     ) -> Result<NewSession, SessionError> {
-        // One at a time, so that requests at once do not exceed the limit together.
-        let _one = self.inner.making_keys.lock().await;
+        // One at a time, so that parallel requests cannot exceed the limit.
+        let _one = self.inner.making_credentials.lock().await;
         let session = self.authenticator().new_session(caller, request)?;
         let started = EventBody::SignInStarted(SignInStarted {
             principal: caller.id.clone(),
             session_id: session.record.id.to_string(),
             expires_at: session.expires_at,
         });
-        let event = self.sign_in_event(&caller.tenant, started);
+        let event = lone_event(caller.tenant.clone(), started, self.clock().now());
         self.audit().append_or_refuse(event).await.map_err(|_| SessionError::Unrecorded)?;
         self.authenticator().store_session(&session).await?;
         Ok(session)
@@ -67,19 +67,8 @@ impl Gateway {
             session_id: session.id.to_string(),
             by,
         });
-        let event = self.sign_in_event(&session.tenant, ended);
+        let event = lone_event(session.tenant, ended, self.clock().now());
         self.audit().append_with_retry(vec![event]).await;
         Ok(at)
-    }
-
-    fn sign_in_event(&self, tenant: &TenantId, body: EventBody) -> NewEvent {
-        NewEvent {
-            event_id: new_id(),
-            tenant: tenant.clone(),
-            run_id: new_id(),
-            body,
-            timestamp: self.clock().now(),
-            causation_id: None,
-        }
     }
 }

@@ -392,8 +392,8 @@ fn print_preview(preview: &Preview, printer: Printer) -> anyhow::Result<()> {
         if !source.quarantined.is_empty() {
             let count = counted(source.quarantined.len() as u64, "tool");
             printer.warning(format_args!(
-                "{count} of source `{}` would be another one behind the same name: quarantined, and \
-                 refused to callers, until `toolcrib tools approve --source {}`",
+                "the change gives {count} of source `{}` another form: quarantined, so that no caller can \
+                 use it, until `toolcrib tools approve --source {}`",
                 source.source, source.source
             ));
         }

@@ -214,8 +214,12 @@ async fn refused(error: anyhow::Error, id: &KeyId, client: &Client) -> anyhow::E
 }
 
 async fn here(store: &dyn Storage) -> anyhow::Result<Vec<KeyInfo>> {
-    let keys = store.keys().list().await?;
-    Ok(keys.iter().filter(|key| key.session.is_none()).map(KeyInfo::from).collect())
+    Ok(infos(&store.keys().list().await?))
+}
+
+/// Returns the descriptions of `keys`, without sessions.
+fn infos(keys: &[KeyRecord]) -> Vec<KeyInfo> {
+    keys.iter().filter(|key| key.session.is_none()).map(KeyInfo::from).collect()
 }
 
 async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
@@ -279,21 +283,21 @@ async fn rotate(
     let store = storage.keys();
     let mut keys = store.list().await?;
     keys.retain(|key| key.session.is_none());
-    let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
-    let gone = || unknown_key("no active key with this id", id, &known);
+    let gone = || unknown_key("no active key with this id", id, &infos(&keys));
+    let rotated = |rotation| match rotation {
+        KeyRotation::Rotated => Ok(()),
+        KeyRotation::NoActiveKey => Err(gone()),
+        KeyRotation::AlreadyReplaced => Err(advised(
+            "another key follows this one already",
+            "rotate that key; `toolcrib keys list --json` shows it under `replaces`",
+        )),
+    };
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
+    rotated(manage::rotation(&keys, old, now))?;
     let key = authn::next_key(old, now)?;
     record(&**storage, KeyAction::Created, &key.record, printer).await?;
-    match store.rotate(id, key.record.clone(), until).await.context("the key was not stored")? {
-        KeyRotation::Rotated => {}
-        KeyRotation::NoActiveKey => return Err(gone()),
-        KeyRotation::AlreadyReplaced => {
-            return Err(advised(
-                "another key follows this one already",
-                "rotate that key; `toolcrib keys list --json` shows it under `replaces`",
-            ));
-        }
-    }
+    let stored = store.rotate(id, key.record.clone(), until).await;
+    rotated(stored.context("the key was not stored")?)?;
     show(created(&key, Some(old.expires_at.map_or(until, |end| end.min(until))))?, printer)
 }
 
@@ -340,7 +344,7 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
             let all = store.keys().list().await?;
             let revoked = all.iter().find(|key| key.id == *id);
             let Some(key) = revoked.filter(|key| key.revoked_at.is_none()) else {
-                let keys = here(&**store).await?;
+                let keys = infos(&all);
                 return Err(unknown_key("no key with this id that could be revoked", id, &keys));
             };
             store.keys().revoke(id, now).await?;

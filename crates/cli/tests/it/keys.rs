@@ -149,6 +149,13 @@ async fn a_key_is_rotated_here_and_on_a_running_server() {
         [&text, &new].iter().all(|key| futures(server.caller(Some(key)).get("/v1/tools")).0 == 200)
     });
     assert_eq!(run(dir.path(), &["keys", "rotate", &id]).code, 1, "one key follows it");
+    let changes = run(dir.path(), &["audit", "export", "--type", "key.changed"]).ok().stdout;
+    let replaces = format!("\"replaces\":\"{id}\"");
+    assert_eq!(
+        changes.matches(&replaces).count(),
+        1,
+        "no event of a key that was not made: {changes}"
+    );
     assert_eq!(run(dir.path(), &["keys", "rotate", "nothing"]).code, 1);
     assert_eq!(run(dir.path(), &["keys", "rotate", &id, "--overlap", "31d"]).code, 2);
 

@@ -66,8 +66,8 @@ pub struct CallerInput {
     pub responses: Option<Map<String, Value>>,
     /// The state that it received in an earlier round.
     pub state: Option<String>,
-    /// Whether it repeats a call that it was told to repeat once the call is approved. Programs do so at
-    /// once, whatever their user does.
+    /// Whether the caller repeats a call after it was asked to open the link of an approval. Clients
+    /// repeat it immediately, before a person can have approved it.
     pub is_repeated: bool,
 }
 

@@ -21,7 +21,7 @@ const MIN_ENCODED: usize = 16;
 const MIN_AFTER_SCHEME: usize = 8;
 /// No word of a sentence has so many.
 const LONGER_THAN_WORDS: usize = 20;
-/// How often an encoding is taken off: what is encoded twice was not pasted by mistake.
+/// How many encodings are taken off, one inside the other.
 const MAX_ENCODINGS: usize = 2;
 /// How secrets of some issuers begin, whose keys the redaction of the record does not know.
 const BEGINNINGS: [&str; 5] = ["hvs.", "hvb.", "hvr.", "ya29.", "hooks.slack.com/services/"];
@@ -32,9 +32,13 @@ const NAME_MEMBERS: [&str; 5] = ["name", "key", "header", "field", "variable"];
 
 /// Returns whether `text` is or contains something with the shape of a secret.
 pub fn has_secret_shape(text: &str) -> bool {
+    is_secret_text(text, MAX_ENCODINGS)
+}
+
+fn is_secret_text(text: &str, levels: usize) -> bool {
     // A secret that is copied from a page may have other characters between its own.
     let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
-    has_shape_within(&clean, MAX_ENCODINGS)
+    has_shape_within(&clean, levels)
 }
 
 /// Also looks into base64, percent-encoding and JSON, at most `levels` deep.
@@ -99,9 +103,9 @@ fn named_or_shaped(arguments: &Value, levels: usize) -> Option<String> {
     None
 }
 
-fn is_secret_text(text: &str, levels: usize) -> bool {
-    let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
-    has_shape_within(&clean, levels)
+/// Returns whether `value` is there, and is no variable that is entered later.
+fn is_given(value: &str) -> bool {
+    !value.is_empty() && !value.starts_with("{{")
 }
 
 /// Returns the place of the value after an option such as `--password`.
@@ -110,9 +114,8 @@ fn option_with_secret(words: &[&str]) -> Option<usize> {
         [name, value] => {
             name.starts_with('-')
                 && suggests_secret(name)
-                && !value.is_empty()
                 && !value.starts_with('-')
-                && !value.starts_with("{{")
+                && is_given(value)
         }
         _ => false,
     };
@@ -144,11 +147,7 @@ fn has_plain_shape(text: &str) -> bool {
 fn has_value_of_element(text: &str) -> bool {
     text.split('<').skip(1).filter_map(|part| part.split_once('>')).any(|(name, value)| {
         let name = name.split_whitespace().next().unwrap_or_default();
-        let value = value.trim();
-        !name.starts_with('/')
-            && suggests_secret(name)
-            && !value.is_empty()
-            && !value.starts_with("{{")
+        !name.starts_with('/') && suggests_secret(name) && is_given(value.trim())
     })
 }
 
@@ -189,21 +188,20 @@ fn has_password_in_url(text: &str) -> bool {
         let authority = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         let user = authority.rsplit_once('@').map(|(user, _)| user);
         let password = user.and_then(|user| user.split_once(':')).map(|(_, password)| password);
-        password.is_some_and(|it| !it.is_empty() && !it.starts_with("{{"))
+        password.is_some_and(is_given)
     })
 }
 
 /// Finds `password=…` and the like, as in addresses, connection strings and environments, and
 /// `password: hunter2`. After a colon a plain word is part of a sentence.
 fn has_assignment(text: &str) -> bool {
-    let is_value = |value: &str| !value.is_empty() && !value.starts_with("{{");
     let is_end = |it: char| it.is_whitespace() || matches!(it, '&' | ';' | '?' | ',');
     let mut parts = text.split(is_end).filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
         if let Some((name, value)) = part.split_once('=') {
             let value = value.trim_matches(['"', '\'']);
             let is_signature = name.eq_ignore_ascii_case("sig") && value.len() >= LONGER_THAN_WORDS;
-            if (suggests_secret(name) || is_signature) && is_value(value) {
+            if (suggests_secret(name) || is_signature) && is_given(value) {
                 return true;
             }
         }
@@ -211,13 +209,13 @@ fn has_assignment(text: &str) -> bool {
             let value =
                 if rest.is_empty() { parts.peek().copied().unwrap_or_default() } else { rest };
             let value = value.trim_matches(['"', '\'']);
-            let is_no_word = value.len() >= 4 && value.bytes().any(|it| !it.is_ascii_lowercase());
-            let is_plain =
-                value.trim_end_matches(['.', ')']).bytes().all(|it| it.is_ascii_alphabetic())
-                    && !has_mixed_case(value);
-            let is_address = rest.starts_with("//");
+            let letters = value.trim_end_matches(['.', ')']);
+            let is_word =
+                letters.bytes().all(|it| it.is_ascii_alphabetic()) && !has_mixed_case(letters);
+            let is_secret = value.len() >= 4 && is_given(value) && !is_word;
             let name = name.trim_start_matches(['"', '\'', '{', '(']);
-            if suggests_secret(name) && is_value(value) && is_no_word && !is_plain && !is_address {
+            // After `//` follows a host.
+            if is_secret && suggests_secret(name) && !rest.starts_with("//") {
                 return true;
             }
         }

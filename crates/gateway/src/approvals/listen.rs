@@ -68,21 +68,21 @@ impl ApprovalListener {
                     continue;
                 }
             }
-            let mut again = std::pin::pin!(tokio::time::sleep(RECHECK));
-            loop {
-                tokio::select! {
-                    changed = self.changes.changed() => {
-                        changed.ok()?;
+            let (authenticator, principal) = (&self.approvals.authenticator, &self.principal);
+            // A stream ends when its person signs out or its key is revoked.
+            let lost = async {
+                loop {
+                    tokio::time::sleep(RENEW).await;
+                    if authenticator.renew(principal).await.is_err() {
                         break;
                     }
-                    () = again.as_mut() => break,
-                    // A stream of a person who has signed out, or of a revoked key, ends.
-                    () = tokio::time::sleep(RENEW) => {
-                        self.principal =
-                            self.approvals.authenticator.renew(&self.principal).await.ok()?;
-                    }
-                    () = self.approvals.services.background.ended().cancelled() => return None,
                 }
+            };
+            tokio::select! {
+                changed = self.changes.changed() => changed.ok()?,
+                () = tokio::time::sleep(RECHECK) => {}
+                () = lost => return None,
+                () = self.approvals.services.background.ended().cancelled() => return None,
             }
         }
     }

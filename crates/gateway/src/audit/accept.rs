@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use toolcrib_core::{
     clock::Timestamp,
-    event::{EventBody, EventLog, NewEvent, RecordAccepted},
+    event::{EventBody, EventLog, RecordAccepted},
     id::{PrincipalId, TenantId},
     record::{CheckpointKind, CheckpointSigner, RecordStore, Witness, WitnessEntry, WitnessStore},
     store::{Storage, StoreError},
@@ -13,9 +13,9 @@ use toolcrib_core::{
 
 use super::{
     continuity::{self, KnownEnds, break_of},
+    lone_event::lone_event,
     witnesses,
 };
-use crate::ids::new_id;
 
 /// A log that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,15 +178,7 @@ async fn record(
         checkpoint,
         reason: reason.map(ToOwned::to_owned),
     });
-    let event = NewEvent {
-        event_id: new_id(),
-        tenant: tenant.clone(),
-        run_id: new_id(),
-        body,
-        timestamp: now,
-        causation_id: None,
-    };
-    log.append(&[event]).await.map(drop)
+    log.append(&[lone_event(tenant.clone(), body, now)]).await.map(drop)
 }
 
 fn lost(tenant: &TenantId) -> StoreError {

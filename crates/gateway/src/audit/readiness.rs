@@ -6,11 +6,11 @@ use chrono::SubsecRound as _;
 use parking_lot::Mutex;
 use toolcrib_core::{
     clock::Timestamp,
-    event::{EventBody, EventLog, NewEvent, RecordResumed},
+    event::{EventBody, EventLog, RecordResumed},
     id::TenantId,
 };
 
-use crate::ids::new_id;
+use super::lone_event;
 
 /// The current problem of the record.
 #[derive(Debug, Default)]
@@ -82,14 +82,7 @@ impl Readiness {
         let (Some(outage), false) = (outage, self.refuses_calls()) else { return };
         let Ok(tenant) = TenantId::parse(TenantId::OPERATOR) else { return };
         let body = RecordResumed { since: outage.since, failed: outage.failed };
-        let event = NewEvent {
-            event_id: new_id(),
-            tenant,
-            run_id: new_id(),
-            body: EventBody::RecordResumed(body),
-            timestamp: now,
-            causation_id: None,
-        };
+        let event = lone_event(tenant, EventBody::RecordResumed(body), now);
         if let Err(error) = log.append(&[event]).await {
             tracing::debug!(%error, "events still cannot be stored");
             return;

@@ -4,8 +4,7 @@
 //! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`]. It expires no
 //! later than the credential of the caller, or than the configuration allows for a token.
 //!
-//! Every change is recorded before it takes effect, and takes effect in this process before the
-//! response (I-63).
+//! Every change takes effect in this process before the response (I-63). `Gateway` records it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -218,13 +217,7 @@ impl Authenticator {
         }
         let now = self.inner.clock.now();
         let until = end_of_overlap(now, overlap).ok_or(KeyError::BadTime)?;
-        let follows = |key: &KeyRecord| key.replaces.as_ref() == Some(id);
-        if keys.iter().any(|key| follows(key) && key.revoked_at.is_none()) {
-            return Err(KeyError::Followed);
-        }
-        if old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
-            return Err(KeyError::NoSuchKey);
-        }
+        rotated(rotation(&keys, old, now))?;
         let mut key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
         let limit = self.key_limit(caller).map_err(|_| KeyError::NoSuchKey)?;
         key.record.expires_at = key.record.expires_at.into_iter().chain(limit).min();
@@ -243,17 +236,13 @@ impl Authenticator {
                     return Err(KeyError::Forbidden(IMPERSONATE));
                 }
             }
-            KeyPlace::After { old, until } => match keys.rotate(old, record, *until).await? {
-                KeyRotation::Rotated => {}
-                KeyRotation::NoActiveKey => return Err(KeyError::NoSuchKey),
-                KeyRotation::AlreadyReplaced => return Err(KeyError::Followed),
-            },
+            KeyPlace::After { old, until } => rotated(keys.rotate(old, record, *until).await?)?,
         }
         self.refresh().await;
         Ok(())
     }
 
-    /// Returns the key `id` of the caller's tenant, which is not revoked yet.
+    /// Returns the key `id` of the caller's tenant, unless it is revoked.
     pub(crate) async fn revocable_key(
         &self,
         caller: &Principal,
@@ -359,6 +348,27 @@ pub enum UnknownHolder {
     /// Its keys have different scopes or roles.
     #[error("this principal has keys with different scopes or roles; name one with `keyId`")]
     Several(Vec<KeyId>),
+}
+
+/// Returns the answer of a store with `keys` to a rotation of `old`. Callers check it first, because the
+/// event of a new key is stored before the key.
+pub fn rotation(keys: &[KeyRecord], old: &KeyRecord, now: Timestamp) -> KeyRotation {
+    let follows = |key: &KeyRecord| key.replaces.as_ref() == Some(&old.id);
+    if keys.iter().any(|key| follows(key) && key.revoked_at.is_none()) {
+        return KeyRotation::AlreadyReplaced;
+    }
+    match old.revoked_at.is_some() || old.expires_at.is_some_and(|end| end <= now) {
+        true => KeyRotation::NoActiveKey,
+        false => KeyRotation::Rotated,
+    }
+}
+
+fn rotated(rotation: KeyRotation) -> Result<(), KeyError> {
+    match rotation {
+        KeyRotation::Rotated => Ok(()),
+        KeyRotation::NoActiveKey => Err(KeyError::NoSuchKey),
+        KeyRotation::AlreadyReplaced => Err(KeyError::Followed),
+    }
 }
 
 /// When an overlap of `overlap` from `now` on ends; `None` when it is too long.

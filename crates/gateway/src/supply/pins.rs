@@ -28,8 +28,8 @@ use super::{
     listed::{Listed, NewForms},
 };
 use crate::{
+    audit::lone_event,
     config::{PinFirst, PinMode, SourceConfig},
-    ids::new_id,
 };
 
 /// The state of a tool compared with its pin.
@@ -276,15 +276,7 @@ fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -
         }
         Tenants::Only(tenants) => tenants,
     };
-    let event = |tenant: TenantId| NewEvent {
-        event_id: new_id(),
-        tenant,
-        run_id: new_id(),
-        body: body.clone(),
-        timestamp: now,
-        causation_id: None,
-    };
-    tenants.into_iter().map(event).collect()
+    tenants.into_iter().map(|tenant| lone_event(tenant, body.clone(), now)).collect()
 }
 
 fn drifted(

@@ -12,6 +12,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolcrib_core::{
+    canonical::Digest,
     catalog::{Catalog, Entry, Generation},
     id::{PrincipalId, SourceId, TenantId},
     principal::{AuthMethod, Principal},
@@ -239,17 +240,13 @@ impl Supply {
         let mut slots = self.slots.lock();
         let mut found = Vec::new();
         for SourceTools { config, listed, .. } in known {
-            let slot = slots.find(&config.spec.id);
-            let before = slot.and_then(|slot| {
-                Some(
-                    idle_patterns(&slot.config, slot.listed.as_deref()?)
-                        .map(str::to_owned)
-                        .collect(),
-                )
-            });
-            let before: Vec<String> = before.unwrap_or_default();
-            let idle =
-                idle_patterns(config, listed).filter(|it| !before.iter().any(|old| old == it));
+            let slot = slots.find(&config.spec.id).map(|slot| &*slot);
+            let before: Vec<&str> =
+                match slot.and_then(|slot| slot.listed.as_deref().zip(Some(slot))) {
+                    Some((listed, slot)) => idle_patterns(&slot.config, listed).collect(),
+                    None => Vec::new(),
+                };
+            let idle = idle_patterns(config, listed).filter(|it| !before.contains(it));
             found.extend(idle.map(|pattern| IdleRule {
                 source: config.spec.id.clone(),
                 pattern: pattern.to_owned(),
@@ -364,19 +361,17 @@ async fn discovered(source: &Arc<dyn Source>, limit: Duration) -> Result<Listed,
 
 /// Returns the tools of `listed` that `before` has in another form, if changes are quarantined.
 fn quarantined(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> Vec<String> {
-    let known = before.iter().flat_map(|listed| &listed.tools);
-    let known: HashMap<&str, &ListedTool> =
-        known.map(|tool| (tool.name.as_str(), &**tool)).collect();
-    let is_changed = |tool: &&Arc<ListedTool>| {
-        known.get(tool.name.as_str()).is_some_and(|before| before.digest != tool.digest)
-    };
-    match config.pins.mode {
-        PinMode::Enforce => {
-            let changed = listed.tools.iter().filter(is_changed);
-            changed.take(MAX_TOOLS).map(|tool| tool.name.clone()).collect()
-        }
-        PinMode::Warn | PinMode::Off => Vec::new(),
+    if config.pins.mode != PinMode::Enforce {
+        return Vec::new();
     }
+    let known = before.iter().flat_map(|listed| &listed.tools);
+    let known: HashMap<&str, Digest> =
+        known.map(|tool| (tool.name.as_str(), tool.digest)).collect();
+    let is_changed = |tool: &&Arc<ListedTool>| {
+        known.get(tool.name.as_str()).is_some_and(|before| *before != tool.digest)
+    };
+    let changed = listed.tools.iter().filter(is_changed);
+    changed.take(MAX_TOOLS).map(|tool| tool.name.clone()).collect()
 }
 
 fn previewed(config: &SourceConfig, listed: &Listed, before: Option<&Listed>) -> PreviewedSource {

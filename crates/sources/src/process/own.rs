@@ -3,14 +3,9 @@
 //! They are children like any other: a reaper supervises each one, so that none outlives this process,
 //! even if it is killed.
 
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader},
     process::{ChildStdin, ChildStdout},
@@ -64,7 +59,7 @@ pub struct OwnServer {
     _stdin: ChildStdin,
     _stdout: AbortOnDropHandle<()>,
     _stderr: AbortOnDropHandle<()>,
-    last: Arc<RwLock<String>>,
+    last: Arc<Mutex<String>>,
 }
 
 impl OwnProgram {
@@ -118,7 +113,7 @@ impl OwnProgram {
         prefix: &str,
     ) -> Result<(OwnServer, String), String> {
         let (reaper, Streams { stdin, stdout, stderr }) = self.start(arguments).await?;
-        let last = Arc::new(RwLock::new(String::new()));
+        let last = Arc::<Mutex<String>>::default();
         let stderr = AbortOnDropHandle::new(tokio::spawn(keep_last(stderr, Arc::clone(&last))));
         let mut stdout = BufReader::new(stdout);
         let found = tokio::time::timeout(SERVER_LIMIT, find(&mut stdout, prefix)).await;
@@ -141,7 +136,7 @@ impl OwnProgram {
 impl OwnServer {
     /// Returns the last messages of the server.
     pub fn last_messages(&self) -> String {
-        self.last.read().unwrap_or_else(PoisonError::into_inner).trim().to_owned()
+        self.last.lock().trim().to_owned()
     }
 
     /// Ends the server with SIGTERM, and kills it if it does not end in time.
@@ -177,11 +172,11 @@ async fn find(from: &mut BufReader<ChildStdout>, prefix: &str) -> Option<String>
 }
 
 /// Keeps the last [`MAX_KEPT`] bytes of `from`.
-async fn keep_last(mut from: impl AsyncRead + Unpin, last: Arc<RwLock<String>>) {
+async fn keep_last(mut from: impl AsyncRead + Unpin, last: Arc<Mutex<String>>) {
     let mut buffer = vec![0; MAX_KEPT];
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         let fresh = String::from_utf8_lossy(buffer.get(..read).unwrap_or_default()).into_owned();
-        let mut last = last.write().unwrap_or_else(PoisonError::into_inner);
+        let mut last = last.lock();
         last.push_str(&fresh);
         let start = last.ceil_char_boundary(last.len().saturating_sub(MAX_KEPT));
         last.drain(..start);

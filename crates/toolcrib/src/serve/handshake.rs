@@ -116,8 +116,8 @@ async fn close_after(mut stream: TcpStream, answer: &[u8]) {
     let closed = async {
         stream.write_all(answer).await?;
         stream.shutdown().await?;
-        // Unread bytes would reset the connection. The peer, that has sent its request already, could
-        // then not send more, and would not read why.
+        // Unread bytes would reset the connection. A peer that is still sending would get that error
+        // before it reads the reason.
         let mut rest = [0_u8; 1_024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
@@ -285,7 +285,7 @@ mod tests {
         let limits = HandshakeLimits { time: LONG, number: 4 };
         let listening = Listening::start_with(limits, true).await;
         let mut stream = listening.connect().await;
-        // A request in parts, as a client writes it that has not read the alert yet.
+        // A client that is still sending its request reads the alert later.
         for _ in 0..10 {
             stream.write_all(b"GET / HTTP/1.1\r\n").await.expect("the connection is still open");
             stream.flush().await.expect("the connection is still open");

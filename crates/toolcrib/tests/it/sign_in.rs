@@ -367,7 +367,7 @@ async fn a_sign_out_ends_the_session_on_the_server() {
     let cleared = end.header("set-cookie");
     assert!(cleared.starts_with(&page.cookie[..page.cookie.find('=').unwrap() + 1]), "{cleared}");
     assert!(cleared.contains("=; Path=/; Max-Age=0; HttpOnly"), "{cleared}");
-    // Whoever copied both halves has nothing now, and the streams are over.
+    // A copy of both halves is of no use now, and the streams have ended.
     assert_eq!(status(&page.actor()).await, 401);
     for stream in &mut streams {
         while stream.next().await.is_some() {}
@@ -430,7 +430,7 @@ async fn a_session_makes_no_session_and_their_number_is_bounded() {
     for _ in 1..240 {
         Page::start(&gw, &ada).await;
     }
-    // Requests at once do not exceed the limit together.
+    // Parallel requests cannot exceed the limit.
     let origin = ada.with("origin", &gw.url);
     let at_once = (0..40).map(|_| origin.post("/v1/sessions", json!({})));
     let answers = futures_util::future::join_all(at_once).await;

@@ -289,8 +289,8 @@ async fn a_grant_of_a_round_is_for_its_answers_alone() {
 
     let state = &prompted["requestState"];
     let opened = json!({ "toolcrib.approval": { "action": "accept" } });
-    // A program repeats a call at once, whatever its user does. The call waits, so that the rounds of the
-    // program last until a person can have answered.
+    // A client repeats the call immediately. The repeated call waits for the approval, so that the client
+    // does not use up its rounds before a person can answer.
     let early = send(json!({ "inputResponses": opened, "requestState": other["requestState"] }));
     let answered = async {
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -24,6 +24,9 @@ use crate::{
     target::Target,
 };
 
+/// Appends events to lines. Returns how many were malformed.
+type WriteEvents = fn(&[StoredEvent], &mut Vec<u8>) -> anyhow::Result<usize>;
+
 pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
     let mut after = args.after.unwrap_or(0);
     let (mut count, mut left_out) = (0, 0);
@@ -36,9 +39,13 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
         }
         log.each_checkpoint(args.until, |checkpoint| printer.json_line(&checkpoint)).await?;
     }
-    if args.format == ExportFormat::Csv {
-        return table(args, log, printer).await;
-    }
+    let write: WriteEvents = match args.format {
+        ExportFormat::Jsonl => |events, lines| Ok(Format::Jsonl.write(events, lines)),
+        ExportFormat::Ocsf => |events, lines| Ok(Format::Ocsf.write(events, lines)),
+        ExportFormat::Cloudevents => |events, lines| Ok(Format::CloudEvents.write(events, lines)),
+        ExportFormat::Events => write_bare,
+        ExportFormat::Csv => return table(args, log, printer).await,
+    };
     loop {
         let Stored { mut events, next } = log.stored(after).await?;
         let ended = next <= after || args.until.is_some_and(|until| next >= until);
@@ -49,14 +56,7 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
         let events: Vec<StoredEvent> = events.into_iter().map(|(_, event)| event).collect();
         // Writes whole pages, because one write per line takes longer than reading the events.
         let mut lines = Vec::new();
-        left_out += match args.format {
-            ExportFormat::Jsonl => Format::Jsonl.write(&events, &mut lines),
-            ExportFormat::Ocsf => Format::Ocsf.write(&events, &mut lines),
-            ExportFormat::Cloudevents => Format::CloudEvents.write(&events, &mut lines),
-            ExportFormat::Events => write_bare(&events, &mut lines)?,
-            // Has been written.
-            ExportFormat::Csv => 0,
-        };
+        left_out += write(&events, &mut lines)?;
         printer.bytes(&lines)?;
         if ended {
             break;

@@ -506,7 +506,7 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
         Verdict::UnsignedTail => format!(
             "verified up to the last checkpoints; {events} after them are not signed, although \
              records are signed every {}. They fit together, but nothing proves that they \
-             are what was written, or all of it. {}{unwitnessed}",
+             are what was written and complete. {}{unwitnessed}",
             text::duration(interval),
             match is_file {
                 true => "Export the record again, from a server that signs it",
@@ -527,7 +527,7 @@ fn explain(report: &Report, verdict: Verdict, interval: Duration, is_file: bool)
             let without: Vec<&str> = without.map(|it| it.tenant.as_str()).take(10).collect();
             format!(
                 "the events fit together, but no checkpoint covers those of {}: nothing proves that \
-                 they are what was written, or all of it. A running server signs its store; an \
+                 they are what was written and complete. A running server signs its store; an \
                  export has checkpoints with `--checkpoints`, or name a file of them with --anchor",
                 without.join(", ")
             )

@@ -25,8 +25,8 @@ const COLUMNS: [&str; 13] = [
     "position",
     "hash",
 ];
-/// Where payloads have what an event is about, apart from the tool: the resource of a denial, a key, a
-/// session of the console, a saved item, a host.
+/// The members of payloads with the object of an event other than a tool: the resource of a denial, a
+/// key, a session of the console, a saved item, a host.
 const RESOURCES: [&str; 5] = [
     "/payload/resource",
     "/payload/keyId",
@@ -54,7 +54,7 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
     let body = serde_json::to_value(&event.body).unwrap_or_default();
     let member = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let code = member("/payload/error/code").or_else(|| member("/payload/reason"));
-    let owned = |text: Option<String>| Cow::Owned(text_of(&text.unwrap_or_default()));
+    let owned = |cell: Option<String>| text(&cell.unwrap_or_default()).into_owned().into();
     let resource = RESOURCES.iter().find_map(|pointer| member(pointer));
     let time = event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
     let took = found.run_time.map(|it| it.to_string());
@@ -73,10 +73,6 @@ fn row(found: &FoundEvent) -> [Cow<'_, str>; COLUMNS.len()] {
         found.logged.position.to_string().into(),
         found.logged.link.hash.to_string().into(),
     ]
-}
-
-fn text_of(cell: &str) -> String {
-    text(cell).into_owned()
 }
 
 /// Returns a text that a caller chose so that no spreadsheet runs it: such a cell begins with `'`.

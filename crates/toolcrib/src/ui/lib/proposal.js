@@ -174,8 +174,8 @@ function Effect({ preview }) {
     )}
     ${preview.sources.filter((it) => it.quarantined.length > 0).map(
       (it) => html`<p class="warn" key=${it.source} data-quarantined=${it.source}>
-        ${plural(it.quarantined.length, 'tool')} of <bdi class="mono">${it.source}</bdi> would be another one behind
-        the same name: quarantined, and refused to callers, until its change is approved.</p>`,
+        The change gives ${plural(it.quarantined.length, 'tool')} of <bdi class="mono">${it.source}</bdi> another
+        form: quarantined, so that no caller can use it, until the change is approved.</p>`,
     )}
     ${preview.idleRules.map(
       (it) => html`<p class="warn" key=${it.source + it.pattern} data-idle=${it.pattern}>
