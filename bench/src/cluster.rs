@@ -101,7 +101,7 @@ pub(crate) async fn run(options: &ClusterOptions) -> Result<()> {
     }
     if let Some(file) = &options.write {
         let page = fs::read_to_string(file)?;
-        fs::write(file, replace_section(&page, &text))?;
+        fs::write(file, replace_section(&page, HEADING, &text))?;
         say(&format!("written: {}", file.display()))?;
     }
     Ok(())
@@ -287,30 +287,4 @@ fn head(options: &ClusterOptions) -> String {
         options.connections,
         options.seconds,
     )
-}
-
-/// Replaces the section on several servers, or adds it at the end.
-fn replace_section(page: &str, section: &str) -> String {
-    let (before, old) = page.find(HEADING).map_or((page, ""), |at| page.split_at(at));
-    let after = old
-        .get(HEADING.len()..)
-        .and_then(|rest| rest.find("\n## ").and_then(|at| rest.get(at..)))
-        .unwrap_or_default();
-    format!("{}\n{section}{after}", before.trim_end_matches('\n'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_section_is_replaced_and_its_neighbours_stay() {
-        let section = format!("{HEADING}\nnew\n");
-        let page = "# Page\n\n## One\n\ntext\n";
-        let added = replace_section(page, &section);
-        assert_eq!(added, "# Page\n\n## One\n\ntext\n\n## Several servers\n\nnew\n");
-        let later = format!("{added}\n## Two\n\nend\n");
-        let newer = replace_section(&later, &section.replace("new", "newer"));
-        assert_eq!(newer, later.replace("new", "newer"));
-    }
 }

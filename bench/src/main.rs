@@ -13,6 +13,7 @@
 
 mod catalog;
 mod cluster;
+mod comparison;
 mod earlier;
 mod endpoint;
 mod growth;
@@ -28,6 +29,7 @@ mod report;
 mod rows;
 mod run;
 mod search;
+mod section;
 mod servers;
 mod soak;
 mod subject;
@@ -110,6 +112,9 @@ pub(crate) struct RunOptions {
     /// The file to write the results to
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
+    /// The page whose section on numbers is replaced by the rows of other gateways
+    #[arg(long, requires = "peers")]
+    pub(crate) comparison: Option<PathBuf>,
 }
 
 impl RunOptions {

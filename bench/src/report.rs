@@ -51,16 +51,16 @@ pub(crate) struct Report<'a> {
 
 #[expect(clippy::cast_precision_loss, reason = "counts of requests and bytes are far below 2^52")]
 impl Measured {
-    fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         self.latencies.total() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
     /// Returns the microseconds of processor time per request.
-    fn cost(&self) -> f64 {
+    pub(crate) fn cost(&self) -> f64 {
         self.processor.as_secs_f64() * 1e6 / self.requests()
     }
 
-    fn latency(&self) -> String {
+    pub(crate) fn latency(&self) -> String {
         let milliseconds = |share| self.latencies.quantile(share).as_secs_f64() * 1e3;
         format!(
             "{:.2} / {:.2} / {:.2}",
@@ -85,7 +85,7 @@ impl Measured {
 }
 
 impl Row {
-    fn ratio(&self) -> f64 {
+    pub(crate) fn ratio(&self) -> f64 {
         self.ours.per_second() / self.limit.per_second().max(f64::MIN_POSITIVE)
     }
 
@@ -307,6 +307,7 @@ mod tests {
             toolcrib: None,
             write: None,
             peers: None,
+            comparison: None,
         };
         let memory = [(Who::Source(SourceKind::Stdio, Durability::Relaxed), 2048)].into();
         let report = Report {

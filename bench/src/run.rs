@@ -9,6 +9,7 @@ use std::{fs, io};
 use anyhow::{Context, Result, ensure};
 
 use crate::RunOptions;
+use crate::comparison;
 use crate::earlier::Earlier;
 use crate::histogram::Histogram;
 use crate::load::Shot;
@@ -16,6 +17,7 @@ use crate::machine::Machine;
 use crate::plan::{Absent, Pair, Who};
 use crate::report::{Measured, Report, Row};
 use crate::rows::Bench;
+use crate::section::replace_section;
 
 /// How often each server of a pair is measured, in turns, so that a change of the machine's load
 /// affects both.
@@ -66,6 +68,12 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
         let old = fs::read_to_string(file).unwrap_or_default();
         let sections = old.find("\n## ").and_then(|at| old.get(at..));
         fs::write(file, format!("{page}{}", sections.unwrap_or_default()))?;
+        say(&format!("written: {}", file.display()))?;
+    }
+    if let Some(file) = &options.comparison {
+        let page = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let section = comparison::section(&report);
+        fs::write(file, replace_section(&page, comparison::HEADING, &section))?;
         say(&format!("written: {}", file.display()))?;
     }
     ensure!(failures == 0, "{failures} rows failed");

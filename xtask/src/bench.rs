@@ -78,6 +78,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     }
     if !options.limits_only && options.only.is_empty() {
         command.arg("--write").arg(page());
+        if options.peers.is_some() {
+            command.arg("--comparison").arg(comparison());
+        }
     }
     shell::step("measure");
     shell::run(&mut command)
@@ -94,6 +97,11 @@ fn program(options: &BenchOptions) -> Result<PathBuf> {
 /// Returns the page with the results.
 fn page() -> PathBuf {
     paths::root().join("docs").join("reference").join("benchmarks.md")
+}
+
+/// Returns the page that compares toolcrib with other gateways.
+fn comparison() -> PathBuf {
+    paths::root().join("docs").join("explanation").join("comparison.md")
 }
 
 /// Measures several servers over one database.

@@ -70,6 +70,9 @@ enum Task {
         /// Only print how often each area uses the words that the project avoids
         #[arg(long)]
         words: bool,
+        /// Only print which folder of each crate imports which
+        #[arg(long, conflicts_with = "words")]
+        graph: bool,
     },
     /// Takes the pictures of the documentation from the demo in Chromium
     Pictures,
@@ -97,8 +100,9 @@ fn main() -> ExitCode {
         Task::Gen { check: true, packs: true } => packs::check(),
         Task::Gen { packs: true, .. } => packs::build(),
         Task::Gen { check, .. } => generate::run(check),
-        Task::Tidy { words: true } => tidy::print_words(),
-        Task::Tidy { words: false } => tidy::run(),
+        Task::Tidy { words: true, .. } => tidy::print_words(),
+        Task::Tidy { graph: true, .. } => tidy::print_graph(),
+        Task::Tidy { .. } => tidy::run(),
         Task::Pictures => test::pictures(),
         Task::Bench(options) => bench::run(&options),
         Task::Dist(options) => dist::run(&options),

@@ -9,6 +9,7 @@ mod links;
 mod members;
 mod page;
 mod promises;
+mod prose;
 pub(crate) mod publish;
 mod source;
 mod structure;
@@ -44,6 +45,12 @@ const CHECKS: &[(&str, Check)] = &[
 /// Prints how often each area uses the words that the project avoids.
 pub(crate) fn print_words() -> Result<()> {
     words::print(&Tree::read()?);
+    Ok(())
+}
+
+/// Prints which folder of each crate imports which.
+pub(crate) fn print_graph() -> Result<()> {
+    imports::print(&Tree::read()?);
     Ok(())
 }
 

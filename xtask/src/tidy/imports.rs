@@ -8,22 +8,35 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::Result;
 
+use crate::shell::say;
+use crate::tidy::source::Source;
 use crate::tidy::tree::Tree;
 
-/// The crates with a graph, and the number of files in their largest permitted cycle. One file means
-/// that no cycle is permitted.
-const MEMBERS: &[(&str, usize)] = &[
-    ("cli", 1),
-    ("client", 1),
-    ("conformance", 1),
-    ("core", 1),
-    ("gateway", 1),
-    ("mcp", 1),
-    ("sources", 1),
-    ("store", 1),
-    ("tasks", 1),
-    ("toolcrib", 1),
+/// The crates with a graph, the number of files in their largest permitted cycle, and the number of
+/// folders in theirs. One means that no cycle is permitted.
+const MEMBERS: &[Member] = &[
+    Member { source: "bench/src/", files: 13, folders: 3 },
+    Member { source: "crates/cli/src/", files: 1, folders: 13 },
+    Member { source: "crates/client/src/", files: 1, folders: 4 },
+    Member { source: "crates/conformance/src/", files: 1, folders: 4 },
+    Member { source: "crates/core/src/", files: 1, folders: 13 },
+    Member { source: "crates/gateway/src/", files: 1, folders: 14 },
+    Member { source: "crates/mcp/src/", files: 1, folders: 4 },
+    Member { source: "crates/sources/src/", files: 1, folders: 4 },
+    Member { source: "crates/store/src/", files: 1, folders: 4 },
+    Member { source: "crates/tasks/src/", files: 1, folders: 4 },
+    Member { source: "crates/telemetry/src/", files: 1, folders: 4 },
+    Member { source: "crates/testkit/src/", files: 4, folders: 4 },
+    Member { source: "crates/toolcrib/src/", files: 1, folders: 4 },
+    Member { source: "xtask/src/", files: 10, folders: 3 },
 ];
+
+struct Member {
+    /// Where its files are.
+    source: &'static str,
+    files: usize,
+    folders: usize,
+}
 
 /// The path of a module from the root of its crate.
 type Module = Vec<String>;
@@ -34,35 +47,70 @@ struct Graph {
     files: BTreeMap<Module, Imports>,
 }
 
+/// The folders of one folder, and which import which.
+struct Rooms {
+    below: BTreeMap<Module, BTreeSet<Module>>,
+}
+
 #[derive(Default)]
 struct Imports {
+    /// Lines without tests.
+    lines: usize,
     /// Paths that the file uses.
     used: Vec<Vec<String>>,
     /// Names that it re-exports, and their paths.
     exported: HashMap<String, Vec<String>>,
 }
 
-/// Reports every cycle with more files than its crate permits.
+/// Reports every cycle with more files or folders than its crate permits.
 pub(crate) fn cycles(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    for (member, permitted) in MEMBERS {
-        let prefix = format!("crates/{member}/src/");
-        let mut graph = Graph::default();
-        for (path, source) in tree.sources(&[member]) {
-            let Some(module) = path.strip_prefix(&prefix).and_then(module) else { continue };
-            graph.files.insert(module, Imports::read(&source.product()));
+    for member in MEMBERS {
+        let graph = Graph::read(tree, member);
+        for cycle in graph.cycles().into_iter().filter(|cycle| cycle.len() > member.files) {
+            findings.push(finding(member, "files", &cycle));
         }
-        for cycle in graph.cycles().into_iter().filter(|cycle| cycle.len() > *permitted) {
-            let files: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
-            findings.push(format!(
-                "{prefix}: {} files import each other: {}; move what they share to a file below \
-                 them",
-                files.len(),
-                files.join(", ")
-            ));
+        for folder in graph.folders() {
+            let below = graph.rooms(&folder);
+            for cycle in below.cycles().into_iter().filter(|cycle| cycle.len() > member.folders) {
+                findings.push(finding(member, "folders", &cycle));
+            }
         }
     }
     Ok(findings)
+}
+
+fn finding(member: &Member, kind: &str, cycle: &[Module]) -> String {
+    let names: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
+    format!(
+        "{}: {} {kind} import each other: {}; move what they share to a file below them",
+        member.source,
+        names.len(),
+        names.join(", ")
+    )
+}
+
+/// Prints the rooms of each crate, which are its files with their folders: lowest first, each with the
+/// rooms that it imports. Rooms that import each other are printed together.
+pub(crate) fn print(tree: &Tree) {
+    for member in MEMBERS {
+        let graph = Graph::read(tree, member);
+        let rooms = graph.rooms(&[]);
+        let lines = |room: &Module| {
+            let inside = graph.files.iter().filter(|(module, _)| module.starts_with(room));
+            inside.map(|(_, imports)| imports.lines).sum::<usize>()
+        };
+        say(format_args!("{}", member.source));
+        for level in rooms.levels() {
+            let mark = if level.len() > 1 { "knot" } else { "" };
+            for room in level {
+                let below: Vec<String> =
+                    rooms.below(&room).iter().map(|module| module.join("::")).collect();
+                let (name, below) = (room.join("::"), below.join(" "));
+                say(format_args!("  {mark:<5}{name:<20}{:>6} lines  {below}", lines(&room)));
+            }
+        }
+    }
 }
 
 /// The module of a file; `None` for files that are not part of the library or the program.
@@ -80,7 +128,7 @@ fn module(path: &str) -> Option<Module> {
 
 impl Imports {
     fn read(code: &str) -> Self {
-        let mut imports = Self::default();
+        let mut imports = Self { lines: code.lines().count(), ..Self::default() };
         let mut rest = String::new();
         for statement in code.split_inclusive(';') {
             let Some((before, uses)) = split_use(statement) else {
@@ -168,33 +216,45 @@ fn paths(code: &str) -> Vec<Vec<String>> {
 }
 
 impl Graph {
-    /// The files that import each other, directly or not, each group once.
-    fn cycles(&self) -> Vec<Vec<Module>> {
-        let reach: BTreeMap<&Module, BTreeSet<&Module>> =
-            self.files.keys().map(|module| (module, self.reachable(module))).collect();
-        let mut groups: BTreeSet<Vec<Module>> = BTreeSet::new();
-        for (module, reached) in &reach {
-            let mutual =
-                |other: &&&Module| reach.get(**other).is_some_and(|it| it.contains(module));
-            let group: Vec<Module> =
-                reached.iter().filter(mutual).map(|other| (*other).clone()).collect();
-            if group.len() > 1 {
-                groups.insert(group);
-            }
+    fn read(tree: &Tree, member: &Member) -> Self {
+        let mut graph = Self::default();
+        for file in tree.rust() {
+            let inside = file.path.strip_prefix(member.source);
+            let Some(module) = inside.and_then(module) else { continue };
+            let code = Source::new(&file.path, &file.text).product();
+            graph.files.insert(module, Imports::read(&code));
         }
-        groups.into_iter().collect()
+        graph
     }
 
-    fn reachable<'a>(&'a self, from: &'a Module) -> BTreeSet<&'a Module> {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(module) = next.pop() {
-            for below in self.below(module) {
-                if seen.insert(below) {
-                    next.push(below);
-                }
-            }
+    /// The files that import each other, directly or not, each group once.
+    fn cycles(&self) -> Vec<Vec<Module>> {
+        let below = |module: &Module| self.below(module).into_iter().cloned().collect();
+        let files = self.files.keys().map(|module| (module.clone(), below(module))).collect();
+        Rooms { below: files }.cycles()
+    }
+
+    /// The folders with files, the root first.
+    fn folders(&self) -> BTreeSet<Module> {
+        let parents = self.files.keys().filter_map(|module| module.split_last());
+        parents.map(|(_, parent)| parent.to_vec()).collect()
+    }
+
+    /// The modules directly in `folder`, each with everything inside it.
+    fn rooms(&self, folder: &[String]) -> Rooms {
+        let depth = folder.len();
+        let room = |module: &Module| {
+            let inside = module.starts_with(folder) && module.len() > depth;
+            inside.then(|| module.iter().take(depth + 1).cloned().collect::<Module>())
+        };
+        let mut below: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+        for module in self.files.keys() {
+            let Some(from) = room(module) else { continue };
+            let targets = self.below(module).into_iter().filter_map(room);
+            let targets: Vec<Module> = targets.filter(|target| *target != from).collect();
+            below.entry(from).or_default().extend(targets);
         }
-        seen
+        Rooms { below }
     }
 
     /// The files whose items `module` uses.
@@ -253,6 +313,45 @@ impl Graph {
     }
 }
 
+impl Rooms {
+    /// The modules that import each other, directly or not, each group once.
+    fn cycles(&self) -> Vec<Vec<Module>> {
+        self.levels().into_iter().filter(|group| group.len() > 1).collect()
+    }
+
+    /// All modules, lowest first; those that import each other are one group.
+    fn levels(&self) -> Vec<Vec<Module>> {
+        let reach: BTreeMap<&Module, BTreeSet<&Module>> =
+            self.below.keys().map(|module| (module, self.reachable(module))).collect();
+        let mut groups: BTreeMap<(usize, &Module), Vec<Module>> = BTreeMap::new();
+        for (module, reached) in &reach {
+            let mutual =
+                |other: &&&Module| reach.get(**other).is_some_and(|it| it.contains(module));
+            let mut group: BTreeSet<&Module> = reached.iter().filter(mutual).copied().collect();
+            group.insert(module);
+            let first = group.first().copied().unwrap_or(module);
+            groups.insert((reached.len(), first), group.into_iter().cloned().collect());
+        }
+        groups.into_values().collect()
+    }
+
+    fn below(&self, module: &Module) -> Vec<&Module> {
+        self.below.get(module).into_iter().flatten().collect()
+    }
+
+    fn reachable<'a>(&'a self, from: &'a Module) -> BTreeSet<&'a Module> {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = next.pop() {
+            for below in self.below(module) {
+                if seen.insert(below) {
+                    next.push(below);
+                }
+            }
+        }
+        seen
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,6 +374,29 @@ mod tests {
         assert_eq!(names(&[one, ("two.rs", "use super::one::{self, One};")]), ["one two"]);
         assert_eq!(names(&[one, ("two.rs", "fn f() -> crate::one::One { x }")]), ["one two"]);
         assert_eq!(names(&[one, ("two.rs", "pub struct Two;")]), [""; 0]);
+    }
+
+    #[test]
+    fn folders_whose_files_import_each_other_are_a_cycle() {
+        let files = [
+            ("a.rs", "mod x;\nmod y;"),
+            ("a/x.rs", "use crate::b::B;"),
+            ("a/y.rs", "pub struct Y;"),
+            ("b.rs", "pub struct B;\nmod z;"),
+            ("b/z.rs", "use crate::a::y::Y;"),
+            ("c.rs", "use crate::a::y::Y;"),
+        ];
+        assert_eq!(names(&files), [""; 0]);
+        let graph = graph(&files);
+        let levels = |folder: &[&str]| {
+            let folder: Module = folder.iter().map(|part| (*part).to_owned()).collect();
+            let groups = graph.rooms(&folder).levels().into_iter();
+            let names = groups.map(|group| group.iter().map(|it| it.join("::")).collect());
+            names.collect::<Vec<Vec<String>>>()
+        };
+        assert_eq!(levels(&[]), [vec!["a", "b"], vec!["c"]]);
+        assert_eq!(levels(&["a"]), [vec!["a::x"], vec!["a::y"]]);
+        assert_eq!(graph.folders().len(), 3);
     }
 
     #[test]

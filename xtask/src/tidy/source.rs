@@ -10,17 +10,19 @@ pub(crate) struct Source<'a> {
     code: String,
     /// Parts that are compiled for tests only.
     tests: Vec<Range<usize>>,
+    /// Comments and literals with their delimiters.
+    blanked: Vec<Range<usize>>,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(path: &str, text: &'a str) -> Self {
-        let code = masked(text);
+        let (code, blanked) = masked(text);
         let whole = path.contains("/tests/")
             || path.ends_with("/tests.rs")
             || code.trim_start().starts_with("#![cfg(test)]");
         let tests =
             if whole { std::iter::once(0..text.len()).collect() } else { test_items(&code) };
-        Self { text, code, tests }
+        Self { text, code, tests, blanked }
     }
 
     /// Lines of product code: number from 1, and the code on it.
@@ -40,6 +42,27 @@ impl<'a> Source<'a> {
         lines.collect()
     }
 
+    /// Lines of product comments, without their slashes.
+    pub(crate) fn comments(&self) -> impl Iterator<Item = &str> {
+        let blanked = self.blanked().filter(|text| text.starts_with('/'));
+        blanked
+            .flat_map(str::lines)
+            .map(|line| line.trim_start().trim_start_matches(['/', '!', '*']))
+    }
+
+    /// The insides of product strings.
+    pub(crate) fn strings(&self) -> impl Iterator<Item = &str> {
+        let blanked = self.blanked().filter(|text| text.contains('"') && !text.starts_with('/'));
+        blanked.map(|text| text.trim_start_matches(['b', 'c', 'r', '#']).trim_matches(['#', '"']))
+    }
+
+    /// Comments and literals of product code.
+    fn blanked(&self) -> impl Iterator<Item = &str> {
+        let tested = |at: usize| self.tests.iter().any(|range| range.contains(&at));
+        let product = self.blanked.iter().filter(move |range| !tested(range.start));
+        product.filter_map(|range| self.text.get(range.clone()))
+    }
+
     /// The text of tests, comments included.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().filter_map(|range| self.text.get(range.clone()))
@@ -57,11 +80,11 @@ pub(crate) fn has_word(code: &str, word: &str) -> bool {
     })
 }
 
-/// Blanks comments and the insides of string and character literals; newlines stay.
-fn masked(text: &str) -> String {
+/// Blanks comments and string and character literals, and returns where they were; newlines stay.
+fn masked(text: &str) -> (String, Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     let mut code = String::with_capacity(bytes.len());
-    let mut at = 0;
+    let (mut at, mut blanked) = (0, Vec::new());
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
         let length = match literal(rest, at > 0 && is_word(bytes.get(at - 1))) {
             Some(length) => length,
@@ -75,9 +98,10 @@ fn masked(text: &str) -> String {
         };
         let hidden = rest.get(..length).unwrap_or(rest);
         code.extend(hidden.iter().map(|byte| if *byte == b'\n' { '\n' } else { ' ' }));
+        blanked.push(at..at + hidden.len());
         at += hidden.len();
     }
-    code
+    (code, blanked)
 }
 
 /// How long the comment or literal is that starts here, if one does.
@@ -177,11 +201,21 @@ mod tests {
         let text = r##"use a; // axum
 /* axum /* nested */ axum */ let s = "axum \" axum"; let r = r#"axum " axum"#;
 let c = '"'; let l: &'static str = b"axum"; let e = '\''; let u = '\u{1F600}'; axum::run();"##;
-        let code = masked(text);
+        let (code, _) = masked(text);
         assert_eq!(code.len(), text.len());
         assert_eq!(code.matches("axum").count(), 1);
         assert!(code.contains("axum::run()"));
         assert!(code.contains("&'static str"));
+    }
+
+    #[test]
+    fn comments_and_strings_of_the_product_are_found() {
+        let text = "//! One\nlet a = \"two /* no */\"; /* three\n * four */ let b = 'x';\n\
+                    let c = r#\"five\"#;\n#[cfg(test)]\nmod tests { /* six */ f(\"seven\") }\n";
+        let source = Source::new("crates/core/src/a.rs", text);
+        let comments: Vec<&str> = source.comments().map(str::trim).collect();
+        assert_eq!(comments, ["One", "three", "four */"]);
+        assert_eq!(source.strings().collect::<Vec<_>>(), ["two /* no */", "five"]);
     }
 
     #[test]

@@ -1,179 +1,185 @@
-//! Plain English: words that the project avoids, counted per 1 000 lines of prose.
-//!
-//! An area is a part of the tree. In each, every group of words may occur at most [`PLAIN`] times.
+//! Plain English: words that the project avoids, counted per 1 000 lines of prose or strings.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 
 use crate::shell::say;
-use crate::tidy::tree::{TextFile, Tree};
+use crate::tidy::prose::{self, Kind};
+use crate::tidy::tree::Tree;
 
-/// The most occurrences of a group per 1 000 lines.
-const PLAIN: f64 = 2.0;
+/// Words that are counted together.
+struct Row {
+    name: &'static str,
+    /// The most occurrences per 1 000.
+    most: f64,
+    counts: fn(&Word<'_>) -> bool,
+}
 
-/// Pages that the program writes from its own texts.
-const GENERATED: &[&str] = &[
-    "docs/reference/cli.md",
-    "docs/reference/configuration.md",
-    "docs/reference/conformance.md",
-    "docs/reference/metrics.md",
-    "docs/reference/benchmarks.md",
-    "docs/reference/growth.md",
+/// A word of a sentence, in small letters, and its neighbours.
+struct Word<'a> {
+    text: &'a str,
+    next: &'a str,
+    after_next: &'a str,
+    is_question: bool,
+}
+
+const ROWS: [Row; 5] = [
+    Row { name: "dialect", most: 70.0, counts: is_dialect },
+    Row { name: "begin/end", most: 37.0, counts: |word| BEGIN_END.contains(&word.text) },
+    Row { name: "that is", most: 48.0, counts: is_relative },
+    Row { name: "none", most: 44.0, counts: is_negative },
+    Row { name: "its own", most: 9.0, counts: is_own },
 ];
 
-/// Names and words of the groups. `what` counts before one of its followers, in sentences that are
-/// no questions.
-const GROUPS: [(&str, &[&str]); 6] = [
-    ("stand", &["stand", "stands", "stood", "standing"]),
-    ("tell", &["tell", "tells", "told", "telling"]),
-    ("nobody", &["whoever", "nobody", "somebody"]),
-    ("what is", &["what"]),
-    ("ask", &["ask", "asks", "asked", "asking"]),
-    ("beside", &["beside", "besides"]),
-];
+/// How often comments may use "returns" per 1 000 lines.
+const RETURNS: (f64, f64) = (15.0, 128.0);
 
-/// Words after `what` that make it a noun.
+const DIALECT: &[&str] = &[
+    "stand", "stands", "stood", "standing", "tell", "tells", "told", "telling", "whoever",
+    "nobody", "somebody", "ask", "asks", "asked", "asking", "beside", "besides",
+];
+/// Words after `what` that make it a noun, in sentences that are no questions.
 const AFTER_WHAT: &[&str] =
     &["is", "was", "were", "are", "has", "had", "it", "they", "a", "an", "comes", "came", "goes"];
+const BEGIN_END: &[&str] = &["begin", "begins", "began", "begun", "ends", "ended"];
 
 /// Files that a finding names.
-const WORST: usize = 3;
+const WORST: usize = 5;
 
-/// The figures of one area.
+fn is_dialect(word: &Word<'_>) -> bool {
+    let is_noun = word.text == "what" && !word.is_question && AFTER_WHAT.contains(&word.next);
+    is_noun || DIALECT.contains(&word.text)
+}
+
+fn is_relative(word: &Word<'_>) -> bool {
+    matches!(word.text, "that" | "which") && matches!(word.next, "is" | "has" | "was")
+}
+
+fn is_negative(word: &Word<'_>) -> bool {
+    matches!((word.text, word.next), ("none" | "nothing", _) | ("no", "longer" | "such"))
+}
+
+fn is_own(word: &Word<'_>) -> bool {
+    let owner = matches!(word.next, "its" | "their" | "his" | "our" | "your");
+    word.text == "of" && owner && word.after_next == "own"
+}
+
+/// The figures of one kind of prose, or of a part of it.
 #[derive(Debug, Default)]
 struct Area {
-    lines: usize,
-    /// Occurrences by group and file.
-    counts: [BTreeMap<String, usize>; GROUPS.len()],
+    units: usize,
+    /// Occurrences by row and file; the last is that of "returns".
+    counts: [BTreeMap<String, usize>; ROWS.len() + 1],
 }
 
 impl Area {
-    fn rate(&self, group: usize) -> f64 {
-        let count: usize = self.counts.get(group).map_or(0, |files| files.values().sum());
-        count as f64 * 1_000.0 / self.lines.max(1) as f64
+    fn rate(&self, row: usize) -> f64 {
+        let count: usize = self.counts.get(row).map_or(0, |files| files.values().sum());
+        count as f64 * 1_000.0 / self.units.max(1) as f64
+    }
+
+    fn returns(&self) -> f64 {
+        self.rate(ROWS.len())
     }
 }
 
-/// Areas with more of a group than [`PLAIN`] permits.
+/// Kinds of prose with more of a row than it permits.
 pub(crate) fn counted(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    for (name, area) in areas(tree) {
-        for (group, (word, _)) in GROUPS.iter().enumerate() {
-            let rate = area.rate(group);
-            if rate > PLAIN {
+    for (kind, area) in areas(tree, |kind, _| kind) {
+        for (row, Row { name, most, .. }) in ROWS.iter().enumerate() {
+            let rate = area.rate(row);
+            if rate > *most {
                 findings.push(format!(
-                    "{name}: `{word}` {rate:.1} times per 1 000 lines of prose, at most {PLAIN:.1}; \
-                     most in {}",
-                    worst(&area, group)
+                    "{}: `{name}` {rate:.1} times per 1 000, at most {most:.1}; most in {}",
+                    kind.name(),
+                    worst(&area, row)
                 ));
             }
+        }
+        let (rate, (least, most)) = (area.returns(), RETURNS);
+        if kind == Kind::Comments && !(least..=most).contains(&rate) {
+            findings.push(format!(
+                "comments: `returns` {rate:.1} times per 1 000, {least:.0} to {most:.0}; most in {}",
+                worst(&area, ROWS.len())
+            ));
         }
     }
     Ok(findings)
 }
 
-/// Prints the figures of every area.
+/// Prints the figures of every kind, then of every folder below `crates`.
 pub(crate) fn print(tree: &Tree) {
-    let names: Vec<String> = GROUPS.iter().map(|(name, _)| format!("{name:>8}")).collect();
-    say(format_args!("{:<16}{:>7}{}", "AREA", "LINES", names.concat()));
-    for (name, area) in areas(tree) {
+    let names: Vec<String> = ROWS.iter().map(|row| format!("{:>11}", row.name)).collect();
+    say(format_args!("{:<32}{:>7}{}{:>11}", "", "UNITS", names.concat(), "returns"));
+    let line = |name: &str, area: &Area| {
         let rates: String =
-            (0..GROUPS.len()).map(|group| format!("{:>8.1}", area.rate(group))).collect();
-        say(format_args!("{name:<16}{:>7}{rates}", area.lines));
+            (0..=ROWS.len()).map(|row| format!("{:>11.1}", area.rate(row))).collect();
+        say(format_args!("{name:<32}{:>7}{rates}", area.units));
+    };
+    for (kind, area) in areas(tree, |kind, _| kind) {
+        line(kind.name(), &area);
+    }
+    say("");
+    let part = |kind: Kind, path: &str| {
+        let parts: Vec<&str> = path.split('/').collect();
+        let place = match parts.as_slice() {
+            ["crates", name, ..] => name,
+            [first, ..] => first,
+            [] => "",
+        };
+        (kind, place.to_owned())
+    };
+    for ((kind, place), area) in areas(tree, part) {
+        line(&format!("{} of {place}", kind.name()), &area);
     }
 }
 
 /// The files with most occurrences, and their numbers.
-fn worst(area: &Area, group: usize) -> String {
-    let mut files: Vec<(&String, &usize)> = area.counts.get(group).into_iter().flatten().collect();
+fn worst(area: &Area, row: usize) -> String {
+    let mut files: Vec<(&String, &usize)> = area.counts.get(row).into_iter().flatten().collect();
     files.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let shown: Vec<String> =
         files.iter().take(WORST).map(|(file, count)| format!("{file} ({count})")).collect();
     shown.join(", ")
 }
 
-fn areas(tree: &Tree) -> BTreeMap<String, Area> {
-    let mut areas: BTreeMap<String, Area> = BTreeMap::new();
+fn areas<K: Ord>(tree: &Tree, key: impl Fn(Kind, &str) -> K) -> BTreeMap<K, Area> {
+    let mut areas: BTreeMap<K, Area> = BTreeMap::new();
     for file in tree.files() {
-        let Some((name, lines, prose)) = prose(file) else { continue };
-        let area = areas.entry(name).or_default();
-        area.lines += lines;
-        for (files, count) in area.counts.iter_mut().zip(occurrences(&prose)) {
-            if count > 0 {
-                files.insert(file.path.clone(), count);
+        for prose in prose::of(file) {
+            let area = areas.entry(key(prose.kind, &file.path)).or_default();
+            area.units += prose.units;
+            for (files, count) in area.counts.iter_mut().zip(occurrences(&prose.text)) {
+                if count > 0 {
+                    files.insert(file.path.clone(), count);
+                }
             }
         }
     }
     areas
 }
 
-/// The area of a file, its lines of prose, and the prose; nothing for files that do not count.
-fn prose(file: &TextFile) -> Option<(String, usize, String)> {
-    let path = file.path.as_str();
-    if path.ends_with(".md") {
-        let name = match path {
-            _ if GENERATED.contains(&path) => "generated docs",
-            "README.md" | "CONTRIBUTING.md" | "CHANGELOG.md" => "docs",
-            _ if path.starts_with("docs/") => "docs",
-            _ => return None,
-        };
-        return Some((name.to_owned(), file.text.lines().count(), plain(file.text.lines())));
-    }
-    let name = match path.split('/').collect::<Vec<_>>()[..] {
-        ["crates", name, "src", ..] => name,
-        ["xtask", ..] => "xtask",
-        ["bench", ..] => "bench",
-        _ => return None,
-    };
-    if !path.ends_with(".rs") {
-        return None;
-    }
-    let comments = || {
-        file.text.lines().filter_map(|line| {
-            let text = line.trim_start().strip_prefix("//")?;
-            Some(text.trim_start_matches(['/', '!']))
-        })
-    };
-    Some((name.to_owned(), comments().count(), plain(comments())))
-}
-
-/// Prose without code: no fenced blocks, no code spans. A heading, a row and an item each end a
-/// sentence.
-fn plain<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    let mut text = String::new();
-    let mut fenced = false;
-    for line in lines.map(str::trim) {
-        if line.starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced {
-            if line.is_empty() || line.starts_with(['#', '|', '-', '*']) {
-                text.push('.');
-            }
-            let outside = line.split('`').step_by(2);
-            text.extend(outside.flat_map(|part| [part, " x "]));
-            text.push('\n');
-        }
-    }
-    text
-}
-
-/// How often each group occurs.
-fn occurrences(prose: &str) -> [usize; GROUPS.len()] {
-    let mut counts = [0; GROUPS.len()];
+/// How often each row occurs, and "returns".
+fn occurrences(prose: &str) -> [usize; ROWS.len() + 1] {
+    let mut counts = [0; ROWS.len() + 1];
     for sentence in prose.split_inclusive(['.', '?', '!', ';']) {
+        let is_question = sentence.ends_with('?');
         let words: Vec<String> = sentence
             .split(|letter: char| !letter.is_alphanumeric() && letter != '\'' && letter != '-')
             .filter(|word| !word.is_empty())
             .map(str::to_lowercase)
             .collect();
-        for (at, word) in words.iter().enumerate() {
-            let next = words.get(at + 1).map(String::as_str).unwrap_or_default();
-            let counts_here =
-                word != "what" || (!sentence.ends_with('?') && AFTER_WHAT.contains(&next));
-            for (count, (_, group)) in counts.iter_mut().zip(GROUPS) {
-                *count += usize::from(counts_here && group.contains(&word.as_str()));
+        let at = |index: usize| words.get(index).map(String::as_str).unwrap_or_default();
+        for index in 0..words.len() {
+            let (next, after_next) = (at(index + 1), at(index + 2));
+            let word = Word { text: at(index), next, after_next, is_question };
+            for (count, row) in counts.iter_mut().zip(&ROWS) {
+                *count += usize::from((row.counts)(&word));
             }
+            let [.., returns] = &mut counts;
+            *returns += usize::from(word.text == "returns");
         }
     }
     counts
@@ -184,23 +190,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_count_in_prose_and_in_no_code() {
-        let text = "Nobody is told what is in `what is`. What is this?\n```\nasked\n```\n\
-                    Whatever stands beside it asks.\n";
-        assert_eq!(occurrences(&plain(text.lines())), [1, 1, 1, 1, 1, 1]);
+    fn each_row_counts_its_words() {
+        let text = "Nobody is told what is there. What is this? It begins, and no such thing that \
+                    is of its own returns nothing. The end of what has ended. Which was asked?";
+        assert_eq!(occurrences(text), [5, 2, 2, 2, 1, 1]);
     }
 
     #[test]
-    fn an_area_over_its_ceiling_names_its_worst_files() {
+    fn a_kind_over_its_ceiling_names_its_worst_files() {
         let tree = Tree::of(&[
-            ("crates/new/src/a.rs", "// told\nlet told = 1;\n//! told\n"),
+            ("crates/new/src/a.rs", "// told\nlet told = \"told here\";\n//! Returns. told\n"),
             ("crates/new/src/b.rs", "/// told and told and told\n"),
             ("README.md", "fine\n"),
         ]);
         assert_eq!(
             counted(&tree).unwrap(),
-            ["new: `tell` 1666.7 times per 1 000 lines of prose, at most 2.0; \
-              most in crates/new/src/b.rs (3), crates/new/src/a.rs (2)"]
+            [
+                "comments: `dialect` 1666.7 times per 1 000, at most 70.0; most in \
+                 crates/new/src/b.rs (3), crates/new/src/a.rs (2)",
+                "comments: `returns` 333.3 times per 1 000, 15 to 128; most in \
+                 crates/new/src/a.rs (1)",
+                "strings: `dialect` 1000.0 times per 1 000, at most 70.0; most in \
+                 crates/new/src/a.rs (1)",
+            ]
         );
     }
 }

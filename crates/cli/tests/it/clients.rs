@@ -3,6 +3,7 @@
 mod init;
 mod proxies;
 mod sessions;
+mod taplo;
 
 use std::path::PathBuf;
 

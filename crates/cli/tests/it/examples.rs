@@ -5,13 +5,13 @@ use std::{fs, path::Path};
 use crate::support::{SIGNING_KEY, dir, run, toolcrib};
 
 /// The folders of `examples/`, which its page lists.
-const FOLDERS: [&str; 6] =
+pub(crate) const FOLDERS: [&str; 6] =
     ["air-gapped", "approvals", "cluster", "explorer-only", "one-developer", "team"];
 
 /// Directories that the comment of a file makes before the first start.
 const MADE_BEFORE: [&str; 2] = ["notes", "reports"];
 
-fn examples() -> std::path::PathBuf {
+pub(crate) fn examples() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 

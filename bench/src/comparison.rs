@@ -1,0 +1,125 @@
+//! The section *Numbers* of the page that compares toolcrib with other gateways.
+
+use std::fmt::Write;
+
+use crate::peers::{self, CALL, LIST, SESSION_CALL, SESSION_LIST};
+use crate::plan::Who;
+use crate::report::{Report, Row};
+
+pub(crate) const HEADING: &str = "\n## Numbers\n";
+/// Requests that another gateway can be measured with, and that are compared.
+const REQUESTS: [&str; 4] = [LIST, SESSION_LIST, CALL, SESSION_CALL];
+/// With more connections, other gateways can refuse requests.
+const MOST_CONNECTIONS: u32 = 64;
+
+/// Formats the section with its heading.
+pub(crate) fn section(report: &Report<'_>) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    head(report, &mut text).ok();
+    table(report, &mut text).ok();
+    memory(report, &mut text).ok();
+    tail(report, &mut text).ok();
+    text
+}
+
+fn head(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
+    let machine = &report.machine;
+    writeln!(text, "{}", HEADING.trim_start())?;
+    writeln!(
+        text,
+        "Measured on {} with toolcrib at commit {} and {}, on a machine with {} cores ({}) that also ran the \
+         load and the MCP server behind the gateways. Written by `cargo xtask bench --peers`; do not edit.\n",
+        machine.date,
+        machine.commit,
+        report.versions.join(", "),
+        machine.cores,
+        machine.processor,
+    )?;
+    writeln!(
+        text,
+        "Each gateway is measured in turns with a limit, which has no authentication, no rules and no record: the MCP \
+         server itself for lists, and a bare reverse proxy before it for calls. *Share* is the gateway's rate \
+         divided by the limit's in the same seconds; compare shares, because rates depend on the machine. All \
+         gateways check a key or a token. toolcrib checks scopes and arguments too, and writes its record: with the \
+         strict record the start of a call is on disk before the tool runs. The configurations of the others are \
+         in [`bench/peers`](../../bench/peers). They keep no record of the calls, and log errors only.\n"
+    )
+}
+
+fn table(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
+    writeln!(
+        text,
+        "| Request | Connections | Gateway | requests/s | share | p50 / p99 / p99.9 ms | processor, µs/request |"
+    )?;
+    writeln!(text, "|---|---|---|---|---|---|---|")?;
+    for request in REQUESTS {
+        for row in rows(report, request) {
+            let who = match (&row.ours.who, row.name.as_str()) {
+                (Who::Strict, LIST | SESSION_LIST) => "toolcrib".to_owned(),
+                (Who::Strict, _) => "toolcrib, strict record".to_owned(),
+                (Who::Relaxed, _) => "toolcrib, relaxed record".to_owned(),
+                (other, _) => other.to_string(),
+            };
+            writeln!(
+                text,
+                "| {request} | {} | {who} | {:.0} | **{:.3}** | {} | {:.0} |",
+                row.connections,
+                row.ours.per_second(),
+                row.ratio(),
+                row.ours.latency(),
+                row.ours.cost(),
+            )?;
+        }
+    }
+    writeln!(text)
+}
+
+/// Returns the rows of a request of all gateways, by number of connections.
+fn rows<'a>(report: &Report<'a>, request: &str) -> Vec<&'a Row> {
+    let mut rows: Vec<&Row> = report
+        .rows
+        .iter()
+        .filter(|row| row.connections <= MOST_CONNECTIONS)
+        .filter(|row| row.name.strip_suffix(", relaxed log").unwrap_or(&row.name) == request)
+        .collect();
+    rows.sort_by_key(|row| row.connections);
+    rows
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^52")]
+fn memory(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
+    writeln!(text, "| Gateway | memory before, MB | after the load, MB |\n|---|---|---|")?;
+    for (who, before) in report.idle {
+        if !matches!(who, Who::Strict | Who::Peer(_)) {
+            continue;
+        }
+        let after = report.after.get(who).copied().unwrap_or_default();
+        let megabytes = |value: u64| value as f64 / 1024.0;
+        writeln!(text, "| {who} | {:.1} | {:.1} |", megabytes(*before), megabytes(after))?;
+    }
+    writeln!(text)
+}
+
+fn tail(report: &Report<'_>, text: &mut String) -> std::fmt::Result {
+    let gateways = peers::configured().unwrap_or_default();
+    for absent in report.absent {
+        if gateways.iter().any(|gateway| absent.what.contains(&gateway.name)) {
+            writeln!(text, "Not measured: {} ({}).\n", absent.what, absent.why)?;
+        }
+    }
+    writeln!(
+        text,
+        "More rows are in the [benchmarks](../reference/benchmarks.md). Most of the cost of a call is the record; \
+         gateways without one can be faster. To repeat it:\n"
+    )?;
+    writeln!(
+        text,
+        "```console\n\
+         $ python3 -m venv peers && peers/bin/pip install mcp-contextforge-gateway\n\
+         $ cargo install mcp-gateway --root peers\n\
+         $ cargo xtask bench --peers peers\n\
+         ```\n\n\
+         [Contributing](../../CONTRIBUTING.md#other-gateways) explains it, and how to add a gateway."
+    )
+}
