@@ -24,7 +24,7 @@ use self::upstreams::{FEW, Upstreams};
 use crate::histogram::Histogram;
 use crate::http1::{Connection, request};
 use crate::process::Server;
-use crate::run::say;
+use crate::terminal::say;
 
 /// How long the program may take to show all tools.
 const BUILD_LIMIT: Duration = Duration::from_secs(300);

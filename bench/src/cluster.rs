@@ -19,12 +19,13 @@ use toolcrib_testkit::{
 
 use self::processors::{Busy, Used};
 use crate::histogram::Histogram;
-use crate::load::Shot;
+use crate::load::{Shot, WARM_UP};
 use crate::machine::Machine;
 use crate::process::Server;
 use crate::rows;
-use crate::run::{WARM_UP, say};
+use crate::section::replace_section;
 use crate::subject::{Shared, Subject};
+use crate::terminal::say;
 
 /// How often each cluster is measured in each row, in turns.
 const ROUNDS: u32 = 2;

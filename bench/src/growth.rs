@@ -17,7 +17,7 @@ use anyhow::Result;
 
 use self::constants::Constants;
 use self::model::Scenario;
-use crate::run::say;
+use crate::terminal::say;
 
 /// The generated page, in the tree.
 const PAGE: &str = "docs/reference/growth.md";

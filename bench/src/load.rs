@@ -11,6 +11,9 @@ use tokio::time::timeout;
 use crate::histogram::Histogram;
 use crate::http1::{Answer, Connection, find};
 
+/// The time of requests before those that count.
+pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
+
 /// A response that takes longer than this is a failure.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 

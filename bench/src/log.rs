@@ -101,8 +101,8 @@ pub(crate) async fn run(options: &LogOptions) -> Result<()> {
         rows.extend(measure(options, *callers).await?);
     }
     match options.json {
-        true => crate::run::say(&serde_json::to_string_pretty(&rows)?),
-        false => crate::run::say(&table(&rows)),
+        true => crate::terminal::say(&serde_json::to_string_pretty(&rows)?),
+        false => crate::terminal::say(&table(&rows)),
     }
 }
 

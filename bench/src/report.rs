@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::RunOptions;
 use crate::earlier::Earlier;
 use crate::histogram::Histogram;
 use crate::machine::Machine;
+use crate::options::RunOptions;
 use crate::plan::{Absent, Who};
 
 /// The measurement of one server in one row.

@@ -9,15 +9,15 @@ use std::{env, fs};
 
 use anyhow::{Context, Result};
 
-use crate::RunOptions;
 use crate::http1::request;
 use crate::load::{Expect, Shot};
+use crate::options::RunOptions;
 use crate::peers::{self, CALL, LIST, SESSION_CALL, SESSION_LIST};
 use crate::plan::{Absent, Durability, Pair, Who};
 use crate::process::Server;
-use crate::run::say;
 use crate::servers::fixed::TAG;
 use crate::subject::{Lists, SourceKind, Subject, direct, direct_service};
+use crate::terminal::say;
 
 /// Rows with a server of their own.
 const PACK_ROW: &str = "MCP tools/call of a pack";

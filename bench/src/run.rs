@@ -1,28 +1,27 @@
 //! Measures each pair of servers in turns, and writes the report.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use std::{fs, io};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::RunOptions;
 use crate::comparison;
 use crate::earlier::Earlier;
 use crate::histogram::Histogram;
-use crate::load::Shot;
+use crate::load::{Shot, WARM_UP};
 use crate::machine::Machine;
+use crate::options::RunOptions;
 use crate::plan::{Absent, Pair, Who};
 use crate::report::{Measured, Report, Row};
 use crate::rows::Bench;
 use crate::section::replace_section;
+use crate::terminal::say;
 
 /// How often each server of a pair is measured, in turns, so that a change of the machine's load
 /// affects both.
 const ROUNDS: u32 = 2;
-pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -78,11 +77,6 @@ pub(crate) async fn run(options: &RunOptions) -> Result<()> {
     }
     ensure!(failures == 0, "{failures} rows failed");
     Ok(())
-}
-
-/// Prints a line.
-pub(crate) fn say(text: &str) -> Result<()> {
-    Ok(writeln!(io::stdout(), "{text}")?)
 }
 
 // === impl Bench ===

@@ -24,8 +24,8 @@ use crate::histogram::Histogram;
 use crate::http1::{Answer, Connection, find};
 use crate::load::{Expect, Shot};
 use crate::process::Server;
-use crate::run::say;
 use crate::subject::Subject;
+use crate::terminal::say;
 
 /// A response that takes longer than this is a failure.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);

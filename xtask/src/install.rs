@@ -31,29 +31,19 @@
 //! A variable that is set already is left as it is.
 
 pub(crate) mod apt;
+mod cache;
 mod node;
 mod python;
+mod tools;
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-use std::{env, io, thread};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::gate::Skip;
+pub(crate) use self::tools::Tools;
 use crate::paths;
-use crate::shell::{self, say};
-
-/// A download that takes longer than this hangs.
-const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
-/// Registries answer badly now and then.
-const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(5);
-/// Written last into an installed folder: its origin.
-const STAMP: &str = ".installed-from";
+use crate::shell::say;
 
 /// Which parts are about to run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,13 +52,6 @@ pub(crate) struct Needs {
     pub(crate) clients: bool,
     pub(crate) browser: bool,
     pub(crate) packages: bool,
-}
-
-/// The tools that were found or installed.
-#[derive(Debug, Default)]
-pub(crate) struct Tools {
-    variables: Vec<(&'static str, OsString)>,
-    skipped: Vec<Skip>,
 }
 
 impl Tools {
@@ -142,97 +125,6 @@ impl Tools {
         }
         Ok(tools)
     }
-
-    /// The variables, for a test run.
-    pub(crate) fn apply(&self, command: &mut Command) {
-        for (name, value) in &self.variables {
-            command.env(name, value);
-        }
-    }
-
-    /// The variables as lines for a shell.
-    pub(crate) fn exports(&self) -> String {
-        let quoted = |value: &OsString| value.to_string_lossy().replace('\'', r"'\''");
-        let line =
-            |(name, value): &(&str, OsString)| format!("export {name}='{}'\n", quoted(value));
-        self.variables.iter().map(line).collect()
-    }
-
-    /// One variable's value.
-    pub(crate) fn get(&self, name: &str) -> Option<PathBuf> {
-        self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
-    }
-
-    /// The tools that are not available.
-    pub(crate) fn skipped(&self) -> &[Skip] {
-        &self.skipped
-    }
-
-    fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
-        let value = env::var_os(name).unwrap_or_else(|| value.into());
-        self.variables.push((name, value));
-    }
-
-    fn keep<T>(&mut self, what: &str, outcome: Result<T>) -> Option<T> {
-        match outcome {
-            Ok(found) => Some(found),
-            Err(error) => {
-                say(format_args!("not available: {what}: {error:#}"));
-                self.skipped.push(Skip::new(what, format!("{error:#}")));
-                None
-            }
-        }
-    }
-}
-
-/// Whether installing is permitted at all.
-fn permitted() -> Result<()> {
-    if env::var("TOOLCRIB_INSTALL").is_ok_and(|value| value == "never") {
-        bail!("it is missing and TOOLCRIB_INSTALL=never forbids to install it");
-    }
-    Ok(())
-}
-
-/// Runs a download a few times.
-fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
-    let mut tried = 0;
-    loop {
-        tried += 1;
-        // The output of installers must not mix with the lines of `setup`.
-        match shell::run_bounded(command().stdout(io::stderr()), DOWNLOAD_LIMIT) {
-            Ok(()) => return Ok(()),
-            Err(error) if tried < TRIES => {
-                say(format_args!("try {tried} of {TRIES} failed: {error:#}"));
-                thread::sleep(PAUSE);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// A folder in the cache with the packages of `made_from` (a lock file's text). `fill` runs only if
-/// the folder is missing or incomplete.
-fn folder(name: &str, made_from: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let folder = paths::tools().join(format!("{name}-{:016x}", fingerprint(made_from)));
-    let stamp = folder.join(STAMP);
-    if fs::read_to_string(&stamp).is_ok_and(|found| found == made_from) {
-        return Ok(folder);
-    }
-    permitted()?;
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    fill(&folder)?;
-    fs::write(&stamp, made_from)?;
-    Ok(folder)
-}
-
-/// FNV-1a: names a folder, protects nothing. The stamp inside is compared in full.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 /// Two tasks at once install one after the other. Released when the file is closed.
@@ -248,15 +140,4 @@ fn lock() -> Result<File> {
 /// Returns the folder with the packages whose files the console brings.
 pub(crate) fn console_packages() -> Result<PathBuf> {
     node::console(&node::npm()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fingerprints_are_stable_and_differ() {
-        assert_eq!(fingerprint(""), 0xcbf2_9ce4_8422_2325);
-        assert_ne!(fingerprint("mcp==2.3.0"), fingerprint("mcp==2.3.1"));
-    }
 }

@@ -9,6 +9,7 @@ mod check;
 mod container;
 mod debian;
 mod deploy;
+mod make;
 mod npm;
 mod parts;
 mod program;
@@ -16,15 +17,15 @@ mod sbom;
 mod tarball;
 mod wheel;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use anyhow::Result;
+use clap::Args;
 
 use crate::{dist, paths, shell};
+use archive::Effort;
 pub(crate) use check::test;
-use parts::Parts;
+use make::{Kind, make};
 
 #[derive(Debug, Args)]
 pub(crate) struct PackageOptions {
@@ -40,23 +41,6 @@ pub(crate) struct PackageOptions {
     /// Afterwards install each package in an empty place, and run it
     #[arg(long, conflicts_with = "only")]
     check: bool,
-}
-
-/// The kinds of packages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// A compressed archive with the program, its manual and its completions
-    Tarball,
-    /// A Debian package with a systemd unit
-    Deb,
-    /// A Python wheel, for pip and uvx
-    Wheel,
-    /// An npm package, for npm and npx
-    Npm,
-    /// A folder from which buildah, podman or docker builds an image
-    Container,
-    /// The bill of materials, in CycloneDX JSON
-    Sbom,
 }
 
 pub(crate) fn run(options: &PackageOptions) -> Result<()> {
@@ -82,39 +66,4 @@ pub(crate) fn make_all(program: &Path, out: &Path) -> Result<Vec<PathBuf>> {
 /// Returns lines as `sha256sum` writes and checks them.
 pub(crate) fn checksums(files: &[PathBuf]) -> Result<String> {
     archive::checksums(&files.iter().collect::<Vec<_>>())
-}
-
-/// How much time compression may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effort {
-    /// For users: small files.
-    Small,
-    /// For tests: files that are made quickly.
-    Quick,
-}
-
-/// Makes the packages of `program` in `out` with their checksums, and returns their paths. No kinds mean
-/// all kinds.
-fn make(program: &Path, out: &Path, only: &[Kind], effort: Effort) -> Result<Vec<PathBuf>> {
-    fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
-    let parts = Parts::collect(program, effort)?;
-    let mut made = Vec::new();
-    for kind in Kind::value_variants() {
-        if !only.is_empty() && !only.contains(kind) {
-            continue;
-        }
-        made.push(match kind {
-            Kind::Tarball => tarball::write(&parts, out),
-            Kind::Deb => debian::write(&parts, out),
-            Kind::Wheel => wheel::write(&parts, out),
-            Kind::Npm => npm::write(&parts, out),
-            Kind::Container => container::write(&parts, out),
-            Kind::Sbom => sbom::write(&parts, out),
-        }?);
-    }
-    let files: Vec<&PathBuf> = made.iter().filter(|path| path.is_file()).collect();
-    let sums = out.join("SHA256SUMS");
-    fs::write(&sums, archive::checksums(&files)?)?;
-    made.push(sums);
-    Ok(made)
 }

@@ -5,7 +5,6 @@
 //! program run as a child process; a small HTTP service (`library`); two workflows; and the bundled
 //! pack. At its first start it makes some calls itself (`history`).
 
-mod facts;
 mod history;
 mod library;
 pub(crate) mod upstream;
@@ -31,6 +30,7 @@ use toolcrib_gateway::{
 use crate::{
     args::Global,
     context::Context,
+    demo_facts::{self, CALLER_NAMES, CALLERS, Facts},
     env::Secrets,
     failure::{Exit, advised},
     local,
@@ -39,8 +39,6 @@ use crate::{
     tool_row::{COLUMNS, ToolRow},
 };
 
-pub(crate) use facts::CALLER_NAMES;
-use facts::{CALLERS, Facts};
 use library::Library;
 
 /// The file in the data directory with the URL and the keys of the demo.
@@ -137,7 +135,7 @@ pub(crate) fn write_key_files(data_dir: &Path, folder: &Path) -> anyhow::Result<
     let facts = Facts::read(&file).ok_or_else(|| no_demo(&file))?;
     for (name, key) in &facts.keys {
         let file = folder.join(format!("{name}.key"));
-        let written = facts::new_private_file(&file)
+        let written = demo_facts::new_private_file(&file)
             .and_then(|mut out| std::io::Write::write_all(&mut out, format!("{key}\n").as_bytes()));
         written.with_context(|| format!("{} cannot be written", file.display()))?;
     }

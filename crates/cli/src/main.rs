@@ -14,6 +14,7 @@ mod commands;
 mod confined;
 mod context;
 mod demo;
+mod demo_facts;
 mod env;
 mod failure;
 mod local;

@@ -28,12 +28,12 @@ use crate::{
 pub use self::{
     command::StderrMode,
     formed::FormedTool,
-    mcp::{HttpSpec, StdioSpec},
+    mcp::StdioSpec,
     not_offered::{Amount, NotOffered},
     upstream::{Unusable, UpstreamSpec},
     workflow::WorkflowSpec,
 };
-pub use crate::credential::SecretValue;
+pub use crate::{credential::SecretValue, http_spec::HttpSpec};
 
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]

@@ -9,10 +9,7 @@
 
 mod catalogs;
 mod client_sessions;
-mod error;
-mod keys;
 mod runs;
-mod saved;
 mod segments;
 
 use std::{sync::Arc, time::Duration};
@@ -22,12 +19,7 @@ use async_trait::async_trait;
 pub use self::{
     catalogs::CatalogStore,
     client_sessions::{ClientSession, ClientSessionStore, SessionNotice},
-    error::StoreError,
-    keys::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, SessionCredential},
     runs::{KeptRun, RunQuery, RunRecord, RunState, RunStore},
-    saved::{
-        MAX_SAVED, MAX_SAVED_BY_ONE, SavedFilter, SavedInsertion, SavedItem, SavedKind, SavedStore,
-    },
     segments::{NewSegment, SegmentPart, SegmentStore},
 };
 use crate::{
@@ -40,6 +32,13 @@ use crate::{
     pin::PinStore,
     quota::QuotaStore,
     record::{RecordStore, SharedWitnesses},
+};
+pub use crate::{
+    keys::{KeyRecord, KeyRotation, KeyStore, SESSION_ROWS_KEPT, SessionCredential},
+    saved::{
+        MAX_SAVED, MAX_SAVED_BY_ONE, SavedFilter, SavedInsertion, SavedItem, SavedKind, SavedStore,
+    },
+    store_error::StoreError,
 };
 
 /// Numbers that rise with the changes by any process.

@@ -52,8 +52,9 @@ use crate::{
     audit::Audit,
     authn::{AuthError, Authenticator},
     background::Services,
+    input_forms::InputForms,
+    limits::rate_limit::RateLimits,
     listeners::Listeners,
-    pipeline::{input::InputForms, rate_limit::RateLimits},
     snapshot::Snapshots,
 };
 

@@ -2,7 +2,7 @@
 //!
 //! * [`Audit`] appends events and reads the event log.
 //! * [`AuditTasks`] signs checkpoints, sends them to anchors, forwards events and applies retention.
-//! * [`export`] writes events in the formats of other systems.
+//! * [`csv`] writes found events as a table; [`export`](crate::export) writes them in other formats.
 
 mod accept;
 mod anchor;
@@ -10,8 +10,8 @@ mod append;
 mod checkpoint;
 mod context;
 mod continuity;
+pub mod csv;
 mod decision;
-pub mod export;
 mod follow;
 mod forward;
 mod lone_event;

@@ -24,8 +24,8 @@ use toolcrib_core::{
 use toolcrib_tasks::{Policy, TaskName, Tasks};
 
 use crate::{
-    config::Config, freshness::ReadBegan, metrics::Metrics,
-    pipeline::arguments_hash::ArgumentsHash, trace::Tracer,
+    arguments_hash::ArgumentsHash, config::Config, freshness::ReadBegan, metrics::Metrics,
+    trace::Tracer,
 };
 
 /// How long calls in flight may take to be recorded once their sources are closed: the store answers in

@@ -22,6 +22,7 @@ use toolcrib_tasks::Tasks;
 
 use crate::{
     approvals::Approvals,
+    arguments_hash::ArgumentsHash,
     audit::Audit,
     authn::Authenticator,
     background::{Background, Services},
@@ -29,24 +30,20 @@ use crate::{
     clock::SystemClock,
     config::{Config, edit::ConfigFile},
     gateway::{Gateway, Inner},
-    metrics::Metrics,
-    pipeline::{
-        Pipeline,
-        arguments_hash::ArgumentsHash,
-        idempotency::Idempotency,
+    limits::{
         quota::Quotas,
         rate_limit::{MemoryLimiter, RateLimits},
-        session::Interactions,
-        shared_limiter::SharedLimiter,
+        shared::SharedLimiter,
     },
+    live_runs::LiveRuns,
+    metrics::Metrics,
+    pipeline::{Pipeline, idempotency::Idempotency, session::Interactions},
     policy::Decider,
+    provider::native::{NativeTools, Natives},
     snapshot::{Snapshot, Snapshots},
-    supply::{
-        Supply, SupplyParts,
-        native::{NativeTools, Natives},
-    },
+    supply::{Supply, SupplyParts},
     trace::Tracer,
-    workflow::{Workflows, live::LiveRuns},
+    workflow::Workflows,
 };
 
 /// How long sources may take to list their tools before workflows resume without them.

@@ -29,7 +29,7 @@ pub use self::step::{Step, StepName, StepResult};
 use crate::{
     audit::READ,
     gateway::Gateway,
-    pipeline::quota,
+    limits::quota,
     scopes::RouteScope,
     snapshot::{Miss, Snapshot},
 };

@@ -14,17 +14,17 @@ use toolcrib_tasks::Tasks;
 
 use crate::{
     approvals::Approvals,
-    audit::{self, Audit},
+    audit::{self, Audit, AuditTasks},
     authn::{AuthError, Authenticator},
     background::{CLOSING_TIME, Services},
     client_sessions::ClientSessions,
-    config::{Config, edit::ConfigFile},
+    config::{Config, RecordConfig, edit::ConfigFile},
     ids::new_id,
+    limits::quota::Quotas,
     metrics::Metrics,
     pipeline::{
         CallReport, CallRequest, Interaction, Pipeline,
         idempotency::{ClientKey, IdempotencyError, IdempotentOutcome},
-        quota::Quotas,
         session::TooManyInteractions,
     },
     snapshot::{Snapshot, Snapshots},
@@ -153,6 +153,19 @@ impl Gateway {
     /// The event log.
     pub fn audit(&self) -> &Arc<Audit> {
         &self.inner.audit
+    }
+
+    /// Starts a [`AuditTasks`], which signs, anchors, forwards and prunes the record. A gateway has
+    /// one.
+    ///
+    /// # Errors
+    /// A destination that can never work.
+    pub async fn start_audit(
+        &self,
+        parts: audit::Parts,
+        config: &RecordConfig,
+    ) -> Result<AuditTasks, String> {
+        AuditTasks::start(self.audit(), &self.inner.services, parts, config).await
     }
 
     /// The counts of calls under quotas.

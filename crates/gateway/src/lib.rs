@@ -21,66 +21,77 @@
 #![warn(missing_docs)]
 
 pub mod approvals;
+mod arguments_hash;
+mod assembly;
 pub mod audit;
 pub mod authn;
 mod background;
+mod breaker;
 mod builder;
 pub mod client_sessions;
 pub mod clock;
 pub mod config;
 mod editing;
 pub mod explain;
+pub mod export;
 mod files;
+mod flows;
 mod freshness;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gateway;
 mod health;
 mod ids;
+mod input_forms;
 mod keys;
+mod limits;
 pub mod listeners;
+mod live_runs;
 mod measure;
 pub mod metrics;
+pub mod miss;
 mod named_tools;
 mod pipeline;
 pub mod policy;
 pub mod probe;
 pub mod provider;
+mod reauthorize;
 mod role_view;
 pub mod saved;
 pub mod scopes;
 mod sign_ins;
 mod snapshot;
+mod source_report;
 mod supply;
 mod tool_ref;
 pub mod trace;
 mod workflow;
 
+pub use arguments_hash::ArgumentsHash;
 pub use builder::GatewayBuilder;
 pub use editing::{EditRefusal, Proposal, WriteReport, edit_event};
 pub use freshness::MAX_UNCONFIRMED;
 pub use gateway::Gateway;
 pub use health::{Check, CheckState};
 pub use keys::key_event;
+pub use limits::{
+    quota::{QuotaReport, Quotas},
+    rate_limit::{self, MemoryLimiter},
+};
 pub use measure::{
     ApprovalsDiagnosis, BuildDiagnosis, CatalogDiagnosis, ConfigurationDiagnosis, Diagnosis,
     RecordDiagnosis, SourcesDiagnosis, StoreDiagnosis,
 };
 pub use named_tools::RoleReach;
-pub use pipeline::{
-    CallReport, CallRequest, Interaction,
-    arguments_hash::ArgumentsHash,
-    breaker::{BreakerReport, BreakerState},
-    idempotency, miss,
-    quota::{QuotaReport, Quotas},
-    rate_limit::{self, MemoryLimiter},
-    session,
-};
+pub use pipeline::{CallReport, CallRequest, Interaction, idempotency, session};
 pub use role_view::{RoleReport, RoleTool};
 pub use snapshot::{Miss, Snapshot, ToolsetReport};
+pub use source_report::{
+    BreakerReport, BreakerState, CallCounts, RefreshRefusal, SourceError, SourceLatency,
+    SourceLoad, SourceReport, StderrRefusal,
+};
 pub use supply::{
-    CallCounts, Preview, PreviewError, PreviewedSource, PreviewedTool, RefreshRefusal, RoleChange,
-    RuleProposal, SourceError, SourceLatency, SourceLoad, SourceReport, Statement, StderrRefusal,
+    Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, RuleProposal, Statement,
     Supply, ToolChange, UnknownTools, pins,
 };
 pub use tool_ref::{CatalogScope, ToolRef};

@@ -7,7 +7,7 @@ use chrono::DateTime;
 use serde::Serialize;
 use toolcrib_core::clock::Timestamp;
 
-use crate::{gateway::Gateway, pipeline::breaker::BreakerState};
+use crate::{gateway::Gateway, source_report::BreakerState};
 
 /// How long the store may take; then its last measurements are shown.
 const PATIENCE: Duration = Duration::from_secs(1);

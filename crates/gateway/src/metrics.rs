@@ -42,7 +42,10 @@ pub use self::{
     labels::Surface,
     table::{METRICS, MetricDescription, MetricKind},
 };
-use crate::{config::Config, pipeline::breaker::BreakerState, supply::SourceLatency};
+use crate::{
+    config::Config,
+    source_report::{BreakerState, SourceLatency},
+};
 
 /// The most names of clients in the metrics; those after them are counted together.
 const MAX_CLIENTS: usize = 32;

@@ -2,33 +2,30 @@
 //!
 //! `call.rs` contains the nine steps in order; the other modules are what the steps use.
 
-pub(crate) mod arguments_hash;
-pub(crate) mod breaker;
 mod call;
 mod dispatch;
 pub mod idempotency;
 mod idempotent_call;
-pub(crate) mod input;
 mod interaction;
-pub mod miss;
-pub(crate) mod quota;
-pub mod rate_limit;
-pub(crate) mod reauthorize;
 mod request;
 pub mod session;
-pub(crate) mod shared_limiter;
+pub(crate) mod step_caller;
 mod target;
 
 use std::sync::Arc;
 
-use self::{
-    idempotency::Idempotency, quota::Quotas, rate_limit::RateLimits, session::Interactions,
-};
+use self::{idempotency::Idempotency, session::Interactions};
 pub use self::{
     interaction::Interaction,
     request::{CallReport, CallRequest},
 };
-use crate::{approvals::Approvals, audit::Audit, background::Services, workflow::live::LiveRuns};
+use crate::{
+    approvals::Approvals,
+    audit::Audit,
+    background::Services,
+    limits::{quota::Quotas, rate_limit::RateLimits},
+    live_runs::LiveRuns,
+};
 
 /// Runs calls.
 pub(crate) struct Pipeline {

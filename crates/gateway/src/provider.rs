@@ -8,6 +8,7 @@
 //! * [`NativeTools`] makes them one source of a gateway, behind its pipeline.
 
 mod answer;
+pub(crate) mod native;
 mod typed;
 
 use std::{collections::BTreeMap, fmt, future::Future, marker::PhantomData, sync::Arc};
@@ -29,9 +30,9 @@ use crate::{
 
 pub use self::{
     answer::{HandlerError, ToolAnswer},
+    native::NativeTools,
     typed::{NoArguments, TypedTool, TypedTools},
 };
-pub use crate::supply::native::NativeTools;
 
 /// A tool as callers see it.
 pub trait Tool: Send + Sync + 'static {

@@ -23,12 +23,12 @@ use toolcrib_core::{
 };
 
 use crate::{
+    breaker::Breaker,
     config::{DeniedCalls, GateConfig},
+    flows::offer::SnapshotWorkflows,
     freshness::Confirmation,
-    pipeline::breaker::Breaker,
     policy::Decider,
     tool_ref::{CatalogScope, ToolRef},
-    workflow::offer::SnapshotWorkflows,
 };
 
 /// Everything a request depends on, loaded once per request (I-23).

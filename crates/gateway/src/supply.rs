@@ -4,18 +4,12 @@
 //! discovery the last good catalog stays in force. It is also stored, so that a restart begins with
 //! it.
 
-pub(crate) mod assemble;
-pub(crate) mod classify;
 mod configure;
 mod leader;
-pub(crate) mod listed;
-pub(crate) mod native;
 pub mod pins;
 mod preview;
 mod proposals;
 mod refresh;
-mod report;
-mod schemas;
 mod slots;
 mod toolsets;
 
@@ -44,7 +38,6 @@ use toolcrib_core::{
 };
 
 use self::{
-    classify::classify,
     pins::{ApprovedPin, PinError, PinReport, PinReview, PinWish},
     slots::Slots,
     toolsets::Reported,
@@ -55,16 +48,14 @@ pub use self::{
         Preview, PreviewError, PreviewedSource, PreviewedTool, RoleChange, ToolChange, UnknownTools,
     },
     proposals::{RuleProposal, Statement},
-    report::{
-        CallCounts, RefreshRefusal, SourceError, SourceLatency, SourceLoad, SourceReport,
-        StderrRefusal,
-    },
 };
 use crate::{
+    assembly::classify::classify,
     audit::Audit,
     background::Services,
     config::{Config, GateConfig, SourceConfig},
     snapshot::{Snapshot, Snapshots},
+    source_report::{RefreshRefusal, SourceReport, StderrRefusal},
 };
 
 /// How often a command that waits for sources checks their state.

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::install::{Tools, permitted, retried};
+use crate::install::Tools;
+use crate::install::cache::{permitted, retried};
 use crate::shell;
 
 const CHROMIUMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::install::{Tools, apt, folder, retried};
+use crate::install::cache::{folder, retried};
+use crate::install::{Tools, apt};
 use crate::{paths, shell};
 
 /// The drivers use `import.meta.dirname`, which is that old.

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::install::{Tools, apt, folder, permitted, retried};
+use crate::install::cache::{folder, permitted, retried};
+use crate::install::{Tools, apt};
 use crate::{paths, shell};
 
 /// Installs the current SDK and a server of its era.

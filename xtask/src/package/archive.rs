@@ -8,7 +8,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::Effort;
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest as _, Sha256};
@@ -18,6 +17,15 @@ use zip::{CompressionMethod, ZipWriter};
 
 const PLAIN: u32 = 0o644;
 const EXECUTABLE: u32 = 0o755;
+
+/// How much time compression may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// For users: small files.
+    Small,
+    /// For tests: files that are made quickly.
+    Quick,
+}
 
 impl Effort {
     /// Returns the level of compression.

@@ -11,7 +11,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::{Effort, deploy, make};
+use super::archive::Effort;
+use super::deploy;
+use super::make::make;
 use crate::gate::{Report, Skip};
 use crate::install::Tools;
 use crate::paths;

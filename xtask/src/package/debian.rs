@@ -9,8 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::Effort;
-use super::archive::{Files, gzip};
+use super::archive::{Effort, Files, gzip};
 use super::parts::{CONFIG_SCHEMA, Parts, REPOSITORY, SUMMARY};
 use crate::shell;
 

@@ -6,8 +6,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 
-use super::Effort;
-use super::archive::Files;
+use super::archive::{Effort, Files};
 use super::program::Program;
 use super::sbom::{Crates, notices};
 use crate::{paths, shell};

@@ -56,7 +56,7 @@ The command reads demo.json in the data directory, so use the --data-dir of `ser
 name of a key it prints only the text of that key.")]
     Keys {
         /// Print only the key with this name
-        #[arg(value_parser = crate::demo::CALLER_NAMES)]
+        #[arg(value_parser = crate::demo_facts::CALLER_NAMES)]
         name: Option<String>,
     },
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde_json::Value;
 
 use super::command::{Confinement, StderrMode};
-use crate::{credential::SecretValue, egress::AllowList};
+use crate::credential::SecretValue;
 
 /// A child process. Its environment contains only `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER` (where
 /// set) and `env`.
@@ -22,17 +22,6 @@ pub struct StdioSpec {
     pub sandbox: Option<Confinement>,
     /// The destination of its stderr.
     pub stderr: StderrMode,
-}
-
-/// An HTTP endpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpSpec {
-    /// `http` or `https`, no user information.
-    pub url: String,
-    /// Extra request headers; values may be secrets.
-    pub headers: BTreeMap<String, SecretValue>,
-    /// The additions to the public addresses and the host of `url` that may be contacted.
-    pub allow: AllowList,
 }
 
 /// Returns whether the upstream offers `tool`, as it lists it, to Apps only. A tool of MCP Apps

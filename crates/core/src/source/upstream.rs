@@ -3,7 +3,7 @@
 use super::{
     command::{CommandsSpec, Confinement},
     connector::ConnectorSpec,
-    mcp::{HttpSpec, StdioSpec},
+    mcp::StdioSpec,
     pack::{PackOffer, PackSpec},
     workflow::WorkflowSpec,
 };
@@ -11,6 +11,7 @@ use crate::{
     canonical::Digest,
     descriptor::{Approval, Egress, SafetyTier, SourceKind},
     event::Transport,
+    http_spec::HttpSpec,
 };
 
 /// The kinds of upstream.

@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::StoreError;
-use crate::{clock::Timestamp, id::SourceId};
+use crate::{clock::Timestamp, id::SourceId, store_error::StoreError};
 
 /// The last valid catalog of each source, so that a restart does not wait for upstreams.
 #[async_trait]

@@ -5,8 +5,7 @@
 
 use async_trait::async_trait;
 
-use super::StoreError;
-use crate::{canonical::Digest, clock::Timestamp};
+use crate::{canonical::Digest, clock::Timestamp, store_error::StoreError};
 
 /// The identity of a client's session for every server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::StoreError;
 use crate::{
     clock::Timestamp,
     id::{CallId, KeyId, PrincipalId, RunId, TenantId, ToolId},
+    store_error::StoreError,
 };
 
 /// One run of a workflow, without its data.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::StoreError;
+use crate::store_error::StoreError;
 
 /// One part of a segment. They are read separately, because most searches need only the first ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -16,12 +16,8 @@ use toolcrib_core::{
 
 use super::{ApprovalGate, Approvals, link, unavailable};
 use crate::{
-    audit::CallIdentity,
-    clock::after,
-    config::ApprovalsConfig,
-    ids::new_id,
-    pipeline::{input::InputForms, reauthorize::reauthorize},
-    snapshot::Snapshot,
+    audit::CallIdentity, clock::after, config::ApprovalsConfig, ids::new_id,
+    input_forms::InputForms, reauthorize::reauthorize, snapshot::Snapshot,
 };
 
 /// When the caller of a call that was not approved in time should retry.

@@ -44,7 +44,7 @@ use crate::{
     ids::new_id,
     listeners::Listeners,
     metrics::Metrics,
-    pipeline::miss,
+    miss,
     snapshot::Miss,
 };
 

@@ -20,7 +20,6 @@ use super::{anchor, append::Audit, checkpoint, context::Context, forward};
 use crate::{
     background::Services,
     config::{ForwardConfig, RecordConfig},
-    gateway::Gateway,
 };
 
 /// Checkpoints that wait for a slow anchor. Only the last one of a tenant counts, so an anchor that
@@ -212,22 +211,5 @@ impl Outgoing {
             Self::Anchor(_, destination) => destination,
             Self::Forward(forward) => &forward.destination,
         }
-    }
-}
-
-// === impl Gateway ===
-
-impl Gateway {
-    /// Starts a [`AuditTasks`], which signs, anchors, forwards and prunes the record. A gateway has
-    /// one.
-    ///
-    /// # Errors
-    /// A destination that can never work.
-    pub async fn start_audit(
-        &self,
-        parts: Parts,
-        config: &RecordConfig,
-    ) -> Result<AuditTasks, String> {
-        AuditTasks::start(self.audit(), &self.inner.services, parts, config).await
     }
 }

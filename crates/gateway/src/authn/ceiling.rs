@@ -13,9 +13,9 @@ use toolcrib_core::{
 };
 
 use crate::{
+    assembly::classify::narrowed,
     config::{Config, JwtConfig},
     scopes::RouteScope,
-    supply::classify::narrowed,
 };
 
 /// The uses of the scopes of one configuration.

@@ -18,9 +18,8 @@ use toolcrib_core::{
     store::{KeyRecord, KeyRotation, StoreError},
 };
 
-use crate::scopes::RouteScope;
-
 use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+use crate::scopes::RouteScope;
 
 /// The scope for managing the keys of a tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();

@@ -16,7 +16,7 @@ use super::{
     secret::{KeyPlace, Value},
     units::{self as kind, Kind as _},
 };
-use crate::audit::export::Format;
+use crate::export::Format;
 
 /// The record, its signatures and its retention ([explanation](../explanation/record.md)).
 #[derive(Debug, Deserialize, JsonSchema)]

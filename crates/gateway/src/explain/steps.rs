@@ -16,11 +16,9 @@ use toolcrib_core::{
 use super::step::{Step, StepName, StepResult, To};
 use crate::{
     config::ApprovalsConfig,
-    pipeline::{
-        breaker::{BreakerReport, BreakerState},
-        quota::QuotaError,
-    },
+    limits::quota::QuotaError,
     policy::PolicySet,
+    source_report::{BreakerReport, BreakerState},
     supply::Located,
 };
 

@@ -39,10 +39,6 @@ use toolcrib_core::{
 use super::{
     CallReport, CallRequest, Pipeline,
     dispatch::{self, Execution, StopConditions},
-    input::{InputForms, SourceInput},
-    miss,
-    quota::QuotaCharge,
-    reauthorize::reauthorize,
     session::InteractionGuard,
     target::Target,
 };
@@ -53,11 +49,15 @@ use crate::{
     config::DeniedCalls,
     freshness::MAX_UNCONFIRMED,
     ids::new_id,
+    input_forms::{InputForms, SourceInput},
+    limits::quota::QuotaCharge,
+    live_runs::{CallEnd, StepContext},
     metrics::{FinishedCall, Surface},
+    miss,
+    reauthorize::reauthorize,
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
     trace::{self, CallSpan, TaskContext, Tracer},
-    workflow::live::{CallEnd, StepContext},
 };
 
 /// A call on its way through the pipeline, without the name of its tool.

@@ -12,8 +12,7 @@ use toolcrib_core::{
     text,
 };
 
-use super::breaker::Breaker;
-use crate::approvals::pause::Deadline;
+use crate::{approvals::pause::Deadline, breaker::Breaker};
 
 /// The end of a call that was admitted.
 pub(crate) struct Execution {

@@ -16,11 +16,7 @@ use super::{
     CallReport, CallRequest, Pipeline,
     session::{InteractionState, TooManyInteractions},
 };
-use crate::{
-    audit::CALL,
-    ids::new_id,
-    workflow::{caller::Caller, live::StepContext},
-};
+use crate::{audit::CALL, ids::new_id, live_runs::StepContext, pipeline::step_caller::StepCaller};
 
 /// Several calls of one caller that belong together.
 ///
@@ -68,7 +64,7 @@ impl Pipeline {
 }
 
 #[async_trait]
-impl Caller for Pipeline {
+impl StepCaller for Pipeline {
     async fn call(
         &self,
         interaction: &Arc<InteractionState>,

@@ -9,8 +9,9 @@ use toolcrib_core::{
     source::Source,
 };
 
-use super::{breaker::Breaker, quota::quotas_of};
 use crate::{
+    breaker::Breaker,
+    limits::quota::quotas_of,
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
 };

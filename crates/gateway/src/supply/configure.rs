@@ -9,11 +9,14 @@ use toolcrib_core::{
 
 use super::{
     Listener, Supply,
-    listed::{Listed, NewForms},
     pins::PinUpdate,
     slots::{Slot, Slots},
 };
-use crate::{config::Config, pipeline::breaker::Breaker};
+use crate::{
+    assembly::listed::{Listed, NewForms},
+    breaker::Breaker,
+    config::Config,
+};
 
 /// How long calls of a source that left the configuration may continue.
 const DRAIN: Duration = Duration::from_secs(30);

@@ -22,17 +22,19 @@ use toolcrib_core::{
 
 use super::{
     Supply,
-    assemble::{Assembler, Made},
-    classify::idle_patterns,
-    listed::{Listed, ListedTool},
-    pins::SourcePins,
     proposals::{RuleProposal, Statement, proposals, statement},
     slots::Offered,
 };
 use crate::{
+    assembly::{
+        assemble::{Assembler, Made},
+        classify::idle_patterns,
+        listed::{Listed, ListedTool},
+        pinned::SourcePins,
+    },
     config::{Config, PinFirst, PinMode, SourceConfig},
+    flows::offer::{Flow, Flows, offer},
     policy::Decider,
-    workflow::offer::{Flow, Flows, offer},
 };
 
 /// The most tools of a list in a preview.

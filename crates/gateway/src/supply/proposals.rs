@@ -13,10 +13,13 @@ use toolcrib_core::{
     source::DiscoveredTool,
 };
 
-use super::{Supply, classify::classify, listed::Listed};
-use crate::config::{
-    SourceConfig,
-    edit::{Change, EditAction},
+use super::Supply;
+use crate::{
+    assembly::{classify::classify, listed::Listed},
+    config::{
+        SourceConfig,
+        edit::{Change, EditAction},
+    },
 };
 
 /// Tools of one rule; more are in further rules, so that each can be read.

@@ -20,12 +20,17 @@ use toolcrib_tasks::TaskName;
 
 use super::{
     Supply,
-    assemble::Assembler,
-    listed::{Listed, NewForms},
     pins::{self, PinUpdate},
     slots::{Offered, Slot},
 };
-use crate::{config::SourceConfig, freshness::ReadBegan};
+use crate::{
+    assembly::{
+        assemble::Assembler,
+        listed::{Listed, NewForms},
+    },
+    config::SourceConfig,
+    freshness::ReadBegan,
+};
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);

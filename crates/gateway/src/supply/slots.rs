@@ -16,20 +16,22 @@ use toolcrib_core::{
 
 use toolcrib_tasks::Backoff;
 
-use super::{
-    assemble::{Assembled, Assembler, Made},
-    classify::classify,
-    listed::Listed,
-    pins::SourcePins,
-    report::{CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal},
-};
 use crate::{
+    assembly::{
+        assemble::{Assembled, Assembler, Made},
+        classify::classify,
+        listed::Listed,
+        pinned::SourcePins,
+    },
+    breaker::Breaker,
     config::{GateConfig, SourceConfig, ToolsetConfig},
+    flows::offer::{Flow, Flows, SnapshotWorkflows, flows, offer},
     metrics::{Limit, Metrics},
-    pipeline::breaker::Breaker,
     policy::{Decider, PolicySet},
     snapshot::Snapshot,
-    workflow::offer::{Flow, Flows, SnapshotWorkflows, flows, offer},
+    source_report::{
+        CallCounts, RefreshRefusal, SourceError, SourceLoad, SourceReport, StderrRefusal,
+    },
 };
 
 /// The pause after a failed discovery.

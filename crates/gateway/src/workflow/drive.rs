@@ -23,15 +23,23 @@ use toolcrib_core::{
 
 use super::{
     failure::{self, Ended, Failure},
-    live::StepContext,
     past::Seen,
-    plan::{Each, OnError, Step, Test, When},
     resume,
     run::Run,
-    template::Scope,
-    value::{Status, StepValue},
 };
-use crate::{ids::new_id, metrics::Surface, pipeline::CallRequest, tool_ref::ToolRef, trace};
+use crate::{
+    flows::{
+        plan::{Each, OnError, Step, Test, When},
+        template::Scope,
+        value::{Status, StepValue},
+    },
+    ids::new_id,
+    live_runs::StepContext,
+    metrics::Surface,
+    pipeline::CallRequest,
+    tool_ref::ToolRef,
+    trace,
+};
 
 /// Branches at once; further ones wait.
 const MAX_BRANCHES: usize = 16;

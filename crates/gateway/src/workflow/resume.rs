@@ -27,10 +27,10 @@ use toolcrib_core::{
 use super::{
     Workflows,
     failure::{self, Ended, Failure, Kept},
-    live::Keep,
     past::{History, Past},
     run::{End, Run, RunStopConditions, keep_in},
 };
+use crate::live_runs::Keep;
 
 /// How often dead servers are looked for.
 const TAKE_OVER: Duration = Duration::from_secs(5);

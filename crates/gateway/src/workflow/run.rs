@@ -22,11 +22,14 @@ use toolcrib_core::{
 use super::{
     Workflows,
     failure::{self, Failure, Kept},
-    live::{CallEnd, Keep, WorkflowCall},
     past::Past,
-    plan::Plan,
 };
-use crate::{pipeline::session::InteractionState, trace::TaskContext};
+use crate::{
+    flows::plan::Plan,
+    live_runs::{CallEnd, Keep, WorkflowCall},
+    pipeline::session::InteractionState,
+    trace::TaskContext,
+};
 
 /// A run under way.
 pub(super) struct Run {

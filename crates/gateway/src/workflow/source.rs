@@ -13,7 +13,8 @@ use toolcrib_core::{
     source::{Discovered, Source, SourceState, SourceStatus, WorkflowSpec},
 };
 
-use super::{Workflows, files, run};
+use super::{Workflows, run};
+use crate::flows::files;
 
 /// The workflows of some files.
 pub(crate) struct WorkflowSource {

@@ -17,7 +17,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway,
     audit::{
-        export::csv,
+        csv,
         search::{FoundEvent, Group, MAX_PAGE, Page, Summary, Totals},
     },
     scopes::RouteScope::AuditRead,

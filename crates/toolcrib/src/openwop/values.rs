@@ -16,10 +16,7 @@ use toolcrib_core::{
     store::{RunState, SavedKind},
     text::has_hidden,
 };
-use toolcrib_gateway::{
-    audit::export::{Format, csv},
-    authn::is_kept_for_tokens,
-};
+use toolcrib_gateway::{audit::csv, authn::is_kept_for_tokens, export::Format};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type},

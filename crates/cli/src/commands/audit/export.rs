@@ -10,9 +10,12 @@ use toolcrib_core::{
     event::RunEvent,
     record::{Checkpoint, StoredEvent, StoredQuery},
 };
-use toolcrib_gateway::audit::{
-    export::{Format, csv},
-    search::{FoundEvent, Page},
+use toolcrib_gateway::{
+    audit::{
+        csv,
+        search::{FoundEvent, Page},
+    },
+    export::Format,
 };
 
 use super::log::{Log, PAGE};

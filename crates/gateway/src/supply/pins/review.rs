@@ -16,8 +16,11 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::{super::classify, approved, remedy, tool_id};
-use crate::config::{PinMode, SourceConfig};
+use super::{approved, tool_id};
+use crate::{
+    assembly::{classify, pinned::remedy},
+    config::{PinMode, SourceConfig},
+};
 
 /// The pins of the sources of a configuration.
 pub struct PinReview<'a> {

@@ -2,8 +2,10 @@
 
 use toolcrib_core::catalog::Tenants;
 
-use super::listed::Listed;
-use crate::config::{Classification, SourceConfig, ToolRule};
+use crate::{
+    assembly::listed::Listed,
+    config::{Classification, SourceConfig, ToolRule},
+};
 
 /// The problems of rules that match no tool.
 pub(crate) fn idle_rules(source: &SourceConfig, listed: &Listed) -> Vec<String> {

@@ -12,8 +12,7 @@ use toolcrib_core::{
     id::{CallId, EventId, RunId, TenantId},
 };
 
-use super::offer::Runnable;
-use crate::background::CLOSING_TIME;
+use crate::{background::CLOSING_TIME, flows::offer::Runnable};
 
 /// Runs of this process.
 #[derive(Default)]
@@ -24,17 +23,17 @@ pub(crate) struct LiveRuns {
 }
 
 /// A call of a workflow, as its steps see it.
-pub(super) struct WorkflowCall {
+pub(crate) struct WorkflowCall {
     /// The workflow, in the snapshot of the call.
-    pub(super) runnable: Option<Arc<Runnable>>,
+    pub(crate) runnable: Option<Arc<Runnable>>,
     /// The opening event of the call.
-    pub(super) cause: EventId,
+    pub(crate) cause: EventId,
     /// The call of the workflow that this one is a step of.
-    pub(super) parent: Option<CallId>,
+    pub(crate) parent: Option<CallId>,
     /// Cancelled when the call is to end.
-    pub(super) end: CancellationToken,
+    pub(crate) end: CancellationToken,
     /// Used when everything of the steps has been recorded.
-    pub(super) recorded: oneshot::Sender<CallEnd>,
+    pub(crate) recorded: oneshot::Sender<CallEnd>,
 }
 
 struct Running {
@@ -60,7 +59,7 @@ pub(crate) enum CallEnd {
 }
 
 /// A run that can be cancelled as long as this lives.
-pub(super) struct Listed {
+pub(crate) struct Listed {
     runs: Arc<LiveRuns>,
     call: CallId,
 }
@@ -103,12 +102,12 @@ impl LiveRuns {
     }
 
     /// Takes the registration of `call`.
-    pub(super) fn begin(&self, call: &CallId) -> Option<WorkflowCall> {
+    pub(crate) fn begin(&self, call: &CallId) -> Option<WorkflowCall> {
         self.called.lock().remove(call)
     }
 
     /// Makes the run known, so that `end` can be cancelled.
-    pub(super) fn list(
+    pub(crate) fn list(
         self: &Arc<Self>,
         call: &CallId,
         tenant: TenantId,

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 
-use super::StoreError;
 use crate::{
     clock::Timestamp,
     id::{PrincipalId, SavedId, TenantId, ToolId},
+    store_error::StoreError,
     text_types::closed_enum,
 };
 

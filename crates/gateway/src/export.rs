@@ -5,7 +5,6 @@
 //! calls.
 
 mod cloudevents;
-pub mod csv;
 mod ocsf;
 mod otlp;
 

@@ -4,89 +4,89 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Bytes of one file.
-pub(super) const MAX_FILE: usize = 256 << 10;
+pub(crate) const MAX_FILE: usize = 256 << 10;
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Definition {
-    pub(super) id: String,
+pub(crate) struct Definition {
+    pub(crate) id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) title: Option<String>,
+    pub(crate) title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) description: Option<String>,
+    pub(crate) description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) version: Option<String>,
+    pub(crate) version: Option<String>,
     /// How long a run may take, such as `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) timeout: Option<String>,
+    pub(crate) timeout: Option<String>,
     /// JSON Schema of the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) inputs: Option<Value>,
-    pub(super) steps: Vec<StepDefinition>,
+    pub(crate) inputs: Option<Value>,
+    pub(crate) steps: Vec<StepDefinition>,
     /// The outputs of the workflow: templates by name.
-    pub(super) outputs: Map<String, Value>,
+    pub(crate) outputs: Map<String, Value>,
 }
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StepDefinition {
-    pub(super) id: String,
+pub(crate) struct StepDefinition {
+    pub(crate) id: String,
     /// A tool id.
-    pub(super) tool: String,
+    pub(crate) tool: String,
     #[serde(default)]
-    pub(super) arguments: Map<String, Value>,
+    pub(crate) arguments: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) when: Option<WhenDefinition>,
+    pub(crate) when: Option<WhenDefinition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) for_each: Option<ForEachDefinition>,
+    pub(crate) for_each: Option<ForEachDefinition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) retry: Option<RetryDefinition>,
+    pub(crate) retry: Option<RetryDefinition>,
     /// `fail`, `continue` or `{ use: STEP }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) on_error: Option<Value>,
+    pub(crate) on_error: Option<Value>,
     /// Steps that must have ended, in addition to those with references.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) after: Vec<String>,
+    pub(crate) after: Vec<String>,
 }
 
 /// A condition: one of the three tests of one reference.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WhenDefinition {
+pub(crate) struct WhenDefinition {
     #[serde(rename = "ref")]
-    pub(super) reference: String,
+    pub(crate) reference: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) exists: Option<bool>,
+    pub(crate) exists: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    pub(super) equals: Option<Value>,
+    pub(crate) equals: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    pub(super) not: Option<Value>,
+    pub(crate) not: Option<Value>,
 }
 
 /// One call for each item of an array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ForEachDefinition {
+pub(crate) struct ForEachDefinition {
     #[serde(rename = "ref")]
-    pub(super) reference: String,
+    pub(crate) reference: String,
     /// Items at most.
-    pub(super) max: usize,
+    pub(crate) max: usize,
     /// Calls at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) parallel: Option<usize>,
+    pub(crate) parallel: Option<usize>,
 }
 
 /// Further attempts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RetryDefinition {
+pub(crate) struct RetryDefinition {
     /// Attempts in all.
-    pub(super) attempts: u32,
+    pub(crate) attempts: u32,
     /// Time between two of them, such as `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) pause: Option<String>,
+    pub(crate) pause: Option<String>,
 }
 
 /// `null` is a value to compare with, too.
@@ -98,7 +98,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 ///
 /// # Errors
 /// In words, with line and column where there are some.
-pub(super) fn read(name: &str, text: &str) -> Result<Definition, String> {
+pub(crate) fn read(name: &str, text: &str) -> Result<Definition, String> {
     if text.len() > MAX_FILE {
         return Err(format!("is larger than {} KiB", MAX_FILE >> 10));
     }

@@ -23,17 +23,17 @@ use toolcrib_core::{
     source::DiscoveredTool,
 };
 
-use super::{
-    compat::{self, Schemas},
-    files,
-    plan::{Plan, Step},
-};
 use crate::{
-    config::{Classification, GateConfig, SourceConfig},
-    supply::{
+    assembly::{
         assemble::{Assembler, Noted},
         classify,
         listed::Listed,
+    },
+    config::{Classification, GateConfig, SourceConfig},
+    flows::{
+        compat::{self, Schemas},
+        files,
+        plan::{Plan, Step},
     },
 };
 
@@ -51,8 +51,8 @@ pub(crate) struct Flow {
 
 /// A workflow whose tools are in the snapshot.
 pub(crate) struct Runnable {
-    pub(super) plan: Arc<Plan>,
-    pub(super) digest: Option<Digest>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) digest: Option<Digest>,
 }
 
 /// The workflows of a snapshot, by source and tool: tools of different tenants can have one id.

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use toolcrib_core::arguments::ArgumentCheck;
 
-use super::{
+use crate::flows::{
     plan::{Each, Plan, Step, Test},
     template::{Absent, Reference, Root, Template},
 };
@@ -29,20 +29,20 @@ struct Types(u8);
 const NAMES: [&str; 7] = ["null", "boolean", "object", "array", "string", "integer", "number"];
 
 /// The schemas of the tools of steps.
-pub(super) struct Schemas<'a> {
+pub(crate) struct Schemas<'a> {
     /// The workflow's inputs.
-    pub(super) inputs: &'a Value,
+    pub(crate) inputs: &'a Value,
     /// The output schema of each step's tool.
-    pub(super) outputs: Vec<Option<Value>>,
+    pub(crate) outputs: Vec<Option<Value>>,
 }
 
 /// A problem and the place where it is, below the step.
-pub(super) type Problems = Vec<(String, String)>;
+pub(crate) type Problems = Vec<(String, String)>;
 
 // === inputs ===
 
 /// References into the inputs that name nothing, or something that a caller may leave out.
-pub(super) fn check_inputs(plan: &Plan) -> Vec<String> {
+pub(crate) fn check_inputs(plan: &Plan) -> Vec<String> {
     let mut problems = Vec::new();
     for (place, reference) in plan.of_inputs() {
         let Some(name) = reference.pointer.split('/').nth(1) else { continue };
@@ -82,7 +82,7 @@ fn is_guarded(step: &Step, reference: &Reference) -> bool {
 // === arguments ===
 
 /// The arguments of a step that its tool would reject.
-pub(super) fn check_step(
+pub(crate) fn check_step(
     step: &Step,
     check: &ArgumentCheck,
     schema: Option<&Value>,
@@ -336,7 +336,7 @@ impl Types {
 // === outputs ===
 
 /// The facts about the result of a step, from the output schema of its tool.
-pub(super) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
+pub(crate) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
     let each = serde_json::json!({ "type": "array" });
     match (&step.each, tool) {
         (None, tool) => tool.cloned(),
@@ -351,7 +351,7 @@ pub(super) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
 }
 
 /// The output schema of a workflow: its outputs by name, with the known facts of each.
-pub(super) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
+pub(crate) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
     let mut properties = serde_json::Map::new();
     let mut add = |name: &str, types: Option<Types>| {
         let mut schema = serde_json::Map::new();

@@ -16,8 +16,7 @@ use toolcrib_core::{
     store::StoreError,
 };
 
-use super::rate_limit::MemoryLimiter;
-use crate::config::OnOutage;
+use crate::{config::OnOutage, limits::rate_limit::MemoryLimiter};
 
 /// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);

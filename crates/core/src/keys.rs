@@ -5,12 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
 use crate::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
     principal::Token,
     scope::Grant,
+    store_error::StoreError,
 };
 
 /// One API key, without the key.

@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use toolcrib_core::source::{Discovered, DiscoveredTool};
 
-use super::definition::{self, MAX_FILE};
-use crate::files::{find, name_of, read};
+use crate::{
+    files::{find, name_of, read},
+    flows::definition::{self, MAX_FILE},
+};
 
 /// Files of one source.
 const MAX_FILES: usize = 200;
 
 /// The workflows in `patterns`, each as a tool whose `raw` is its definition. A file that cannot be
 /// used is a problem, not an error.
-pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
+pub(crate) fn discover(patterns: &[PathBuf]) -> Discovered {
     let mut discovered = Discovered::default();
     let mut files: Vec<PathBuf> = Vec::new();
     for pattern in patterns {
@@ -62,12 +64,12 @@ pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
 }
 
 /// The file that a discovered workflow was in.
-pub(super) fn file_of(raw: &Value) -> &str {
+pub(crate) fn file_of(raw: &Value) -> &str {
     raw.get("file").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Its definition.
-pub(super) fn definition_of(raw: &Value) -> Option<definition::Definition> {
+pub(crate) fn definition_of(raw: &Value) -> Option<definition::Definition> {
     serde_json::from_value(raw.get("definition")?.clone()).ok()
 }
 

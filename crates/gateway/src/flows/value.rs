@@ -6,28 +6,28 @@ use toolcrib_core::{call::Outcome, json};
 
 /// The end of a step, as later steps see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct StepValue {
-    pub(super) status: Status,
+pub(crate) struct StepValue {
+    pub(crate) status: Status,
     /// Structured output; without any, the text, read as JSON when it is an object or an array. Of
     /// a step with `for_each`, an array of those. Absent when nothing came of it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    pub(super) result: Option<Value>,
+    pub(crate) result: Option<Value>,
     /// The text blocks, joined by line ends.
     #[serde(default)]
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Status {
+pub(crate) enum Status {
     Ok,
     Failed,
     Skipped,
 }
 
 impl Status {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Failed => "failed",
@@ -38,12 +38,12 @@ impl Status {
 
 impl StepValue {
     /// Nothing, for this reason.
-    pub(super) fn nothing(status: Status) -> Self {
+    pub(crate) fn nothing(status: Status) -> Self {
         Self { status, result: None, text: String::new() }
     }
 
     /// The value of a result of a tool.
-    pub(super) fn of(outcome: &Outcome) -> Self {
+    pub(crate) fn of(outcome: &Outcome) -> Self {
         let text = text_of(outcome);
         let structured = outcome.structured.as_ref();
         let structured = structured.and_then(|raw| json::parse(raw.get()).ok());
@@ -55,7 +55,7 @@ impl StepValue {
     }
 
     /// Of the calls of a step with `for_each`, in the order of the items.
-    pub(super) fn of_items(items: Vec<Self>) -> Self {
+    pub(crate) fn of_items(items: Vec<Self>) -> Self {
         let failed = items.iter().any(|item| item.status == Status::Failed);
         let texts: Vec<&str> = items.iter().map(|item| &*item.text).collect();
         Self {
@@ -66,7 +66,7 @@ impl StepValue {
     }
 
     /// About how many bytes it takes.
-    pub(super) fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         self.text.len() + self.result.as_ref().map_or(0, weight)
     }
 }

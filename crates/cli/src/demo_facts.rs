@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The callers: name of the key and of the principal, tenant, scopes.
-pub(super) const CALLERS: [(&str, &str, &[&str]); 4] = [
+pub(crate) const CALLERS: [(&str, &str, &[&str]); 4] = [
     ("admin", "demo", &["*", "metrics:all", "pins:approve"]),
     ("reader", "demo", &["demo:read"]),
     ("approver", "demo", &["approvals:respond"]),
@@ -28,7 +28,7 @@ pub(super) const CALLERS: [(&str, &str, &[&str]); 4] = [
 pub(crate) const CALLER_NAMES: [&str; 4] = [CALLERS[0].0, CALLERS[1].0, CALLERS[2].0, CALLERS[3].0];
 
 /// Creates a file that only its owner can read.
-pub(super) fn new_private_file(file: &Path) -> io::Result<fs::File> {
+pub(crate) fn new_private_file(file: &Path) -> io::Result<fs::File> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)
 }
 

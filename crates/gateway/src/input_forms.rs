@@ -14,7 +14,7 @@ use toolcrib_core::{
     redact::Redactor,
 };
 
-use super::arguments_hash::ArgumentsHash;
+use crate::arguments_hash::ArgumentsHash;
 
 /// The input of one call.
 pub(crate) struct InputForms {

@@ -8,11 +8,11 @@
 
 use serde_json::{Map, Value};
 
-use super::value::{Status, StepValue};
+use crate::flows::value::{Status, StepValue};
 
 /// A value with references.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Template {
+pub(crate) enum Template {
     /// Nothing in it is a reference.
     Literal(Value),
     Reference(Reference),
@@ -23,18 +23,18 @@ pub(super) enum Template {
 
 /// The target of a reference.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Reference {
-    pub(super) root: Root,
+pub(crate) struct Reference {
+    pub(crate) root: Root,
     /// RFC 6901, from the root.
-    pub(super) pointer: String,
-    pub(super) absent: Absent,
+    pub(crate) pointer: String,
+    pub(crate) absent: Absent,
     /// As it was typed.
-    pub(super) typed: String,
+    pub(crate) typed: String,
 }
 
 /// Where a reference begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Root {
+pub(crate) enum Root {
     Inputs,
     /// The result of a step, by its place.
     Result(usize),
@@ -50,7 +50,7 @@ pub(super) enum Root {
 
 /// The value of a reference without a target.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Absent {
+pub(crate) enum Absent {
     /// The step fails.
     Fails,
     /// The member is left out.
@@ -61,26 +61,26 @@ pub(super) enum Absent {
 
 /// What references may mean at a place.
 #[derive(Clone, Copy)]
-pub(super) struct Names<'a> {
+pub(crate) struct Names<'a> {
     /// Ids of all steps, in order.
-    pub(super) steps: &'a [&'a str],
+    pub(crate) steps: &'a [&'a str],
     /// Steps before this one may be referred to.
-    pub(super) before: usize,
+    pub(crate) before: usize,
     /// Whether there is an item.
-    pub(super) item: bool,
+    pub(crate) item: bool,
 }
 
 /// What references are looked up in.
 #[derive(Clone, Copy)]
-pub(super) struct Scope<'a> {
-    pub(super) inputs: &'a Value,
-    pub(super) steps: &'a [Option<std::sync::Arc<StepValue>>],
-    pub(super) item: Option<(usize, &'a Value)>,
+pub(crate) struct Scope<'a> {
+    pub(crate) inputs: &'a Value,
+    pub(crate) steps: &'a [Option<std::sync::Arc<StepValue>>],
+    pub(crate) item: Option<(usize, &'a Value)>,
 }
 
 /// A reference that found nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unresolved(pub(super) String);
+pub(crate) struct Unresolved(pub(crate) String);
 
 /// Nesting of a template.
 const MAX_DEPTH: usize = 32;
@@ -88,11 +88,11 @@ const MAX_DEPTH: usize = 32;
 // === reading ===
 
 /// Says where something is wrong, and what.
-pub(super) type Complain<'a> = dyn FnMut(String, String) + 'a;
+pub(crate) type Complain<'a> = dyn FnMut(String, String) + 'a;
 
 impl Template {
     /// Reads `value` at `place`. An invalid part is reported and read as null.
-    pub(super) fn read(
+    pub(crate) fn read(
         value: &Value,
         names: Names<'_>,
         place: &str,
@@ -199,7 +199,7 @@ impl Template {
     }
 
     /// Every reference in it.
-    pub(super) fn references(&self) -> Vec<&Reference> {
+    pub(crate) fn references(&self) -> Vec<&Reference> {
         match self {
             Self::Literal(_) => Vec::new(),
             Self::Reference(reference) => vec![reference],
@@ -238,7 +238,7 @@ impl Reference {
     }
 
     /// Reads the text of a reference.
-    pub(super) fn parse(text: &str, absent: Absent, names: Names<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str, absent: Absent, names: Names<'_>) -> Result<Self, String> {
         let step = |rest: &str| -> Result<(Root, String), String> {
             let (id, rest) = rest.split_once('/').unwrap_or((rest, ""));
             let Some(at) = names.steps.iter().position(|step| *step == id) else {
@@ -292,7 +292,7 @@ impl Reference {
     }
 
     /// The step it depends on.
-    pub(super) fn step(&self) -> Option<usize> {
+    pub(crate) fn step(&self) -> Option<usize> {
         match self.root {
             Root::Result(step) | Root::Text(step) | Root::Status(step) => Some(step),
             Root::Inputs | Root::Item | Root::Index => None,
@@ -300,7 +300,7 @@ impl Reference {
     }
 
     /// The value at the target.
-    pub(super) fn find(&self, scope: Scope<'_>) -> Option<Value> {
+    pub(crate) fn find(&self, scope: Scope<'_>) -> Option<Value> {
         let value = |step: usize| scope.steps.get(step).and_then(Option::as_deref);
         match self.root {
             Root::Inputs => scope.inputs.pointer(&self.pointer).cloned(),
@@ -332,7 +332,7 @@ impl Reference {
 
 impl Template {
     /// The value; `None` when it is one optional reference to nothing.
-    pub(super) fn fill(&self, scope: Scope<'_>) -> Result<Option<Value>, Unresolved> {
+    pub(crate) fn fill(&self, scope: Scope<'_>) -> Result<Option<Value>, Unresolved> {
         Ok(Some(match self {
             Self::Literal(value) => value.clone(),
             Self::Reference(reference) => return reference.resolve(scope),

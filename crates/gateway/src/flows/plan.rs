@@ -10,16 +10,18 @@ use std::{
 use serde_json::Value;
 use toolcrib_core::arguments::ArgumentCheck;
 
-use super::{
-    definition::{Definition, ForEachDefinition, StepDefinition, WhenDefinition},
-    template::{Absent, Names, Reference, Root, Template},
+use crate::{
+    config::parse_duration,
+    flows::{
+        definition::{Definition, ForEachDefinition, StepDefinition, WhenDefinition},
+        template::{Absent, Names, Reference, Root, Template},
+    },
 };
-use crate::config::parse_duration;
 
 /// Steps of a workflow.
-pub(super) const MAX_STEPS: usize = 100;
+pub(crate) const MAX_STEPS: usize = 100;
 /// Items of one `for_each`.
-pub(super) const MAX_ITEMS: usize = 1_000;
+pub(crate) const MAX_ITEMS: usize = 1_000;
 /// Calls of one `for_each` at once.
 const MAX_PARALLEL_ITEMS: usize = 16;
 /// Calls of one `for_each` at once, where nothing is said.
@@ -35,58 +37,58 @@ const MAX_ID: usize = 64;
 
 /// A workflow that makes sense in itself.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) id: String,
-    pub(super) timeout: Option<Duration>,
-    pub(super) inputs: Value,
-    pub(super) steps: Vec<Step>,
-    pub(super) outputs: Template,
+pub(crate) struct Plan {
+    pub(crate) id: String,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) inputs: Value,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) outputs: Template,
 }
 
 #[derive(Debug)]
-pub(super) struct Step {
-    pub(super) id: String,
+pub(crate) struct Step {
+    pub(crate) id: String,
     /// The tool's id.
-    pub(super) tool: String,
-    pub(super) arguments: Template,
-    pub(super) when: Option<When>,
-    pub(super) each: Option<Each>,
-    pub(super) retry: Option<Retry>,
-    pub(super) on_error: OnError,
+    pub(crate) tool: String,
+    pub(crate) arguments: Template,
+    pub(crate) when: Option<When>,
+    pub(crate) each: Option<Each>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) on_error: OnError,
     /// Steps that must have ended before this one, all of them earlier.
-    pub(super) needs: BTreeSet<usize>,
+    pub(crate) needs: BTreeSet<usize>,
     /// The step in whose place this one runs, when that fails.
-    pub(super) stands_in_for: Option<usize>,
+    pub(crate) stands_in_for: Option<usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct When {
-    pub(super) reference: Reference,
-    pub(super) test: Test,
+pub(crate) struct When {
+    pub(crate) reference: Reference,
+    pub(crate) test: Test,
 }
 
 #[derive(Debug)]
-pub(super) enum Test {
+pub(crate) enum Test {
     Exists(bool),
     Equals(Value),
     Not(Value),
 }
 
 #[derive(Debug)]
-pub(super) struct Each {
-    pub(super) over: Reference,
-    pub(super) max: usize,
-    pub(super) parallel: usize,
+pub(crate) struct Each {
+    pub(crate) over: Reference,
+    pub(crate) max: usize,
+    pub(crate) parallel: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Retry {
-    pub(super) attempts: u32,
-    pub(super) pause: Duration,
+pub(crate) struct Retry {
+    pub(crate) attempts: u32,
+    pub(crate) pause: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnError {
+pub(crate) enum OnError {
     /// The run fails.
     Fail,
     /// The run continues without a result.
@@ -100,7 +102,7 @@ impl Plan {
     ///
     /// # Errors
     /// Every problem of the definition.
-    pub(super) fn of(definition: &Definition) -> Result<Self, Vec<String>> {
+    pub(crate) fn of(definition: &Definition) -> Result<Self, Vec<String>> {
         let mut reader = Reader { problems: Vec::new() };
         let plan = reader.plan(definition);
         match plan {
@@ -336,7 +338,7 @@ impl Reader {
 
 impl Plan {
     /// The references to inputs, with their places.
-    pub(super) fn of_inputs(&self) -> impl Iterator<Item = (String, &Reference)> {
+    pub(crate) fn of_inputs(&self) -> impl Iterator<Item = (String, &Reference)> {
         let of_steps = self.steps.iter().flat_map(|step| {
             let place = format!("step `{}`", step.id);
             let mut references = step.arguments.references();
@@ -379,7 +381,7 @@ fn is_version(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::definition;
+    use crate::flows::definition;
 
     fn plan(steps: &str) -> Result<Plan, Vec<String>> {
         let text = format!("id: w\noutputs: {{}}\nsteps:\n{steps}");

@@ -11,7 +11,9 @@ use toolcrib_core::{
     source::{NotOffered, SourceStatus},
 };
 
-use crate::pipeline::breaker::BreakerReport;
+mod breaker;
+
+pub use self::breaker::{BreakerReport, BreakerState};
 
 /// The state of one source, as `sources list` shows it.
 #[derive(Debug, Clone, Serialize, Deserialize)]

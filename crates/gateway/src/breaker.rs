@@ -5,9 +5,7 @@
 //! that caller alone; `circuit` has the rules.
 
 mod circuit;
-pub(crate) mod report;
-
-use std::{
+pub(crate) use std::{
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
     time::Duration,
@@ -23,10 +21,10 @@ use toolcrib_core::{
 };
 
 use self::circuit::{Admission, Changes, Circuit, State, Terms, Verdict};
-pub use self::report::{BreakerReport, BreakerState};
 use crate::{
     config::BreakerConfig,
     metrics::{Limit, Metrics},
+    source_report::{BreakerReport, BreakerState},
 };
 
 /// The longest time that a source can require without calls.

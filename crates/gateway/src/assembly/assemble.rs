@@ -23,13 +23,15 @@ use toolcrib_core::{
     text,
 };
 
-use super::{
-    classify::{classify, idle_rules, narrowed},
-    listed::{Listed, ListedTool},
-    pins::{self, SourcePins, Verdict},
-    schemas,
+use crate::{
+    assembly::pinned::{self, SourcePins, Verdict},
+    assembly::{
+        classify::{classify, idle_rules, narrowed},
+        listed::{Listed, ListedTool},
+        schemas,
+    },
+    config::{Classification, GateConfig, PinMode, SourceConfig},
 };
-use crate::config::{Classification, GateConfig, PinMode, SourceConfig};
 
 /// The entries of one source, and the problems of its tools and rules.
 #[derive(Debug, Default)]
@@ -143,7 +145,7 @@ impl<'a> Assembler<'a> {
             assembled.problems.extend(about);
             let (tool, made) = (Arc::clone(tool), Arc::clone(&entry));
             let book = pins.map(|pins| &pins.book);
-            let verdict = pins::verdict(source, book, &tool.name, tool.digest);
+            let verdict = pinned::verdict(source, book, &tool.name, tool.digest);
             assembled.made.entries.push(MadeEntry { tool, entry: made, notes });
             if verdict != Verdict::Approved {
                 unfit.push((Arc::clone(&entry), verdict));
@@ -236,7 +238,7 @@ fn pin_problems(
             return format!("{id} {fate}{colon} nobody has approved it; {see}");
         }
         let change = pins.map(|pins| pins.change(&entry.upstream_name, id, enforced));
-        let (change, remedy) = change.unwrap_or((pins::SOMEWHERE, None));
+        let (change, remedy) = change.unwrap_or((pinned::SOMEWHERE, None));
         let remedy = remedy.map(|remedy| format!("; {remedy}")).unwrap_or_default();
         format!("{id} {fate}{colon} {change} since it was approved; {see}{remedy}")
     });

@@ -1,16 +1,18 @@
-//! The one thing that a workflow needs from the pipeline.
+//! The calls of the steps of a workflow.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use toolcrib_core::principal::Principal;
 
-use super::live::StepContext;
-use crate::pipeline::{CallReport, CallRequest, session::InteractionState};
+use crate::{
+    live_runs::StepContext,
+    pipeline::{CallReport, CallRequest, session::InteractionState},
+};
 
 /// Makes the calls of steps.
 #[async_trait]
-pub(crate) trait Caller: Send + Sync {
+pub(crate) trait StepCaller: Send + Sync {
     /// Makes one call in `interaction`, as `principal`. A call after the end of the interaction is
     /// cancelled.
     async fn call(
