@@ -35,7 +35,7 @@ pub struct Suite {
     pub protocol: Protocol,
     /// The path under which hosts usually serve the protocol.
     pub(crate) path: &'static str,
-    /// Returns whether the host serves the protocol there.
+    /// Checks whether the host serves the protocol there.
     pub(crate) is_served: for<'a> fn(&'a Target) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>,
     pub(crate) checks: &'static [&'static [Check]],
 }
@@ -58,7 +58,6 @@ macro_rules! checks {
 pub(crate) use checks;
 
 impl Suite {
-    /// Returns the checks in order.
     pub fn all(&self) -> impl Iterator<Item = &'static Check> {
         self.checks.iter().copied().flatten()
     }

@@ -1,7 +1,7 @@
 //! The embedded tool explorer: a page, and the JSON endpoints behind it (features F1 to F7).
 //!
-//! The host decides whether tools run, and which callers may use which endpoints. Each check derives
-//! its requirement from that decision and is skipped if there is none.
+//! The host decides whether tools run, and which callers may use which endpoints. Each check
+//! derives its requirement from that decision, and is skipped without one.
 
 mod auth;
 mod call;

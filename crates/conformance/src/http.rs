@@ -82,7 +82,7 @@ impl Host {
         })
     }
 
-    /// Returns the base URL without a trailing slash.
+    /// The base URL without a trailing slash.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -183,13 +183,13 @@ impl Host {
         Ok((status, headers, body.to_vec()))
     }
 
-    /// Returns `text` with all keys masked.
+    /// Masks all keys in `text`.
     pub(crate) fn masked(&self, text: &str) -> String {
         masked(text, self.keys.all())
     }
 }
 
-/// Returns the innermost cause of `error`, without the URL, which the user knows.
+/// The innermost cause of `error`, without the URL, which the user knows.
 fn root_cause(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;

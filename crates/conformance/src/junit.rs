@@ -7,7 +7,7 @@ use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, 
 
 use crate::{Failure, Finding, Level, Outcome, Report};
 
-/// Returns the report as an XML document.
+/// Writes the report as an XML document.
 pub fn document(report: &Report, is_strict: bool) -> Result<String, quick_junit::SerializeError> {
     let mut document = Document::new("toolcrib conformance");
     document.set_time(report.findings.iter().map(|finding| finding.duration).sum());

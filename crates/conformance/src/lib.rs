@@ -101,7 +101,7 @@ pub async fn run(host: &Arc<Host>, plan: &Plan, mut on_finding: impl FnMut(&Find
 }
 
 impl Plan {
-    /// Returns the selected checks with their suites, in order.
+    /// The selected checks of all suites, in order.
     pub fn checks(&self) -> impl Iterator<Item = &'static Check> {
         let suites = suites().iter().filter(|suite| self.includes_suite(suite));
         suites.flat_map(Suite::all).filter(|check| self.includes_check(check))

@@ -31,7 +31,7 @@ impl Protocol {
         }
     }
 
-    /// Returns the name of the protocol for people.
+    /// The name of the protocol for people.
     pub fn title(self) -> &'static str {
         match self {
             Self::Openwop => "OpenWOP tool catalog and tool hooks",

@@ -79,7 +79,7 @@ impl Report {
         })
     }
 
-    /// Returns the failures with all details, for people.
+    /// Formats the failures with all details, for people.
     pub fn failures(&self) -> String {
         let mut text = String::new();
         for finding in &self.findings {
@@ -102,7 +102,7 @@ impl Report {
         text
     }
 
-    /// Returns the whole report, for programs.
+    /// Converts the whole report to JSON, for programs.
     pub fn to_json(&self) -> Value {
         json!({
             "url": self.url,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::value::texts;
 
-/// Returns the first violation of `schema` in `value`, with its location.
+/// Finds the first violation of `schema` in `value`, with its location.
 pub(crate) fn violation(schema: &Value, value: &Value) -> Option<String> {
     let Ok(validator) = jsonschema::validator_for(schema) else {
         return Some("the schema itself is invalid".to_owned());
@@ -20,12 +20,11 @@ pub(crate) fn is_valid(schema: &Value) -> bool {
     jsonschema::validator_for(schema).is_ok()
 }
 
-/// Returns the required properties of `schema`.
 pub(crate) fn required(schema: &Value) -> Vec<&str> {
     texts(schema, "required")
 }
 
-/// Returns the properties of `schema` that have a type, each with a value of another type.
+/// The properties of `schema` that have a type, each with a value of another type.
 pub(crate) fn wrong_types(schema: &Value) -> Vec<(&str, Value)> {
     let other = |property: &Value| match property.get("type")?.as_str()? {
         "string" => Some(json!({ "conformance": true })),
@@ -36,7 +35,7 @@ pub(crate) fn wrong_types(schema: &Value) -> Vec<(&str, Value)> {
     all.filter_map(|(name, property)| Some((name.as_str(), other(property)?))).collect()
 }
 
-/// Returns minimal arguments that are valid against `schema`, if the guess succeeds.
+/// Guesses minimal arguments that are valid against `schema`; `None` if they are not.
 pub(crate) fn arguments_for(schema: &Value) -> Option<Map<String, Value>> {
     let guess = sample(schema, 0)?;
     match violation(schema, &guess) {

@@ -68,7 +68,7 @@ fn table() -> String {
     text
 }
 
-/// Returns the outcome of a check of the demo, with the reason if it does not pass.
+/// The outcome of a check of the demo, with the reason if it does not pass.
 fn status(id: &str) -> String {
     let reason = |list: &[(&str, &'static str)]| {
         let found = list.iter().find(|(listed, _)| *listed == id);

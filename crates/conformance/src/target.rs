@@ -35,7 +35,7 @@ pub struct Options {
     pub failing_tool: Option<NamedTool>,
     /// An origin whose pages the host lets read its answers.
     pub origin: Option<String>,
-    /// Whether behavior that is advertised but not observable fails instead of being skipped.
+    /// Whether advertised behavior that cannot be observed fails instead of being skipped.
     pub require_behavior: bool,
 }
 
@@ -68,7 +68,7 @@ impl Target {
         self.protocol
     }
 
-    /// Returns the path of the protocol; empty for the root.
+    /// The path of the protocol; empty for the root.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -137,13 +137,13 @@ impl Target {
         skip_unless(self.host.has_second_key(), "needs the key of another principal: --second-key")
     }
 
-    /// Returns whether the host serves the path of `request`.
+    /// Checks whether the host serves the path of `request`.
     pub(crate) async fn serves(&self, request: Request) -> bool {
         let response = self.send_once(request).await;
         response.is_ok_and(|response| !matches!(response.status(), 404 | 405 | 501))
     }
 
-    /// Returns the names of the tools that the host's explorer marks as read-only.
+    /// Reads the names of the tools that the host's explorer marks as read-only.
     pub(crate) async fn read_only_tools(&self) -> BTreeSet<String> {
         let request = Request::new(Method::GET, format!("{}/tools", self.explorer)).with_key();
         let Ok(response) = self.send_once(request).await else { return BTreeSet::new() };

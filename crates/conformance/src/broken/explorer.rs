@@ -54,7 +54,7 @@ faults! {
         NotDecoded = "detail.encoded",
         /// Names are decoded twice.
         DecodesTwice = "detail.decoded-once",
-        /// An unknown tool returns 200.
+        /// Answers an unknown tool with 200.
         UnknownIsFound = "detail.unknown",
         /// A 404 contains the encoded name.
         UnknownShownEncoded = "detail.unknown-decoded",
@@ -66,13 +66,13 @@ faults! {
         ContentIsText = "call.content",
         /// `_meta` is `null` without a trace.
         NullTrace = "call.trace",
-        /// A body that is not JSON returns 400.
+        /// Answers a body that is not JSON with 400.
         NotJsonRefused = "call.not-json",
-        /// A failing tool returns 200.
+        /// Answers a failing tool with 200.
         FailureIsOk = "call.tool-failure",
-        /// A failing tool returns no text.
+        /// A failing tool has no text.
         FailureSilent = "call.failure-text",
-        /// A call of an unknown tool returns 400.
+        /// Answers a call of an unknown tool with 400.
         UnknownCallBadRequest = "call.unknown",
         /// The 403 has another text.
         OtherWords = "call.disabled",
@@ -96,7 +96,7 @@ faults! {
         FirstOnly = "validate.all-violations",
         /// Errors have no message.
         NoMessages = "validate.entries",
-        /// A body that is not JSON returns 200.
+        /// Answers a body that is not JSON with 200.
         NotJsonIsOk = "validate.not-json",
         /// An unknown tool accepts everything.
         UnknownValidates = "validate.unknown",
@@ -132,11 +132,11 @@ faults! {
         Codes = "errors.body",
         /// JSON has a text content type.
         JsonIsText = "errors.content-type",
-        /// POST returns the list.
+        /// Answers POST with the list.
         ListByPost = "errors.method",
         /// GET calls a tool.
         GetCalls = "errors.get-calls-nothing",
-        /// HEAD returns 405.
+        /// Answers HEAD with 405.
         NoHead = "errors.head",
         /// Unknown paths return the page.
         PageForAnything = "errors.unknown-path",
@@ -225,7 +225,6 @@ impl Host {
         }
     }
 
-    /// Returns whether the request has the key.
     fn is_authorized(&self, req: &HttpRequest) -> bool {
         let bearer = req.bearer();
         bearer == Some(KEY) || (self.has(F::AnyKey) && bearer.is_some())
@@ -259,7 +258,6 @@ impl Host {
         }
     }
 
-    /// Returns the summary of `tool`.
     fn summary(&self, mut tool: Value) -> Value {
         let members = tool.as_object_mut().unwrap();
         members.remove("inputSchema");
@@ -294,7 +292,7 @@ impl Host {
         tools().into_iter().find(|tool| tool["name"] == name)
     }
 
-    /// Returns the tool with the encoded name, or an error.
+    /// Finds the tool with the encoded name.
     fn tool(&self, encoded: &str) -> Result<Value, Box<Reply>> {
         let name = self.name(encoded);
         if name.is_none() && self.has(F::StrangeNamesText) {
@@ -427,7 +425,6 @@ impl Host {
     }
 }
 
-/// Returns the details of all tools.
 fn tools() -> Vec<Value> {
     let text = json!({ "type": "string" });
     let tool = |name: &str, schema: Value| json!({ "name": name, "description": "A tool", "inputSchema": schema });

@@ -29,7 +29,7 @@ macro_rules! faults {
         impl $name {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns the id of the check that fails, without the protocol.
+            /// The id of the check that fails, without the protocol.
             pub fn check(self) -> &'static str {
                 match self { $(Self::$variant => $check),+ }
             }
@@ -65,7 +65,7 @@ impl HttpRequest {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns the bearer token; the scheme is case-insensitive.
+    /// The bearer token; the scheme is case-insensitive.
     pub(super) fn bearer(&self) -> Option<&str> {
         let (scheme, token) = self.header("authorization")?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

@@ -312,7 +312,7 @@ impl Host {
         Ok(result_reply(rpc, &result))
     }
 
-    /// Returns whether the reply is a list and the host has `fault`.
+    /// Whether the reply is a list and the host has `fault`.
     fn is_faulty_list(&self, rpc: &Rpc, fault: F) -> bool {
         rpc.method == "tools/list" && self.has(fault)
     }
@@ -450,7 +450,7 @@ fn parse(body: &Value) -> Option<Rpc> {
     Some(Rpc { id, method, params })
 }
 
-/// Returns a result, of a call as an event stream and otherwise as JSON.
+/// Builds the result of a call as an event stream, and any other result as JSON.
 fn result_reply(rpc: &Rpc, result: &Value) -> Reply {
     let message = json!({ "jsonrpc": "2.0", "id": rpc.id, "result": result });
     match rpc.method.as_str() {

@@ -20,11 +20,11 @@ faults! {
         BareList = "list.object",
         /// The list has no `$schema`.
         ListUnmarked = "list.schema-marker",
-        /// A GET with a body returns 400.
+        /// Answers a GET with a body with 400.
         GetBodyRefused = "list.with-schema",
         /// The list ignores the requested version.
         ListAnyVersion = "list.unsupported-version",
-        /// A GET with a content type and no body returns 400.
+        /// Answers a GET with a content type and no body with 400.
         EmptyBodyRefused = "list.empty-body",
         /// Tools have annotations.
         DefinitionOpen = "list.definitions",
@@ -56,25 +56,25 @@ faults! {
         MajorIsNewest = "call.major-version",
         /// `@1.0` is 1.0.0.
         VersionsPadded = "call.malformed-version",
-        /// An unknown tool returns 404.
+        /// Answers an unknown tool with 404.
         UnknownToolNotFound = "call.unknown-tool",
         /// An unknown version is the newest.
         UnknownVersionIsNewest = "call.unknown-version",
-        /// Input of a wrong type returns 400.
+        /// Answers input of a wrong type with 400.
         InvalidInputBadRequest = "call.invalid-input",
         /// Missing input is accepted.
         MissingInputPasses = "call.missing-input",
         /// A 422 has no `parameter_errors`.
         NoParameterErrors = "call.parameter-errors",
-        /// A failing tool returns 500.
+        /// Answers a failing tool with 500.
         FailureIsServerError = "call.tool-failure",
-        /// A body that is not JSON returns 422.
+        /// Answers a body that is not JSON with 422.
         NotJsonUnprocessable = "call.not-json",
-        /// A body without `request` returns 422.
+        /// Answers a body without `request` with 422.
         NoRequestUnprocessable = "call.malformed-request",
         /// Calls ignore the requested version.
         AnyVersion = "call.unsupported-version",
-        /// A call without a content type returns 422.
+        /// Answers a call without a content type with 422.
         ContentTypeNeeded = "call.content-type",
         /// A repeated call runs again.
         RunsAgain = "call.repeated",
@@ -92,7 +92,7 @@ faults! {
         RefusalsEcho = "errors.no-secrets",
         /// Calls without a key return 403.
         CallsForbidden = "auth.required",
-        /// An unknown key returns 403.
+        /// Answers an unknown key with 403.
         UnknownKeyForbidden = "auth.unknown-key",
         /// Tokens need no signature.
         UnsignedAccepted = "auth.unsigned-token",
@@ -315,7 +315,7 @@ impl Host {
         reply
     }
 
-    /// Returns the name of the tool with `id`, or an error.
+    /// Finds the name of the tool with `id`.
     fn find(&self, id: &str) -> Result<&'static str, (u16, &'static str, &'static str)> {
         let (bare, version) = match id.split_once('@') {
             Some((bare, version)) => (bare, Some(version)),

@@ -40,9 +40,9 @@ faults! {
         CatalogPublic = "auth.required",
         /// Unknown routes return 404 without a key.
         RoutingFirst = "auth.before-routing",
-        /// An unknown key returns 403.
+        /// Answers an unknown key with 403.
         UnknownKeyForbidden = "auth.unknown-key",
-        /// A malformed `Authorization` returns 400.
+        /// Answers a malformed `Authorization` with 400.
         MalformedIsBadRequest = "auth.malformed",
         /// A 401 has no `WWW-Authenticate`.
         NoChallenge = "auth.challenge",
@@ -58,7 +58,7 @@ faults! {
         ErrorsEcho = "errors.no-echo",
         /// A 429 has no `Retry-After`.
         LimitWithoutRetryAfter = "errors.rate-limit",
-        /// The list returns 500.
+        /// The list fails with 500.
         ListFails = "catalog.list",
         /// The list is an object.
         ListWrapped = "catalog.bare-array",
@@ -80,21 +80,21 @@ faults! {
         ByIdDiffers = "catalog.by-id",
         /// Ids are decoded twice.
         DecodesTwice = "catalog.id-encoding",
-        /// An unknown id returns 200.
+        /// Answers an unknown id with 200.
         UnknownIsFound = "catalog.unknown-id",
-        /// An id that is not UTF-8 returns 400.
+        /// Answers an id that is not UTF-8 with 400.
         StrangeIdsBadRequest = "catalog.malformed-ids",
         /// `?source=` is ignored.
         SourceIgnored = "catalog.source-filter",
         /// An unknown `?source=` is ignored.
         UnknownSourceIgnored = "catalog.unknown-source",
-        /// An unknown view returns 400.
+        /// Answers an unknown view with 400.
         UnknownViewRefused = "catalog.unknown-view",
         /// POST creates tools.
         Writable = "catalog.read-only",
         /// A 405 has no `Allow`.
         NoAllow = "catalog.allow",
-        /// HEAD returns 405.
+        /// Answers HEAD with 405.
         NoHead = "catalog.head",
         /// Shared caches may store the list.
         ListCachedPublicly = "catalog.private",
@@ -118,13 +118,13 @@ faults! {
         NotFoundNamesScopes = "disclosure.no-hints",
         /// The message of a 404 depends on the id.
         NotFoundDiffers = "disclosure.same-404",
-        /// A hidden tool returns 403.
+        /// Answers a hidden tool with 403.
         HiddenIsForbidden = "disclosure.hidden",
         /// The 404 of a hidden tool has another header.
         HiddenHasHeader = "disclosure.hidden",
         /// The second principal cannot read its listed tools.
         ListedNotReadable = "disclosure.listed-is-readable",
-        /// Every `ETag` returns 304.
+        /// Answers every `ETag` with 304.
         ForeignEtag = "disclosure.etag",
         /// Test routes require no credentials.
         SeamsOpen = "seams.authenticated",
@@ -424,7 +424,7 @@ impl Host {
         }
     }
 
-    /// Returns the tools of `principal`. The second principal lacks one.
+    /// The tools of `principal`. The second principal lacks one.
     fn tools(&self, principal: Principal) -> Vec<Value> {
         let mut tools = vec![
             json!({
@@ -594,7 +594,7 @@ impl Host {
         }
     }
 
-    /// Returns `reply`, or the plain text of a framework.
+    /// Replaces `reply` with the plain text of a framework, if the host has that fault.
     fn framework_error(&self, reply: Reply) -> Reply {
         match self.has(F::PlainTextRefusals) {
             true => Reply {

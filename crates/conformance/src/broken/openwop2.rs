@@ -41,7 +41,7 @@ faults! {
         DescriptionMissing = "versions.path-space",
         /// Old clients are refused, although no minimum is advertised.
         OldClientRefused = "versions.client-version",
-        /// Nothing has a `Vary`.
+        /// No response has a `Vary`.
         NoVary = "versions.vary",
         /// Discovery requires a key.
         DiscoveryLocked = "discovery.public",
@@ -69,9 +69,9 @@ faults! {
         SharedEtag = "discovery.etag-per-version",
         /// The catalog is public.
         CatalogPublic = "auth.required",
-        /// An unknown key returns 403.
+        /// Answers an unknown key with 403.
         UnknownKeyForbidden = "auth.unknown-key",
-        /// A malformed `Authorization` returns 400.
+        /// Answers a malformed `Authorization` with 400.
         MalformedIsBadRequest = "auth.malformed",
         /// A 401 has no `WWW-Authenticate`.
         NoChallenge = "auth.challenge",
@@ -87,7 +87,7 @@ faults! {
         ErrorsEcho = "errors.no-echo",
         /// A 429 repeats the delay in its details.
         DelayInDetails = "errors.rate-limit",
-        /// The list returns 500.
+        /// The list fails with 500.
         ListFails = "catalog.list",
         /// The list is an object.
         ListWrapped = "catalog.bare-array",
@@ -111,15 +111,15 @@ faults! {
         ByIdDiffers = "catalog.by-id",
         /// Ids are decoded twice.
         DecodesTwice = "catalog.id-encoding",
-        /// An unknown id returns 200.
+        /// Answers an unknown id with 200.
         UnknownIsFound = "catalog.unknown-id",
-        /// An id that is not UTF-8 returns 400.
+        /// Answers an id that is not UTF-8 with 400.
         StrangeIdsBadRequest = "catalog.malformed-ids",
-        /// An unknown view returns 400.
+        /// Answers an unknown view with 400.
         UnknownViewRefused = "catalog.unknown-view",
         /// POST creates tools.
         Writable = "catalog.read-only",
-        /// HEAD returns 404.
+        /// Answers HEAD with 404.
         NoHead = "catalog.head",
         /// A request with a body is refused.
         BodyRefused = "catalog.body-ignored",
@@ -141,11 +141,11 @@ faults! {
         NotFoundNamesScopes = "disclosure.no-hints",
         /// The message of a 404 depends on the id.
         NotFoundDiffers = "disclosure.same-404",
-        /// A hidden tool returns 403.
+        /// Answers a hidden tool with 403.
         HiddenIsForbidden = "disclosure.hidden",
         /// The second principal cannot read its listed tools.
         ListedNotReadable = "disclosure.listed-is-readable",
-        /// Every `ETag` returns 304.
+        /// Answers every `ETag` with 304.
         ForeignEtag = "disclosure.etag",
         /// The list of runs has an unknown member.
         RunListOpen = "runs.list",
@@ -509,7 +509,7 @@ impl Host {
         Reply::json(200, &tool)
     }
 
-    /// Returns the tools of `principal`. The second principal lacks one.
+    /// The tools of `principal`. The second principal lacks one.
     fn tools(&self, principal: Principal) -> Vec<Value> {
         let hints = |read_only: bool, idempotent: bool, open: bool| {
             json!({
@@ -641,7 +641,7 @@ impl Host {
             .with("content-type", media_type)
     }
 
-    /// Returns `reply` with `tag`, or 304 if the request has it; `never` returns no 304.
+    /// Adds `tag` to `reply`; changes it to a 304 if the request has the tag, unless `never`.
     fn conditional(&self, req: &HttpRequest, mut reply: Reply, tag: String, never: bool) -> Reply {
         if req.header("if-none-match") == Some(tag.as_str()) && !never {
             reply.status = 304;
@@ -664,7 +664,7 @@ impl Host {
         }
     }
 
-    /// Returns `reply`, or the plain text of a framework.
+    /// Replaces `reply` with the plain text of a framework, if the host has that fault.
     fn framework_error(&self, reply: Reply) -> Reply {
         match self.has(F::PlainTextRefusals) {
             true => Reply { body: b"no".to_vec(), ..reply.with("content-type", "text/plain") },
@@ -688,7 +688,7 @@ impl Host {
     }
 }
 
-/// Returns the snapshot of a run that has ended.
+/// The snapshot of a completed run.
 fn run(id: &str) -> Value {
     let subject = json!({
         "issuer": "broken-host", "subjectId": "first", "tenant": TENANT, "lane": "api-key",

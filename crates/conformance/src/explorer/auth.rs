@@ -72,7 +72,7 @@ async fn body(target: &Target) -> CheckResult {
     Ok(())
 }
 
-/// Returns a callable tool that requires credentials, and the response to a call without them.
+/// Selects a callable tool that requires credentials, and calls it without them.
 pub(super) async fn rejected_call(target: &Target) -> CheckResult<(Tool, Response)> {
     let (tool, arguments) = callable(target).await?;
     let list = target.send_once(target.get("/tools")).await?;
@@ -94,7 +94,8 @@ async fn call_with_unknown_key(target: &Target) -> CheckResult<Response> {
     target.send_once(request.with_unknown_key()).await
 }
 
-/// Returns the list without credentials, and a tool of it; of the full list if it is protected.
+/// Requests the list without credentials, and selects a tool of it, or of the full list if it is
+/// protected.
 async fn visible(target: &Target) -> CheckResult<(String, Response)> {
     let list = target.send_once(target.get("/tools")).await?;
     let tools: Vec<Value> = match list.is_unauthorized() {

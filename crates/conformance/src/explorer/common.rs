@@ -11,12 +11,11 @@ pub(super) const ABSENT: &str = "conformance-absent-5f1d0c93";
 /// How many tools a check reads one by one.
 pub(super) const SAMPLE: usize = 24;
 
-/// Returns the path of an endpoint of the tool `name`.
 pub(super) fn path(name: &str, endpoint: &str) -> String {
     format!("/tools/{}{endpoint}", encode_segment(name))
 }
 
-/// Returns the summaries, in any form in which hosts list them.
+/// Reads the summaries, in any form in which hosts list them.
 pub(super) async fn listed(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     let response = target.send_authorized(target.get("/tools")).await?;
     response.expect_status(&[200])?;
@@ -35,7 +34,6 @@ pub(super) fn name_of(tool: &Value) -> &str {
     text(tool, "name")
 }
 
-/// Returns the page.
 pub(super) async fn page(target: &Target) -> CheckResult<Response> {
     let mut responses = Vec::new();
     for path in ["", "/"] {
@@ -51,18 +49,18 @@ pub(super) async fn page(target: &Target) -> CheckResult<Response> {
     fail("a page with status 200", "another status", &shown)
 }
 
-/// Returns whether tools run according to the page; `None` if the page does not say.
+/// Whether tools run according to the page; `None` if the page does not say.
 pub(super) async fn flag(target: &Target) -> Option<bool> {
     let text = page(target).await.ok()?.text();
     [true, false].into_iter().find(|is_enabled| text.contains(&statement(*is_enabled)))
 }
 
-/// Returns the statement of the page that says whether tools run.
+/// The statement on the page about whether tools run.
 pub(super) fn statement(is_enabled: bool) -> String {
     format!("var executeEnabled = {is_enabled};")
 }
 
-/// Returns whether tools run: neither the page nor the host says otherwise.
+/// Checks whether tools run: neither the page nor the host says otherwise.
 pub(super) async fn is_execution_enabled(target: &Target) -> CheckResult<bool> {
     Ok(flag(target).await != Some(false) && call_absent(target).await?.status() != 403)
 }
@@ -88,7 +86,7 @@ pub(super) async fn call_absent(target: &Target) -> CheckResult<Response> {
     Ok(response)
 }
 
-/// Returns whether the list requires credentials. The protocol leaves that to the host.
+/// Checks whether the list requires credentials. The protocol leaves that to the host.
 pub(super) async fn is_guarded(target: &Target) -> CheckResult<bool> {
     Ok(target.send_once(target.get("/tools")).await?.is_unauthorized())
 }

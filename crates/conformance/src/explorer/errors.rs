@@ -95,7 +95,7 @@ async fn strange_names(target: &Target) -> CheckResult {
     expect_envelope(&response)
 }
 
-/// Returns every kind of error of this host.
+/// Provokes every kind of error, and collects the responses.
 async fn errors(target: &Target) -> CheckResult<Vec<Response>> {
     let validation = target.post(&path(ABSENT, "/validate")).json(&json!({}));
     let mut all = vec![

@@ -160,8 +160,8 @@ async fn self_contained(target: &Target) -> CheckResult {
     Ok(())
 }
 
-/// Returns the text between the end of the tag that starts with `start`, and `end`. With an empty
-/// `start`, `text` begins within the tag.
+/// Finds the text from the end of the tag that starts with `start` up to `end`. With an empty
+/// `start`, `text` starts within the tag.
 fn content<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     // It has the same length, so offsets are valid in both.
     let lower = text.to_ascii_lowercase();
@@ -171,7 +171,7 @@ fn content<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
     text.get(open..close)
 }
 
-/// Returns the names, in lower case, and the attributes of all tags.
+/// Finds the names, in lower case, and the attributes of all tags.
 fn tags(text: &str) -> impl Iterator<Item = (String, &str)> {
     text.split('<').skip(1).filter_map(|part| {
         let tag = part.split('>').next()?;
@@ -180,7 +180,6 @@ fn tags(text: &str) -> impl Iterator<Item = (String, &str)> {
     })
 }
 
-/// Returns the value of the attribute `name`.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
     let lower = attributes.to_ascii_lowercase();
     let marker = format!("{name}=");

@@ -26,7 +26,7 @@ impl Tool {
         schema::is_valid(self.schema())
     }
 
-    /// Returns the known valid arguments, or an empty object.
+    /// The known valid arguments, or an empty object.
     pub(super) fn arguments(&self) -> Value {
         Value::Object(self.arguments.clone().unwrap_or_default())
     }
@@ -44,7 +44,7 @@ impl Tool {
     }
 }
 
-/// Returns the tools with their schemas, the callable ones first.
+/// Reads the tools with their schemas, the callable ones first.
 async fn described(target: &Target) -> CheckResult<Vec<Tool>> {
     let (_, listed) = summaries(target).await?;
     let named = target.options().tool.as_ref();
@@ -62,12 +62,12 @@ async fn described(target: &Target) -> CheckResult<Vec<Tool>> {
     Ok(tools)
 }
 
-/// Returns a tool to read but not to call.
+/// Selects a tool to read but not to call.
 pub(super) async fn any_tool(target: &Target) -> CheckResult<Tool> {
     find_tool(target, |_| true).await
 }
 
-/// Returns a tool for which `is_suitable`, to read but not to call.
+/// Selects a tool for which `is_suitable`, to read but not to call.
 pub(super) async fn find_tool(
     target: &Target,
     is_suitable: impl Fn(&Tool) -> bool,
@@ -78,7 +78,7 @@ pub(super) async fn find_tool(
     }
 }
 
-/// Returns a callable tool with its arguments.
+/// Selects a callable tool with its arguments.
 pub(super) async fn callable(target: &Target) -> CheckResult<(Tool, Value)> {
     require_execution(target).await?;
     let tools = described(target).await?;
@@ -88,7 +88,7 @@ pub(super) async fn callable(target: &Target) -> CheckResult<(Tool, Value)> {
     }
 }
 
-/// Returns the tool of `--failing-tool` with its arguments.
+/// Selects the tool of `--failing-tool` with its arguments.
 pub(super) async fn failing(target: &Target) -> CheckResult<(Tool, Value)> {
     let Some(named) = &target.options().failing_tool else {
         return skip("needs a tool that fails: --failing-tool");

@@ -217,12 +217,12 @@ async fn validate_wrong_type(
     Ok((name.to_owned(), response))
 }
 
-/// Returns whether a JSON pointer escapes a character of `name`.
+/// Whether a JSON pointer escapes a character of `name`.
 fn needs_escape(name: &str) -> bool {
     name.contains(['/', '~'])
 }
 
-/// Returns the path of the property `name` of the arguments.
+/// The JSON pointer to the property `name` of the arguments.
 fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
@@ -241,7 +241,7 @@ fn expect_accepted(response: &Response) -> CheckResult {
     expect_body(response, &json!({ "valid": true }))
 }
 
-/// Returns the errors of a response with status 200; fails the check if there are none.
+/// The errors of a response with status 200; fails the check if there are none.
 fn errors(response: &Response) -> CheckResult<&[Value]> {
     response.expect_status(&[200])?;
     error_list(response)

@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(super) headers: Vec<(HeaderName, String)>,
     pub(super) body: Option<Vec<u8>>,
     pub(super) key: KeyChoice,
-    /// Returns whether enough of the response body was received; without it, all of it is read.
+    /// Whether enough of the response body was received; without it, all of it is read.
     pub(super) is_enough: Option<fn(&[u8]) -> bool>,
 }
 
@@ -156,17 +156,17 @@ impl Exchange {
         self.status
     }
 
-    /// Returns the first header called `name`, if it is text.
+    /// The first header called `name`, if it is text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns the first header called `name`; empty if it is missing or not text.
+    /// The first header called `name`; empty if it is missing or not text.
     pub(crate) fn header_text(&self, name: &str) -> &str {
         self.header(name).unwrap_or_default()
     }
 
-    /// Returns all headers except those that differ between equal responses.
+    /// All headers except those that differ between equal responses.
     pub(crate) fn stable_headers(&self) -> Vec<(String, String)> {
         const UNSTABLE: [&str; 6] =
             ["date", "age", "x-request-id", "request-id", "traceparent", "server-timing"];
@@ -188,12 +188,12 @@ impl Exchange {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns the body as JSON, or `null` if it is not JSON.
+    /// The body as JSON; `null` if it is not JSON.
     pub(crate) fn value(&self) -> &Value {
         self.json.as_ref().unwrap_or(&Value::Null)
     }
 
-    /// Returns the content type in lower case, without parameters.
+    /// The content type in lower case, without parameters.
     pub(crate) fn media_type(&self) -> String {
         let content_type = self.header_text("content-type").to_ascii_lowercase();
         content_type.split(';').next().unwrap_or_default().trim().to_owned()
@@ -204,7 +204,7 @@ impl Exchange {
         media_type == "application/json" || media_type.ends_with("+json")
     }
 
-    /// Returns whether the host rejects the credentials of the request, or requires some.
+    /// Whether the host rejects the credentials of the request, or requires some.
     pub(crate) fn is_unauthorized(&self) -> bool {
         matches!(self.status, 401 | 403)
     }
@@ -213,7 +213,7 @@ impl Exchange {
         (400..500).contains(&self.status)
     }
 
-    /// Returns the exchange for programs.
+    /// Formats the exchange for programs.
     pub(crate) fn to_json(&self) -> Value {
         let body = self.request.body.as_deref().map(|body| self.shown(body));
         json!({
@@ -231,7 +231,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the exchange for people.
+    /// Formats the exchange for people.
     pub(crate) fn to_text(&self) -> String {
         let mut lines = Vec::new();
         let mut add = |mark: &str, text: &str| {
@@ -271,7 +271,7 @@ impl Exchange {
         self.headers.iter().map(line).collect()
     }
 
-    /// Returns the start of `body` with masked keys.
+    /// Converts the start of `body` to text with masked keys.
     fn shown(&self, body: &[u8]) -> String {
         let text = self.masked(&String::from_utf8_lossy(body));
         match text.char_indices().nth(SHOWN) {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Exchange {
-    /// Returns the body as JSON; fails the check if it is not JSON.
+    /// Parses the body as JSON; fails the check if it is not JSON.
     pub(crate) fn json(self: &Arc<Self>) -> CheckResult<&Value> {
         match &self.json {
             Some(json) => Ok(json),
@@ -66,7 +66,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the tools of a list: a bare array, or the member of an object with one of `names`.
+    /// The tools of a list: a bare array, or the member of an object with one of `names`.
     pub(crate) fn tool_list(self: &Arc<Self>, names: &[&str]) -> CheckResult<Vec<Value>> {
         let list = self.json()?;
         let member = || names.iter().find_map(|name| list.get(*name)?.as_array());

@@ -94,7 +94,7 @@ async fn scope(target: &Target) -> CheckResult {
     rejection.expect(has_scope, "a challenge with `scope`", format!("`{challenge}`"))
 }
 
-/// Returns the metadata that a 401 announces; skips the check if there is none.
+/// Fetches the metadata that a 401 announces; skips the check if there is none.
 async fn metadata_of(target: &Target) -> CheckResult<Response> {
     let rejection = require_locked(target).await?;
     let url = metadata_url(rejection.header_text("www-authenticate"));
@@ -114,7 +114,7 @@ async fn metadata_of(target: &Target) -> CheckResult<Response> {
     Ok(response)
 }
 
-/// Returns the value of `resource_metadata` in a challenge.
+/// Extracts `resource_metadata` from a challenge.
 fn metadata_url(challenge: &str) -> Option<&str> {
     let (_, rest) = challenge.split_once("resource_metadata=")?;
     match rest.strip_prefix('"') {
@@ -123,7 +123,7 @@ fn metadata_url(challenge: &str) -> Option<&str> {
     }
 }
 
-/// Returns the rejection of a request without credentials; skips the check if there is none.
+/// Sends a request without credentials; skips the check unless the server rejects it.
 async fn require_locked(target: &Target) -> CheckResult<Response> {
     match rejection(target).await? {
         Some(response) => Ok(response),
@@ -131,7 +131,7 @@ async fn require_locked(target: &Target) -> CheckResult<Response> {
     }
 }
 
-/// Returns the rejection of a request without credentials, if the server rejects it.
+/// Sends a request without credentials; `None` unless the server rejects it.
 pub(super) async fn rejection(target: &Target) -> CheckResult<Option<Response>> {
     let rpc = first_request(&wire::any(target).await?);
     let response = target.send_once(rpc.request(target)).await?;

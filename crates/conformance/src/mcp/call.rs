@@ -162,7 +162,7 @@ async fn capability(target: &Target) -> CheckResult {
     Ok(())
 }
 
-/// Returns the callable tools of each era: first the one that the user names, then those that are
+/// Selects the callable tools of each era: first the one that the user names, then those that are
 /// read-only according to their annotations or to the host's explorer.
 async fn callable(target: &Target) -> CheckResult<Vec<Callable>> {
     let read_only = target.read_only_tools().await;
@@ -236,7 +236,7 @@ fn expect_result(response: &Response) -> CheckResult {
     response.expect_valid(&message::result(response)?, &schema, "a valid result of a tool")
 }
 
-/// Returns arguments that are invalid against `schema`, similar to the `valid` ones.
+/// Derives arguments that are invalid against `schema` from the `valid` ones.
 fn invalid_arguments(schema: &Value, valid: &Map<String, Value>) -> Option<Map<String, Value>> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let changed = properties.into_iter().flatten().map(|(name, _)| {

@@ -90,7 +90,7 @@ async fn supported(target: &Target) -> CheckResult {
     require(is_same, expected, "other versions", &[&response, &discovery])
 }
 
-/// Returns the discovery of a server that supports the stateless revision.
+/// Reads the discovery of a server that supports the stateless revision.
 async fn discovered(target: &Target) -> CheckResult<(Response, Value)> {
     wire::stateless(target).await?;
     let response = wire::discover().send(target).await?;

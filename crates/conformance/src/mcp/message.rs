@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{CheckResult, fail, http::Response};
 
-/// Returns the JSON-RPC reply, in either form.
+/// The JSON-RPC reply, in either form.
 pub(super) fn reply(response: &Response) -> Option<Value> {
     if is_reply(response.value()) {
         return Some(response.value().clone());
@@ -12,13 +12,13 @@ pub(super) fn reply(response: &Response) -> Option<Value> {
     events(response.body()).into_iter().find(is_reply)
 }
 
-/// Returns the part of the reply at `pointer`, or `null`.
+/// The part of the reply at `pointer`, or `null`.
 pub(super) fn reply_part(response: &Response, pointer: &str) -> Value {
     let reply = reply(response).unwrap_or_default();
     reply.pointer(pointer).cloned().unwrap_or_default()
 }
 
-/// Returns the result of the reply; fails the check unless it is an object.
+/// The result of the reply; fails the check unless it is an object.
 pub(super) fn result(response: &Response) -> CheckResult<Value> {
     match reply_part(response, "/result") {
         result if result.is_object() => {
@@ -29,7 +29,6 @@ pub(super) fn result(response: &Response) -> CheckResult<Value> {
     }
 }
 
-/// Returns the error code of the reply.
 pub(super) fn code(response: &Response) -> Option<i64> {
     reply_part(response, "/error/code").as_i64()
 }
@@ -69,17 +68,17 @@ pub(super) fn summary(response: &Response) -> String {
     format!("status {}, {kind}", response.status())
 }
 
-/// Returns whether an event stream contains the reply to its request.
+/// Whether an event stream contains the reply to its request.
 pub(super) fn has_reply(body: &[u8]) -> bool {
     events(body).iter().any(is_reply)
 }
 
-/// Returns whether an event stream contains any message.
+/// Whether an event stream contains any message.
 pub(super) fn has_message(body: &[u8]) -> bool {
     !events(body).is_empty()
 }
 
-/// Returns the messages of the complete events of an event stream.
+/// Parses the messages of the complete events of an event stream.
 pub(super) fn events(body: &[u8]) -> Vec<Value> {
     let text = String::from_utf8_lossy(body).replace("\r\n", "\n");
     // An event is complete when an empty line follows.

@@ -167,7 +167,7 @@ async fn notification(target: &Target) -> CheckResult {
     Ok(())
 }
 
-/// Returns responses of the stateless revision that have a result.
+/// Collects responses of the stateless revision that have a result.
 async fn results(target: &Target) -> CheckResult<Vec<Response>> {
     let wire = wire::stateless(target).await?;
     let mut all = vec![wire::discover().send(target).await?];

@@ -131,7 +131,7 @@ async fn acknowledged(target: &Target) -> CheckResult {
     response.expect(is_subscribed, "`notifications.toolsListChanged` true", "something else")
 }
 
-/// Returns the session of the run; skips the check if the server opens none.
+/// The session of the run; skips the check if the server opens none.
 async fn shared_session(target: &Target) -> CheckResult<Wire> {
     let wire = wire::handshake(target).await?;
     skip_unless(wire.session().is_some(), NO_SESSIONS)?;

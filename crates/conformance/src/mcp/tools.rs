@@ -189,7 +189,7 @@ async fn bad_cursor(target: &Target) -> CheckResult {
     Ok(())
 }
 
-/// Returns the list of every era in which the server has tools.
+/// Reads the list of every era in which the server has tools.
 pub(super) async fn lists(target: &Target) -> CheckResult<Vec<List>> {
     let mut lists = Vec::new();
     for wire in wire::wires(target).await? {
@@ -203,7 +203,7 @@ pub(super) async fn lists(target: &Target) -> CheckResult<Vec<List>> {
     Ok(lists)
 }
 
-/// Returns the [`lists`] that are not empty.
+/// Reads the [`lists`] that are not empty.
 pub(super) async fn non_empty_lists(target: &Target) -> CheckResult<Vec<List>> {
     let mut lists = lists(target).await?;
     lists.retain(|list| !list.tools.is_empty());
@@ -215,7 +215,7 @@ pub(super) fn name_of(tool: &Value) -> &str {
     text(tool, "name")
 }
 
-/// Returns the names of the tools on `page`.
+/// The names of the tools on `page`.
 fn names_of(page: &Response) -> CheckResult<Vec<String>> {
     let result = message::result(page)?;
     Ok(array(&result, "tools").iter().map(|tool| name_of(tool).to_owned()).collect())
@@ -260,7 +260,7 @@ async fn expect_no_tool(
     Ok(())
 }
 
-/// Returns the first problem of an `x-mcp-header` in `schema`. `is_reachable` is whether only
+/// Finds the first problem of an `x-mcp-header` in `schema`. `is_reachable` is whether only
 /// `properties` lead to `schema`.
 fn invalid_header(
     schema: &Value,

@@ -97,7 +97,7 @@ impl Wire {
         }
     }
 
-    /// Returns the headers that every request after the handshake has.
+    /// The headers of every request after the handshake.
     pub(super) fn session_headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let has_version = !self.is_stateless() && self.version() >= WITH_VERSION_HEADER;
         let version = has_version.then(|| (VERSION_HEADER, self.version().to_owned()));
@@ -189,7 +189,7 @@ impl Rpc {
     }
 }
 
-/// Returns the header value that repeats `text`, in base64 if necessary.
+/// Encodes `text` for the header that repeats it, in base64 if necessary.
 fn header_value(text: &str) -> String {
     let is_plain = text.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
     match is_plain && !text.starts_with("=?base64?") {
@@ -198,7 +198,7 @@ fn header_value(text: &str) -> String {
     }
 }
 
-/// Returns `text` in the base64 form of header values.
+/// Encodes `text` in the base64 form of header values.
 pub(super) fn base64_value(text: &str) -> String {
     format!("=?base64?{}?=", base64::engine::general_purpose::STANDARD.encode(text))
 }
@@ -216,7 +216,7 @@ pub(super) fn initialize(version: &str) -> Rpc {
     wire.request("initialize", params)
 }
 
-/// Returns the stateless era; skips the check if the server does not support it.
+/// The stateless era; skips the check if the server does not support it.
 pub(super) async fn stateless(target: &Target) -> CheckResult<Wire> {
     if is_stateless_supported(target).await? {
         return Ok(Wire::Stateless);
@@ -225,7 +225,7 @@ pub(super) async fn stateless(target: &Target) -> CheckResult<Wire> {
     skip(format!("the server does not support {STATELESS}"))
 }
 
-/// Returns the session of the run; skips the check if the server supports no handshake.
+/// The session of the run; skips the check if the server supports no handshake.
 pub(super) async fn handshake(target: &Target) -> CheckResult<Wire> {
     let response = initialize(HANDSHAKE[0]).send(target).await?;
     let Some(wire) = negotiated(&response) else {
@@ -236,7 +236,7 @@ pub(super) async fn handshake(target: &Target) -> CheckResult<Wire> {
     Ok(wire)
 }
 
-/// Returns every era that the server supports; at least one.
+/// Detects every era that the server supports; at least one.
 pub(super) async fn wires(target: &Target) -> CheckResult<Vec<Wire>> {
     let mut wires = Vec::new();
     if is_stateless_supported(target).await? {
@@ -256,7 +256,7 @@ pub(super) async fn wires(target: &Target) -> CheckResult<Vec<Wire>> {
     fail("a result of `server/discover` or `initialize`", seen, &[&discovered, &initialized])
 }
 
-/// Returns the first era that the server supports.
+/// The first era that the server supports.
 pub(super) async fn any(target: &Target) -> CheckResult<Wire> {
     match wires(target).await?.into_iter().next() {
         Some(wire) => Ok(wire),
@@ -264,13 +264,13 @@ pub(super) async fn any(target: &Target) -> CheckResult<Wire> {
     }
 }
 
-/// Returns the capabilities of the server.
+/// Reads the capabilities of the server.
 pub(super) async fn capabilities(target: &Target, wire: &Wire) -> CheckResult<Value> {
     let rpc = if wire.is_stateless() { discover() } else { initialize(HANDSHAKE[0]) };
     Ok(message::reply_part(&rpc.send(target).await?, "/result/capabilities"))
 }
 
-/// Returns the session that the response to an `initialize` opens.
+/// The session that the response to an `initialize` opens.
 pub(super) fn negotiated(response: &Response) -> Option<Wire> {
     let reply = message::reply(response)?;
     let version = match text(reply.get("result")?, "protocolVersion") {

@@ -259,7 +259,7 @@ async fn call_without_required(target: &Target) -> CheckResult<(Response, String
     Ok((call_tool(target, &with(tool.request(), "input", input)).await?, name))
 }
 
-/// Returns other input that the tool accepts.
+/// Derives other input that the tool accepts.
 fn other_input(tool: &Callable) -> Option<Value> {
     let all = tool.schema.get("properties")?.as_object()?;
     all.iter().find_map(|(name, schema)| {

@@ -35,7 +35,7 @@ impl Dialect {
     }
 }
 
-/// Returns the list of tools in any form that hosts of this family use.
+/// Reads the list of tools in any form that hosts of this family use.
 pub(super) async fn listed(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     let response = target.send_authorized(target.get("/tools")).await?;
     response.expect_status(&[200])?;
@@ -62,7 +62,7 @@ pub(super) fn split(id: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Returns the schema of a tool's input, in the form of either dialect.
+/// The schema of a tool's input, in the form of either dialect.
 pub(super) fn parameters(tool: &Value) -> &Value {
     let schema = tool.get("input_schema").unwrap_or(&Value::Null);
     schema.get("parameters").filter(|it| it.is_object()).unwrap_or(schema)
@@ -73,7 +73,7 @@ pub(super) async fn call_tool(target: &Target, request: &Value) -> CheckResult<R
     post_call(target, &envelope(target, request)).await
 }
 
-/// Returns the body of a call with `request`.
+/// Wraps `request` in the body of a call.
 pub(super) fn envelope(target: &Target, request: &Value) -> Value {
     json!({ "$schema": Dialect::of(target).marker, "request": request })
 }
@@ -90,12 +90,11 @@ pub(super) async fn post_text(target: &Target, text: &str) -> CheckResult<Respon
     target.send_once(target.post("/tools/call").json_text(text).with_key()).await
 }
 
-/// Returns whether the list requires credentials.
 pub(super) async fn requires_credentials(target: &Target) -> CheckResult<bool> {
     Ok(target.send_once(target.get("/tools")).await?.is_unauthorized())
 }
 
-/// Returns the result of a call, with or without an envelope.
+/// The result of a call, with or without an envelope.
 pub(super) fn result(response: &Response) -> CheckResult<&Value> {
     response.expect_status(&[200])?;
     let body = response.json()?;

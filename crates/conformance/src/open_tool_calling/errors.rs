@@ -38,7 +38,7 @@ pub(crate) async fn no_secrets(target: &Target) -> CheckResult {
     Ok(())
 }
 
-/// Returns the response to a call that is rejected before a tool runs.
+/// Sends a call that is rejected before a tool runs.
 async fn rejected(target: &Target) -> CheckResult<Response> {
     let response = call::call_unknown_tool(target).await?;
     response.expect_client_error()?;

@@ -166,7 +166,7 @@ fn is_version(text: &str) -> bool {
     text.split('.').count() == 3 && text.split('.').all(is_number)
 }
 
-/// Returns a keyword for references anywhere in `schema`. Names of properties are not keywords.
+/// Finds a keyword for references anywhere in `schema`. Names of properties are not keywords.
 fn reference(schema: &Value) -> Option<&'static str> {
     const KEYWORDS: [&str; 4] = ["$ref", "$defs", "definitions", "$dynamicRef"];
     match schema {

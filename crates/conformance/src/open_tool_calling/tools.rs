@@ -21,12 +21,12 @@ pub(crate) struct Callable {
 }
 
 impl Callable {
-    /// Returns the request that calls the tool.
+    /// Builds the request that calls the tool.
     pub(crate) fn request(&self) -> Value {
         json!({ "tool_id": self.id, "input": self.arguments })
     }
 
-    /// Returns the id without the version.
+    /// The id without the version.
     pub(super) fn name(&self) -> &str {
         split(&self.id).0
     }
@@ -35,7 +35,7 @@ impl Callable {
         required(&self.schema)
     }
 
-    /// Returns whether calls need secrets, authorization or a user.
+    /// Whether calls need secrets, authorization or a user.
     pub(super) fn has_requirements(&self) -> bool {
         let requirements = self.definition.get("requirements").unwrap_or(&Value::Null);
         ["secrets", "authorization"].iter().any(|name| !array(requirements, name).is_empty())
@@ -47,7 +47,7 @@ impl Callable {
     }
 }
 
-/// Returns a callable tool for which `is_suitable`.
+/// Selects a callable tool for which `is_suitable`.
 pub(super) async fn callable(
     target: &Target,
     is_suitable: impl Fn(&Callable) -> bool,
@@ -60,12 +60,12 @@ pub(super) async fn callable(
     }
 }
 
-/// Returns a callable tool without requirements.
+/// Selects a callable tool without requirements.
 pub(crate) async fn tool_for_call(target: &Target) -> CheckResult<Callable> {
     callable(target, |tool| !tool.has_requirements()).await
 }
 
-/// Returns the tool of `--failing-tool`.
+/// Selects the tool of `--failing-tool`.
 pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
     let Some(named) = &target.options().failing_tool else {
         return skip("needs a tool that fails: --failing-tool");
@@ -78,7 +78,7 @@ pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
     }
 }
 
-/// Returns every callable tool: first the one that the user names, then the read-only ones.
+/// Selects every callable tool: first the one that the user names, then the read-only ones.
 async fn all_callable(target: &Target) -> CheckResult<Vec<Callable>> {
     let (_, tools) = listed_tools(target).await?;
     let mut all = Vec::new();

@@ -72,7 +72,7 @@ pub(crate) async fn descriptors(target: &Target) -> CheckResult {
     expect_no_tool(target, "valid ToolDescriptors", |tool| schema::violation(&schema, tool)).await
 }
 
-/// Returns the schema of a descriptor in version 1.
+/// The schema of a descriptor in version 1.
 pub(crate) fn descriptor_schema() -> Value {
     let document = json!({ "type": "object" });
     json!({
@@ -136,7 +136,7 @@ pub(crate) async fn expect_no_tool(
     response.expect_no_problem(&tools, id_of, expected, problem)
 }
 
-/// Returns the prefix of a word in `text` that looks like the key of a well-known service.
+/// Finds the prefix of a word in `text` that looks like the key of a well-known service.
 fn key_prefix(text: &str) -> Option<&'static str> {
     const PREFIXES: [&str; 7] = ["sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghs_", "xoxb-"];
     /// Minimum length of the rest of a key.

@@ -10,7 +10,7 @@ use crate::{
 
 pub(crate) const DISCOVERY: &str = "/.well-known/openwop";
 
-/// The paths of the catalog. Version 1 of the protocol has a prefix, version 2 has none.
+/// The paths of the catalog. Only version 1 of the protocol has a prefix.
 pub(crate) struct CatalogPaths {
     pub(crate) tools: &'static str,
     pub(crate) compact: &'static str,
@@ -37,7 +37,6 @@ pub(crate) const SAMPLE: usize = 5;
 
 pub(crate) const EMPTY_CATALOG: &str = "the key sees no tools";
 
-/// Returns the paths in the version of `target`.
 pub(crate) fn paths(target: &Target) -> &'static CatalogPaths {
     if is_v2(target) { &V2 } else { &V1 }
 }
@@ -46,7 +45,6 @@ pub(crate) fn is_v2(target: &Target) -> bool {
     target.protocol() == Protocol::Openwop2
 }
 
-/// Returns the discovery document.
 pub(crate) async fn discovery(target: &Target) -> CheckResult<Response> {
     let response = target.send_once(target.get(DISCOVERY)).await?;
     response.expect_status(&[200])?;
@@ -54,7 +52,7 @@ pub(crate) async fn discovery(target: &Target) -> CheckResult<Response> {
     Ok(response)
 }
 
-/// Returns a capability family of the discovery document, if the host supports it. In version 2, a
+/// Reads a capability family of the discovery document, if the host supports it. In version 2, a
 /// family that is present is supported.
 pub(crate) async fn family(target: &Target, name: &str) -> CheckResult<Option<Value>> {
     let response = discovery(target).await?;
@@ -63,7 +61,7 @@ pub(crate) async fn family(target: &Target, name: &str) -> CheckResult<Option<Va
     Ok(family.filter(|it| is_v2(target) || is_claimed(it)).cloned())
 }
 
-/// Returns whether the host advertises `facet` of the family `name`.
+/// Checks whether the host advertises `facet` of the family `name`.
 pub(crate) async fn advertises(target: &Target, name: &str, facet: &str) -> CheckResult<bool> {
     let family = family(target, name).await?;
     Ok(family.is_some_and(|family| family.get(facet) == Some(&Value::Bool(true))))
@@ -75,7 +73,7 @@ pub(crate) async fn require_facet(target: &Target, name: &str, facet: &str) -> C
     skip_unless(is_advertised, format!("the host does not advertise `{name}.{facet}`"))
 }
 
-/// Returns the catalog that the first key sees.
+/// Reads the catalog that the first key sees.
 pub(crate) async fn catalog(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     target.require_key()?;
     let is_advertised = family(target, "toolCatalog").await?.is_some();
@@ -93,7 +91,7 @@ pub(crate) async fn tools(target: &Target) -> CheckResult<(Response, Vec<Value>)
     Ok((response, tools))
 }
 
-/// Returns the tools of a list in either of its forms.
+/// The tools of a list in either of its forms.
 pub(crate) fn listed(response: &Response) -> CheckResult<Vec<Value>> {
     response.tool_list(&["tools"])
 }
@@ -106,7 +104,6 @@ pub(crate) fn ids(tools: &[Value]) -> BTreeSet<&str> {
     tools.iter().map(id_of).collect()
 }
 
-/// Returns the path of the tool `id`.
 pub(crate) fn path_of(target: &Target, id: &str) -> String {
     format!("{}/{}", paths(target).tools, encode_segment(id))
 }

@@ -43,7 +43,6 @@ pub(crate) async fn unadvertised(target: &Target) -> CheckResult {
     require(is_same, "the standard list", "something else", &[&response, &standard])
 }
 
-/// Returns the compact list.
 async fn compact(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     catalog(target).await?;
     require_facet(target, "toolCatalog", "compactView").await?;
@@ -106,7 +105,7 @@ pub(crate) async fn keywords(target: &Target) -> CheckResult {
     skip_unless(schemas > 0, "no tool has a compact schema")
 }
 
-/// Returns a keyword of `schema`, or of a schema in it, that the compact view excludes. Names of
+/// Finds a keyword of `schema`, or of a schema in it, that the compact view excludes. Names of
 /// properties are not keywords.
 fn banned_keyword(schema: &Value) -> Option<&'static str> {
     const BANNED: [&str; 7] =

@@ -87,7 +87,7 @@ pub(crate) async fn etag(target: &Target) -> CheckResult {
 
 type View = (Response, Vec<Value>);
 
-/// Returns the lists of both keys.
+/// Reads the lists of both keys.
 async fn both(target: &Target) -> CheckResult<(View, View)> {
     let mine = catalog(target).await?;
     target.require_second_key()?;

@@ -224,7 +224,7 @@ pub(crate) async fn reveals_no_tools(target: &Target) -> CheckResult {
     response.expect(revealed == 0, "no ids of tools", format!("{revealed} ids of tools"))
 }
 
-/// Returns whether `text` is a string or a member name anywhere in `value`.
+/// Whether `text` is a string or a member name anywhere in `value`.
 fn contains(value: &Value, text: &str) -> bool {
     match value {
         Value::String(own) => own == text,

@@ -133,7 +133,7 @@ async fn failure_honesty(target: &Target) -> CheckResult {
     expect_duration(&response)
 }
 
-/// Returns the body that calls a tool with `args`.
+/// Builds the body that calls a tool with `args`.
 fn call(args: Value) -> Value {
     json!({ "principal": "core.system", "toolName": "web.search", "args": args })
 }

@@ -185,7 +185,7 @@ async fn tools_of(target: &Target, add_key: fn(Request) -> Request) -> CheckResu
     listed(&response)
 }
 
-/// Returns the events of a session that the host runs for this check.
+/// Reads the events of a session that the host runs for this check.
 async fn session(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     target.require_key()?;
     require_facet(target, "toolCatalog", "sessionLifecycle").await?;

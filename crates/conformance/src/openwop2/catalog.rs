@@ -116,7 +116,7 @@ async fn hints(target: &Target) -> CheckResult {
     .await
 }
 
-/// Returns the hints of `tool` as RFC 0204 derives them.
+/// The hints of `tool` as RFC 0204 derives them.
 fn derived_hints(tool: &Value) -> [(&'static str, bool); 4] {
     let tier = text(tool, "safetyTier");
     let replay = text(tool, "replayPolicy");

@@ -24,7 +24,7 @@ pub(super) fn with_version(target: &Target, path: &str, version: &str) -> Reques
     unversioned(target, path).header(OPENWOP_VERSION, version)
 }
 
-/// Returns the discovery document for requests without a version.
+/// Reads the discovery document for requests without a version.
 pub(super) async fn default_discovery(target: &Target) -> CheckResult<Response> {
     let response = target.send_once(unversioned(target, DISCOVERY)).await?;
     response.expect_status(&[200])?;
@@ -32,7 +32,7 @@ pub(super) async fn default_discovery(target: &Target) -> CheckResult<Response> 
     Ok(response)
 }
 
-/// Returns the versions that the host lists in discovery for version 2.
+/// Reads the versions that the host lists in discovery for version 2.
 pub(super) async fn listed(target: &Target) -> CheckResult<Vec<String>> {
     let response = discovery(target).await?;
     let versions = texts(response.value(), "protocolVersions");
@@ -61,19 +61,20 @@ pub(super) async fn expect_version(
     response.expect(holds, expected, named)
 }
 
-/// Fails the check unless the answer is an error with `code`, which has only this `status`.
+/// Fails the check unless the response is an error with `code` and `status`, the only status of
+/// `code`.
 pub(super) fn expect_error(response: &Response, status: u16, code: &str) -> CheckResult {
     response.expect_status(&[status])?;
     let seen = text(response.json()?, "error");
     response.expect(seen == code, format!("the code `{code}`"), format!("`{seen}`"))
 }
 
-/// Returns the major number of a version such as `2.0`.
+/// The major number of a version such as `2.0`.
 pub(super) fn major(version: &str) -> Option<u32> {
     numbers(version).map(|(major, _)| major)
 }
 
-/// Returns the numbers of a version such as `2.0`, which have no leading zeros.
+/// Parses a version such as `2.0`, whose numbers have no leading zeros.
 pub(super) fn numbers(version: &str) -> Option<(u32, u32)> {
     let number = |text: &str| {
         let is_plain = text == "0" || !text.starts_with('0');

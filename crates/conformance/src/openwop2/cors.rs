@@ -36,7 +36,7 @@ async fn exposed(target: &Target) -> CheckResult {
     expect_names(&response, "access-control-expose-headers", "etag,openwop-version,retry-after")
 }
 
-/// Returns the origin that the host grants access to; skips the check if the user names none.
+/// The origin that the host grants access to; skips the check if the user names none.
 fn origin(target: &Target) -> CheckResult<&str> {
     match &target.options().origin {
         Some(origin) => Ok(origin),

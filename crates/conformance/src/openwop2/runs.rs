@@ -1,4 +1,4 @@
-//! Runs and their events. The checks read runs that exist; they start none.
+//! Runs and their events. The checks only read existing runs.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ const NO_RUNS: &str = "the key sees no runs that have completed: run a workflow,
 /// How many runs of the list a check reads one by one.
 const SAMPLE: usize = 3;
 
-/// Returns the runs that the first key sees.
+/// Reads the runs that the first key sees.
 async fn runs(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     target.require_key()?;
     let response = target.fetch(RUNS).await?;
@@ -51,7 +51,7 @@ async fn runs(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     Ok((response, runs))
 }
 
-/// Returns the id and the path of a run that has completed. Streams of its events end, too.
+/// Finds a completed run, whose stream of events ends too. Returns its id and path.
 async fn completed_run(target: &Target) -> CheckResult<(String, String)> {
     let (_, runs) = runs(target).await?;
     let has_completed = |run: &&Value| text(run, "status") == "completed";
@@ -61,7 +61,7 @@ async fn completed_run(target: &Target) -> CheckResult<(String, String)> {
     }
 }
 
-/// Returns the path of the run `id`, with `slash` for the `/` after its tenant.
+/// Builds the path of the run `id`, with `slash` for the `/` after its tenant.
 fn path_of(id: &str, slash: &str) -> String {
     match id.rsplit_once('/') {
         Some((tenant, own)) => format!("{RUNS}/{}{slash}{}", escaped(tenant), escaped(own)),
@@ -174,7 +174,7 @@ struct Frame {
     event: Value,
 }
 
-/// Returns the events of a run that has completed.
+/// Reads the events of a completed run.
 async fn events(target: &Target) -> CheckResult<(Response, Vec<Frame>)> {
     let (_, path) = completed_run(target).await?;
     let response = target.fetch(&format!("{path}/events?streamMode=debug")).await?;

@@ -52,7 +52,7 @@ pub(super) const CHECKS: &[Check] = checks! {
         "`Vary` names `OpenWOP-Version` where the header changes the answer";
 };
 
-/// Returns whether the host lists a version 2.
+/// Checks whether the host lists a version 2.
 pub(super) async fn is_listed(target: &Target) -> bool {
     let Ok(response) = default_discovery(target).await else { return false };
     texts(response.value(), "protocolVersions").into_iter().any(|it| major(it) == Some(2))

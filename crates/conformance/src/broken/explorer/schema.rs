@@ -62,7 +62,7 @@ impl Host {
         errors
     }
 
-    /// Returns the path of a property.
+    /// The path of a property.
     fn path(&self, name: &str) -> String {
         match self.fault {
             Some(F::PathsAreNames) => name.to_owned(),

@@ -33,7 +33,7 @@ faults! {
         NameHeaderOptional = "headers.name-missing",
         /// `Mcp-Name` is compared without decoding.
         NameNotDecoded = "headers.name-encoded",
-        /// An unknown session returns 404 in the stateless revision.
+        /// Answers an unknown session with 404 in the stateless revision.
         StraySession = "headers.session-ignored",
         /// The version in `_meta` is optional.
         MetaVersionOptional = "meta.version",
@@ -47,17 +47,17 @@ faults! {
         NoResultType = "rpc.result-type",
         /// A list has no server info.
         ListAnonymous = "rpc.server-info",
-        /// An unknown method returns -32600.
+        /// Answers an unknown method with -32600.
         UnknownMethodInvalid = "rpc.unknown-method",
-        /// An unknown method returns 200.
+        /// Answers an unknown method with 200.
         UnknownMethodOk = "rpc.unknown-method-status",
         /// `prompts/list` works without the capability.
         PromptsUndeclared = "rpc.not-offered",
         /// The stateless revision has `ping`.
         PingRemains = "rpc.removed-methods",
-        /// A body that is not JSON returns 500.
+        /// Answers a body that is not JSON with 500.
         NotJsonServerError = "rpc.not-json",
-        /// JSON that is not a request returns -32700.
+        /// Answers JSON that is not a request with -32700.
         NotRequestParseError = "rpc.not-a-request",
         /// Batches are accepted.
         BatchAnswered = "rpc.batch",
@@ -95,27 +95,27 @@ faults! {
         ListUncached = "tools.caching",
         /// The cursor of the last page leads to itself.
         PagesLoop = "tools.pages",
-        /// An unknown cursor returns the first page.
+        /// Answers an unknown cursor with the first page.
         BadCursorIgnored = "tools.bad-cursor",
         /// `content` is a string.
         ContentIsText = "call.result",
         /// A result has no structured content.
         StructuredMissing = "call.structured",
-        /// An unknown tool returns a result.
+        /// Answers an unknown tool with a result.
         UnknownToolIsResult = "call.unknown-tool",
-        /// An unknown tool returns -32601.
+        /// Answers an unknown tool with -32601.
         UnknownToolIsMethod = "call.unknown-tool-code",
-        /// A call without a name returns a result.
+        /// Answers a call without a name with a result.
         NoNameIsResult = "call.malformed",
         /// Arguments are not validated.
         BadArgumentsPass = "call.bad-arguments",
-        /// A failing tool returns a JSON-RPC error.
+        /// Answers a failing tool with a JSON-RPC error.
         FailureIsError = "call.tool-failure",
         /// The server requests undeclared capabilities.
         RequestsUndeclared = "call.capability",
-        /// A request without credentials returns 403.
+        /// Answers a request without credentials with 403.
         AnonymousForbidden = "auth.required",
-        /// An unknown key returns 403.
+        /// Answers an unknown key with 403.
         UnknownKeyForbidden = "auth.unknown-key",
         /// A 401 has no `WWW-Authenticate`.
         NoChallenge = "auth.challenge",
@@ -125,27 +125,27 @@ faults! {
         MetadataOfAnother = "auth.resource",
         /// A 401 names no scope.
         ChallengeWithoutScope = "auth.scope",
-        /// `initialize` returns no server info.
+        /// `initialize` omits the server info.
         InitializeBare = "initialize.shape",
-        /// `initialize` always returns 2025-06-18.
+        /// `initialize` always selects 2025-06-18.
         VersionFixed = "initialize.version",
-        /// `initialize` returns every requested version.
+        /// `initialize` accepts every requested version.
         UnknownVersionEchoed = "initialize.unknown-version",
-        /// `ping` returns a member.
+        /// The result of `ping` has a member.
         PingHasResult = "handshake.ping",
         /// Every version header is accepted in a session.
         SessionVersionIgnored = "handshake.version-header",
         /// The version header is required in a session.
         SessionVersionNeeded = "handshake.no-version-header",
-        /// GET returns JSON.
+        /// Answers GET with JSON.
         GetIsJson = "handshake.get-stream",
         /// A session id contains a space.
         SessionWithBlank = "session.id",
         /// All handshakes share one session.
         SessionShared = "session.unique",
-        /// A request without a session returns 500.
+        /// Answers a request without a session with 500.
         NoSessionServerError = "session.missing",
-        /// An unknown session returns 400.
+        /// Answers an unknown session with 400.
         UnknownSessionBadRequest = "session.unknown",
         /// DELETE does not close the session.
         DeleteForgotten = "session.delete",

@@ -7,7 +7,7 @@ use super::{Error, F, Host};
 const SECOND_PAGE: &str = "second-page";
 
 impl Host {
-    /// Returns the page of the cursor in `params`; `number` counts the replies.
+    /// The page of the cursor in `params`; `number` counts the replies.
     pub(super) fn list(&self, params: &Map<String, Value>, number: usize) -> Result<Value, Error> {
         let mut tools = self.tools();
         let second = tools.split_off(2);
