@@ -22,7 +22,7 @@ impl InvalidBody {
         Self { member: member.to_owned(), problem: problem.to_string() }
     }
 
-    /// Returns the problem with the member's name.
+    /// Describes the problem, with the member's name.
     pub(crate) fn message(&self) -> String {
         match self.member.as_str() {
             "" => self.problem.clone(),
@@ -60,7 +60,7 @@ fn describe(member: &str, direct: bool, problem: &str) -> InvalidBody {
         return InvalidBody::new(name.trim_end_matches('`'), "is missing");
     }
     match problem.rsplit_once(", expected ") {
-        // The path of an unknown member ends with its name, which is part of the request.
+        // The path of an unknown member includes the member, which is part of the request.
         Some((unknown, expected)) if unknown.starts_with("unknown field") => match direct {
             true => {
                 InvalidBody::new("", format!("unknown member of the body; expected {expected}"))

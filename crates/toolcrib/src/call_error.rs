@@ -8,7 +8,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib_core::{call::CallError, limit::wait_millis};
 
-/// Returns the HTTP status for `error`.
 pub(crate) fn status(error: &CallError) -> StatusCode {
     match error {
         CallError::NoSuchTool => StatusCode::NOT_FOUND,
@@ -23,7 +22,7 @@ pub(crate) fn status(error: &CallError) -> StatusCode {
     }
 }
 
-/// Returns the time for the header `Retry-After`, if a later retry can succeed.
+/// The time for the header `Retry-After`, if a later retry can succeed.
 pub(crate) fn retry_after(error: &CallError) -> Option<Duration> {
     match error {
         CallError::RateLimited { retry_after, .. } => Some(*retry_after),
@@ -32,7 +31,7 @@ pub(crate) fn retry_after(error: &CallError) -> Option<Duration> {
     }
 }
 
-/// Returns the members by which a client can react to a refusal, such as the missing scopes.
+/// The details by which a client can react to a refusal, such as the missing scopes.
 pub(crate) fn details(error: &CallError) -> Option<Value> {
     Some(match error {
         CallError::Forbidden { tool, required } => {

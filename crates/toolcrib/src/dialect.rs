@@ -12,21 +12,19 @@ pub(crate) struct Dialect {
     /// The tags of its routes in the description, each with its meaning. Routes without a tag get
     /// the first one.
     pub(crate) tags: &'static [(&'static str, &'static str)],
-    /// The surfaces that its calls come in by, for policies and metrics; none for routes without
-    /// calls.
+    /// The surfaces of its calls, for policies and metrics; empty for routes without calls.
     pub(crate) surfaces: &'static [Surface],
     /// The schema of its errors.
     pub(crate) error: &'static str,
-    /// Returns its paths. Each has the surface it counts for, its access rule and its format of
-    /// refusals.
+    /// Its paths, each with its surface, access rule and format of refusals.
     pub(crate) mounts: fn(&Config) -> Vec<Mount>,
-    /// Whether its routes have a router and a description of their own, because they have paths of
-    /// other dialects. Its mounts then say which requests are its own.
+    /// Whether its routes have a separate router and description, because they share paths with
+    /// other dialects. Its mounts then select its requests.
     pub(crate) separate: bool,
-    /// Returns its routes, with their description.
+    /// Its routes, with their description.
     pub(crate) routes: fn(&Setup<'_>) -> OpenApiRouter<AppState>,
-    /// Returns the part of its description that routes cannot carry, as an OpenAPI document that is
-    /// merged into that of the routes.
+    /// The part of its description that routes cannot carry, as an OpenAPI document to merge into
+    /// that of the routes.
     pub(crate) description: fn() -> Value,
 }
 
@@ -38,7 +36,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) config: &'a Config,
 }
 
-/// Returns the description of a JSON response with the schema of this name.
+/// Describes a JSON response with the schema of this name.
 pub(crate) fn described_response(description: &str, schema: &str) -> Response {
     let content = Content::new(Some(Ref::from_schema_name(schema)));
     ResponseBuilder::new().description(description).content("application/json", content).build()

@@ -61,8 +61,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: || json!({}),
 };
 
-/// Returns the mount of the explorer. Each endpoint authenticates by itself, because the order of
-/// its checks depends on the policy; all accept the credentials that are named here.
+/// Each endpoint authenticates by itself, because the order of its checks depends on the policy;
+/// all accept the credentials listed here.
 fn mount(prefix: &str) -> Mount {
     let paths = match prefix {
         "" => Paths::All,
@@ -72,8 +72,8 @@ fn mount(prefix: &str) -> Mount {
     Mount { credentials: Credentials::PAGE, ..mount }
 }
 
-/// Returns the routes of the explorer of a gateway. Without a gateway, returns routes that serve
-/// nothing, for their description.
+/// Builds the routes of the explorer of a gateway. Without a gateway, they serve an empty list and
+/// exist only for their description.
 fn set_up(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let (provider, host): (Arc<dyn ToolsProvider>, Arc<dyn Host>) = match setup.gateway {
         Some(gateway) => (Arc::new(gateway.clone()), Arc::new(GatewayHost(gateway.clone()))),
@@ -102,7 +102,7 @@ fn root(start: &str, headers: &HeaderMap) -> Response {
     }
 }
 
-/// Returns the routes below `prefix`, with their description.
+/// Builds the routes below `prefix`, with their description.
 fn routes<S>(explorer: Explorer, prefix: &str) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,

@@ -34,7 +34,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 #[error("`Idempotency-Key` must appear exactly once and contain 1 to 256 visible ASCII characters")]
 pub(crate) struct BadKey;
 
-/// Returns the key in `headers`, if there is one.
+/// Reads the key in `headers`, if there is one.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, BadKey> {
     let mut values = headers.get_all(KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -61,8 +61,8 @@ impl PartialSchema for IdempotencyKeyText {
 
 impl ToSchema for IdempotencyKeyText {}
 
-/// Calls a tool, at most once under `key` if there is one. `keep` returns the bytes to store for a
-/// call whose response is final.
+/// Calls a tool, at most once under `key` if there is one. `keep` encodes the response of a final
+/// call for storage.
 ///
 /// # Errors
 /// Fails when the key cannot be used for this call; the tool did not run.
@@ -80,7 +80,6 @@ pub(crate) async fn call(
     gateway.call_idempotent(caller, key, request, keep).await
 }
 
-/// Returns the status for a rejected key.
 pub(crate) fn status(refused: IdempotencyError) -> StatusCode {
     match refused {
         IdempotencyError::Unusable => StatusCode::BAD_REQUEST,
@@ -90,7 +89,7 @@ pub(crate) fn status(refused: IdempotencyError) -> StatusCode {
     }
 }
 
-/// Returns when the same key may be usable; `None` if it never will be for this call.
+/// The time after which the same key may be usable; `None` if it never will be for this call.
 pub(crate) fn retry_after(refused: IdempotencyError) -> Option<Duration> {
     match refused {
         IdempotencyError::Running | IdempotencyError::Busy => Some(RETRY_AFTER),

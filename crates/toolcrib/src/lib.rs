@@ -55,7 +55,7 @@ pub use mcp::{serve_stdio, serve_stdio_within};
 pub use middleware::Guarded;
 pub use router::{RouterExt, openapi, openapi_v2, router, service};
 
-/// Returns the names of the surfaces that calls come in by, as policies see them.
+/// Returns the names of the surfaces of calls, as policies see them.
 pub fn surfaces() -> impl Iterator<Item = &'static str> {
     let own = [gateway::metrics::Surface::CLI, gateway::metrics::Surface::WORKFLOW];
     let dialects = DIALECTS.iter().flat_map(|dialect| dialect.surfaces).copied();

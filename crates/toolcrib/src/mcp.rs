@@ -9,13 +9,13 @@
 //! * `method` answers it; `pages` is `tools/list`, `call` is a running `tools/call`, `listen` an
 //!   open subscription; `outgoing` is a message of the latter two.
 //! * `session` is the state that a handshake creates; `changes` detects changes of a caller's list.
-//! * `meta` has the three tools that a toolset can list in place of its own.
+//! * `meta` has the three tools that a toolset can list instead of its tools.
 //! * `http` and `stdio` are the transports; they share everything above.
 //! * `format` serialises tools, `answer` wraps serialised JSON into messages, `error` is the one
 //!   table of codes.
 //!
-//! The dialect passes raw JSON through: a list consists of bytes that the gateway serialised once
-//! per view, and a result is the upstream's own text.
+//! The dialect passes raw JSON through. A list consists of bytes that the gateway serialised once
+//! per view, and a result is the upstream's text.
 
 mod answer;
 mod call;

@@ -3,8 +3,8 @@
 //! The guard surrounds the routes, so that a refusal does not depend on which routes exist (I-10).
 //! The guard and the handlers return a [`Refusal`]; the [`Mount`] of the request formats it.
 //!
-//! A dialect has a function `mounts`, which returns its paths, their access rules and their format
-//! of refusals, and a function `routes`. When one of its handlers runs, `Host`, `Origin` and
+//! The function `mounts` of a dialect lists its paths, their access rules and their format of
+//! refusals; `routes` builds its routes. When one of its handlers runs, `Host`, `Origin` and
 //! credentials are already checked. The handler takes the [`Caller`] as an argument, reads the body
 //! as a [`Payload`], and may return a [`Refusal`]. Unknown paths, wrong methods (`Allow` included)
 //! and panics become refusals too.
@@ -76,7 +76,7 @@ struct Guard {
     hsts: Option<HeaderValue>,
 }
 
-/// Returns `routes` with their state, and with a refusal for other methods and paths.
+/// Adds the state to `routes`, and a refusal for other methods and paths.
 pub(crate) fn complete<S: Clone + Send + Sync + 'static>(
     routes: Router<S>,
     state: S,
@@ -109,7 +109,7 @@ pub(crate) fn guarded(
 }
 
 impl Guarded {
-    /// Returns a router that responds to every path.
+    /// Converts it into a router that responds to every path.
     pub fn into_router(self) -> Router {
         Router::new().fallback_service(self)
     }
@@ -129,7 +129,7 @@ impl Service<Request> for Guarded {
     fn call(&mut self, request: Request) -> Self::Future {
         let guard = Arc::clone(&self.0);
         Box::pin(async move {
-            // Pinned here, because a future that is passed on by value is copied each time.
+            // Pinned here, because passing the future on by value would copy it each time.
             let answer = pin!(answer(&guard, request));
             Ok(miss::evenly(answer).await)
         })

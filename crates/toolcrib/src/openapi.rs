@@ -19,7 +19,7 @@ pub(crate) fn document(
     let mut document = serde_json::to_value(collected)
         .inspect_err(|error| tracing::error!(%error, "the OpenAPI description is incomplete"))
         .unwrap_or_default();
-    // The router of `utoipa-axum` begins with that crate's own authors as the contact.
+    // The router of `utoipa-axum` sets its authors as the contact.
     if let Some(info) = document.get_mut("info") {
         *info = json!({});
     }
@@ -50,8 +50,8 @@ pub(crate) fn document(
     document
 }
 
-/// Says which operations also accept a session of the page: those of `mounts` that do. The server has
-/// none where `[explorer] session_lifetime` is 0.
+/// Marks the operations of `mounts` that also accept a session of the page. The server has no
+/// sessions if `[explorer] session_lifetime` is 0.
 fn describe_sessions(document: &mut Value, mounts: &[Mount]) {
     let Some(paths) = document.get_mut("paths").and_then(Value::as_object_mut) else { return };
     let mut is_used = false;
@@ -108,7 +108,7 @@ pub(crate) fn complete(description: &mut OpenApi, dialect: &Dialect) {
     }
 }
 
-/// Returns the responses of the middleware and of unavailable stores, with their descriptions.
+/// The responses of the middleware and of unavailable stores, with their descriptions.
 fn shared_errors(path: &str, operation: &Operation) -> Vec<(&'static str, &'static str)> {
     // Routes without a caller declare an empty security requirement.
     let is_open = operation.security.is_some();

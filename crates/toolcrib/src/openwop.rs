@@ -60,8 +60,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: || json!({ "components": { "schemas": schemas::components() } }),
 };
 
-/// Returns its mounts. Every path under `/v1` requires a key, whether it exists or not; only the
-/// description of the interface is open (I-10).
+/// Every path under `/v1` requires a key, whether it exists or not; only the description of the
+/// interface is open (I-10).
 fn mounts(config: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);
@@ -102,7 +102,7 @@ fn versioned(headers: &mut HeaderMap) {
     headers.insert(protocol_version::OPENWOP_VERSION, protocol_version::V1);
 }
 
-/// Returns the test routes, if they are configured. They have no description.
+/// Builds the test routes, if they are configured. They have no description.
 fn test_routes(config: &Config) -> Router<AppState> {
     #[cfg(feature = "test-routes")]
     if config.test_routes {
@@ -117,7 +117,6 @@ fn test_routes(config: &Config) -> Router<AppState> {
     Router::new()
 }
 
-/// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let document = discovery::document(setup.config);
     let described = OpenApiRouter::new()

@@ -50,7 +50,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: schemas::components,
 };
 
-/// Returns the mount of requests for paths of no dialect. One that names a version gets its answer in
+/// The mount of requests for paths of no dialect. A request that names a version gets a response in
 /// this version.
 pub(crate) fn elsewhere(config: &Config) -> Mount {
     let mount = Mount::new(SURFACE, Paths::All, Access::Open, refuse);
@@ -62,8 +62,8 @@ pub(crate) fn elsewhere(config: &Config) -> Mount {
     }
 }
 
-/// Returns its mounts. All paths require a key, whether they exist or not, except for discovery and
-/// the description of the interface.
+/// All paths require a key, whether they exist or not, except for discovery and the description of
+/// the interface.
 fn mounts(config: &Config) -> Vec<Mount> {
     let open = |path| Mount::new(SURFACE, Paths::exactly([path]), Access::Open, refuse);
     let keyed = |path: &str| {
@@ -105,8 +105,8 @@ fn switched_off(mount: Mount) -> Mount {
 
 type Negotiate = fn(&HeaderMap) -> Option<Response>;
 
-/// Whether a request for discovery is for the second version. A request without a version is for the
-/// preferred one, which is the first.
+/// Whether a request for discovery is for the second version. A request without a version is for
+/// the first one, which is preferred.
 fn selects_second(request: &Request) -> bool {
     match NamedVersion::of(request.headers()) {
         NamedVersion::None | NamedVersion::Major(1) => false,
@@ -171,7 +171,6 @@ fn varied(headers: &mut HeaderMap) {
     headers.entry(header::VARY).or_insert(vary);
 }
 
-/// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let document = discovery::document(setup.config);
     OpenApiRouter::new()

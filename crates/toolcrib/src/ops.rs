@@ -49,11 +49,11 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: || json!({}),
 };
 
-/// Returns its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
+/// Errors have the form of OpenWOP, the plainest of the dialects.
 fn mounts(config: &Config) -> Vec<Mount> {
     let open = |paths| Mount::new(SURFACE, paths, Access::Open, openwop::refuse);
-    // A scraper uses the address of a container. Where a key is required, a web page that reaches this
-    // server under a foreign name learns nothing, because it has none.
+    // A scraper uses the address of a container. If a key is required, a web page that reaches this
+    // server under a foreign name learns no metrics, because it has no key.
     let (metrics, hosts) = match config.server.public_metrics {
         true => (Access::Open, Hosts::Known),
         false => (Access::Keyed(MountAuth::Required), Hosts::AnyHost),
@@ -65,12 +65,12 @@ fn mounts(config: &Config) -> Vec<Mount> {
     ]
 }
 
-/// Returns the mount of all other paths.
+/// The mount of all other paths.
 pub(crate) fn elsewhere() -> Mount {
     Mount::new(SURFACE, Paths::All, Access::Open, openwop::refuse)
 }
 
-/// Returns the routes, with their description; `crate::router` adds the OpenAPI document itself.
+/// Builds the routes; `crate::router` adds the OpenAPI document itself.
 fn routes() -> OpenApiRouter<AppState> {
     let written = openwop::schemas::all().into_iter();
     let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
@@ -151,8 +151,8 @@ async fn may_see_state(state: &AppState, uri: &Uri, headers: &HeaderMap) -> bool
     caller.is_ok_and(|Caller(caller)| RouteScope::MetricsAll.is_held_by(&caller))
 }
 
-/// Returns the background tasks by kind. The names of their sources, anchors and forwarders are
-/// hidden, because a source may belong to another tenant.
+/// The background tasks by kind. The names of their sources, anchors and forwarders are hidden,
+/// because a source may belong to another tenant.
 fn tasks(state: &AppState) -> Value {
     let mut kinds: BTreeMap<&'static str, TaskReport> = BTreeMap::new();
     for report in state.gateway.tasks().reports() {

@@ -56,7 +56,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description,
 };
 
-/// Returns its mounts. Health checks are open, whatever the credentials.
+/// Health checks are open, whatever the credentials.
 fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.otc.auth);
     let open = |path: &str| Mount::new(OTC, Paths::exactly([path]), Access::Open, refuse);
@@ -82,7 +82,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
     mounts
 }
 
-/// Returns whether the paths at the root are Open Tool Calling's.
+/// Whether the paths at the root are Open Tool Calling's.
 fn at_root(config: &Config) -> bool {
     match config.openwop.v2 {
         OpenWopV2::Header | OpenWopV2::Off => true,
@@ -90,7 +90,6 @@ fn at_root(config: &Config) -> bool {
     }
 }
 
-/// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let root = || {
         OpenApiRouter::new()
@@ -112,13 +111,13 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     }
 }
 
-/// Returns all operations of `description`.
+/// All operations of `description`.
 fn operations(description: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
     let items = description.paths.paths.values_mut();
     items.flat_map(|item| [&mut item.get, &mut item.post].into_iter().flatten())
 }
 
-/// Returns the schemas of the lists, which consist of bytes of the catalog.
+/// The schemas of the lists, which consist of bytes of the catalog.
 fn description() -> Value {
     let list = |name: &str, tool: RefOr<Schema>| {
         json!({

@@ -94,7 +94,7 @@ where
     }
 }
 
-/// Returns why the route of `request` rejects its query.
+/// Explains why the route of `request` rejects its query; `None` if it is valid.
 fn invalid<'a>(known: &'a KnownParameters, request: &Request) -> Option<InvalidQuery<'a>> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
@@ -109,12 +109,12 @@ fn invalid<'a>(known: &'a KnownParameters, request: &Request) -> Option<InvalidQ
     }
 }
 
-/// Returns the schema of a text that matches `pattern`.
+/// The schema of a text that matches `pattern`.
 pub(crate) fn pattern(pattern: &str) -> RefOr<Schema> {
     ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
 }
 
-/// The schema of a toolset's name; a toolset that is not configured is rejected as well.
+/// The schema of a toolset's name; an unconfigured toolset is rejected as well.
 pub(crate) struct ToolsetName;
 
 impl PartialSchema for ToolsetName {

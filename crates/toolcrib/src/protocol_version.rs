@@ -25,10 +25,9 @@ pub(crate) const PRIVATE: Caching = Caching { control: "private, no-cache", vary
 pub(crate) const PUBLIC: Caching =
     Caching { control: "public, max-age=300", vary: "OpenWOP-Version, Accept-Encoding" };
 
-/// What a request names.
+/// The version that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamedVersion {
-    /// No version.
     None,
     /// A version, of which only the major number counts.
     Major(u32),
@@ -61,12 +60,12 @@ fn number(text: &str) -> Option<u32> {
     (plain && (text == "0" || !text.starts_with('0'))).then(|| text.parse().ok())?
 }
 
-/// Returns whether `request` names a version, valid or not.
+/// Whether `request` names a version, valid or not.
 pub(crate) fn is_named(request: &Request) -> bool {
     request.headers().contains_key(OPENWOP_VERSION)
 }
 
-/// Returns the versions that discovery lists.
+/// The versions that discovery lists.
 pub(crate) fn listed(v2: OpenWopV2) -> &'static [&'static str] {
     match v2 {
         OpenWopV2::Header | OpenWopV2::Root => &["1.0", "2.0"],

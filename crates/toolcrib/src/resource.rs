@@ -1,6 +1,7 @@
 //! This server as an OAuth 2.0 protected resource (RFC 9728): clients learn here which servers
-//! issue tokens for it. The document is public, so it names no tool, no tenant and none of their
-//! scopes. Each name that a toolset can have has a document, so none reveals whether there is one.
+//! issue tokens for it. The document is public, so it does not name tools, tenants or their scopes.
+//! Each name that a toolset can have has a document, so the document does not reveal whether the
+//! toolset exists.
 
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ fn routes(config: &Config) -> OpenApiRouter<AppState> {
     routes.layer(Extension(Described(described))).into()
 }
 
-/// Returns the description of the fixed paths.
+/// Describes the fixed paths.
 fn description() -> Value {
     let toolset = json!({
         "name": "toolset", "in": "path", "required": true, "schema": { "type": "string" },
@@ -100,7 +101,7 @@ fn description() -> Value {
     } })
 }
 
-/// Returns the path of `resource` if it differs from the two fixed ones.
+/// The path of `resource` if it differs from the two fixed ones.
 fn own_path(resource: &str) -> Option<String> {
     let uri = Uri::try_from(resource).ok()?;
     let path = uri.path().trim_end_matches('/');
@@ -109,7 +110,7 @@ fn own_path(resource: &str) -> Option<String> {
     (!path.is_empty() && path != MCP && path.bytes().all(plain)).then(|| path.to_owned())
 }
 
-/// Returns the document of the part of `config` at the address `resource`.
+/// Builds the document of the part of `config` at the address `resource`.
 fn document(config: &ResourceConfig, resource: &str) -> Body {
     let mut document = json!({
         "resource": resource,

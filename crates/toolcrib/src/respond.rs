@@ -25,7 +25,7 @@ use toolcrib_gateway::{CallReport, CatalogScope};
 pub(crate) use self::encoding::Compressed;
 use crate::serve::connection;
 
-/// The header in which every calling surface returns the id of the call's run.
+/// The response header with the id of the call's run, on every calling surface.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
 
 /// Silence after which a comment keeps a stream alive; OpenWOP v2 allows 30 s (events.md). The page
@@ -59,7 +59,7 @@ pub(crate) fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns a response with capacity for all headers that are added later, so that the map of
+/// Creates a response with capacity for all headers that are added later, so that the map of
 /// headers is not reallocated.
 fn with_room(status: StatusCode, body: HttpBody) -> Response {
     const HEADERS: usize = 12;
@@ -74,7 +74,7 @@ fn with_room(status: StatusCode, body: HttpBody) -> Response {
 pub(crate) struct Caching {
     /// `Cache-Control`.
     pub(crate) control: &'static str,
-    /// `Vary`; empty for no such header.
+    /// `Vary`; empty to omit the header.
     pub(crate) vary: &'static str,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Caching {
 pub(crate) const PRIVATE: Caching =
     Caching { control: "private, no-cache", vary: "Authorization, Accept, Accept-Encoding" };
 
-/// Returns the media types that the client accepts with a weight above 0, in lower case.
+/// Parses the media types that the client accepts with a weight above 0, in lower case.
 pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let values = headers.get_all(header::ACCEPT).iter();
     values.flat_map(|value| value.to_str().unwrap_or_default().split(',')).filter_map(|range| {
@@ -94,7 +94,7 @@ pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns `body` in the encoding that suits the request, or 304 when the client's copy is current.
+/// Sends `body` in the encoding that suits the request, or 304 if the client's copy is current.
 pub(crate) fn tagged(
     request: &HeaderMap,
     body: &Body,
@@ -129,8 +129,8 @@ pub(crate) fn tagged(
     response
 }
 
-/// Returns a response that sends `events`. Its head is sent at once, and comments on a quiet stream
-/// keep proxies from closing it.
+/// Streams `events`. The head of the response is sent at once, and comments on a quiet stream keep
+/// proxies from closing it.
 pub(crate) fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let first = stream::iter([Event::default().comment("listening")]);
     let sent = first.chain(events).map(Ok::<_, Infallible>);
@@ -140,14 +140,13 @@ pub(crate) fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -
     response
 }
 
-/// As [`event_stream`], for events that never end by themselves: the stream ends when the server begins
-/// to stop, which would otherwise wait for it.
+/// As [`event_stream`], for endless events: the stream ends at shutdown, which would otherwise wait
+/// for it.
 pub(crate) fn endless_event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
     event_stream(events.take_until(connection::stopping().cancelled_owned()))
 }
 
-/// Returns whether `If-None-Match` contains `*` or `etag`, weak or strong (RFC 9110, section
-/// 13.1.2).
+/// Whether `If-None-Match` contains `*` or `etag`, weak or strong (RFC 9110, section 13.1.2).
 fn has_already(request: &HeaderMap, etag: &str) -> bool {
     request.get_all(header::IF_NONE_MATCH).iter().any(|value| {
         value.to_str().is_ok_and(|text| {
@@ -158,8 +157,8 @@ fn has_already(request: &HeaderMap, etag: &str) -> bool {
     })
 }
 
-/// Returns the run of `called` if its caller may learn it. A call of an unknown tool leaves no run,
-/// so the id of a run would reveal that a hidden tool exists (I-9).
+/// The run of `called` if its caller may learn it. A call of an unknown tool leaves no run, so the
+/// id of a run would reveal that a hidden tool exists (I-9).
 pub(crate) fn visible_run(called: &CallReport) -> Option<RunId> {
     let unknown = matches!(called.result, Err(CallError::NoSuchTool));
     (!unknown).then(|| called.run_id.clone())
@@ -182,17 +181,17 @@ pub(crate) fn with_retry_after(mut response: Response, wait: Option<Duration>) -
     response
 }
 
-/// Returns the first value of query parameter `name`, decoded; later ones are ignored.
+/// The first value of query parameter `name`, decoded; later ones are ignored.
 pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
     pairs(query?).find_map(|(key, value)| (decode(key) == name).then(|| decode(value)))
 }
 
-/// Returns the names of all query parameters, decoded.
+/// The names of all query parameters, decoded.
 pub(crate) fn query_names(query: &str) -> impl Iterator<Item = String> {
     pairs(query).map(|(key, _)| decode(key))
 }
 
-/// Returns the first parameter that is repeated, or whose text is not UTF-8.
+/// Finds the first parameter that is repeated, or whose text is not UTF-8.
 pub(crate) fn ambiguous_parameter(query: &str) -> Option<String> {
     let mut names = HashSet::new();
     let is_utf8 = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8().is_ok();
@@ -213,7 +212,7 @@ fn decode(text: &str) -> String {
     percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// Returns the part of the catalog that the query parameter `toolset` selects.
+/// The part of the catalog that the query parameter `toolset` selects.
 pub(crate) fn within(uri: &Uri) -> CatalogScope {
     query(uri.query(), "toolset")
         .map_or_else(CatalogScope::default, |name| CatalogScope::toolset(&name))

@@ -68,8 +68,8 @@ pub fn openapi() -> Value {
     document(&routes(&Setup { gateway: None, config: &config }).into_openapi(), is_shared, &config)
 }
 
-/// Returns the OpenAPI description of OpenWOP v2, which shares paths with Open Tool Calling and
-/// therefore has a document of its own.
+/// Returns the OpenAPI description of OpenWOP v2, a separate document because it shares paths with
+/// Open Tool Calling.
 pub fn openapi_v2() -> Value {
     let config = Config::empty(Path::new(""));
     let setup = Setup { gateway: None, config: &config };
@@ -85,7 +85,7 @@ fn is_separate(dialect: &Dialect) -> bool {
     dialect.separate
 }
 
-/// Returns `routes` of the `included` dialects with their state, which has their description.
+/// Adds the state, with the description of the `included` dialects, to `routes`.
 fn finished(
     routes: OpenApiRouter<AppState>,
     included: fn(&Dialect) -> bool,
@@ -98,13 +98,13 @@ fn finished(
     middleware::complete(routes, AppState { description, ..state.clone() }, &state.host)
 }
 
-/// Returns the routes of the dialects that share a router.
+/// Collects the routes of the dialects that share a router.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let shared = DIALECTS.iter().filter(|dialect| is_shared(dialect));
     shared.fold(OpenApiRouter::new(), |all, dialect| all.merge(described(dialect, setup)))
 }
 
-/// Returns the routes of `dialect` with their whole description.
+/// Builds the routes of `dialect` with their whole description.
 fn described(dialect: &Dialect, setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let mut routes = (dialect.routes)(setup);
     complete(routes.get_openapi_mut(), dialect);

@@ -157,7 +157,7 @@ fn affordable_limits() -> Limits {
     Limits { connections: LIMITS.connections.min(affordable()), ..LIMITS }
 }
 
-/// Returns how many connections the limit on open files allows.
+/// The number of connections that the limit on open files allows.
 fn affordable() -> usize {
     let Some(files) = getrlimit(Resource::Nofile).current else { return usize::MAX };
     // With a very low limit, connections get half.
@@ -178,7 +178,7 @@ async fn serve_within<S>(
 {
     let slots = Arc::new(Slots::new(limits.connections));
     let (shutting_down, cut) = (Shutdown::default(), CancellationToken::new());
-    // Ends every connection, even when this future is dropped.
+    // Closes every connection, even if this future is dropped.
     let _cut_when_dropped = cut.clone().drop_guard();
     let connections = TaskTracker::new();
     let mut shutdown = pin!(shutdown);
@@ -218,8 +218,8 @@ async fn serve_within<S>(
     tokio::time::timeout(limits.parting, ended).await.ok();
 }
 
-/// Returns the next connection, set up. A failure of one connection does not affect others; other
-/// failures are logged and retried.
+/// Accepts and sets up the next connection. A failure of one connection does not affect others;
+/// other failures are logged and retried.
 async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
     loop {
         match listener.accept().await {
@@ -246,7 +246,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
     }
 }
 
-/// What ends every connection.
+/// The signals that close every connection.
 struct Ends {
     /// After its requests.
     shutdown: Shutdown,
@@ -279,13 +279,13 @@ async fn secured(
             handshakes.evicted();
             None
         }
-        // No request has begun.
+        // No request has started.
         () = shutdown.stopping.cancelled() => None,
         () = cut.cancelled() => None,
     }
 }
 
-/// Serves one connection until it ends.
+/// Serves one connection until it closes.
 async fn connection<I, S>(
     stream: I,
     inner: S,
@@ -318,14 +318,14 @@ async fn connection<I, S>(
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let patience = Patience { unauthenticated: limits.headers, reading: limits.reading };
-    // Asked only when one of them has something to say: every step of a request wakes this task, and
-    // signals that all connections share would be locked by all of them each time.
+    // Polled only on a signal: every step of a request wakes this task, and polling the shared
+    // signals each time would lock them for all connections.
     let mut signals = FuturesUnordered::<BoxFuture<'_, Signal>>::new();
     signals.push(Box::pin(state.evicted().map(|()| Signal::Evicted)));
     signals.push(Box::pin(shutdown.stopping.cancelled().map(|()| Signal::Stopping)));
     signals.push(Box::pin(cut.cancelled().map(|()| Signal::Cut)));
-    // The header timeout of HTTP/1 starts when the protocol is known, and HTTP/2 has none. This one
-    // covers both.
+    // The header timeout of HTTP/1 starts when the protocol is known, and HTTP/2 has no such
+    // timeout. This one covers both.
     let look = |at| Box::pin(tokio::time::sleep_until(at).map(|()| Signal::Look));
     signals.push(look(Instant::now() + limits.headers));
     loop {
@@ -361,7 +361,8 @@ async fn connection<I, S>(
             _ = served.as_mut() => return,
             () = cut.cancelled() => return,
             () = tokio::time::sleep(FAREWELL) => {
-                // A caller that has authenticated meanwhile is not cut off, unless it does not read.
+                // A caller that has authenticated meanwhile is not cut off, unless it does not
+                // read.
                 let expired = state.expires(patience).is_some_and(|moment| moment <= Instant::now());
                 if expired || !state.is_calling() {
                     return;

@@ -26,7 +26,7 @@ pub(crate) struct StartedSession {
     expires_at: String,
 }
 
-/// Returns the request for a session of the page at `site`.
+/// Builds the request for a session of the page at `site`.
 pub(crate) fn session_request(
     state: &AppState,
     site: &Site,
@@ -39,7 +39,7 @@ pub(crate) fn session_request(
     }
 }
 
-/// Returns the response to the page that is signed in now.
+/// Builds the response to the signed-in page.
 pub(crate) fn started(session: &NewSession, site: &Site) -> Response {
     let body = StartedSession {
         id: session.record.id.to_string(),

@@ -1,7 +1,8 @@
 //! TLS of the listener: the certificate in force, and its replacement.
 //!
 //! Invariant: only files that fit together come into force.
-//! Invariant: a connection keeps the certificate of its handshake; a replacement closes nothing.
+//! Invariant: a connection keeps the certificate of its handshake; a replacement closes no
+//! connection.
 
 mod failures;
 mod identity;

@@ -12,7 +12,7 @@ use toolcrib_gateway::{Gateway, scopes::RouteScope};
 const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 16;
 
-/// Returns the events of `run` in the record of `tenant`, in order; only the first ones of a very
+/// Reads the events of `run` in the record of `tenant`, in order; only the first ones of a very
 /// long run.
 pub(crate) async fn events(
     gateway: &Gateway,
@@ -38,20 +38,20 @@ pub(crate) async fn events(
     Ok(events)
 }
 
-/// Events at the beginning of a run in which its caller appears. They are few, so that a long run of
-/// somebody else is found as fast as a short one (I-9).
+/// Events at the start of a run in which its caller appears. They are few, so that a long run of
+/// another caller is found as fast as a short one (I-9).
 const BEGINNING: usize = 16;
 
 /// Why a caller sees the events of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sight {
-    /// It began the run.
+    /// It started the run.
     Own,
     /// It holds `audit:read`.
     Scope,
 }
 
-/// Returns why `caller` may see the events of `run`, which exists if so; `None` if it may not.
+/// Returns why `caller` may see the events of `run`; `None` if the run does not exist or is hidden.
 pub(crate) async fn sight(
     gateway: &Gateway,
     caller: &Principal,
@@ -69,8 +69,7 @@ pub(crate) async fn sight(
     Ok(is_own.then_some(Sight::Own).or(has_scope.then_some(Sight::Scope)))
 }
 
-/// Returns a query for the runs of workflows that `caller` started, or for all of its tenant with
-/// `scope`.
+/// A query for the runs of workflows that `caller` started, or for all of its tenant with `scope`.
 pub(crate) fn query(caller: &Principal, scope: RouteScope) -> RunQuery {
     let principal = (!scope.is_held_by(caller)).then(|| caller.id.clone());
     RunQuery { tenant: Some(caller.tenant.clone()), principal, ..RunQuery::default() }

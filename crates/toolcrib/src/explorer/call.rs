@@ -9,7 +9,7 @@
 //! | no valid key, in the order of the specification | 401 |
 //! | the caller lacks a scope, or the tool requires approval | 403, `details` |
 //! | the rate limit is exceeded | 429, `Retry-After`, `details` |
-//! | the call could not be recorded or limited; nothing ran | 503 |
+//! | the call could not be recorded or limited, and did not run | 503 |
 //! | `Idempotency-Key` belongs to another call | 422 |
 //! | the response under `Idempotency-Key` cannot be replayed, or its call runs elsewhere | 409 |
 //! | invalid arguments; failure of the tool or its source | 500, `isError: true` |

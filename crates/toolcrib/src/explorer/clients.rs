@@ -25,7 +25,7 @@ pub struct ClientSetup {
 }
 
 impl ClientSetup {
-    /// Returns the snippet for a server at `address`, such as `http://127.0.0.1:8808`, and a key.
+    /// The snippet for a server at `address`, such as `http://127.0.0.1:8808`, and a key.
     #[must_use]
     pub fn snippet(&self, address: &str, key: &str) -> String {
         self.lines.join("\n").replace("{at}", address).replace("{key}", key)

@@ -1,4 +1,4 @@
-//! `{"error": …}`, the body of every response that is not a tool's own result.
+//! `{"error": …}`, the body of every response except the result of a tool.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -20,7 +20,7 @@ pub(super) struct Problem {
     details: Option<Value>,
 }
 
-/// Returns a response with `status`, a message and `details`.
+/// Builds a response with `status`, a message and `details`.
 pub(super) fn problem(
     status: StatusCode,
     error: impl Into<String>,
@@ -29,7 +29,7 @@ pub(super) fn problem(
     respond::json(status, &Problem { error: error.into(), details })
 }
 
-/// Returns the response for a tool that does not exist for the caller. The protocol requires the
+/// Builds the response for a tool that does not exist for the caller. The protocol requires the
 /// name in the message; the JSON content type keeps browsers from reading it as markup.
 pub(super) fn no_such_tool(name: &str) -> Response {
     problem(StatusCode::NOT_FOUND, format!("Tool not found: {name}"), None)

@@ -46,7 +46,7 @@ impl GatewayHost {
 impl Host for GatewayHost {
     async fn identify(&self, head: &Parts, strict: bool) -> Result<Sender, AuthError> {
         match self.sender(head, MountAuth::Optional).await {
-            // Counts as the `[anonymous]` principal; if none is configured, it sees no tools.
+            // Counts as the `[anonymous]` principal; if it is not configured, it sees no tools.
             Err(AuthError::Missing | AuthError::Invalid) if !strict => {
                 Ok(Sender { principal: self.0.authenticator().anonymous(), ..Sender::default() })
             }
@@ -92,7 +92,7 @@ impl Host for GatewayHost {
 /// The dialect of stored responses. Their bytes are the status in three digits, then the body.
 const SPACE: &str = "explorer-header";
 
-/// Returns the response to a finished call.
+/// Builds the response to a finished call.
 fn call_response(report: &CallReport, name: &str) -> Response {
     let response = match &report.result {
         Ok(outcome) => CallToolResult::new(outcome.clone(), Some(report.run_id.as_str())).answer(),
@@ -101,7 +101,7 @@ fn call_response(report: &CallReport, name: &str) -> Response {
     respond::with_run(response, respond::visible_run(report).as_ref())
 }
 
-/// Returns the bytes to store for a call whose response is final.
+/// Encodes the response of a finished call for storage.
 fn kept(report: &CallReport) -> Option<Bytes> {
     let outcome = match &report.result {
         Ok(outcome) => outcome.clone(),
@@ -121,14 +121,14 @@ fn replay(kept: &StoredAnswer) -> Response {
     respond::with_run(respond::json_bytes(status, body), Some(&kept.run_id))
 }
 
-/// Returns the response to a call whose idempotency key was rejected.
+/// Builds the response to a call whose idempotency key was rejected.
 fn refused_key(problem: IdempotencyError) -> Response {
     let message = format!("`Idempotency-Key` {problem}");
     let response = error::problem(idempotency::status(problem), message, None);
     respond::with_retry_after(response, idempotency::retry_after(problem))
 }
 
-/// Returns the response to a call without an outcome. In this protocol a failure of the tool is a
+/// Builds the response to a call without an outcome. In this protocol a failure of the tool is a
 /// result.
 fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
     let words = error.words();

@@ -27,7 +27,7 @@ pub(super) trait Host: Send + Sync + 'static {
     /// Authenticates the sender of `head` to an endpoint that requires credentials.
     async fn authenticate(&self, head: &Parts) -> Result<Sender, AuthError>;
 
-    /// Runs a call. Returns a response in every case, also when the call fails.
+    /// Runs a call. A failed call has a response too.
     async fn call(&self, call: Call) -> Response;
 
     /// Records that `route` refused a caller without valid credentials.
@@ -46,7 +46,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Returns whose memory its body takes.
+    /// The sender to which the memory of the body counts.
     pub(super) fn of_body(&self) -> BodySender {
         match &self.principal {
             None if self.proven => BodySender::Program,

@@ -69,14 +69,13 @@ fn overview(parts: &[Part]) -> Vec<u8> {
 
 /// The operations of the endpoints on an offer.
 pub(super) trait OfferExt {
-    /// Returns the body of `GET tools`; `None` when that part of the catalog does not exist. Tools
-    /// of an embedding program have no parts.
+    /// The body of `GET tools`; `None` if that part of the catalog does not exist. Tools of an
+    /// embedding program have no parts.
     fn list(&self, within: &CatalogScope) -> Option<Arc<Body>>;
 
-    /// Returns the same list in parts that the page keeps.
+    /// The same list in parts that the page keeps.
     fn parts(&self, within: &CatalogScope) -> Option<Arc<Parts>>;
 
-    /// Returns the tool called `name`.
     fn find(&self, name: &str) -> Option<OfferedTool>;
 }
 
@@ -94,7 +93,7 @@ pub(super) struct Summary<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     description: &'a str,
-    /// The upstream's annotations; absent when there are none.
+    /// The upstream's annotations, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     annotations: Option<Value>,
@@ -198,7 +197,7 @@ impl OfferExt for Offer {
 // === impl OfferedTool ===
 
 impl OfferedTool {
-    /// Returns the body of `GET tools/{name}`.
+    /// The body of `GET tools/{name}`.
     pub(super) fn detail(&self) -> Body {
         match self {
             Self::Entry(entry) => Body::once(entry.wire.get(entry, &DETAILS).to_vec()),
@@ -206,7 +205,7 @@ impl OfferedTool {
         }
     }
 
-    /// Returns every violation of the tool's schema by `arguments`. Blocks the thread.
+    /// Finds every violation of the tool's schema by `arguments`. Blocks the thread.
     pub(super) fn check(&self, arguments: &Value) -> Vec<ValidationFailure> {
         let violations = match self {
             Self::Entry(entry) => entry.arguments.check(arguments),
@@ -262,8 +261,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Returns the hints that the protocol defines and that have the right type; `None` if there are
-/// none.
+/// The hints that the protocol defines and whose type is right; `None` if there are no such hints.
 fn annotations(claimed: Option<&Value>) -> Option<Value> {
     let known = |(name, value): &(&String, &Value)| match name.as_str() {
         "readOnlyHint" | "destructiveHint" | "idempotentHint" | "openWorldHint" => {

@@ -43,7 +43,7 @@ impl Page {
         Self { config, gateway, max_body, rendered }
     }
 
-    /// Returns the page for a request of `path`.
+    /// Answers a request for the page at `path`.
     pub(super) fn answer(&self, path: &str, headers: &HeaderMap) -> Response {
         let path = path.strip_suffix('/').unwrap_or(path);
         match path == self.config.prefix {
@@ -85,8 +85,8 @@ impl Rendered {
     }
 }
 
-/// Returns `template` with every `{{NAME}}` replaced in one pass: inserted values are not scanned
-/// again. Names without a value are kept.
+/// Replaces every `{{NAME}}` in `template` in one pass: inserted values are not scanned again.
+/// Names without a value are kept.
 fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(template.len() + 256);
     let mut rest = template;
@@ -125,7 +125,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// Returns the end of the footer: empty, a name, or a link.
+/// The end of the footer: empty, a name, or a link.
 fn project_link(name: Option<&str>, url: Option<&str>) -> String {
     let Some(name) = name.filter(|name| !name.is_empty()) else { return String::new() };
     let name = escape(name);
@@ -138,7 +138,7 @@ fn project_link(name: Option<&str>, url: Option<&str>) -> String {
     }
 }
 
-/// Returns `url` as browsers read it (without tabs and line breaks), if it leads to a page and
+/// Reads `url` as browsers do (without tabs and line breaks); `None` unless it leads to a page and
 /// cannot run a script. Two slashes at the start would name another host.
 fn safe_url(url: &str) -> Option<String> {
     let url: String = url.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
@@ -150,7 +150,7 @@ fn safe_url(url: &str) -> Option<String> {
     (path || starts("http://") || starts("https://") || starts("mailto:")).then(|| url.to_owned())
 }
 
-/// Returns a policy that allows only this server's files, and only the page's own inline scripts.
+/// Builds a policy that allows only this server's files, and only the page's inline scripts.
 fn policy(html: &str) -> HeaderValue {
     let mut hashes = String::new();
     for script in html.split("<script>").skip(1) {

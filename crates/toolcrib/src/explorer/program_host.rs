@@ -94,7 +94,7 @@ impl ProgramHost {
 
 #[async_trait]
 impl Host for ProgramHost {
-    /// Every sender sees the same tools, so none is identified.
+    /// Every sender sees the same tools, so no sender is identified.
     async fn identify(&self, _: &Parts, _: bool) -> Result<Sender, AuthError> {
         Ok(Sender::default())
     }

@@ -41,7 +41,7 @@ impl CallToolResult {
         Self { content, is_error, structured, meta }
     }
 
-    /// Returns the HTTP status for this result.
+    /// The HTTP status for this result.
     pub(super) fn status(&self) -> StatusCode {
         match self.is_error {
             true => StatusCode::INTERNAL_SERVER_ERROR,
@@ -49,7 +49,6 @@ impl CallToolResult {
         }
     }
 
-    /// Returns the response with this result.
     pub(super) fn answer(&self) -> Response {
         respond::json(self.status(), self)
     }

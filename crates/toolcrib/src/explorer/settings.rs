@@ -101,7 +101,7 @@ impl ExplorerConfig {
         self
     }
 
-    /// Sets the authenticator of callers. Ignored with a gateway, which has its own keys.
+    /// Sets the authenticator of callers. Ignored with a gateway, which authenticates by its keys.
     #[must_use]
     pub fn authenticator(mut self, authenticator: impl Authenticator) -> Self {
         self.authenticator = Some(Arc::new(authenticator));
@@ -124,7 +124,7 @@ impl ExplorerConfig {
     }
 
     /// Sets the time limit of a call; five minutes by default. Ignored with a gateway, which has
-    /// its own limits.
+    /// other limits.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

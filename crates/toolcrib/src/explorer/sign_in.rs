@@ -3,10 +3,10 @@
 //!
 //! The page makes state, nonce and verifier, and keeps them. The exchange of the code goes through
 //! this server, so that the page's Content-Security-Policy needs no other origin. This server keeps
-//! nothing between the two requests.
+//! no state between the two requests.
 //!
-//! Invariant: the address to which an issuer sends the browser back is [`CALLBACK`] of the page that
-//! sent the request, and nothing else.
+//! Invariant: an issuer sends the browser back only to [`CALLBACK`] of the page that sent the
+//! request.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ struct SignInIssuer {
 /// The issuers with which people can sign in.
 #[derive(Debug, Serialize, ToSchema)]
 struct SignInIssuers {
-    /// Empty if none is configured.
+    /// Empty if no issuer is configured.
     issuers: Vec<SignInIssuer>,
 }
 
@@ -88,7 +88,7 @@ struct SignInStart {
     redirect_uri: String,
 }
 
-/// The address at which a sign-in begins.
+/// The address at which a sign-in starts.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct SignInAddress {
@@ -133,7 +133,7 @@ struct SignInToken {
     expires_at: Option<Timestamp>,
 }
 
-/// Returns the routes below the prefix of the explorer.
+/// Builds the routes below the prefix of the explorer.
 pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let config = &setup.config.explorer;
     let callback = format!("{}{CALLBACK}", config.prefix);
@@ -168,7 +168,7 @@ async fn issuers(State(sign_in): State<Arc<SignIn>>) -> Response {
     unstored(respond::json(StatusCode::OK, &SignInIssuers { issuers }))
 }
 
-/// Returns the address at which a sign-in begins.
+/// Returns the address at which a sign-in starts.
 #[utoipa::path(
     post,
     path = "/sign-in/start",
@@ -257,8 +257,8 @@ async fn finish(State(sign_in): State<Arc<SignIn>>, request: Request) -> Result<
     })
 }
 
-/// Signs the page in with the secret of a link, which works once. The session that the request presents
-/// ends, because the new one takes its place in the browser.
+/// Signs the page in with the secret of a link, which works once. The session of the request ends,
+/// because the new one replaces it in the browser.
 #[utoipa::path(
     post,
     path = "/sign-in/link",
@@ -298,7 +298,7 @@ async fn link(State(state): State<AppState>, request: Request) -> Result<Respons
     })
 }
 
-/// Ends the session that a request presents.
+/// Ends the session of a request.
 async fn end_replaced(state: &AppState, head: &Parts) {
     let Some(Caller(caller)) = session_caller(&state.gateway, &head.uri, &head.headers).await
     else {
@@ -335,8 +335,8 @@ async fn read<T: DeserializeOwned>(
     Ok(typed.ok_or("the body must be a JSON object with exactly the members of this route"))
 }
 
-/// Checks that the page of this server sent the request, and asks to be the one that gets the
-/// answer.
+/// Checks the form of `secrets`, and that `redirect_uri` is the callback of the page that sent the
+/// request.
 fn check(
     sign_in: &SignIn,
     head: &Parts,

@@ -15,16 +15,16 @@ use super::{
 };
 use crate::middleware::{self, Challenge, HttpHost, Memory};
 
-/// Returns a router with an explorer of the tools of `provider`, below `prefix`.
+/// Creates a router with an explorer of the tools of `provider`, below `prefix`.
 ///
-/// `provider` is a vector of tools, a closure that returns one, a closure that returns a future of
-/// one, or a [`Gateway`](toolcrib_gateway::Gateway). Every request calls it anew; its tools are not
-/// cached. A gateway authenticates callers by its keys, shows the tools that they may use, and runs
-/// their calls through its gate. The handler, authenticator and timeout of `config` are then ignored.
+/// `provider` is a vector of tools, a closure that returns a vector or a future of one, or a
+/// [`Gateway`](toolcrib_gateway::Gateway). Every request calls it anew; its tools are not cached. A
+/// gateway authenticates callers by its keys, shows the tools that they may use, and runs their
+/// calls through its gate. The handler, authenticator and timeout of `config` are then ignored.
 ///
 /// Merge the router into another one, or nest it. `prefix` is a plain path such as `/explorer`. `/`
 /// is the root; a router for the root responds to every path. The page is served with and without a
-/// slash at the end.
+/// trailing slash.
 ///
 /// # Panics
 /// Panics like every axum router when it is merged into a router that has one of its paths.

@@ -23,12 +23,12 @@ pub(super) struct Explorer {
 }
 
 impl Explorer {
-    /// Returns whether calls are allowed.
+    /// Whether calls are allowed.
     pub(super) fn allows_execute(&self) -> bool {
         self.page.config.allow_execute
     }
 
-    /// Returns the tools of `sender`.
+    /// The tools of `sender`.
     pub(super) async fn offer(&self, sender: &Sender) -> Offer {
         self.provider.tools(sender.principal.as_ref()).await
     }

@@ -45,8 +45,8 @@ pub(super) async fn list(
     })
 }
 
-/// Returns the parts of the list, for a page that keeps them: after a change it loads only those that it
-/// has not.
+/// Returns the parts of the list, for a page that keeps them: after a change it loads only the
+/// changed parts.
 #[utoipa::path(
     get,
     path = "/catalog",

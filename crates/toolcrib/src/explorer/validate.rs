@@ -1,6 +1,6 @@
 //! `POST tools/{name}/validate` (F7): every violation of the tool's schema by the arguments.
 //!
-//! Nothing runs, so `allow_execute` and rate limits do not apply.
+//! No tool runs, so `allow_execute` and rate limits do not apply.
 
 use std::sync::Arc;
 

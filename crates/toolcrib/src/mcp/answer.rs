@@ -19,18 +19,18 @@ use toolcrib_mcp::{
 
 use super::{consent, error::Refusal, format::server_info, protocol::Id};
 
-/// Returns a response to `id` with `result`, which must be a JSON object.
+/// Builds a response to `id` with `result`, which must be a JSON object.
 pub(super) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
     message::result(id.as_json(), result)
 }
 
-/// Returns an error response to `id`; `None` if the request's id is unknown.
+/// Builds an error response to `id`; `None` if the request's id is unknown.
 pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
     message::error(id.map(Id::as_json), error)
 }
 
-/// Returns a response to `id` with the result of a tool. A client that does not read structured content
-/// gets it as text when there is no other content.
+/// Builds a response to `id` with the result of a tool. A client that does not read structured
+/// content gets it as text when there is no other content.
 pub(super) fn outcome(
     id: &Id,
     era: Era,
@@ -57,8 +57,8 @@ pub(super) fn outcome(
     out
 }
 
-/// Returns the response to a refused call. `opens` is whether the client declared that it can open
-/// a URL, and `round` has the answers and the state of a further round.
+/// Builds the response to a refused call. `opens` is whether the client declared that it can open a
+/// URL, and `round` has the answers and the state of a further round.
 pub(super) fn refusal(
     id: &Id,
     era: Era,
@@ -95,12 +95,12 @@ pub(super) fn refusal(
     }
 }
 
-/// Returns a response to `id` with `text` as a tool's result, for a tool without a run.
+/// Builds a response to `id` with `text` as a tool's result, for a tool without a run.
 pub(super) fn text(id: &Id, era: Era, text: &str, is_error: bool) -> Vec<u8> {
     words(id, era, text, is_error, &[])
 }
 
-/// Returns the content of a result that is one text.
+/// The content of a result with only one text.
 fn one_text(text: &str) -> String {
     json!([text_block(text)]).to_string()
 }
@@ -114,8 +114,8 @@ fn words(id: &Id, era: Era, text: &str, is_error: bool, meta: &[(&str, &str)]) -
     out
 }
 
-/// Returns a response to `id` with a tool's request for input. The handshake revisions have no such
-/// response, and their callers are never prompted.
+/// Builds a response to `id` with a tool's request for input. Only the stateless revision has such
+/// a response; callers of the handshake revisions are never prompted.
 fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<u8> {
     let mut out = Vec::with_capacity(input.len() + 512);
     message::open_result(id.as_json(), &mut out);
@@ -133,7 +133,7 @@ fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<
     out
 }
 
-/// Returns a `notifications/progress` for the JSON text of a progress token.
+/// Builds a `notifications/progress` for the JSON text of a progress token.
 pub(super) fn progress(token: &str, progress: &Progress) -> Vec<u8> {
     let Progress { progress, total, message } = progress;
     message::progress(token, progress, total.as_ref(), message.as_deref())

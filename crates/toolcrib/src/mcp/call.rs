@@ -200,13 +200,12 @@ impl ToolCall {
 // === impl RunningCall ===
 
 impl RunningCall {
-    /// Returns the remaining messages.
     pub(super) fn messages(self) -> impl Stream<Item = Outgoing<CallAnswer>> + Send + 'static {
         stream::unfold(self, async |mut running| Some((running.next().await?, running)))
     }
 
-    /// Returns the next message; `None` after the response, and after a cancellation by the client,
-    /// which gets no response. Cancel safe: dropping the future loses nothing.
+    /// The next message; `None` after the response, and after a cancellation by the client, which
+    /// gets no response. Cancel safe: dropping the future loses no message.
     pub(super) async fn next(&mut self) -> Option<Outgoing<CallAnswer>> {
         loop {
             if let Some((token, queue)) = &self.progress
@@ -222,7 +221,8 @@ impl RunningCall {
                 biased;
                 () = wait(self.turn.as_deref().map(Turn::cancelled)) => {
                     self.called = None;
-                    // The end of a session is none of this request, whose client waits for an answer.
+                    // The end of the session is not the client's cancellation: the client waits for
+                    // an answer.
                     let ended = self.turn.as_deref().is_some_and(Turn::is_over);
                     return ended.then(|| Outgoing::Answer(self.lost("the session has ended")));
                 }
@@ -240,7 +240,7 @@ impl RunningCall {
         }
     }
 
-    /// Returns the answer to a call that was cancelled for a reason that its client does not know.
+    /// Answers a call that was cancelled for a reason that its client does not know.
     fn lost(&self, reason: &str) -> CallAnswer {
         let error = RpcError::new(code::INTERNAL, format!("{reason}; the call may have run"));
         CallAnswer {
@@ -284,7 +284,7 @@ impl RunningCall {
     }
 }
 
-/// Waits for `event`; forever if there is none.
+/// Waits for `event`; forever if it is `None`.
 async fn wait(event: Option<impl Future<Output = ()>>) {
     match event {
         Some(event) => event.await,

@@ -38,10 +38,10 @@ pub(super) struct ListWatch {
     recheck: Instant,
 }
 
-/// The reason why a watch ended.
+/// The reason why a watch stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchEnd {
-    /// The caller's credentials are no longer valid.
+    /// The caller's credentials have become invalid.
     Refused,
     /// The server shuts down.
     Closing,
@@ -71,7 +71,7 @@ impl ListWatch {
         watch
     }
 
-    /// Returns the notifications of changes, until `over` or `stop` is cancelled.
+    /// The notifications of changes, until `over` or `stop` is cancelled.
     pub(super) fn notifications(
         self,
         over: CancellationToken,
@@ -84,7 +84,7 @@ impl ListWatch {
         changes.take_until(over.cancelled_owned()).take_until(stop.cancelled_owned())
     }
 
-    /// Waits until the list has changed. Cancel safe: dropping the future loses nothing.
+    /// Waits until the list has changed. Cancel safe: dropping the future loses no change.
     pub(super) async fn changed(&mut self) -> Result<(), WatchEnd> {
         loop {
             let look = self.pending.map(|(first, last)| (first + AT_MOST).min(last + QUIET));

@@ -1,9 +1,9 @@
 //! Calls that require a person's approval, for clients that can open a URL for their user
 //! (elicitation of mode `url`).
 //!
-//! Invariant (I-15): a client's response to this prompt grants nothing. The prompt shows the user
-//! where the request for approval is; another person approves it there, and a retry of the same
-//! call then succeeds.
+//! Invariant (I-15): a client's response to this prompt does not grant the call. The prompt shows
+//! the user where the request for approval is; another person approves it there, and a retry of the
+//! same call then succeeds.
 //!
 //! A client repeats a prompted call with its response and the state of the prompt alone. So the state
 //! of a prompt carries the answers and the state of the round that requires the approval, and the
@@ -15,7 +15,7 @@ use toolcrib_mcp::{code, message::RpcError, method::ELICIT, revision::Era};
 
 /// The key of this server's request among the input requests of a round.
 const KEY: &str = "toolcrib.approval";
-/// Begins the state of a prompt.
+/// The prefix of the state of a prompt.
 const STATE: &str = "toolcrib.approval:";
 
 /// The form of the prompt.
@@ -26,8 +26,8 @@ pub(super) enum Prompt {
     Error(RpcError),
 }
 
-/// Returns a prompt to open the approval's URL, if `error` has a pending approval with a URL. `round`
-/// has the answers and the state of the call ([`kept`]).
+/// Builds a prompt to open the approval's URL, if `error` has a pending approval with a URL.
+/// `round` has the answers and the state of the call ([`kept`]).
 pub(super) fn prompt(error: &CallError, era: Era, round: Option<&str>) -> Option<Prompt> {
     let CallError::ApprovalRequired { pending: Some(pending), .. } = error else { return None };
     let request = request(pending)?;
@@ -58,19 +58,19 @@ fn request(pending: &PendingApproval) -> Option<Value> {
     }))
 }
 
-/// Returns whether a client that declared `capabilities` can open a URL.
+/// Whether a client that declared `capabilities` can open a URL.
 pub(super) fn opens(capabilities: &Map<String, Value>) -> bool {
     let modes = capabilities.get("elicitation").and_then(Value::as_object);
     modes.is_some_and(|modes| modes.get("url").is_some_and(Value::is_object))
 }
 
-/// Returns the answers and the state of a further round as JSON text; `None` for a first round.
+/// Writes the answers and the state of a further round as JSON; `None` for a first round.
 pub(super) fn kept(input: &CallerInput) -> Option<String> {
     input.round().map(|Round { responses, state }| json!([responses, state]).to_string())
 }
 
-/// Removes the response to this server's own request, which is not meant for the tool, and restores
-/// the answers and the state that its prompt carried.
+/// Removes the response to this server's request, which is not meant for the tool, and restores the
+/// answers and the state that its prompt carried.
 pub(super) fn forget(input: &mut CallerInput) {
     if let Some(responses) = &mut input.responses
         && responses.remove(KEY).is_some()
@@ -83,7 +83,7 @@ pub(super) fn forget(input: &mut CallerInput) {
     let round = input.state.as_deref().and_then(|state| state.strip_prefix(STATE));
     let Some(round) = round else { return };
     type Kept = (Option<Map<String, Value>>, Option<String>);
-    // A state that is not one of ours is the business of the tool.
+    // A state without the form of this server's prompts belongs to the tool.
     let Ok((responses, state)) = serde_json::from_str::<Kept>(round) else { return };
     input.state = state;
     input.responses = match (input.responses.take(), responses) {

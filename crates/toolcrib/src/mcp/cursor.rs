@@ -10,7 +10,7 @@ use toolcrib_core::{canonical::Digest, catalog::ListFormat};
 /// How many bytes of the digest a cursor contains: enough to avoid collisions.
 const DIGEST: usize = 16;
 
-/// Returns the start of a page in `format`, with the cursor of the `next` page.
+/// Writes the start of a page in `format`, with the cursor of the `next` page.
 pub(super) fn open(format: &ListFormat, digest: &Digest, next: Option<usize>) -> String {
     let next = next.and_then(|next| cursor(digest, next));
     match (next, format.open.strip_prefix('{')) {
@@ -25,7 +25,7 @@ fn cursor(digest: &Digest, position: usize) -> Option<String> {
     Some(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Returns the position in `cursor`, if it belongs to the list with `digest`.
+/// Reads the position in `cursor`, if it belongs to the list with `digest`.
 pub(super) fn position(cursor: &str, digest: &Digest) -> Option<usize> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (of, position) = bytes.split_at_checked(DIGEST)?;

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-/// Returns an OpenAPI document with the paths.
+/// Builds an OpenAPI document with the paths.
 pub(super) fn document() -> Value {
     json!({ "paths": { "/mcp": mcp(), "/mcp/{toolset}": toolset() } })
 }
 
-/// Returns the path item of `/mcp` with the parameter `toolset` and other operation ids.
+/// Derives the path item of `/mcp` with the parameter `toolset` and other operation ids.
 fn toolset() -> Value {
     let mut item = mcp();
     for method in ["get", "delete", "post"] {

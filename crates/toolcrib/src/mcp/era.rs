@@ -21,7 +21,7 @@ pub(super) const SERVED: &[&str] = STREAMABLE_HTTP;
 /// The version header of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum VersionHeader<'h> {
-    /// The transport has none (stdio).
+    /// The transport has no such header (stdio).
     Never,
     /// `MCP-Protocol-Version`.
     Http {
@@ -40,7 +40,6 @@ pub(super) struct Detected {
     pub(super) is_mixed: bool,
 }
 
-/// Returns the era of `request`.
 pub(super) fn detect(
     request: &Request,
     header: VersionHeader<'_>,
@@ -58,28 +57,28 @@ pub(super) fn check_version(version: Option<&str>) -> Result<(), RpcError> {
     }
 }
 
-/// Returns the `_meta` of `params`, if it is an object.
+/// The `_meta` of `params`, if it is an object.
 pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get(META).and_then(Value::as_object)
 }
 
-/// Returns whether clients of a handshake revision read `structuredContent`. A request over HTTP without
+/// Whether clients of a handshake revision read `structuredContent`. A request over HTTP without
 /// the version header counts as one of 2025-03-26.
 pub(super) fn reads_structured(revision: Option<&str>) -> bool {
     revision.is_some_and(|revision| revision >= "2025-06-18")
 }
 
-/// Returns the name by which the client calls itself, if any.
+/// The name that the client declares, if any.
 pub(super) fn client_name(params: &Map<String, Value>) -> Option<&str> {
     meta(params)?.get(CLIENT_INFO)?.get("name")?.as_str()
 }
 
-/// Returns the revision that the body names, if any.
+/// The revision that the body names, if any.
 pub(super) fn revision(params: &Map<String, Value>) -> Option<&str> {
     meta(params)?.get(PROTOCOL_VERSION)?.as_str()
 }
 
-/// Returns the capabilities that the client declares, if any.
+/// The capabilities that the client declares, if any.
 pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     meta(params)?.get(CLIENT_CAPABILITIES)?.as_object()
 }

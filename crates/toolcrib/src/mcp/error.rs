@@ -12,7 +12,7 @@ use crate::call_error;
 /// Longest part of a value that an error shows, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// Returns the code for a request that was refused with `status` before it reached the protocol.
+/// The code for a request that was refused with `status` before it reached the protocol.
 pub(super) fn of_status(status: StatusCode) -> i64 {
     match status {
         StatusCode::UNAUTHORIZED => code::toolcrib::UNAUTHENTICATED,
@@ -48,7 +48,7 @@ pub(super) fn unauthenticated() -> RpcError {
     RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are no longer valid")
 }
 
-/// The error for a session that is unknown, has ended, or belongs to another principal (I-9).
+/// The error for a session that is unknown, closed, or belongs to another principal (I-9).
 pub(super) fn no_session() -> RpcError {
     RpcError::invalid_request("no such session; send `initialize` again")
 }
@@ -76,12 +76,12 @@ pub(super) fn differing(header: &str, body: &str) -> String {
     format!("is {}, but the body has {}", quoted(header), quoted(body))
 }
 
-/// Returns a value of the caller in quotes, cut when long.
+/// Quotes a value of the caller, cut when long.
 pub(super) fn quoted(value: &str) -> String {
     format!("{:?}", value.chars().take(MAX_SHOWN).collect::<String>())
 }
 
-/// Returns the HTTP status of a method's error; a rejected message is always a 400.
+/// The HTTP status of a method's error; a rejected message is always a 400.
 pub(super) fn status(error: &RpcError, era: Era) -> StatusCode {
     match (error.code, era) {
         (code::METHOD_NOT_FOUND, Era::Modern) => StatusCode::NOT_FOUND,
@@ -91,7 +91,7 @@ pub(super) fn status(error: &RpcError, era: Era) -> StatusCode {
 }
 
 impl<'a> Refusal<'a> {
-    /// Returns the form in which `error` is reported to an MCP client.
+    /// The form in which `error` is reported to an MCP client.
     pub(super) fn of(error: &'a CallError) -> Self {
         let message = error.to_string();
         let with_details =

@@ -61,7 +61,7 @@ static MODERN_INLINE: ListFormat = ListFormat {
     item: |entry, out| write_modern(&inlined(entry), out),
 };
 
-/// Returns the format of lists for `client` in `era`.
+/// The format of lists for `client` in `era`.
 pub(super) fn format(client: &Client, era: Era) -> &'static ListFormat {
     let toolset = client.host.gateway.snapshot().toolset(&client.within);
     let inline = toolset.map_or(client.host.config.inline_refs, |toolset| toolset.inline_refs);
@@ -73,8 +73,8 @@ pub(super) fn format(client: &Client, era: Era) -> &'static ListFormat {
     }
 }
 
-/// Returns `entry` with schemas in which `$ref` is replaced. A schema that would then mark other
-/// arguments for headers stays as it is.
+/// Replaces every `$ref` in the schemas of `entry`. A schema that would then mark other arguments
+/// for headers stays as it is.
 fn inlined(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     let marks = |schema: &SchemaObject| param_headers::read(schema).ok();
@@ -93,7 +93,7 @@ fn inlined(entry: &Entry) -> Entry {
     entry
 }
 
-/// Longest title that is passed on, in characters.
+/// Longest title to pass on, in characters.
 const MAX_TITLE: usize = 200;
 
 fn write_legacy(entry: &Entry, out: &mut Vec<u8>) {
@@ -108,8 +108,8 @@ fn write_modern(entry: &Entry, out: &mut Vec<u8>) {
     write(entry, output_schema(entry), out);
 }
 
-/// Returns the schema that every result of the tool fits. Clients take a success that does not fit for a
-/// failure, and services answer otherwise than their documents say.
+/// Derives a schema that every result of the tool fits. Clients treat a success that does not fit
+/// as a failure, and the responses of services can differ from their documents.
 fn output_schema(entry: &Entry) -> Option<SchemaObject> {
     if entry.tool.source == SourceKind::Connector {
         return None;
@@ -143,7 +143,7 @@ fn write(entry: &Entry, output: Option<SchemaObject>, out: &mut Vec<u8>) {
     out.extend(serde_json::to_vec(&tool).unwrap_or_else(|_| b"{}".to_vec()));
 }
 
-/// Returns the input schema in the form that every client reads: type `object`, with objects as
+/// Converts the input schema to the form that every client reads: type `object`, with objects as
 /// properties.
 fn input_schema(entry: &Entry) -> SchemaObject {
     let declared = entry.tool.input_schema.as_ref();
@@ -184,7 +184,7 @@ fn annotations(entry: &Entry) -> Value {
     Value::Object(hints)
 }
 
-/// Returns the title in the upstream's annotations, if it is plain text.
+/// The title in the upstream's annotations, if it is plain text.
 fn upstream_title(entry: &Entry) -> Option<&str> {
     let title = entry.annotations.as_ref()?.get("title")?.as_str()?;
     (!has_hidden(title) && title.chars().count() <= MAX_TITLE).then_some(title)

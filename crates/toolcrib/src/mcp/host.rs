@@ -52,7 +52,7 @@ impl Host {
         Arc::new(Self { gateway, config, sessions, listeners })
     }
 
-    /// Returns a permission for one more subscription of `principal`, if there is room.
+    /// Returns a permit for one more subscription of `principal`, if there is room.
     pub(super) fn subscribe(&self, principal: &Principal) -> Option<ListenerPermit> {
         self.listeners.add(principal).ok()
     }

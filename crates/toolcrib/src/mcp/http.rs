@@ -66,7 +66,6 @@ const TOOLSET_WITH_SLASH: &str = "/mcp/{toolset}/";
 /// calls get a plain response, short enough that no proxy times out.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Returns its mounts.
 pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The exact path comes first, so that the record names which of the two was requested.
@@ -79,7 +78,7 @@ pub(super) fn mounts(config: &Config) -> Vec<Mount> {
         .into()
 }
 
-/// Returns the routes, which are built only with a gateway. Their description is separate.
+/// The routes, which are built only with a gateway. Their description is separate.
 pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let Some(gateway) = setup.gateway else { return OpenApiRouter::new() };
     let endpoint = Arc::new(Endpoint {

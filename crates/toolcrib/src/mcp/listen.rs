@@ -61,7 +61,7 @@ impl Listen {
         Ok(Self { id, tools, watch, phase: Phase::Accepted, _permit: permit })
     }
 
-    /// Returns the messages; `stop` triggers the response.
+    /// The messages; `stop` triggers the response.
     pub(super) fn messages(
         self,
         stop: CancellationToken,
@@ -71,8 +71,8 @@ impl Listen {
         })
     }
 
-    /// Returns the next message; `None` after the response. Cancel safe: dropping the future loses
-    /// nothing.
+    /// The next message; `None` after the response. Cancel safe: dropping the future loses no
+    /// message.
     async fn next(&mut self, stop: &CancellationToken) -> Option<Outgoing<Bytes>> {
         match self.phase {
             Phase::Accepted => {

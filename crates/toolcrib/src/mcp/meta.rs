@@ -1,5 +1,5 @@
-//! The three meta tools that a toolset can list in place of its own: they search, describe and call
-//! its tools. They serve clients that cannot hold hundreds of schemas.
+//! The three meta tools that a toolset can list instead of its tools: they search, describe and
+//! call those tools. They serve clients that cannot hold hundreds of schemas.
 //!
 //! Invariant (I-78): meta tools add no permissions. `call_tool` is resolved to the actual call
 //! before it reaches the gate, and the other two show only content of the caller's list.
@@ -36,7 +36,7 @@ const SEARCH: &str = "search_tools";
 const DESCRIBE: &str = "describe_tool";
 const CALL: &str = "call_tool";
 
-/// Default and maximum number of tools that a search returns.
+/// Default and maximum number of tools in a search result.
 const FOUND: u64 = 8;
 const MOST_FOUND: u64 = 50;
 /// Maximum number of sources that a search without results lists.
@@ -49,7 +49,7 @@ pub(super) const INSTRUCTIONS: &str = "The list contains three tools that give a
      others: find a tool with search_tools, read its parameters with describe_tool, and run it with \
      call_tool.";
 
-/// Returns the list of the meta tools, which is the same for every caller.
+/// The list of the meta tools, the same for every caller.
 pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
     static LISTS: [OnceLock<Arc<Pages>>; 2] = [const { OnceLock::new() }; 2];
     let [legacy, modern] = &LISTS;
@@ -135,7 +135,7 @@ fn search(client: &Client, arguments: &Value) -> Result<String, &'static str> {
     Ok(answer.to_string())
 }
 
-/// Returns a search result: enough about a tool to choose it.
+/// Builds a search result: enough about a tool to choose it.
 fn hit(entry: &Entry) -> Value {
     let mut hit = Map::new();
     hit.insert("name".to_owned(), json!(entry.names.wire));
@@ -145,7 +145,7 @@ fn hit(entry: &Entry) -> Value {
     Value::Object(hit)
 }
 
-/// Returns the first paragraph of `text`, on one line and cut to a maximum length.
+/// The first paragraph of `text`, on one line and cut to a maximum length.
 fn excerpt(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or_default();

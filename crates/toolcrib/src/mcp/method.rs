@@ -75,7 +75,7 @@ pub(super) fn start(
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
-/// Returns the instructions for the part of the catalog that the client is connected to.
+/// The instructions for the part of the catalog to which the client is connected.
 fn instructions(client: &Client) -> String {
     let toolset = client.host.gateway.snapshot().toolset(&client.within);
     let mut words = INSTRUCTIONS.to_owned();

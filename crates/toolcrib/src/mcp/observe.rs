@@ -70,7 +70,7 @@ pub(super) fn called(report: &CallReport) {
     });
 }
 
-/// Returns the members of a trace in the parameters of a call.
+/// The members of a trace in the parameters of a call.
 pub(super) fn members(params: &Map<String, Value>) -> Map<String, Value> {
     let Some(meta) = era::meta(params) else { return Map::new() };
     MEMBERS

@@ -26,7 +26,7 @@ pub(super) struct Page {
     pub(super) digest: Digest,
 }
 
-/// Returns a page of the list of `client`; `params` select the page.
+/// Selects a page of the list of `client` by `params`.
 pub(super) fn page(
     client: &Client,
     era: Era,
@@ -43,7 +43,7 @@ pub(super) fn page(
     Ok(Page { result, digest: pages.digest })
 }
 
-/// Returns the digest of the list of `client`, which changes with the list.
+/// The digest of the list of `client`, which changes with the list.
 pub(super) fn digest(client: &Client, era: Era) -> Digest {
     pages(client, era).digest
 }

@@ -12,10 +12,10 @@ use toolcrib_mcp::{
     param_header::{self, Broken, ParamHeader},
 };
 
-/// Longest header name that is accepted after `Mcp-Param-`.
+/// Longest accepted header name after `Mcp-Param-`.
 const MAX_NAME: usize = 128;
 
-/// Returns the arguments that clients of a tool with `schema` repeat.
+/// Reads which arguments clients of a tool with `schema` repeat.
 pub(super) fn read(schema: &SchemaObject) -> Result<Vec<ParamHeader>, Broken> {
     let found = param_header::read(schema)?;
     match found.iter().all(|param| param.header.len() <= PARAM_PREFIX.len() + MAX_NAME) {
@@ -24,7 +24,7 @@ pub(super) fn read(schema: &SchemaObject) -> Result<Vec<ParamHeader>, Broken> {
     }
 }
 
-/// Returns the arguments that clients of `entry` repeat; computed once and cached with the tool.
+/// The arguments that clients of `entry` repeat; computed once and cached with the tool.
 pub(super) fn of(entry: &Entry) -> Vec<ParamHeader> {
     let json = entry.wire.get(entry, &KEPT);
     if json.is_empty() {

@@ -51,7 +51,6 @@ impl ProgressQueue {
         Self { reports: Mutex::default(), news: Notify::new(), messages: messages.clone() }
     }
 
-    /// Removes and returns the oldest queued report.
     pub(super) fn pop(&self) -> Option<Progress> {
         Some(self.reports.lock().pop_front()?.progress)
     }

@@ -52,7 +52,7 @@ const MAX_ID: usize = 256;
 // === impl Message ===
 
 impl Message {
-    /// Returns the id, if the message requires a response.
+    /// The id, if the message requires a response.
     pub(super) fn id(&self) -> Option<&Id> {
         match self {
             Self::Request(request) => Some(&request.id),
@@ -64,7 +64,7 @@ impl Message {
 // === impl Notification ===
 
 impl Notification {
-    /// Returns the id of the request that this notification cancels, if it is a cancellation.
+    /// The id of the request that this notification cancels, if it is a cancellation.
     pub(super) fn cancels(&self) -> Option<Id> {
         let id = self.params.get("requestId")?;
         (self.method == CANCELLED).then(|| Id::of(id))?
@@ -74,27 +74,26 @@ impl Notification {
 // === impl Id ===
 
 impl Id {
-    /// Returns the id as JSON text.
     pub(super) fn as_json(&self) -> &str {
         &self.0
     }
 
-    /// Returns `value` as an id, if it is a legal one.
+    /// Parses `value` as an id, if it is a legal one.
     pub(super) fn of(value: &Value) -> Option<Self> {
         // JSON-RPC 2.0 §4: no fraction.
         let is_legal = !matches!(value, Value::Number(it) if it.as_str().contains(['.', 'e', 'E']));
         Self::echoed(value).filter(|_| is_legal)
     }
 
-    /// Returns `value` as the id of a refusal, which may be any number. A client without its id would
-    /// wait for the answer until its deadline.
+    /// Parses `value` as the id of a refusal, which may be any number. A client without its id
+    /// would wait for the answer until its deadline.
     fn echoed(value: &Value) -> Option<Self> {
         let text =
             matches!(value, Value::String(_) | Value::Number(_)).then(|| value.to_string())?;
         (text.len() <= MAX_ID).then(|| Self(text.into()))
     }
 
-    /// Returns the id of a message that could not be parsed.
+    /// The id of a message that could not be parsed.
     pub(super) fn scanned(scanned: &Scanned) -> Option<Self> {
         Self::echoed(&serde_json::from_str(scanned.id.as_deref()?).ok()?)
     }

@@ -4,8 +4,8 @@
 //! like an unknown session. Invariant: while a request runs in it or its stream is open, a session
 //! neither expires nor is closed for a new one.
 //!
-//! The state of a session is small and in memory. Its id contains what any server needs to continue it,
-//! so that neither a restart nor another server nor a lack of memory ends it for its client.
+//! The state of a session is small and in memory. Its id contains all that a server needs to
+//! continue it. So a session outlives a restart, a change of server and a lack of memory.
 
 mod table;
 
@@ -83,7 +83,7 @@ struct State {
     /// Numbers requests, because a client can reuse an id.
     serial: u64,
     stream: Option<CancellationToken>,
-    /// Whether the session has room in a table, so that it ends some time.
+    /// Whether the session has room in a table, so that it can expire.
     has_room: bool,
     /// Groups the calls in the record; `None` before the first call.
     interaction: Option<Arc<Interaction>>,
@@ -118,7 +118,6 @@ impl Handshake {
         Self { revision: revision::negotiate(era::SERVED, requested), opens }
     }
 
-    /// Returns what the id of a session contains.
     fn content(self) -> String {
         let opens = if self.opens { OPENS } else { "" };
         format!("{}{opens}", self.revision)
@@ -133,7 +132,6 @@ impl Handshake {
         Some(Self { revision, opens })
     }
 
-    /// Returns whether the client reads structured content.
     pub(super) fn reads_structured(&self) -> bool {
         era::reads_structured(Some(self.revision))
     }
@@ -166,7 +164,7 @@ impl Session {
         Arc::new(Self { id, shared, gateway, within, known, state, handshake, ended })
     }
 
-    /// Returns a token that is cancelled when the session ends.
+    /// A token that is cancelled when the session ends.
     pub(super) fn over(&self) -> CancellationToken {
         self.ended.child_token()
     }
@@ -177,7 +175,7 @@ impl Session {
         self.hold()
     }
 
-    /// Returns whether it lasts longer than one request.
+    /// Whether it lasts longer than one request.
     pub(super) fn has_room(&self) -> bool {
         self.state.lock().has_room
     }
@@ -210,7 +208,7 @@ impl Session {
         }
     }
 
-    /// Cancels the request `id` if it runs here, and returns whether it does.
+    /// Cancels the request `id` if it runs here. Returns whether it does.
     fn cancel_here(&self, id: &Id) -> bool {
         let state = self.state.lock();
         let running = state.running.get(id).map(|(_, running)| running);
@@ -237,8 +235,8 @@ impl Session {
         }
     }
 
-    /// Returns the time since which the session is unused, in monotonic nanoseconds; `None` while
-    /// it is in use.
+    /// The time since which the session is unused, in monotonic nanoseconds; `None` while it is in
+    /// use.
     fn idle_since(&self) -> Option<u64> {
         let state = self.state.lock();
         (state.holds == 0).then_some(state.used_at)
@@ -248,7 +246,7 @@ impl Session {
     async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         let interaction = {
             let mut state = self.state.lock();
-            // An interaction must not be opened that is never closed, as by a call after the end.
+            // A call after the end must not open an interaction, because it would never be closed.
             if state.interaction.is_none() && state.has_room && !self.ended.is_cancelled() {
                 state.interaction = self.gateway.interaction(principal).ok().map(Arc::new);
             }
@@ -286,7 +284,6 @@ impl Turn {
         self.hold.0.call(principal, request).await
     }
 
-    /// Returns whether the session has ended.
     pub(super) fn is_over(&self) -> bool {
         self.hold.0.ended.is_cancelled()
     }

@@ -54,7 +54,7 @@ const MAX_CALLS: usize = 256;
 const MAX_HELD: usize = 64 << 20;
 /// Maximum number of messages waiting to be written, each at most a result of `[gate] max_result`.
 const MAX_WAITING: usize = 16;
-/// How long running calls may take after the input has ended.
+/// How long running calls may take after the end of the input.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serves `principal` until `input` ends, `shutdown` is ready or `output` fails. Subscriptions are
@@ -180,7 +180,7 @@ impl Peer {
         ended
     }
 
-    /// Returns whether one more request of any size may run.
+    /// Whether one more request of any size may run.
     fn has_room(&self) -> bool {
         self.running.len() < MAX_CALLS && self.held.held() + MAX_LINE <= MAX_HELD
     }

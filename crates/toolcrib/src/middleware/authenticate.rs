@@ -18,15 +18,15 @@ pub(crate) const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-k
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Caller(pub(crate) Arc<Principal>);
 
-/// Returns the token of `Authorization: Bearer`; `None` for other values of the header.
+/// The token of `Authorization: Bearer`; `None` for other values of the header.
 pub(crate) fn bearer(value: &HeaderValue) -> Option<&str> {
     let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Returns the credentials in `headers`, those of `Authorization` first; `None` for one that cannot be
-/// valid.
+/// Reads the credentials in `headers`, those of `Authorization` first; `None` for one that cannot
+/// be valid.
 ///
 /// # Errors
 /// One of the headers appears more than once, so a proxy may have checked another value than this
@@ -54,8 +54,8 @@ fn presented<'h>(
     Ok(found)
 }
 
-/// Returns whether a header that has a key on other mounts contradicts the credential of this one. A
-/// proxy before this server may have checked the other.
+/// Whether a header that has a key on other mounts contradicts the credential of this one. A proxy
+/// before this server may have checked the other.
 fn has_another(headers: &HeaderMap, presented: &[Option<&str>]) -> bool {
     let others = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
     let mut others = others.map(|value| value.to_str().ok().map(str::trim));
@@ -64,8 +64,7 @@ fn has_another(headers: &HeaderMap, presented: &[Option<&str>]) -> bool {
 
 /// Authenticates the sender of `headers` to a mount that requires `auth` and accepts `credentials`.
 /// Several different credentials are refused.
-///
-/// Credentials are checked even where none are required: a caller with an expired key is refused
+/// Credentials are checked even if they are optional: a caller with an expired key is refused
 /// instead of seeing less, unless the protocol of the mount says otherwise.
 ///
 /// After a pause of this process, waits for the store: what the caller sees may have changed (I-110).
@@ -122,7 +121,7 @@ pub(crate) async fn caller(
     Ok(caller)
 }
 
-/// Returns the person whose session `headers` present.
+/// Finds the person whose session `headers` present.
 async fn session_holder(
     gateway: &Gateway,
     uri: &Uri,
@@ -139,7 +138,7 @@ async fn session_holder(
     verdict
 }
 
-/// Returns the person whose session `headers` present; `None` if they present no valid one.
+/// Finds the person whose session `headers` present; `None` unless it is valid.
 pub(crate) async fn session_caller(
     gateway: &Gateway,
     uri: &Uri,

@@ -21,8 +21,8 @@ use super::{
 /// The whole body. A body longer than `server.max_body` is refused.
 pub(crate) struct Payload(pub(crate) Bytes);
 
-/// The amount that is read and discarded after a refusal, so that a caller that is still sending
-/// receives the response instead of a broken connection.
+/// The amount to read and discard after a refusal, so that a caller that is still sending receives
+/// the response instead of a broken connection.
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -75,7 +75,7 @@ impl Payload {
                 }
                 read.map(Self)
             }
-            // The guard has counted every request that has a body.
+            // The guard has counted every request with a body.
             None if body.is_end_stream() => Ok(Self(Bytes::new())),
             None => {
                 tracing::error!("a request body is not counted, so it is not read");

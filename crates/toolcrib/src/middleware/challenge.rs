@@ -1,7 +1,7 @@
 //! `WWW-Authenticate`: directs a refused client to the source of credentials.
 //!
 //! Invariant: a challenge is sent with a 401, and with a 403 whose body names the missing scopes.
-//! It reveals nothing that the response does not contain already (I-9).
+//! It reveals only facts that the response already contains (I-9).
 
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, Uri, header};
@@ -49,7 +49,7 @@ impl Challenge {
         Self { resource }
     }
 
-    /// Returns the challenge for a 401 because of `error`, at the endpoint of `toolset` or elsewhere.
+    /// The challenge for a 401 because of `error`, at the endpoint of `toolset` or elsewhere.
     pub(crate) fn credentials(&self, error: AuthError, toolset: Option<&str>) -> HeaderValue {
         let error = match error {
             AuthError::Invalid | AuthError::Ambiguous => "error=\"invalid_token\", ",
@@ -88,15 +88,14 @@ impl Resource {
     }
 }
 
-/// Returns the name of the toolset whose endpoint `path` is, if it can be one.
+/// The name of the toolset whose endpoint `path` is, if it can be one.
 pub(crate) fn toolset(path: &str) -> Option<&str> {
     let name = path.strip_prefix(MCP)?.strip_prefix('/')?;
     let name = name.strip_suffix('/').unwrap_or(name);
     is_toolset_name(name).then_some(name)
 }
 
-/// Returns the address of the metadata of `resource`: the well-known path, then the resource's own
-/// path.
+/// The address of the metadata of `resource`: the well-known path, then the path of the resource.
 fn metadata(resource: &str) -> Option<String> {
     let uri = Uri::try_from(resource).ok()?;
     let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
@@ -104,7 +103,7 @@ fn metadata(resource: &str) -> Option<String> {
     Some(format!("{scheme}://{authority}{WELL_KNOWN}{path}"))
 }
 
-/// Returns the address of the MCP endpoint of a resource, which is this endpoint or the whole server.
+/// The address of the MCP endpoint of a resource: this endpoint, or the whole server.
 pub(crate) fn mcp_of(resource: &str) -> String {
     let resource = resource.trim_end_matches('/');
     match resource.ends_with(MCP) {

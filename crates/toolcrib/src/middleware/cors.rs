@@ -1,8 +1,7 @@
-//! Cross-origin access (CORS) for pages of `server.allowed_origins`; without that setting there is
-//! none.
+//! Cross-origin access (CORS) for pages of `server.allowed_origins`; disabled without that setting.
 //!
-//! A page sends its key in a header that it sets itself. So no response allows browser credentials,
-//! and none allows every origin.
+//! A page sends its key in a header that it sets itself. So no response allows browser credentials
+//! or every origin.
 
 use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -25,7 +24,7 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 /// Seconds for which a browser may cache a preflight response.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Returns the origin of the requesting page, if the operator allows it.
+/// The origin of the requesting page, if the operator allows it.
 pub(super) fn listed(server: &ServerConfig, headers: &HeaderMap) -> Option<HeaderValue> {
     if server.allowed_origins.is_empty() {
         return None;
@@ -35,8 +34,8 @@ pub(super) fn listed(server: &ServerConfig, headers: &HeaderMap) -> Option<Heade
     origin::listed(server, text).then(|| origin.clone())
 }
 
-/// Returns the response to a preflight request of an allowed page; `None` for other requests. It is
-/// the same for every path, so it reveals nothing.
+/// Answers a preflight request of an allowed page; `None` for other requests. The response is the
+/// same for every path, so it reveals no paths.
 pub(super) fn preflight(server: &ServerConfig, request: &Request) -> Option<Response> {
     let headers = request.headers();
     let asks = request.method() == Method::OPTIONS

@@ -38,7 +38,7 @@ pub(crate) struct HttpHost {
     pub(crate) any_host: bool,
     /// Whether each request has a line in the access log.
     pub(crate) logs_access: bool,
-    /// Begins the spans of requests.
+    /// Starts the spans of requests.
     pub(crate) tracer: Tracer,
 }
 
@@ -60,12 +60,11 @@ impl HttpHost {
         }
     }
 
-    /// Returns whether the routes of requests are of interest.
     pub(super) fn is_observed(&self) -> bool {
         self.logs_access || self.tracer.is_on()
     }
 
-    /// Begins the observation of `request`.
+    /// Starts the observation of `request`.
     pub(super) fn observe(
         &self,
         request: &Request,
@@ -103,7 +102,7 @@ impl HttpHost {
         }
     }
 
-    /// Counts a response to a request that began at the time `began`.
+    /// Counts a response to a request that started at the time `began`.
     pub(super) fn answered(&self, surface: Surface, status: StatusCode, began: Instant) {
         if let Some(gateway) = &self.gateway {
             gateway.metrics().request(surface, status.as_u16(), began.elapsed());

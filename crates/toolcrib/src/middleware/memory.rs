@@ -90,7 +90,7 @@ struct CountedResponse {
 // === impl Memory ===
 
 impl Memory {
-    /// Creates a budget of `total` bytes that has room for a body of `largest`.
+    /// Creates a budget of `total` bytes with room for a body of `largest`.
     pub(crate) fn new(total: usize, largest: usize) -> Self {
         let small = (total / SMALL_PART).min(total.saturating_sub(largest));
         let unproven = (total / UNPROVEN_PART).max(largest.min(total));
@@ -101,12 +101,11 @@ impl Memory {
         }
     }
 
-    /// Returns the number of bytes in use.
     pub(crate) fn held(&self) -> usize {
         self.large.held() + self.small.held()
     }
 
-    /// Returns an empty share for a new request.
+    /// Creates an empty share for a new request.
     pub(crate) fn hold(&self) -> MemoryShare {
         MemoryShare(Arc::new(Mutex::new(ShareState::new(self.clone(), None))))
     }
@@ -115,7 +114,7 @@ impl Memory {
 // === impl BodySender ===
 
 impl BodySender {
-    /// Returns `principal` as a sender; `None` is a request without a caller.
+    /// Converts `principal` to a sender; `None` is a request without a caller.
     pub(crate) fn of(principal: Option<&Principal>) -> Self {
         match principal {
             Some(principal) if principal.auth != AuthMethod::Anonymous => {
@@ -129,8 +128,8 @@ impl BodySender {
 // === impl MemoryShare ===
 
 impl MemoryShare {
-    /// Counts `more` bytes of the body of `sender`. Returns false when there is no room; the request
-    /// then counts for nothing.
+    /// Counts `more` bytes of the body of `sender`. Returns false if there is no room; the request
+    /// then uses no memory.
     pub(super) fn grow(&self, more: usize, sender: &BodySender) -> bool {
         let mut held = self.0.lock();
         let grown = held.grow(more, sender);
@@ -145,7 +144,7 @@ impl MemoryShare {
         self.0.lock().release();
     }
 
-    /// Returns a handle for work that outlives the request: the share counts until the handle is
+    /// Creates a handle for work that outlives the request: the share counts until the handle is
     /// dropped.
     pub(crate) fn charge(&self) -> Arc<dyn Any + Send + Sync> {
         Arc::new(self.clone())
@@ -190,7 +189,7 @@ impl ShareState {
         *self = Self::new(self.memory.clone(), self.owner.take());
     }
 
-    /// Has the request count for `owner`. It has counted for nothing until now.
+    /// Counts the request for `owner`, after it counted for no owner.
     fn set_owner(&mut self, owner: &PrincipalKey) {
         self.owner = Some(owner.clone());
         for reservation in [&mut self.large, &mut self.small, &mut self.piece] {

@@ -17,8 +17,8 @@ pub(crate) struct Mount {
     pub(crate) claims: fn(&Request) -> bool,
     /// The index of the router with its routes.
     pub(crate) router: usize,
-    /// Returns the response to headers that select an unsupported version of its protocol. Runs
-    /// before credentials are checked.
+    /// Answers headers that select an unsupported version of its protocol. Runs before credentials
+    /// are checked.
     pub(crate) negotiate: fn(&HeaderMap) -> Option<Response>,
     /// Adds the headers of every response, whatever its status.
     pub(crate) headers: fn(&mut HeaderMap),
@@ -103,7 +103,7 @@ pub(crate) enum Hosts {
     Known,
     /// Every `Host`, and the same origins: for scrapers, which use unconfigured addresses.
     AnyHost,
-    /// All: for probes, which use unconfigured addresses and learn nothing.
+    /// All: for probes, which use unconfigured addresses and reveal no data.
     Any,
 }
 

@@ -1,7 +1,7 @@
 //! What operators see of a request: its span, its line in the access log, and the ids of its log lines.
 //!
-//! Invariant: nothing here has the path, the query, a header or the body of a request. A route is its
-//! template, and a method outside the standard is `_OTHER`.
+//! Invariant: no observation contains the path, the query, a header or the body of a request. A
+//! route is its template, and a method outside the standard is `_OTHER`.
 
 use std::{
     pin::Pin,
@@ -34,7 +34,7 @@ use super::authenticate::Caller;
 pub(super) struct Observed {
     task: TaskContext,
     method: &'static str,
-    /// What waits for the end of the response; `None` if nothing observes it.
+    /// Waits for the end of the response; `None` if the request is not observed.
     seen: Option<Seen>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn take_route(response: &mut Response) -> Option<Route> {
     response.extensions_mut().remove()
 }
 
-/// Returns the place in a trace that the sender of `headers` names.
+/// The place in a trace that the sender of `headers` names.
 fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let parent = headers.get(TRACEPARENT)?;
     // With two of them, neither is the right one.
@@ -97,7 +97,7 @@ fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::parse(parent.to_str().ok()?, state.as_deref())
 }
 
-/// Returns the name of a standard method.
+/// The name of a standard method.
 fn method_name(method: &Method) -> &'static str {
     const NAMES: [&str; 9] =
         ["GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH", "CONNECT", "TRACE"];
@@ -112,7 +112,7 @@ fn version_name(version: Version) -> &'static str {
     }
 }
 
-/// Returns the code of an error of this server.
+/// The code of an error of this server.
 fn error_type(status: StatusCode) -> Option<&'static str> {
     match status.as_u16() {
         500 => Some("500"),
@@ -128,7 +128,7 @@ fn error_type(status: StatusCode) -> Option<&'static str> {
 // === impl Observed ===
 
 impl Observed {
-    /// Begins the observation of `request`, which came in by `surface`.
+    /// Starts the observation of `request` on `surface`.
     pub(super) fn begin(
         tracer: &Tracer,
         logs_access: bool,
@@ -190,8 +190,8 @@ impl Observed {
         }
     }
 
-    /// Ends the observation with `response`, when its body has been sent. `template` stands for requests
-    /// without a `route`.
+    /// Ends the observation after the body of `response` has been sent. `template` is the route of
+    /// requests without a `route`.
     pub(super) fn end(self, response: Response, route: Option<Route>, template: &str) -> Response {
         let Some(mut seen) = self.seen else { return response };
         let route = Name::chosen_here(route.as_ref().map_or(template, |route| route.0.as_str()));

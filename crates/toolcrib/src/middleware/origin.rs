@@ -9,7 +9,7 @@ use toolcrib_gateway::config::ServerConfig;
 
 use super::Refusal;
 
-/// Refuses a request that is addressed to another host, or that a foreign page sent.
+/// Refuses a request for another host, or from a foreign page.
 pub(crate) fn check(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let host = host(uri, headers).filter(|host| ours(server, host)).ok_or(Refusal::Host)?;
     check_origin(server, &host, headers)
@@ -43,8 +43,8 @@ fn check_origin(
     }
 }
 
-/// Returns the host that the request is addressed to. HTTP/2 and absolute request targets name it
-/// in the target; a `Host` header must then have the same value.
+/// The host to which the request is addressed. HTTP/2 and absolute request targets name it in the
+/// target; a `Host` header must then have the same value.
 pub(super) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut values = headers.get_all(header::HOST).iter();
     let named = match (values.next(), values.next()) {
@@ -59,15 +59,14 @@ pub(super) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     .filter(|host| !host.as_str().contains('@'))
 }
 
-/// Returns whether `host` is a name of this server.
+/// Whether `host` is a name of this server.
 fn ours(server: &ServerConfig, host: &Authority) -> bool {
     loopback(host.host())
         || address(host.host()) == Some(server.listen.ip())
         || server.allowed_hosts.iter().any(|allowed| names(allowed, host))
 }
 
-/// Returns whether `allowed` (`host` or `host:port`) matches `host`; without a port it matches
-/// every port.
+/// Whether `allowed` (`host` or `host:port`) matches `host`; without a port it matches every port.
 fn names(allowed: &str, host: &Authority) -> bool {
     match Authority::try_from(allowed) {
         Ok(allowed) => {
@@ -87,7 +86,7 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     let Ok(uri) = Uri::try_from(origin) else { return false };
     let (Some(scheme), Some(page)) = (uri.scheme_str(), uri.authority()) else { return false };
     let default_port = match scheme {
-        // With TLS of its own, a server has no unencrypted pages.
+        // If this server terminates TLS, it has no unencrypted pages.
         "http" if server.tls.is_none() => 80,
         "https" => 443,
         _ => return false,
@@ -102,7 +101,6 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     same_port && (same_name || (loopback(page.host()) && loopback(host.host())))
 }
 
-/// Returns whether the operator lists `origin`.
 pub(super) fn listed(server: &ServerConfig, origin: &str) -> bool {
     server.allowed_origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin)
 }

@@ -8,7 +8,7 @@ use axum::{
 };
 
 /// The captured segment, percent-decoded once (`%2F` becomes part of it). A segment that is not
-/// UTF-8 is empty here, because no name is.
+/// UTF-8 is empty here, because no name is empty.
 pub(crate) struct Segment(String);
 
 impl Segment {

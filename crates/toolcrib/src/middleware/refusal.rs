@@ -52,7 +52,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the status, which is the same in every dialect.
+    /// The status, the same in every dialect.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Host | Self::Origin | Self::MissingScope(_) => StatusCode::FORBIDDEN,
@@ -70,7 +70,7 @@ impl Refusal {
         }
     }
 
-    /// Returns when to retry, if a retry is known to help.
+    /// The time until a retry, if a retry is known to help.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         matches!(self, Self::Crowded).then_some(Duration::from_secs(1))
     }

@@ -17,7 +17,7 @@ pub(super) const NAME: HeaderName = HeaderName::from_static("x-request-id");
 /// Long enough for UUIDs and trace ids, short enough for a log line.
 const MAX_LEN: usize = 128;
 
-/// Returns the id of a request with `headers`.
+/// The id of a request with `headers`.
 pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
@@ -30,9 +30,9 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-/// Returns an id that is very likely unique. It names a request in logs and is no proof of anything,
-/// so a keyed hash of a counter replaces a system call for randomness. The counter itself would tell
-/// each caller how many requests others have sent (I-9).
+/// Creates an id that is very likely unique. The id names a request in logs and proves no identity,
+/// so a keyed hash of a counter replaces a system call for randomness. The counter itself would
+/// reveal to each caller how many requests others have sent (I-9).
 fn fresh() -> HeaderValue {
     static KEY: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
     static COUNT: AtomicU64 = AtomicU64::new(0);

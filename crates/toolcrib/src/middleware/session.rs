@@ -1,7 +1,7 @@
 //! The browser session of a request: its cookie, and the header that only the page can send.
 //!
-//! The header names the session as the credential of a request. A cookie without it is none, so a
-//! request that another site makes a browser send has no caller.
+//! The header names the session as the credential of a request. A cookie alone is no credential, so
+//! a request that another site makes a browser send has no caller.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header, uri::Authority};
 use toolcrib_gateway::{
@@ -35,12 +35,11 @@ pub(super) struct Presented<'h> {
     page: &'h str,
 }
 
-/// Returns whether `headers` present a session.
 pub(super) fn is_presented(headers: &HeaderMap) -> bool {
     headers.contains_key(HEADER)
 }
 
-/// Returns the session that `headers` present.
+/// Reads the session that `headers` present.
 ///
 /// # Errors
 /// It is incomplete, or another page sent it.
@@ -60,7 +59,7 @@ pub(super) fn presented<'h>(
     Err(AuthError::Invalid)
 }
 
-/// Returns the only value of the header `name`.
+/// The only value of the header `name`.
 fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, AuthError> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -73,7 +72,7 @@ fn one<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>,
 // === impl Presented ===
 
 impl Presented<'_> {
-    /// Returns both halves with their origin, for each cookie with which they can be valid.
+    /// Both halves with their origin, for each cookie with which they can be valid.
     pub(super) fn candidates(&self) -> impl Iterator<Item = PresentedSession<'_>> {
         let Self { site, cookies, page } = self;
         cookies.iter().filter_map(|cookie| PresentedSession::new(&site.origin, cookie, page))
@@ -83,9 +82,9 @@ impl Presented<'_> {
 // === impl Site ===
 
 impl Site {
-    /// Returns the site of the page that sent `headers`. A page names itself in `Origin`. `None` if it
-    /// is another page than one of this server, or neither encrypted nor on this machine: its cookie
-    /// could be read on the way.
+    /// The site of the page that sent `headers`, named in `Origin`. `None` if it is a page of
+    /// another server, or neither encrypted nor on this machine: its cookie could be read on the
+    /// way.
     pub(crate) fn of_page(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Option<Self> {
         let page = one(headers, &header::ORIGIN).ok()??;
         let mut sites = Self::all(server, uri, headers).into_iter();
@@ -93,9 +92,9 @@ impl Site {
             .find(|site| site.origin.eq_ignore_ascii_case(page) && site.check_page(headers).is_ok())
     }
 
-    /// Returns the sites that `headers` can belong to. Behind a proxy that terminates TLS the scheme is
-    /// unknown here. The name of the cookie has it: browsers keep `__Host-` cookies of encrypted
-    /// connections only.
+    /// The sites to which `headers` can belong. Behind a proxy that terminates TLS the scheme is
+    /// unknown here. The name of the cookie reveals it: browsers keep `__Host-` cookies of
+    /// encrypted connections only.
     fn all(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Vec<Self> {
         let Some(host) = origin::host(uri, headers) else { return Vec::new() };
         let mut sites = vec![Self::new("https", COOKIE, &host, true)];
@@ -112,12 +111,11 @@ impl Site {
         Self { origin: format!("{scheme}://{host}"), cookie: format!("{name}{port}"), secure }
     }
 
-    /// Returns the origin of the page.
     pub(crate) fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Returns the values of the cookie, of which the first [`MAX_COOKIES`] count.
+    /// The first [`MAX_COOKIES`] values of the cookie.
     fn cookies_in<'h>(&self, headers: &'h HeaderMap) -> Vec<&'h str> {
         let texts = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs =
@@ -134,8 +132,8 @@ impl Site {
         if is_own && is_same { Ok(()) } else { Err(AuthError::Invalid) }
     }
 
-    /// Returns the value of `Set-Cookie` that sets the cookie for `seconds`; 0 removes it. `value` has
-    /// letters, digits, `-` and `_` alone.
+    /// Formats a `Set-Cookie` that sets the cookie for `seconds`; 0 removes it. `value` has only
+    /// letters, digits, `-` and `_`.
     fn set(&self, value: &str, seconds: u64) -> Option<HeaderValue> {
         let secure = if self.secure { "; Secure" } else { "" };
         let cookie = &self.cookie;

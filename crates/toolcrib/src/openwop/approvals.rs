@@ -99,7 +99,7 @@ pub(super) struct ApprovalView {
     tool: Option<ApprovedTool>,
     /// The call that used the grant.
     used_by: Option<String>,
-    /// How that call ended; only of a single approval.
+    /// The outcome of that call; only of a single approval.
     outcome: Option<CallOutcome>,
 }
 
@@ -204,8 +204,8 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     Ok(respond::json(StatusCode::OK, &Approvals { approvals, more }))
 }
 
-/// Returns an approval with the description of its tool, for callers that can vote on it: consent
-/// requires it. The text comes from the upstream.
+/// Describes an approval, with its tool for callers that can vote on it: consent requires it. The
+/// text comes from the upstream.
 fn described(
     context: &Context,
     approval: &Approval,
@@ -267,8 +267,8 @@ pub(super) async fn by_id(context: Context, id: Segment) -> Result<Response, Fai
     Ok(respond::json(StatusCode::OK, &described))
 }
 
-/// Returns how the call ended that used the grant; `None` while it runs. Who may see the approval may
-/// also see whether it was of use.
+/// Finds the outcome of the call that used the grant; `None` while it runs. Everyone who may see
+/// the approval may also see its outcome.
 async fn outcome(context: &Context, approval: &Approval) -> Result<Option<Value>, Failure> {
     let Some(call) = &approval.used_by else { return Ok(None) };
     let conditions = [("id", call.as_str()), ("type", "agent.toolReturned")];
@@ -291,8 +291,8 @@ async fn outcome(context: &Context, approval: &Approval) -> Result<Option<Value>
     }))
 }
 
-/// Votes on a request for approval, or withdraws a grant that has not been used. A caller cannot vote
-/// on its own requests.
+/// Votes on a request for approval, or withdraws an unused grant. A caller cannot vote on its own
+/// requests.
 #[utoipa::path(
     post,
     path = "/v1/approvals/{approvalId}",
@@ -345,7 +345,7 @@ pub(super) async fn events(context: Context) -> Result<Response, Failure> {
     Ok(respond::endless_event_stream(stream::unfold((listener, Vec::new()), next)))
 }
 
-/// Returns the next event, with the listener and the events that arrived at the same time.
+/// Waits for the next event, with the listener and the events that arrived at the same time.
 async fn next(
     (mut listener, mut ready): (ApprovalListener, Vec<Value>),
 ) -> Option<(Event, (ApprovalListener, Vec<Value>))> {

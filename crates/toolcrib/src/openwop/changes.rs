@@ -84,7 +84,7 @@ pub(super) async fn watch(context: Context) -> Result<Response, Failure> {
 }
 
 impl Watch {
-    /// Returns the next event; `None` when the gateway closes or the credentials are invalid.
+    /// The next event; `None` when the gateway closes or the credentials are invalid.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop() {
@@ -128,8 +128,8 @@ impl Watch {
         Some(())
     }
 
-    /// Returns the last position of the tenant's record; `None` without access to it, and when the
-    /// store does not answer.
+    /// The last position of the tenant's record; `None` without access to it, and if the store does
+    /// not answer.
     async fn last_position(&self) -> Option<u64> {
         if !AuditRead.is_held_by(&self.caller) {
             return None;

@@ -128,11 +128,11 @@ pub(super) struct ConfigEffect {
     problems: Vec<ConfigProblem>,
     /// Probable mistakes.
     warnings: Vec<String>,
-    /// For each role that is made from named tools: these, the other tools that it would reach, and
-    /// changes with which it reaches the named ones alone.
+    /// For each role made from named tools: these, the other tools that it would reach, and changes
+    /// with which it reaches only the named ones.
     #[schema(value_type = Vec<Object>)]
     reach: Vec<RoleReach>,
-    /// For each role that is added or changed: whether the caller can give it to keys, and, for callers
+    /// For each added or changed role: whether the caller can give it to keys, and, for callers
     /// that may list the keys, other principals that can.
     #[schema(value_type = Vec<Object>)]
     givers: Vec<RoleGivers>,
@@ -158,14 +158,14 @@ pub(super) struct ConfigProblem {
     message: String,
 }
 
-/// A text that is in place.
+/// A text in place.
 #[derive(Serialize, ToSchema)]
 pub(super) struct WrittenConfig {
     /// The SHA-256 of the text before.
     before: String,
     /// The SHA-256 of the text in place.
     after: String,
-    /// The file next to it that has the text before.
+    /// The file next to it with the text before.
     #[serde(skip_serializing_if = "Option::is_none")]
     backup: Option<String>,
 }
@@ -173,7 +173,7 @@ pub(super) struct WrittenConfig {
 /// Rules that fit the names, hints and descriptions of tools.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RuleProposals {
-    /// Each with its reason and the change of the file. None of them is in force.
+    /// Each with its reason and the change of the file. No proposal is in force.
     #[schema(value_type = Vec<Object>)]
     proposals: Vec<RuleProposal>,
 }
@@ -221,8 +221,8 @@ pub(super) async fn get(context: Context) -> Result<Response, Failure> {
     Ok(respond::json(StatusCode::OK, &EditableConfig { file, hash: stored.hash, obstacle, parts }))
 }
 
-/// Returns the effect of changes: the changed lines, problems, and the tools that appear and disappear
-/// for each role. Writes nothing.
+/// Returns the effect of changes: the changed lines, problems, and the tools that appear and
+/// disappear for each role. Writes no file.
 #[utoipa::path(
     post,
     path = "/v1/config/propose",
@@ -288,8 +288,8 @@ pub(super) async fn write(context: Context, Payload(bytes): Payload) -> Result<R
     ))
 }
 
-/// Returns rules for tools of the caller's tenant that no rule covers: approval for tools that say they
-/// delete something, and the tier `read` for those that say they only read. None is applied.
+/// Proposes rules for tools of the caller's tenant without a rule: approval for tools that say they
+/// delete something, and the tier `read` for those that say they only read. No rule is applied.
 #[utoipa::path(
     get,
     path = "/v1/config/rules",
@@ -310,7 +310,7 @@ pub(super) async fn rules(context: Context) -> Result<Response, Failure> {
     Ok(respond::json(StatusCode::OK, &RuleProposals { proposals }))
 }
 
-/// Refuses a caller without the scope. Where nothing can be edited, the paths do not exist.
+/// Refuses a caller without the scope. If editing is not possible, the paths do not exist.
 fn require(context: &Context) -> Result<(), Failure> {
     if context.gateway.config_file().is_none() {
         return Err(Failure::no_route());

@@ -1,5 +1,5 @@
-//! `GET /.well-known/openwop`: the capabilities of this host. The document is public, so it says
-//! nothing about tenants, sources or tools. Every claim in it is enforced.
+//! `GET /.well-known/openwop`: the capabilities of this host. The document is public, so it does
+//! not mention tenants, sources or tools. Every claim in it is enforced.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const PROJECTED: &[SourceKind] = &[
     SourceKind::HostExtension,
 ];
 
-/// Returns the document, which is serialised once.
+/// Builds the document, which is serialised once.
 pub(super) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",

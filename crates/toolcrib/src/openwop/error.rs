@@ -41,14 +41,14 @@ impl Failure {
         Self(Box::new(respond::json(status, &body)))
     }
 
-    /// Returns the failure for everything that does not exist for the caller; it is always the
-    /// same, byte by byte, and nothing can be learnt from its time.
+    /// The failure for everything that does not exist for the caller. It is always the same, byte
+    /// by byte, and its time reveals no information.
     pub(super) fn not_found() -> Self {
         miss::note_stored();
         Self::no_route()
     }
 
-    /// Returns the failure for a path that no route has.
+    /// The failure for a path without a route.
     pub(super) fn no_route() -> Self {
         let message = "not found, or not visible to this caller";
         Self::new(StatusCode::NOT_FOUND, "not_found", message, None)

@@ -74,9 +74,9 @@ pub(super) struct EventPage {
     /// In ascending position; with `sort`, the longest run time first.
     events: Vec<RecordEntry>,
     /// The `after` of the next page: the position up to which the record was read, or the requested
-    /// one if there is nothing after it.
+    /// one if no later event exists.
     next: u64,
-    /// The `cursor` of the page with older matching events; absent at the beginning of the record, and
+    /// The `cursor` of the page with older matching events; absent at the start of the record, and
     /// without conditions. A page may have fewer events than `limit` although there are older ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -109,16 +109,16 @@ pub(super) struct EventFacts {
     /// The id of the tool of the event, or of the event that caused it.
     #[serde(skip_serializing_if = "String::is_empty")]
     tool: String,
-    /// The status of a call that has ended, or `denied`.
+    /// The status of a finished call, or `denied`.
     #[serde(skip_serializing_if = "str::is_empty")]
     status: &'static str,
 }
 
-/// Counts of calls that ended and of denials.
+/// Counts of finished calls and of denials.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventSummary {
-    /// The beginning of the time that was counted.
+    /// The start of the counted time.
     from: String,
     /// Its end.
     to: String,
@@ -127,7 +127,7 @@ pub(super) struct EventSummary {
     /// All matching events.
     events: u64,
     totals: CallTotals,
-    /// In ascending time, without those in which nothing happened.
+    /// In ascending time, without empty ones.
     buckets: Vec<TimeBucket>,
     /// The tools with most calls, at most 10.
     tools: Vec<CallGroup>,
@@ -148,7 +148,8 @@ pub(super) struct CallTotals {
     failed: u64,
     /// Refused calls and other denials.
     denied: u64,
-    /// Calls that ended because they require an approval. They count neither as failed nor as denied.
+    /// Calls that stopped because they require an approval. They count neither as failed nor as
+    /// denied.
     approval_required: u64,
     /// The run time in milliseconds that half of the calls did not exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -326,7 +327,7 @@ struct Export {
 }
 
 impl Export {
-    /// Returns the lines of the next page that has some.
+    /// Writes the lines of the next page with any lines.
     async fn next(mut self) -> Result<Option<(Vec<u8>, Self)>, ExportError> {
         while let Some(after) = self.after {
             self.caller = self
@@ -370,7 +371,7 @@ impl Export {
 #[error("the export was cut off")]
 struct ExportError;
 
-/// Returns the conditions of a request; `None` if it has none.
+/// Parses the conditions of a request; `None` if it has no conditions.
 fn filter(context: &Context) -> Result<Option<EventFilter>, Failure> {
     let now = context.gateway.now();
     let mut filter = EventFilter::default();

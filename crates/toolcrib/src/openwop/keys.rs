@@ -128,8 +128,8 @@ pub(super) async fn create(context: Context, Payload(bytes): Payload) -> Result<
 
 /// Creates a replacement for a key of the caller's tenant, with the same principal, roles and
 /// scopes. Both keys are valid until the overlap ends. The new key expires no later than the
-/// credential of the caller allows. Replacing a key of another principal requires
-/// the scope `keys:impersonate`.
+/// credential of the caller allows. Replacing a key of another principal requires the scope
+/// `keys:impersonate`.
 #[utoipa::path(
     post,
     path = "/v1/keys/{id}/rotate",
@@ -160,7 +160,8 @@ pub(super) async fn rotate(
     Ok(created(&key, Some(manage::moment(until))))
 }
 
-/// Revokes a key of the caller's tenant, or ends a session of it. The key is invalid as soon as this responds.
+/// Revokes a key of the caller's tenant, or ends a session of it. The key is invalid as soon as
+/// this responds.
 #[utoipa::path(
     delete,
     path = "/v1/keys/{id}",

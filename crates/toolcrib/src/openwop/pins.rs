@@ -42,7 +42,7 @@ pub(super) struct PinApprovals {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PinReview {
-    /// Either all of them are approved, or none.
+    /// Either all of them are approved, or no form is.
     #[schema(min_items = 1, max_items = 1000)]
     #[serde(deserialize_with = "tools")]
     tools: Vec<ToolForm>,
@@ -102,8 +102,8 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 }
 
 /// Approves forms of tools by their digests, either all or none. The tools are available as soon as
-/// this responds. The form that was approved last can be approved again if earlier forms are approved
-/// too: then they are no longer.
+/// this responds. The form that was approved last can be approved again if earlier forms are
+/// approved too: their approval is then removed.
 #[utoipa::path(
     post,
     path = "/v1/pins/approve",

@@ -43,7 +43,7 @@ impl Context {
         require(&self.gateway, &self.caller, scope, self.route.as_str())
     }
 
-    /// Returns the refusal of a caller without `scope`, and records it.
+    /// Records the denial of a caller without `scope`, and creates its refusal.
     pub(super) fn deny(&self, scope: &'static str) -> Refusal {
         self.gateway.audit().denied_without(&self.caller, scope, self.route.as_str());
         Refusal::MissingScope(scope)
@@ -54,7 +54,7 @@ impl Context {
         parameter(self.uri.query(), name)
     }
 
-    /// Returns the text of the query parameter `name`.
+    /// The text of the query parameter `name`.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         respond::query(self.uri.query(), name)
     }

@@ -65,7 +65,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     Ok(respond::json(StatusCode::OK, &Roles { roles }))
 }
 
-/// Returns the tools of the caller's tenant that a role sees.
+/// Lists the tools of the caller's tenant that a role sees.
 #[utoipa::path(
     get,
     path = "/v1/roles/{role}",

@@ -53,7 +53,7 @@ pub(super) struct ToolHooksFamily {
     pub(super) per_tool_rate_limit: Option<bool>,
 }
 
-/// Returns every schema with its name, `NAME.schema.json`.
+/// All schemas with their names, `NAME.schema.json`.
 pub(crate) fn all() -> Vec<(&'static str, Value)> {
     vec![
         ("tool-descriptor", descriptor::json_schema()),
@@ -72,7 +72,7 @@ pub(crate) fn all() -> Vec<(&'static str, Value)> {
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// Returns the schema of `T`, with only the members of `required` required.
+/// Derives the schema of `T`, with only the members of `required` required.
 fn titled<T: JsonSchema>(title: &str, required: &[&str]) -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -128,7 +128,7 @@ fn narrow(schema: &mut Value, name: &str, more: &Value) {
     }
 }
 
-/// Returns the schema of a payload about a call, with the limits of its ids.
+/// Derives the schema of a payload about a call, with the limits of its ids.
 fn call_payload<T: JsonSchema>(title: &str) -> Value {
     let mut schema = titled::<T>(title, &["agentId", "toolName", "callId"]);
     narrow(&mut schema, "agentId", &json!({ "minLength": 3, "maxLength": 256 }));
@@ -164,8 +164,8 @@ fn closed() -> Value {
     titled::<ToolSessionClosed>("ToolSessionClosed", &["sessionId", "toolId", "outcome"])
 }
 
-/// Returns the closed schema of an event. The payloads of event types that this host does not write
-/// are unrestricted.
+/// The closed schema of an event. The payloads of event types that this host does not write are
+/// unrestricted.
 fn run_event() -> Value {
     let id = json!({ "type": "string", "minLength": 1, "maxLength": 128 });
     let count = json!({ "type": "integer", "minimum": 0 });
@@ -220,7 +220,7 @@ fn error_envelope() -> Value {
     schema
 }
 
-/// Returns the schemas of types in crates without utoipa, as components of the OpenAPI document.
+/// The schemas of types in crates without utoipa, as components of the OpenAPI document.
 pub(super) fn components() -> Value {
     let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let envelope = |name: &str| {
@@ -249,12 +249,12 @@ pub(super) fn components() -> Value {
     })
 }
 
-/// Returns a reference to the schema of an event.
+/// A reference to the schema of an event.
 pub(super) fn run_event_reference() -> Ref {
     Ref::from_schema_name("RunEvent")
 }
 
-/// Returns the schema of a list of events.
+/// The schema of a list of events.
 pub(super) fn run_events() -> Array {
     ArrayBuilder::new().items(run_event_reference()).build()
 }

@@ -24,7 +24,7 @@ pub(super) struct Sources {
     /// The toolsets, sorted by name.
     #[schema(value_type = Vec<Object>)]
     toolsets: Vec<ToolsetReport>,
-    /// The use of the caller's quota today; absent when it has none.
+    /// The use of the caller's quota today, if it has a quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     quota: Option<QuotaReport>,

@@ -1,12 +1,11 @@
 //! `/v1/host/sample/…`: routes by which a conformance suite drives a running host. They are
 //! compiled with the feature `test-routes`, and served only if the command that starts the server
-//! enables them. They require a key and are absent from `openapi.json`, because they are no part of
-//! the product's interface.
+//! enables them. They require a key and are absent from `openapi.json`, because they are not part
+//! of the product's interface.
 //!
 //! Invariant: a test route does not authorize, limit, run or record anything itself. It creates a
 //! probe, passes it through the gate like any call, and returns the record of that call. Invariant:
-//! no response repeats arguments; it contains only the names and scopes that were parsed from the
-//! request.
+//! no response repeats arguments; it contains only the names and scopes parsed from the request.
 
 use axum::{
     Router,
@@ -33,7 +32,7 @@ use crate::{
     visible_runs,
 };
 
-/// The tool of a session when the request names none.
+/// The default tool of a session.
 const SESSION_TOOL: &str = "probe.session";
 
 pub(super) fn routes() -> Router<AppState> {
@@ -118,7 +117,7 @@ fn without_null(mut event: Value) -> Value {
     event
 }
 
-/// Returns the two events of `call`.
+/// Finds the two events of `call`.
 fn pair<'a>(events: &'a [RunEvent], call: &CallId) -> Option<(&'a ToolCalled, &'a ToolReturned)> {
     let opening = events.iter().find_map(|event| match &event.body {
         EventBody::ToolCalled(called) if called.call_id == *call => Some(called),
@@ -158,7 +157,7 @@ async fn session_run(context: Context, Payload(bytes): Payload) -> Result<Respon
     }
 }
 
-/// Returns the filtered events of a run. A run that the caller may not see has no events.
+/// Lists the filtered events of a run. A run that the caller may not see has no events.
 async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
     let mut events = Vec::new();
     if let Ok(run) = RunId::parse(run.as_str()) {
@@ -174,7 +173,7 @@ async fn events(context: Context, run: Segment) -> Result<Response, Failure> {
     if let Some(cause) = context.text("causationId") {
         events.retain(|event| event.causation_id.as_ref().is_some_and(|id| id.as_str() == cause));
     }
-    // No event of this host has these members, so the filter matches none.
+    // No event of this host has these members, so the filter excludes all events.
     if context.text("correlationId").is_some() || context.text("nodeId").is_some() {
         events.clear();
     }

@@ -29,7 +29,7 @@ use crate::{
     state::AppState,
 };
 
-/// Default number of tools that a search returns.
+/// Default number of tools in a search result.
 const FOUND: usize = 20;
 
 /// The media type of the envelope in RFC 0078 §B.
@@ -51,7 +51,7 @@ fn compact(entry: &Entry, out: &mut Vec<u8>) {
     respond::write(entry, &CompactToolDescriptor::of(&entry.tool), out);
 }
 
-/// Returns the list that `caller` sees now.
+/// The list that `caller` sees now.
 pub(super) fn list_of(gateway: &Gateway, caller: &Principal) -> Arc<Body> {
     gateway.list(caller, &ARRAY, None)
 }
@@ -114,7 +114,7 @@ pub(super) async fn list(
     Ok(respond::tagged(headers, &body, content_type, PRIVATE))
 }
 
-/// Returns `entries` in `format`, in their order.
+/// Writes `entries` in `format`, in their order.
 fn written(entries: &[Arc<Entry>], format: &ListFormat) -> Body {
     let tools: Vec<_> = entries.iter().map(|entry| entry.wire.get(entry, format)).collect();
     let mut bytes = format.open.as_bytes().to_vec();
@@ -154,7 +154,7 @@ pub(super) async fn by_id(
     Ok(respond::tagged(&headers, &body, "application/json", PRIVATE))
 }
 
-/// Returns whether the request selects the compact view. Every other value means the standard view.
+/// Whether the request selects the compact view. Every other value means the standard view.
 fn wants_compact(uri: &Uri) -> bool {
     respond::query(uri.query(), "view").is_some_and(|view| view == "compact")
 }

@@ -27,10 +27,10 @@ pub(super) trait Parameter: PartialSchema + Sized {
     /// Parses `text`; `None` if it violates the rule.
     fn parse(text: &str) -> Option<Self>;
 
-    /// Returns the rule, as the end of a sentence about the value.
+    /// The rule, as the end of a sentence about the value.
     fn rule() -> String;
 
-    /// Returns the rule for programs, as an object.
+    /// The rule for programs, as an object.
     fn details() -> Value {
         json!({})
     }
@@ -42,7 +42,7 @@ pub(super) struct Number<const LEAST: u64, const MOST: u64>(pub(super) u64);
 
 /// Maximum number of items in one response.
 pub(super) type Limit = Number<1, 1_000>;
-/// Maximum number of tools that a search returns.
+/// Maximum number of tools in a search result.
 pub(super) type SearchLimit = Number<1, 100>;
 /// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
 pub(super) type Position = Number<0, 9_223_372_036_854_775_807>;
@@ -54,7 +54,7 @@ pub(super) type Buckets = Number<1, 200>;
 pub(super) type Overlap = Number<0, 2_592_000>;
 
 impl<const LEAST: u64, const MOST: u64> Number<LEAST, MOST> {
-    /// Returns the number as a size in memory.
+    /// The number as a size in memory.
     pub(super) fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -97,7 +97,8 @@ impl<'de, const LEAST: u64, const MOST: u64> Deserialize<'de> for Number<LEAST, 
     }
 }
 
-/// Returns a number that is written with a fraction of zero: to JSON Schema, `60.0` is an integer.
+/// Converts a whole number that may be written with a fraction of zero: to JSON Schema, `60.0` is
+/// an integer.
 fn whole(number: f64) -> Option<u64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     ((0.0..=EXACT).contains(&number) && number.fract() == 0.0).then_some(number as u64)
@@ -215,7 +216,7 @@ impl FileFormat {
         self.of_record().map_or("csv", Format::as_str)
     }
 
-    /// Returns the format that has whole events; `None` for a table.
+    /// The format that has whole events; `None` for a table.
     pub(super) fn of_record(self) -> Option<Format> {
         match self {
             Self::Jsonl => Some(Format::Jsonl),

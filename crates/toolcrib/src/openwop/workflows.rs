@@ -66,7 +66,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
 }
 
 /// Cancels the workflows of a run that the caller started, or of any run of its tenant with the
-/// scope `runs:cancel`. Responds before they have ended.
+/// scope `runs:cancel`. Responds before they have stopped.
 #[utoipa::path(
     post,
     path = "/v1/runs/{runId}/cancel",

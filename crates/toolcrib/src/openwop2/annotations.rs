@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToolHints {
-    /// Whether a call changes nothing: the safety tier is `pure` or `read`.
+    /// Whether a call has no effects: the safety tier is `pure` or `read`.
     read_only_hint: bool,
     /// Whether a call may destroy something: the safety tier is `write` or `exec`.
     destructive_hint: bool,

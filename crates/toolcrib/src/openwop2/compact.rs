@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 use toolcrib_core::{compact::CompactToolDescriptor, descriptor::ToolDescriptor};
 
-/// Returns the compact form of `tool`. Rules about several arguments (`required`,
+/// Converts `tool` to its compact form. Rules about several arguments (`required`,
 /// `additionalProperties`) have no place in it; a call checks them all the same.
 pub(super) fn compact(tool: &ToolDescriptor) -> CompactToolDescriptor {
     let mut compact = CompactToolDescriptor::of(tool);

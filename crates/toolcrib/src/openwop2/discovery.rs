@@ -1,6 +1,6 @@
 //! `GET /.well-known/openwop` for v2: a closed document with a record for each family of
-//! capabilities. A family that is absent is not served, so every claim in it is enforced. It is
-//! public, and says nothing about tenants, sources or tools.
+//! capabilities. An absent family is not served, so every claim in it is enforced. It is public,
+//! and does not mention tenants, sources or tools.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use toolcrib_gateway::config::Config;
 use super::runs::{EVENT_LOG_VERSION, MAX_PAGE};
 use crate::{protocol_version, respond};
 
-/// Returns the document, which is serialised once.
+/// Builds the document, which is serialised once.
 pub(super) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",
@@ -50,7 +50,7 @@ pub(super) fn document(config: &Config) -> Arc<Body> {
     Arc::new(Body::new(document.to_string()))
 }
 
-/// Returns the record of a family with `facets`, which the corpus does not call stable yet. Its end
+/// The record of a family with `facets`, which the corpus does not call stable yet. Its upper bound
 /// is above all versions that are served.
 fn experimental(facets: Value) -> Value {
     let mut record = json!({

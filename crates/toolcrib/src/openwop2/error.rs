@@ -52,7 +52,6 @@ pub(super) struct ErrorEnvelopeV2 {
 pub(super) struct Failure(Box<Response>);
 
 impl Code {
-    /// Returns its only status.
     fn status(self) -> StatusCode {
         match self {
             Self::ValidationError | Self::UnsupportedStreamMode => StatusCode::BAD_REQUEST,
@@ -75,13 +74,13 @@ impl Failure {
         Self(Box::new(respond::json(code.status(), &body)))
     }
 
-    /// Returns the failure for a path or a method that no route has.
+    /// The failure for a path or a method without a route.
     pub(super) fn no_route() -> Self {
         Self::new(Code::NotFound, "not found, or not visible to this caller", None)
     }
 
-    /// Returns the failure for everything that does not exist for the caller; it is always the
-    /// same, byte by byte, and nothing can be learnt from its time.
+    /// The failure for everything that does not exist for the caller. It is always the same, byte
+    /// by byte, and its time reveals no information.
     pub(super) fn not_found() -> Self {
         miss::note_stored();
         Self::no_route()
@@ -98,7 +97,7 @@ impl Failure {
         Self::invalid(message, Some(json!({ "parameter": name })))
     }
 
-    /// Returns the response to a request for a version that is not listed.
+    /// The response to a request for an unlisted version.
     pub(super) fn unsupported_version(v2: OpenWopV2) -> Response {
         let message = "this server does not serve the version in `OpenWOP-Version`";
         let details = json!({ "protocolVersions": listed(v2) });

@@ -1,8 +1,8 @@
 //! Events in the names, the envelope and the payloads of v2 (events.md), made from the stored form.
 //!
-//! Payloads are closed. What has no member there is carried in one that begins with `x-`, or in a
-//! text; nothing is dropped. Three kinds of events have no name in the registry and are events of
-//! this product.
+//! Payloads are closed. A fact without a member there is carried in a member with the prefix `x-`,
+//! or in a text, and is never dropped. Three kinds of events have no name in the registry and are
+//! events of this product.
 
 use chrono::SecondsFormat;
 use serde::Serialize;
@@ -50,7 +50,7 @@ impl EventKind {
     }
 }
 
-/// Returns `event` of `tenant`.
+/// Converts `event` of `tenant` to its envelope.
 pub(super) fn document(tenant: &TenantId, event: &RunEvent) -> Value {
     let mut document = json!({
         "eventId": event.event_id,
@@ -166,8 +166,8 @@ impl Decision<'_> {
     }
 }
 
-/// Returns the subject for `principal`. Without a known key, the record does not say how it was
-/// authenticated, so that the rule for such subjects applies (identity.md, section 1.2).
+/// The subject for `principal`. Without a known key, the record does not say how it was
+/// authenticated, so the rule for such subjects applies (identity.md, section 1.2).
 pub(super) fn subject(tenant: &TenantId, principal: &PrincipalId, key: Option<&KeyId>) -> Value {
     let issuer = match key {
         Some(_) => "urn:toolcrib:api-key",

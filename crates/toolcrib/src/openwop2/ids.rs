@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use percent_encoding::percent_decode_str;
 use toolcrib_core::id::{RunId, TenantId};
 
-/// An id in a path that is not an id of a run of the caller.
+/// An id in a path that does not identify a run of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InvalidRunId {
     /// The escapes are incomplete.
@@ -19,28 +19,27 @@ pub(super) enum InvalidRunId {
     Foreign,
 }
 
-/// Returns the id of `run` of `tenant`.
+/// The id of `run` of `tenant`.
 pub(super) fn bound(tenant: &TenantId, run: &str) -> String {
     format!("{}/{}", tenant_id(tenant), escaped(run, in_ids))
 }
 
-/// Returns the id of `tenant`.
 pub(super) fn tenant_id(tenant: &TenantId) -> String {
     escaped(tenant.as_str(), in_ids)
 }
 
-/// Whether `byte` stands for itself in most ids. A `~` begins an escape, so it is escaped, too: two
+/// Whether most ids contain `byte` unescaped. A `~` starts an escape, so it is escaped, too: two
 /// tenants never have one id.
 pub(super) fn in_ids(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// Returns the id of an agent or a workflow, which may have colons.
+/// The id of an agent or a workflow, which may have colons.
 pub(super) fn authored(id: &str) -> String {
     escaped(id, |byte| byte == b':' || in_ids(byte))
 }
 
-/// Returns `text` with every byte escaped that is not `legal`. Our own ids may have more characters
+/// Escapes every byte of `text` that is not `legal`. Ids of this server may have more characters
 /// than those of v2.
 pub(super) fn escaped(text: &str, legal: fn(u8) -> bool) -> String {
     let mut out = String::with_capacity(text.len());

@@ -50,19 +50,19 @@ impl Context {
         })
     }
 
-    /// Returns `run` as the caller may follow it. Refuses a caller that did not begin it, and has no
-    /// scope for the whole record.
+    /// Permits the caller to follow `run`. Refuses a caller that did not start it and has no scope
+    /// for the whole record.
     pub(super) async fn followed(&self, run: RunId) -> Result<FollowedRun, Failure> {
         let sight = visible_runs::sight(&self.gateway, &self.caller, &run).await?;
         let sight = sight.ok_or_else(Failure::not_found)?;
-        // A run that is no workflow has no state.
+        // A run without a workflow has no state.
         let workflow = self.workflow(run.clone(), RouteScope::AuditRead).await?;
         let has_ended = workflow.is_some_and(|record| record.state != RunState::Running);
         let scope = (sight == Sight::Scope).then_some(RouteScope::AuditRead);
         Ok(FollowedRun { id: run, scope, has_ended })
     }
 
-    /// Returns the newest workflow of `run`, if the caller started it or holds `scope`.
+    /// Finds the newest workflow of `run`, if the caller started it or holds `scope`.
     pub(super) async fn workflow(
         &self,
         run: RunId,
@@ -73,8 +73,8 @@ impl Context {
         Ok(runs.into_iter().next())
     }
 
-    /// Returns a query for the runs of workflows that the caller started, or for all of its tenant
-    /// with `scope`.
+    /// A query for the runs of workflows that the caller started, or for all of its tenant with
+    /// `scope`.
     pub(super) fn runs(&self, scope: RouteScope) -> RunQuery {
         visible_runs::query(&self.caller, scope)
     }

@@ -1,4 +1,4 @@
-//! `/runs`: lists, shows and cancels runs of workflows (runs.md). A run that is no workflow has
+//! `/runs`: lists, shows and cancels runs of workflows (runs.md). A run without a workflow has
 //! events, and no snapshot.
 
 use axum::response::Response;
@@ -131,7 +131,7 @@ pub(super) async fn by_id(
 }
 
 /// Cancels the workflows of a run that the caller started, or of any run of its tenant with the
-/// scope `runs:cancel`. Responds before they have ended.
+/// scope `runs:cancel`. Responds before they have stopped.
 #[utoipa::path(
     post,
     path = "/runs/{runId}/cancel",
@@ -179,7 +179,7 @@ fn page(runs: &[RunRecord], more: bool) -> Response {
     respond::json(StatusCode::OK, &page)
 }
 
-/// Returns the state of `run` as clients see it.
+/// The state of `run` as clients see it.
 fn snapshot(run: &RunRecord) -> Value {
     let mut snapshot = json!({
         "runId": ids::bound(&run.tenant, run.run_id.as_str()),
@@ -204,8 +204,8 @@ fn snapshot(run: &RunRecord) -> Value {
     snapshot
 }
 
-/// Returns the state that a status means: `None` for no status, `Some(None)` for one that no run of
-/// this server has.
+/// Parses a status: `None` if it is unknown, `Some(None)` for a status that no run of this server
+/// has.
 fn state(status: &str) -> Option<Option<RunState>> {
     let status: RunStatus = serde_json::from_value(status.into()).ok()?;
     Some(match status {
@@ -226,7 +226,7 @@ fn text(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Returns the place of `run` in the list, for clients to return unread.
+/// The place of `run` in the list, opaque to clients.
 fn cursor(run: &RunRecord) -> String {
     let at = run.started_at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
     URL_SAFE_NO_PAD.encode(format!("{at} {}", run.call_id))

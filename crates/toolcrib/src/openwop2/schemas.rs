@@ -19,7 +19,7 @@ pub(super) async fn description(State(state): State<AppState>, headers: HeaderMa
     respond::tagged(&headers, &state.description, "application/json", protocol_version::PUBLIC)
 }
 
-/// Returns the schemas of tools and runs, as components of the OpenAPI document.
+/// The schemas of tools and runs, as components of the OpenAPI document.
 pub(super) fn components() -> Value {
     let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
     let list = |name: &str| json!({ "type": "array", "items": reference(name) });
@@ -87,8 +87,8 @@ fn tool_descriptor() -> Value {
     schema
 }
 
-/// The compact descriptor: its schema of the arguments has two members, and none of the keywords that
-/// combine schemas at any depth.
+/// The compact descriptor: its schema of the arguments has two members, and at no depth the
+/// keywords that combine schemas.
 fn compact_descriptor() -> Value {
     let sources: Vec<_> = SourceKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let tiers: Vec<_> = SafetyTier::ALL.iter().map(|tier| tier.as_str()).collect();
@@ -136,7 +136,7 @@ fn run_snapshot() -> Value {
     )
 }
 
-/// Returns the schema of an object with exactly these members.
+/// The schema of an object with exactly these members.
 fn closed(members: Value, required: &[&str]) -> Value {
     json!({
         "type": "object",

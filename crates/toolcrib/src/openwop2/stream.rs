@@ -1,7 +1,7 @@
 //! `GET /runs/{runId}/events`: the events of a run, as server-sent events (events.md).
 //!
 //! The id of an event in the stream is its sequence, after which `Last-Event-ID` continues. The
-//! stream ends when no call and no approval of the run is open any more.
+//! stream ends when all calls and approvals of the run are closed.
 
 use std::time::Duration;
 
@@ -104,7 +104,6 @@ fn options(context: &Context, uri: &Uri, headers: &HeaderMap) -> Result<Options,
     Ok(Options { tenant: context.caller.tenant.clone(), updates, debug, buffer, after })
 }
 
-/// Returns the next frames.
 async fn next(
     (mut follower, options): (RunFollower, Options),
 ) -> Option<(Vec<Event>, (RunFollower, Options))> {
@@ -115,7 +114,7 @@ async fn next(
                 events.extend(more);
             }
         };
-        // Dropping the read at the end of the time loses nothing: it is repeated.
+        // If the time expires during a read, the read is dropped and repeated, so no event is lost.
         drop(tokio::time::timeout(buffer, collect).await);
         // The caller may have lost the right to these events.
         if !follower.renew().await {
@@ -138,7 +137,7 @@ impl Options {
 
     fn frame(&self, event: &RunEvent) -> Event {
         let kind = EventKind::of(&event.body);
-        // With two modes, a frame names the one that has it.
+        // With two modes, a frame names the one of its event.
         let name = match (self.updates, self.debug, kind.in_updates) {
             (true, true, true) => "updates",
             (true, true, false) => "debug",

@@ -100,7 +100,7 @@ pub(super) async fn by_id(
     Ok(respond::tagged(&headers, &body, "application/json", PRIVATE))
 }
 
-/// Returns the format that the parameter `view` selects.
+/// Selects the format by the parameter `view`.
 fn format(uri: &Uri) -> &'static ListFormat {
     match respond::query(uri.query(), "view").as_deref() {
         Some("compact") => &COMPACT,

@@ -73,7 +73,7 @@ pub(super) struct CountedBody<'a> {
     pub(super) hold: Option<Extension<MemoryShare>>,
 }
 
-/// Runs the call in `body` and returns the response in `dialect`.
+/// Runs the call in `body`, and responds in `dialect`.
 pub(super) async fn answer(
     dialect: Dialect,
     state: &AppState,
@@ -134,7 +134,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Returns the response to a finished call.
+    /// Builds the response to a finished call.
     fn called(
         self,
         snapshot: &Snapshot,
@@ -156,7 +156,7 @@ impl Frame {
         }
     }
 
-    /// Returns a response with `result`, a `CallToolResponse`, in its envelope if it has one.
+    /// Builds a response with `result`, a `CallToolResponse`, in its envelope if it has one.
     fn result(self, result: &RawValue, run: Option<&RunId>) -> Response {
         let response = match self.envelope {
             false => respond::json(StatusCode::OK, result),
@@ -169,7 +169,7 @@ impl Frame {
     }
 }
 
-/// Returns the versions that the caller may use of a tool, when it requested another one.
+/// The versions of a tool that the caller may use, if it requested another one.
 fn offered(snapshot: &Snapshot, caller: &Principal, tool: ToolRef<'_>) -> Vec<String> {
     let ToolRef::Otc { name, version: Some(_) } = tool else { return Vec::new() };
     let versions = snapshot.otc_versions(caller, name);

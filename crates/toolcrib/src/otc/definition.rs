@@ -29,7 +29,7 @@ pub(super) struct Definition<'a, I> {
     #[schema(inline)]
     input_schema: I,
     /// JSON Schema without references; `{}` if the tool may return any value, `null` if it returns
-    /// none.
+    /// no value.
     #[schema(value_type = Option<Object>, required)]
     output_schema: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,9 +50,9 @@ pub(super) struct Nested {
 #[schema(value_type = Object)]
 pub(super) struct Flat(Value);
 
-/// The requirements of a tool. The protocol's own members (`authorization`, `secrets`, `user_id`)
-/// are what a client must send in `context`. That is nothing here, because this server checks the
-/// scopes of the caller's key and holds credentials itself. So it has members of its own.
+/// The requirements of a tool. The members of the protocol (`authorization`, `secrets`, `user_id`)
+/// list what a client must send in `context`. They do not apply, because this server checks the
+/// scopes of the caller's key and holds credentials itself. So it has other members.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Requirements<'a> {
     /// The required scopes of the caller's key.
@@ -64,7 +64,6 @@ pub(super) struct Requirements<'a> {
     credential: Option<bool>,
 }
 
-/// Returns the list format for `dialect` and `marker`.
 pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
     static FORMATS: LazyLock<[[ListFormat; 2]; 5]> = LazyLock::new(|| {
         Marker::ALL.map(|marker| [list(marker, "tools", nested), list(marker, "items", flat)])
@@ -84,7 +83,7 @@ pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
 }
 
 /// Creates the format with the list at `array` and the version of `marker`. Its texts are leaked:
-/// there is one for each marker, and it is used until the program ends.
+/// there is one for each marker, in use until the program exits.
 fn list(marker: Marker, array: &str, item: fn(&Entry, &mut Vec<u8>)) -> ListFormat {
     let schema = marker.as_str();
     ListFormat {
@@ -125,8 +124,8 @@ fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
     respond::write(entry, &definition, out);
 }
 
-/// Returns the output schema: `{}` for a tool without one, which may return any value; `None` for a
-/// tool that declares no output.
+/// The output schema: `{}` for a tool without one, which may return any value; `None` for a tool
+/// that declares no output.
 fn output(tool: &ToolDescriptor) -> Option<Value> {
     match tool.output_schema.as_ref().map(Schema::to_object) {
         None => Some(Value::Object(Map::new())),

@@ -74,7 +74,7 @@ pub(super) const OXP_1_0: HeaderValue = HeaderValue::from_static("1.0");
 // === impl Dialect ===
 
 impl Dialect {
-    /// Returns the marker of responses to callers that name no version.
+    /// The marker of responses to callers that name no version.
     pub(super) fn marker(self) -> Marker {
         match self {
             Self::Otc => Marker::Otc,
@@ -82,7 +82,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the surface for the metrics.
+    /// The surface for the metrics.
     pub(super) fn surface(self) -> Surface {
         match self {
             Self::Otc => OTC,
@@ -90,7 +90,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the marker of the response to `message`. A message without `$schema` means the
+    /// Selects the marker of the response to `message`. A message without `$schema` means the
     /// newest version, and gets the marker of the mount.
     pub(super) fn answer_to(self, message: &Value) -> Result<Marker, Unsupported> {
         let text = match message.get("$schema") {
@@ -125,7 +125,6 @@ impl Marker {
     pub(super) const ALL: [Self; 5] =
         [Self::Otc, Self::Oxp, Self::Site, Self::Repository, Self::FirstRepository];
 
-    /// Returns the text of `$schema`.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Otc => "otc://1.0",
@@ -142,7 +141,7 @@ impl Marker {
         }
     }
 
-    /// Returns the marker for a known address of the document; other addresses get the site's.
+    /// Finds the marker for a known address of the document; other addresses get the site's.
     fn document(text: &str) -> Self {
         let known = [Self::Repository, Self::FirstRepository];
         known.into_iter().find(|marker| marker.as_str() == text).unwrap_or(Self::Site)

@@ -7,9 +7,9 @@
 //! | the caller lacks a scope of a tool of its tenant | 403, `details` with the scopes |
 //! | invalid arguments | 422, `parameter_errors` |
 //! | the rate limit is exceeded | 429, `Retry-After`, `details` |
-//! | the call could not be recorded or limited; nothing ran | 503 |
+//! | the call could not be recorded or limited, and did not run | 503 |
 //! | the tool requires approval | 200, `success: false`, not retryable |
-//! | the source is unavailable; nothing ran | 400, `can_retry: true` |
+//! | the source is unavailable, and the tool did not run | 400, `can_retry: true` |
 //! | the tool failed | 200, `success: false`; retryable if its service is busy and a second call does no harm |
 //! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does no harm |
 //! | `call_id` belongs to another call | 400 |
@@ -94,7 +94,7 @@ impl ServerError {
     }
 }
 
-/// Returns the response to a request that violates the protocol.
+/// Builds the response to a request that violates the protocol.
 pub(super) fn bad_request(marker: Marker, message: impl Into<String>) -> Response {
     ServerError::new(marker, message).answer(StatusCode::BAD_REQUEST)
 }
@@ -105,8 +105,8 @@ pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
     body.retry(refusal.retry_after()).answer(refusal.status())
 }
 
-/// Returns the response to a call whose `call_id` was rejected. The protocol's only status for it
-/// is 400.
+/// Builds the response to a call whose `call_id` was rejected. The protocol's only status for it is
+/// 400.
 pub(super) fn refused_call_id(marker: Marker, error: IdempotencyError) -> Response {
     let wait = idempotency::retry_after(error);
     let status = wait.map_or(StatusCode::BAD_REQUEST, |_| StatusCode::TOO_MANY_REQUESTS);
@@ -114,8 +114,8 @@ pub(super) fn refused_call_id(marker: Marker, error: IdempotencyError) -> Respon
     respond::with_retry_after(body.retry(wait).answer(status), wait)
 }
 
-/// Returns the response to a call whose `Idempotency-Key` was rejected. A 422 has the shape that
-/// the protocol defines for that status.
+/// Builds the response to a call whose `Idempotency-Key` was rejected. A 422 has the shape that the
+/// protocol defines for that status.
 pub(super) fn refused_key(marker: Marker, error: IdempotencyError) -> Response {
     let message = format!("`Idempotency-Key` {error}");
     let (status, wait) = (idempotency::status(error), idempotency::retry_after(error));
@@ -128,7 +128,7 @@ pub(super) fn refused_key(marker: Marker, error: IdempotencyError) -> Response {
     }
 }
 
-/// Returns the response for an unknown tool or version; `versions` are those that the caller may
+/// Builds the response for an unknown tool or version; `versions` are those that the caller may
 /// use.
 pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
     let body = match versions {
@@ -144,7 +144,7 @@ pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
     body.answer(StatusCode::BAD_REQUEST)
 }
 
-/// Returns the response to a call that reached no tool.
+/// Builds the response to a call that reached no tool.
 pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
     let body = ServerError::new(marker, error.to_string());
     let status = call_error::status(error);

@@ -44,7 +44,6 @@ pub(super) async fn list(
     answer(Dialect::Otc, &state, &caller, request).await
 }
 
-/// Returns the list in `dialect`.
 pub(super) async fn answer(
     dialect: Dialect,
     state: &AppState,
@@ -66,7 +65,8 @@ pub(super) async fn answer(
     })
 }
 
-/// Returns the marker for the response to a request with `body`, or the problem with the body.
+/// Selects the marker for the response to a request with `body`. Fails with the problem of the
+/// body.
 async fn marker_of(
     dialect: Dialect,
     state: &AppState,

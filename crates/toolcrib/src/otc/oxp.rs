@@ -1,6 +1,6 @@
 //! The Open eXecution Protocol under `/oxp`, the successor of Open Tool Calling. The list is called
 //! `items`, the input schema is not nested, and every response has its version in a header. Calls
-//! have an envelope, as in its OpenAPI document, or none, as in its later draft.
+//! have an envelope, as in its OpenAPI document, or omit it, as in its later draft.
 
 use axum::{
     Extension,
@@ -23,7 +23,7 @@ use crate::{
     state::AppState,
 };
 
-/// Returns the routes. They are described like those of Open Tool Calling in `otc`, with the
+/// Builds the routes. They are described like those of Open Tool Calling in `otc`, with the
 /// differences of OXP.
 pub(super) fn routes(otc: OpenApi) -> OpenApiRouter<AppState> {
     let mut routes = OpenApiRouter::new()

@@ -39,7 +39,7 @@ pub(super) struct CallToolRequest {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     trace_id: Option<String>,
-    /// The arguments; none by default.
+    /// The arguments; empty by default.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(value_type = Option<Object>, nullable = false)]
     input: Option<Map<String, Value>>,
@@ -106,13 +106,12 @@ impl CallToolRequest {
         }
     }
 
-    /// Returns the arguments.
     pub(super) fn arguments(&mut self) -> Map<String, Value> {
         self.input.take().or_else(|| self.inputs.take()).unwrap_or_default()
     }
 }
 
-/// Returns whether `message` is a call without an envelope, as in later OXP.
+/// Whether `message` is a call without an envelope, as in later OXP.
 fn is_flat(dialect: Dialect, message: &Value) -> bool {
     let has = |member| message.get(member).is_some();
     dialect == Dialect::Oxp && has("tool_id") && !has("request")

@@ -59,7 +59,7 @@ pub(super) struct ToolError {
 /// How long to wait for a disconnected source: it restarts after about this time.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Returns the JSON of the result of `called`; `None` when no tool was reached, which is a refusal.
+/// Writes the result of `called` as JSON; `None` if the call was refused before it reached a tool.
 pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Box<RawValue>> {
     let entry = called.entry.as_deref();
     let (value, error) = match &called.result {
@@ -83,7 +83,7 @@ pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Box<RawValue
         .ok()
 }
 
-/// Returns whether `error` means that no tool was reached.
+/// Whether `error` means that the call reached no tool.
 pub(super) fn is_refusal(error: &CallError) -> bool {
     match error {
         CallError::Upstream(error) => error.kind.retryable(),
@@ -118,7 +118,7 @@ struct Block<'a> {
     text: Option<Cow<'a, str>>,
 }
 
-/// Returns the texts in the content of `outcome`, and the number of blocks.
+/// The texts in the content of `outcome`, and the number of blocks.
 fn texts(outcome: &Outcome) -> (Vec<String>, usize) {
     let blocks: Vec<&RawValue> = serde_json::from_str(outcome.content.get()).unwrap_or_default();
     let text = |block: &&RawValue| match serde_json::from_str::<Block<'_>>(block.get()) {
@@ -128,7 +128,7 @@ fn texts(outcome: &Outcome) -> (Vec<String>, usize) {
     (blocks.iter().filter_map(text).collect(), blocks.len())
 }
 
-/// Returns the failure that a tool reports in its result.
+/// The failure that a tool reports in its result.
 fn failure(outcome: &Outcome, entry: Option<&Entry>) -> ToolError {
     let (texts, _) = texts(outcome);
     let message = match texts.join("\n") {

@@ -158,7 +158,7 @@ fn beside(target: Value, own: Map<String, Value>) -> Value {
     }
 }
 
-/// Returns `parameters` with a description on every parameter: its title or its name by default.
+/// Adds a description to every parameter: its title or its name by default.
 pub(super) fn described(mut parameters: Value) -> Value {
     describe(&mut parameters);
     parameters

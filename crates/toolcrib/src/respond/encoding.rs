@@ -1,5 +1,5 @@
-//! Content encodings of cached bodies: each form is created once, by the first request for it, and
-//! never for a body that is sent only once.
+//! Content encodings of cached bodies: the first request for a form creates it. A body that is sent
+//! only once is never encoded.
 
 use std::io::Write as _;
 
@@ -29,7 +29,7 @@ impl Encoding {
         }
     }
 
-    /// Returns the client's preferred encoding among the supported ones; `None` for no encoding.
+    /// The client's preferred encoding among the supported ones; `None` for no encoding.
     fn accepted(request: &HeaderMap) -> Option<Self> {
         let mut best: Option<(u16, Self)> = None;
         for encoding in OFFERED {
@@ -60,7 +60,7 @@ impl Encoding {
     }
 }
 
-/// Returns the form of `body` that suits `request`; `None` when the body itself suits best.
+/// Selects the form of `body` that suits `request`; `None` if the body itself suits best.
 pub(super) fn suited<'a>(
     request: &HeaderMap,
     body: &'a Body,
@@ -84,7 +84,7 @@ pub(crate) struct Compressed {
 }
 
 impl Compressed {
-    /// Returns them as a body whose forms are known.
+    /// Converts them to a body with known forms.
     pub(crate) fn body(&self) -> Body {
         let body = Body::new(Bytes::from_static(self.plain));
         let known = [(Encoding::Brotli, self.brotli), (Encoding::Gzip, self.gzip)];
@@ -97,15 +97,15 @@ impl Compressed {
     }
 }
 
-/// Returns a form of `body`; `None` if it is no smaller.
+/// Creates a form of `body`; `None` if it is no smaller.
 fn form(body: &Body, encoding: Encoding, bytes: Bytes) -> Option<EncodedForm> {
     let tag = body.etag.trim_matches('"');
     let etag = format!("\"{tag}-{}\"", encoding.name());
     (bytes.len() < body.bytes.len()).then_some(EncodedForm { bytes, etag })
 }
 
-/// Returns the client's weight of `name`, in thousandths; 0 if it is not accepted (RFC 9110,
-/// section 12.5.3).
+/// The client's weight of `name`, in thousandths; 0 if it is not accepted (RFC 9110, section
+/// 12.5.3).
 fn weight(request: &HeaderMap, name: &str) -> u16 {
     let mut any = 0;
     for value in request.get_all(header::ACCEPT_ENCODING) {
@@ -123,7 +123,7 @@ fn weight(request: &HeaderMap, name: &str) -> u16 {
     any
 }
 
-/// Returns `q=0.5` in thousandths; an invalid weight counts as 0.
+/// Parses `q=0.5` in thousandths; an invalid weight counts as 0.
 fn quality(parameters: &str) -> u16 {
     let Some(text) = parameters.split(';').map(str::trim).find_map(|parameter| {
         parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))

@@ -2,7 +2,7 @@
 //! next.
 //!
 //! Invariant: only the peer's inactivity closes a connection. No time limit applies while a handler
-//! runs, or while a stream has nothing to send.
+//! runs, or while a stream is idle.
 
 use std::{
     pin::Pin,
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The largest piece of a response that is passed to the connection at once. Passing pieces shows
-/// whether the peer reads, and limits the memory of an unread response to this size.
+/// The largest piece of a response to pass to the connection at once. Passing pieces shows whether
+/// the peer reads, and limits the memory of an unread response to this size.
 const PIECE: usize = 256 << 10;
 
 tokio::task_local! {
@@ -30,7 +30,7 @@ tokio::task_local! {
 
 /// Marks the peer of the current request as authenticated.
 pub(crate) fn authenticated() {
-    // Embedding programs also serve these routers, on connections of their own.
+    // Embedding programs also serve these routers, on other connections.
     CURRENT.try_with(|connection| connection.authenticate()).ok();
 }
 
@@ -39,13 +39,13 @@ pub(crate) fn unauthenticated() {
     CURRENT.try_with(|connection| connection.activity.lock().heard = true).ok();
 }
 
-/// Returns a token that is cancelled at shutdown, to end responses that would otherwise never end.
+/// A token, cancelled at shutdown, to end responses that would otherwise never end.
 pub(crate) fn stopping() -> CancellationToken {
     shutdown().stopping
 }
 
-/// Returns a token that is cancelled shortly before requests are cut off at shutdown, so that they can
-/// still be answered.
+/// A token, cancelled shortly before requests are cut off at shutdown, so that they can still be
+/// answered.
 pub(crate) fn closing() -> CancellationToken {
     shutdown().closing
 }
@@ -55,7 +55,7 @@ fn shutdown() -> Shutdown {
     known.ok().flatten().unwrap_or_default()
 }
 
-/// What a connection hears of a shutdown.
+/// The signals of a shutdown to a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shutdown {
     /// Cancelled at its beginning.
@@ -169,14 +169,15 @@ impl Connection {
         self.activity.lock().authenticated
     }
 
-    /// Returns when the connection must be closed if nothing changes; `None` while it may stay.
+    /// The time at which the connection must be closed if its state does not change; `None` while
+    /// it may stay.
     pub(super) fn expires(&self, patience: Patience) -> Option<Instant> {
         let activity = *self.activity.lock();
         let limit = match activity {
             Activity { working: 1.., .. } => return None,
             Activity { authenticated: false, .. } => patience.unauthenticated,
-            // With HTTP/1, the end of the last response may still be unread. A connection with
-            // nothing to send is closed sooner, by the time limit of its next headers.
+            // With HTTP/1, the end of the last response may still be unread. An idle connection is
+            // closed sooner, by the time limit of its next headers.
             Activity { requests: 1.., .. } | Activity { http2: false, .. } => patience.reading,
             // Pings detect a lost peer.
             Activity { http2: true, .. } => return None,
@@ -184,8 +185,8 @@ impl Connection {
         Some(activity.since + limit)
     }
 
-    /// Returns the order in which the connection gives up its slot: by rank, then the longest
-    /// inactive first. `None` if it keeps its slot.
+    /// The order in which connections give up their slots: by rank, then the longest inactive
+    /// first. `None` if the connection keeps its slot.
     pub(super) fn rank(&self, now: Instant) -> Option<(Rank, Instant)> {
         let activity = *self.activity.lock();
         let fresh = !activity.heard && now.saturating_duration_since(activity.since) < FRESH;
@@ -202,7 +203,7 @@ impl Connection {
         Some((rank, activity.since))
     }
 
-    /// Returns whether an authenticated request is running, or its response is not read yet.
+    /// Whether an authenticated request is running, or its response is not read yet.
     pub(super) fn is_calling(&self) -> bool {
         let activity = self.activity.lock();
         activity.authenticated && activity.requests > 0

@@ -31,7 +31,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// not be taken for slow ones. Each has up to 64 KiB of buffers, so all of them 256 MiB.
 const NUMBER: usize = 4_096;
 
-/// How long a peer that is refused has to read why.
+/// How long a refused peer has to read the reason.
 const FAREWELL: Duration = Duration::from_millis(250);
 
 /// The answer to unencrypted HTTP.
@@ -49,7 +49,7 @@ pub(super) struct Handshakes {
 }
 
 impl HandshakeLimits {
-    /// Returns the limits of a listener with at most so many `connections`.
+    /// The limits of a listener with at most so many `connections`.
     pub(super) fn of(connections: usize) -> Self {
         Self { time: TIME, number: NUMBER.min(connections / 2) }
     }
@@ -83,7 +83,7 @@ impl Handshakes {
         None
     }
 
-    /// Counts a handshake that ended because its connection had to make room.
+    /// Counts a handshake that stopped because its connection had to make room.
     pub(super) fn evicted(&self) {
         self.tls.failed(HandshakeFailure::Evicted, None, "too many connections");
     }
@@ -95,7 +95,7 @@ impl Handshakes {
         let described = |error: io::Error| (HandshakeFailure::of(&error), error.to_string());
         let mut first = [0_u8];
         let length = stream.peek(&mut first).await.map_err(described)?;
-        // A method begins with a letter, the first record of TLS with 22.
+        // The first byte of a method is a letter, and that of a TLS record is 22.
         if length > 0 && first[0].is_ascii_uppercase() {
             close_after(stream, PLAIN_HTTP).await;
             return Err((HandshakeFailure::PlainHttp, "the peer sent unencrypted HTTP".to_owned()));
@@ -111,13 +111,13 @@ impl Handshakes {
     }
 }
 
-/// Sends `answer`, and closes the connection so that the peer receives it and what was sent before.
+/// Sends `answer`, and closes the connection so that the peer receives it and all earlier data.
 async fn close_after(mut stream: TcpStream, answer: &[u8]) {
     let closed = async {
         stream.write_all(answer).await?;
         stream.shutdown().await?;
-        // Unread bytes would reset the connection. A peer that is still sending would get that error
-        // before it reads the reason.
+        // Unread bytes would reset the connection. A peer that is still sending would get that
+        // error before it reads the reason.
         let mut rest = [0_u8; 1_024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())

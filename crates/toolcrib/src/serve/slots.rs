@@ -25,9 +25,9 @@ const RETRY: Duration = Duration::from_millis(20);
 /// The divisor of all slots that gives the part reserved for newcomers.
 const NEWCOMERS: usize = 16;
 
-/// Divisors of the slots that callers leave: the part that must be free, and the part that is freed
-/// when it is not. Freeing more than required at once saves a flood from scanning all connections
-/// for each new one.
+/// Divisors of the slots that callers leave: the part that must be free, and the part to free
+/// otherwise. Freeing more than required at once saves a flood from scanning all connections for
+/// each new one.
 const LEAST_FREE: usize = 8;
 const MADE_FREE: usize = 4;
 
@@ -108,7 +108,8 @@ impl Slots {
         Some(Slot { slots: Arc::clone(self), number, connection })
     }
 
-    /// Returns how many peers without a credential must give up their slots to free enough of them.
+    /// The number of peers without a credential that must give up their slots to free enough of
+    /// them.
     fn excess(&self, taken: &SlotTable) -> usize {
         let open = self.size.saturating_sub(taken.callers);
         let newcomers = taken.newcomers();
@@ -118,7 +119,7 @@ impl Slots {
         }
     }
 
-    /// Returns how many slots callers may hold while newcomers need some.
+    /// The number of slots that callers may hold while newcomers need some.
     fn part_of_callers(&self) -> usize {
         self.size - (self.size / NEWCOMERS).max(1)
     }

@@ -63,7 +63,7 @@ impl HandshakeFailure {
         Self::Other,
     ];
 
-    /// Returns the label of the kind in metrics and logs.
+    /// The label of the kind in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -78,7 +78,7 @@ impl HandshakeFailure {
         }
     }
 
-    /// Returns the kind of an error of a handshake.
+    /// Classifies an error of a handshake.
     pub(crate) fn of(error: &io::Error) -> Self {
         let cause = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
         match cause {
@@ -116,8 +116,8 @@ impl FailureLog {
         tracing::info!(reason, peer, why, omitted, "a TLS handshake failed");
     }
 
-    /// Returns how many failures of the kind were not logged since the last line, if it is time for
-    /// another line.
+    /// The number of failures of the kind that were not logged since the last line, if it is time
+    /// for another line.
     fn turn(&self, failure: HandshakeFailure, now: Instant) -> Option<u64> {
         let mut kinds = self.kinds.lock();
         let at = HandshakeFailure::ALL.iter().position(|it| *it == failure)?;

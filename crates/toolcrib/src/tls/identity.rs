@@ -65,21 +65,21 @@ struct Named<'a> {
 // === impl TlsIdentity ===
 
 impl TlsIdentity {
-    /// Reads and checks the files of `config`. The time is only for warnings: an expired certificate
-    /// is served, because an old one is better than none.
+    /// Reads and checks the files of `config`. The time is only for warnings: an expired
+    /// certificate is served, because an old one is better than no certificate.
     ///
     /// # Errors
-    /// Fails when a file is unreadable or invalid, or when the key is not that of the certificate.
+    /// Fails if a file is unreadable or invalid, or if the key does not match the certificate.
     pub fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<Self, TlsError> {
         load(config, now)
     }
 
-    /// Returns the end of the validity of the certificate, if it is readable.
+    /// The end of the validity of the certificate, if it is readable.
     pub fn expires(&self) -> Option<DateTime<Utc>> {
         self.expires
     }
 
-    /// Returns the problems that an operator should know.
+    /// The problems that an operator should know.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -117,8 +117,8 @@ fn load(config: &TlsConfig, now: DateTime<Utc>) -> Result<TlsIdentity, TlsError>
     Ok(TlsIdentity { config: Arc::new(config), expires, warnings })
 }
 
-/// Returns the end of the validity of the first certificate. A certificate whose dates this reader
-/// does not understand is judged by its clients.
+/// Reads the end of the validity of the first certificate, and warns if it is not valid now. If its
+/// dates are unreadable, its clients judge it.
 fn check_validity(
     cert: &Named<'_>,
     chain: &[CertificateDer<'_>],
@@ -185,7 +185,7 @@ impl Named<'_> {
         }
     }
 
-    /// Returns the content of the file, and whether other users can read it.
+    /// Reads the file, and whether other users can read it.
     fn read(&self) -> Result<(Zeroizing<Vec<u8>>, bool), TlsError> {
         let hint = "check the path and the permissions; relative paths start from the directory \
                     of the configuration";
@@ -208,7 +208,7 @@ impl Named<'_> {
         Ok((bytes, metadata.mode() & 0o077 != 0))
     }
 
-    /// Returns all certificates of the file; at least one.
+    /// Reads all certificates of the file; at least one.
     fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let (bytes, _) = self.read()?;
         let read: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&bytes).collect();
@@ -249,7 +249,7 @@ impl Named<'_> {
         }
     }
 
-    /// Returns a verifier that requires a certificate of one of the authorities in the file.
+    /// Builds a verifier that requires a certificate of one of the authorities in the file.
     fn verifier(
         &self,
         provider: &Arc<CryptoProvider>,

@@ -30,8 +30,8 @@ pub(super) enum AcceptedTypes {
     JsonAndEvents,
 }
 
-/// Returns the response types that a client accepts; `None` if it accepts none that this server sends.
-/// The specification requires both, but many clients (and people with curl) leave one out.
+/// The response types that a client accepts; `None` if this server sends none of them. The
+/// specification requires both, but many clients (and people with curl) leave one out.
 pub(super) fn readable(headers: &HeaderMap) -> Option<AcceptedTypes> {
     let (mut json, mut events) = (!headers.contains_key(header::ACCEPT), false);
     for kind in respond::accepted(headers) {
@@ -49,19 +49,17 @@ pub(super) fn readable(headers: &HeaderMap) -> Option<AcceptedTypes> {
     }
 }
 
-/// Returns whether the client accepts a stream of events.
 pub(super) fn reads_events(headers: &HeaderMap) -> bool {
     respond::accepted(headers).any(|kind| kind == "text/event-stream")
 }
 
-/// Returns whether the Content-Type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.and_then(|value| value.split(';').next()).unwrap_or_default();
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Returns the value of the single `MCP-Protocol-Version` header.
+/// The value of the single `MCP-Protocol-Version` header.
 pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
     single(headers, &PROTOCOL_VERSION)
 }
@@ -110,12 +108,12 @@ pub(super) fn check_params(
     Ok(())
 }
 
-/// Returns the value that `Mcp-Name` must repeat.
+/// The value that `Mcp-Name` must repeat.
 fn name_of(request: &Request) -> Option<&str> {
     request.params.get(named_parameter(&request.method)?)?.as_str()
 }
 
-/// Returns whether the values are equal as texts or as numbers (`42` and `42.0`).
+/// Whether the values are equal as texts or as numbers (`42` and `42.0`).
 fn same(said: &str, expected: &str) -> bool {
     let numbers = || Some((said.parse::<f64>().ok()?, expected.parse::<f64>().ok()?));
     said == expected

@@ -10,27 +10,27 @@ use crate::{
     respond,
 };
 
-/// Returns an error response to `id`.
+/// Builds an error response to `id`.
 pub(super) fn fail(status: StatusCode, id: Option<&Id>, error: &RpcError) -> Response {
     respond::json_bytes(status, answer::error(id, error))
 }
 
-/// Returns an error response to a request with an invalid part.
+/// Builds an error response to a request with an invalid part.
 pub(super) fn invalid(status: StatusCode, id: Option<&Id>, problem: &'static str) -> Response {
     fail(status, id, &RpcError::invalid_request(problem))
 }
 
-/// Returns the response for a session that the caller does not have.
+/// The response for a session that does not exist for the caller.
 pub(super) fn no_session(id: Option<&Id>) -> Response {
     fail(StatusCode::NOT_FOUND, id, &error::no_session())
 }
 
-/// Returns the response while the store cannot tell whose a session is.
+/// The response while the store cannot identify the owner of a session.
 pub(super) fn unavailable(id: Option<&Id>) -> Response {
     fail(StatusCode::SERVICE_UNAVAILABLE, id, &error::unavailable())
 }
 
-/// Returns a 405 with the header `Allow`.
+/// A 405 with the header `Allow`.
 pub(super) fn not_allowed(allow: &'static str) -> Response {
     let mut response = Refusal::Method.into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));

@@ -24,13 +24,13 @@ use crate::{
 
 /// The session of a request.
 pub(super) enum NamedSession {
-    /// The request names none, or sessions are off.
+    /// The request names no session, or sessions are off.
     None,
     /// A session of the caller.
     Own(Hold),
     /// A session that the caller does not have.
     Unknown,
-    /// The store cannot tell.
+    /// The store is unavailable.
     Unavailable,
 }
 

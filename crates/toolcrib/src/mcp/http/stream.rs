@@ -21,7 +21,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The start of a stream.
 pub(super) enum First {
-    /// Nothing.
     Nothing,
     /// A message that already exists.
     Message(Bytes),
@@ -31,7 +30,7 @@ pub(super) enum First {
     Retry,
 }
 
-/// Returns a response that streams `messages`.
+/// Builds a response that streams `messages`.
 pub(super) fn respond(
     messages: impl Stream<Item = Bytes> + Send + 'static,
     first: First,

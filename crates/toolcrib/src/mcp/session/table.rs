@@ -5,8 +5,8 @@
 //! its next request brings it back. When all of those are in use, no new session is opened, and its
 //! client is served without one.
 //!
-//! Invariant (I-105): a tenant beyond its share closes only its own sessions, so a tenant within its
-//! share loses none to another.
+//! Invariant (I-105): a tenant beyond its share closes only its sessions, never those of a tenant
+//! within its share.
 
 use std::{
     collections::HashMap,
@@ -42,14 +42,14 @@ pub(crate) struct Sessions {
 struct OpenSessions(Mutex<Table>);
 
 struct Table {
-    /// By principal, then by session id, so that an id alone finds nothing.
+    /// By principal, then by session id, so that an id alone matches no session.
     sessions: HashMap<PrincipalKey, HashMap<Box<str>, Arc<Session>>>,
     shares: Shares,
     /// Whether a task removes expired sessions.
     swept: bool,
 }
 
-/// Bounds of that task's interval, which is a quarter of the idle time.
+/// Bounds of that task's interval, a quarter of the idle time.
 const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 impl Sessions {
@@ -187,7 +187,7 @@ impl Sessions {
         let (table, idle) = (Arc::downgrade(&self.table), self.idle);
         let gateway = self.gateway.clone();
         let tasks = gateway.tasks().clone();
-        // The task ends when the gateway is closed or the last session is gone.
+        // The task stops when the gateway is closed or the last session is gone.
         tasks.spawn("sessions", Policy::UntilDone, CancellationToken::new(), move || {
             sweep_expired(gateway.clone(), Weak::clone(&table), idle)
         });
@@ -249,8 +249,8 @@ impl Table {
             .flat_map(|(owner, own)| own.values().map(move |session| (owner, session)))
     }
 
-    /// Returns the owner and the id of the session whose id has the hash `session`. Looks at every
-    /// session, which is rarely done.
+    /// Finds the owner and the id of the session whose id has the hash `session`. Looks at every
+    /// session, but is called rarely.
     fn find(&self, session: &Digest) -> Option<(PrincipalKey, Box<str>)> {
         let found =
             self.all().find(|(_, it)| it.shared.is_some_and(|shared| shared.id == *session));
@@ -279,8 +279,8 @@ impl Table {
         expired.iter().filter_map(|(owner, id)| self.remove(owner, id)).collect()
     }
 
-    /// Removes and returns the longest idle session of the principal that gives up one for `owner`:
-    /// `owner` itself if it has `max_own`.
+    /// Removes the longest idle session of the principal that gives up one for `owner`: `owner`
+    /// itself if it has `max_own`.
     fn take_idle(
         &mut self,
         owner: &PrincipalKey,
@@ -306,7 +306,7 @@ fn expired(session: &Session, now: u64, idle: Duration) -> bool {
     idle_for.is_some_and(|idle_for| idle_for > idle.as_nanos())
 }
 
-/// Ends sessions that were removed from the table, in the background.
+/// Ends removed sessions in the background.
 fn end_all(sessions: Vec<Arc<Session>>) {
     for session in sessions {
         tokio::spawn(async move { session.end(SessionOutcome::Failed).await });
