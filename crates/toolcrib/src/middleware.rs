@@ -171,8 +171,8 @@ async fn answer(guard: &Guard, mut request: Request) -> Response {
 async fn run(mut router: Router, request: Request) -> Response {
     let is_head = *request.method() == Method::HEAD;
     match AssertUnwindSafe(router.call(request)).catch_unwind().await {
-        // `router` has removed the body, and noted its length if it was known. From an empty body the
-        // router of the guard would derive the length 0, which is not that of a stream.
+        // `router` has removed the body, and noted its length if it was known. From an empty body
+        // the router of the guard would derive the length 0, which is wrong for a stream.
         Ok(Ok(response)) if is_head => {
             let unmeasured = stream::empty::<Result<Bytes, Infallible>>();
             response.map(|_| Body::from_stream(unmeasured))

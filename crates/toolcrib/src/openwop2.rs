@@ -129,7 +129,7 @@ fn is_call(request: &Request) -> bool {
     *request.method() == Method::POST && request.uri().path() == "/tools/call"
 }
 
-/// Whether a request names a version that is not served.
+/// Whether a request names an unsupported version.
 fn is_foreign(request: &Request) -> bool {
     match NamedVersion::of(request.headers()) {
         NamedVersion::Major(major) => major != 1,

@@ -361,8 +361,7 @@ async fn connection<I, S>(
             _ = served.as_mut() => return,
             () = cut.cancelled() => return,
             () = tokio::time::sleep(FAREWELL) => {
-                // A caller that has authenticated meanwhile is not cut off, unless it does not
-                // read.
+                // A newly authenticated caller is not cut off, unless it does not read.
                 let expired = state.expires(patience).is_some_and(|moment| moment <= Instant::now());
                 if expired || !state.is_calling() {
                     return;

@@ -66,7 +66,7 @@ faults! {
         ContentIsText = "call.content",
         /// `_meta` is `null` without a trace.
         NullTrace = "call.trace",
-        /// Answers a body that is not JSON with 400.
+        /// Answers a non-JSON body with 400.
         NotJsonRefused = "call.not-json",
         /// Answers a failing tool with 200.
         FailureIsOk = "call.tool-failure",
@@ -96,7 +96,7 @@ faults! {
         FirstOnly = "validate.all-violations",
         /// Errors have no message.
         NoMessages = "validate.entries",
-        /// Answers a body that is not JSON with 200.
+        /// Answers a non-JSON body with 200.
         NotJsonIsOk = "validate.not-json",
         /// An unknown tool accepts everything.
         UnknownValidates = "validate.unknown",

@@ -68,7 +68,7 @@ faults! {
         NoParameterErrors = "call.parameter-errors",
         /// Answers a failing tool with 500.
         FailureIsServerError = "call.tool-failure",
-        /// Answers a body that is not JSON with 422.
+        /// Answers a non-JSON body with 422.
         NotJsonUnprocessable = "call.not-json",
         /// Answers a body without `request` with 422.
         NoRequestUnprocessable = "call.malformed-request",

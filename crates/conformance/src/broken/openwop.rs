@@ -70,7 +70,7 @@ faults! {
         KeyInDescription = "catalog.no-secrets",
         /// One id occurs twice.
         DuplicateId = "catalog.unique-ids",
-        /// A tool has a source that is not advertised.
+        /// A tool has an unadvertised source.
         UnadvertisedSource = "catalog.sources",
         /// The list is not sorted.
         Unsorted = "catalog.sorted",

@@ -25,7 +25,7 @@ faults! {
         FirstUnnamed = "versions.named-by-v1",
         /// A later minor version is refused.
         MinorSelects = "versions.major",
-        /// A version that is not listed gets version 2.
+        /// An unlisted version gets version 2.
         AnyVersionServed = "versions.unlisted",
         /// Credentials are checked before the version.
         KeyFirst = "versions.before-auth",
@@ -79,7 +79,7 @@ faults! {
         SchemeCaseMatters = "auth.scheme-case",
         /// Errors have an unknown member.
         ErrorsOpen = "errors.envelope",
-        /// Unknown tools have a code that is not registered.
+        /// Unknown tools have an unregistered code.
         CodeUnregistered = "errors.codes",
         /// Errors of the framework are plain text.
         PlainTextRefusals = "errors.framework",
@@ -101,7 +101,7 @@ faults! {
         KeyInDescription = "catalog.no-secrets",
         /// One id occurs twice.
         DuplicateId = "catalog.unique-ids",
-        /// A tool has a source that is not advertised.
+        /// A tool has an unadvertised source.
         UnadvertisedSource = "catalog.sources",
         /// The list is not sorted.
         Unsorted = "catalog.sorted",
@@ -155,7 +155,7 @@ faults! {
         RunEscapesUnread = "runs.by-id",
         /// The events of an unknown run are empty.
         UnknownRunIsEmpty = "runs.unknown",
-        /// A run that has ended can be cancelled.
+        /// A finished run can be cancelled.
         EndedIsCancelled = "runs.cancel-ended",
         /// The events are no stream.
         StreamOfText = "events.stream",

@@ -88,8 +88,8 @@ pub(super) async fn call(
     Ok(explorer.host.call(Call { sender, offer, name, arguments, head }).await)
 }
 
-/// Parses the arguments in `body`. Text that is not JSON counts as no arguments, as the protocol
-/// requires. JSON that is ambiguous (a duplicate key) or not an object is refused by the gate:
+/// Parses the arguments in `body`. Text other than JSON counts as no arguments, as the protocol
+/// requires. The gate refuses JSON with a duplicate key, or with another value than an object:
 /// running anything but the sent call would be worse.
 fn arguments(body: &[u8]) -> Value {
     match parse_strict(body) {

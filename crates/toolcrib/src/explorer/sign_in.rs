@@ -257,8 +257,8 @@ async fn finish(State(sign_in): State<Arc<SignIn>>, request: Request) -> Result<
     })
 }
 
-/// Signs the page in with the secret of a link, which works once. The session of the request ends,
-/// because the new one replaces it in the browser.
+/// Signs the page in with the secret of a link, which works once. The new session replaces that of
+/// the request.
 #[utoipa::path(
     post,
     path = "/sign-in/link",
@@ -298,7 +298,7 @@ async fn link(State(state): State<AppState>, request: Request) -> Result<Respons
     })
 }
 
-/// Ends the session of a request.
+/// Closes the session of a request.
 async fn end_replaced(state: &AppState, head: &Parts) {
     let Some(Caller(caller)) = session_caller(&state.gateway, &head.uri, &head.headers).await
     else {

@@ -1,7 +1,7 @@
 //! Messages that wrap serialised JSON.
 //!
 //! Invariant: a message contains no line break. Upstream JSON may span many lines, but in SSE and
-//! stdio a line break ends the message.
+//! stdio a line break terminates the message.
 
 use std::borrow::Cow;
 

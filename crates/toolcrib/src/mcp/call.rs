@@ -42,7 +42,7 @@ pub(super) struct ToolCall {
     pub(super) id: Id,
     /// The tool's wire name.
     pub(super) name: String,
-    /// Whether the client called a meta tool, which was resolved to this tool.
+    /// Whether the client called a meta tool instead of this tool.
     pub(super) is_indirect: bool,
     pub(super) arguments: Value,
     /// JSON text of the client's progress token.
@@ -221,8 +221,8 @@ impl RunningCall {
                 biased;
                 () = wait(self.turn.as_deref().map(Turn::cancelled)) => {
                     self.called = None;
-                    // The end of the session is not the client's cancellation: the client waits for
-                    // an answer.
+                    // The client waits for an answer if the session was closed, but not if it
+                    // cancelled the request.
                     let ended = self.turn.as_deref().is_some_and(Turn::is_over);
                     return ended.then(|| Outgoing::Answer(self.lost("the session has ended")));
                 }
@@ -240,7 +240,7 @@ impl RunningCall {
         }
     }
 
-    /// Answers a call that was cancelled for a reason that its client does not know.
+    /// Answers a call that was cancelled for a reason unknown to its client.
     fn lost(&self, reason: &str) -> CallAnswer {
         let error = RpcError::new(code::INTERNAL, format!("{reason}; the call may have run"));
         CallAnswer {

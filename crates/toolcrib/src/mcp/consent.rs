@@ -5,9 +5,10 @@
 //! the user where the request for approval is; another person approves it there, and a retry of the
 //! same call then succeeds.
 //!
-//! A client repeats a prompted call with its response and the state of the prompt alone. So the state
-//! of a prompt carries the answers and the state of the round that requires the approval, and the
-//! repeated call is the same call. The client could have sent them itself, so nothing protects them.
+//! A client repeats a prompted call with only its response and the state of the prompt. So the
+//! state of a prompt carries the answers and the state of the round that requires the approval, and
+//! the repeated call is the same call. The state is not protected, because the client could have
+//! sent its content itself.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{CallError, CallerInput, InputRequired, PendingApproval, Round, raw};
@@ -69,7 +70,7 @@ pub(super) fn kept(input: &CallerInput) -> Option<String> {
     input.round().map(|Round { responses, state }| json!([responses, state]).to_string())
 }
 
-/// Removes the response to this server's request, which is not meant for the tool, and restores the
+/// Removes the response to this server's request, which the tool must not get, and restores the
 /// answers and the state that its prompt carried.
 pub(super) fn forget(input: &mut CallerInput) {
     if let Some(responses) = &mut input.responses

@@ -12,7 +12,7 @@ use crate::call_error;
 /// Longest part of a value that an error shows, in characters.
 const MAX_SHOWN: usize = 100;
 
-/// The code for a request that was refused with `status` before it reached the protocol.
+/// The code for a request refused with `status` before it reached the protocol.
 pub(super) fn of_status(status: StatusCode) -> i64 {
     match status {
         StatusCode::UNAUTHORIZED => code::toolcrib::UNAUTHENTICATED,
@@ -38,7 +38,7 @@ pub(super) fn method_not_found() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "method not found; this server offers tools only")
 }
 
-/// The error for a caller that has reached a limit on open resources.
+/// The error for a caller at a limit on open resources.
 pub(super) fn too_many(message: &'static str) -> RpcError {
     RpcError::new(code::toolcrib::RATE_LIMITED, message)
 }

@@ -1,6 +1,6 @@
 //! Streamable HTTP: one POST per message, answered with JSON or with a stream of events.
 //!
-//! A handshake opens a session; `GET` opens its stream, and `DELETE` ends it. Handshake clients
+//! A handshake opens a session; `GET` opens its stream, and `DELETE` closes it. Handshake clients
 //! without a session are served like those of the stateless revision. They miss only change
 //! notifications and `notifications/cancelled`. Closing the POST cancels its request in every
 //! revision (I-22).

@@ -140,7 +140,7 @@ impl Handshake {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is in no table. Without `issued`, only this process can continue it.
+    /// Creates a session outside of the table. Without `issued`, only this process can continue it.
     pub(super) fn new(
         issued: Option<IssuedSession>,
         gateway: Gateway,
@@ -164,7 +164,7 @@ impl Session {
         Arc::new(Self { id, shared, gateway, within, known, state, handshake, ended })
     }
 
-    /// A token that is cancelled when the session ends.
+    /// A token, cancelled when the session is closed.
     pub(super) fn over(&self) -> CancellationToken {
         self.ended.child_token()
     }
@@ -226,7 +226,7 @@ impl Session {
         Stream { _hold: hold, over }
     }
 
-    /// Ends the session: its stream, its calls, and its tool sessions in the record.
+    /// Closes the session: its stream, its calls, and its tool sessions in the record.
     pub(super) async fn end(&self, outcome: SessionOutcome) {
         self.ended.cancel();
         let interaction = self.state.lock().interaction.take();
@@ -242,11 +242,11 @@ impl Session {
         (state.holds == 0).then_some(state.used_at)
     }
 
-    /// Runs a call in this session. When no more interactions can be recorded, the call has none.
+    /// Runs a call in this session, without an interaction if no more interactions can be recorded.
     async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         let interaction = {
             let mut state = self.state.lock();
-            // A call after the end must not open an interaction, because it would never be closed.
+            // A late call must not open an interaction, because it would never be closed.
             if state.interaction.is_none() && state.has_room && !self.ended.is_cancelled() {
                 state.interaction = self.gateway.interaction(principal).ok().map(Arc::new);
             }
@@ -288,7 +288,7 @@ impl Turn {
         self.hold.0.ended.is_cancelled()
     }
 
-    /// Waits until the client cancels the request or the session ends.
+    /// Waits until the client cancels the request or the session is closed.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }

@@ -57,9 +57,9 @@ const MAX_WAITING: usize = 16;
 /// How long running calls may take after the end of the input.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Serves `principal` until `input` ends, `shutdown` is ready or `output` fails. Subscriptions are
-/// then closed with their final message. Running calls have 5 seconds to finish before they are
-/// cancelled.
+/// Serves `principal` until the end of `input`, until `shutdown` is ready, or until `output` fails.
+/// Subscriptions are then closed with their final message. Running calls have 5 seconds to finish
+/// before they are cancelled.
 ///
 /// # Errors
 /// Fails when reading or writing fails.

@@ -54,8 +54,8 @@ fn presented<'h>(
     Ok(found)
 }
 
-/// Whether a header that has a key on other mounts contradicts the credential of this one. A proxy
-/// before this server may have checked the other.
+/// Whether a key in a header of other mounts contradicts the credential of this one. A proxy before
+/// this server may have checked the other.
 fn has_another(headers: &HeaderMap, presented: &[Option<&str>]) -> bool {
     let others = KEY_HEADERS.iter().flat_map(|name| headers.get_all(*name));
     let mut others = others.map(|value| value.to_str().ok().map(str::trim));

@@ -21,7 +21,7 @@ use super::{
 /// The whole body. A body longer than `server.max_body` is refused.
 pub(crate) struct Payload(pub(crate) Bytes);
 
-/// The amount to read and discard after a refusal, so that a caller that is still sending receives
+/// The amount to read and discard after a refusal, so that a caller can finish sending and receives
 /// the response instead of a broken connection.
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);

@@ -95,7 +95,7 @@ impl HttpHost {
         }
     }
 
-    /// Counts a request that was refused because the memory budget was exhausted.
+    /// Counts a request refused for lack of memory.
     pub(super) fn crowded(&self) {
         if let Some(gateway) = &self.gateway {
             gateway.metrics().body_refused();

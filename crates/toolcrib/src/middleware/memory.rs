@@ -63,7 +63,7 @@ struct ShareState {
     large: SharedReservation,
     small: SharedReservation,
     unproven: Reservation,
-    /// The piece of a streamed answer that is being read.
+    /// The piece of a streamed answer in transit.
     piece: SharedReservation,
     /// Who holds the rest of the reservations of this request.
     owner: Option<PrincipalKey>,

@@ -38,7 +38,7 @@ pub(super) struct Observed {
     seen: Option<Seen>,
 }
 
-/// An observed request. Dropping it ends its span and writes its line.
+/// An observed request. Dropping it closes its span and writes its line.
 struct Seen {
     span: Option<Arc<RequestSpan>>,
     access: Option<AccessLine>,
@@ -63,7 +63,7 @@ struct AccessLine {
 #[derive(Clone)]
 pub(super) struct Route(MatchedPath);
 
-/// A body whose end ends its observation.
+/// A body whose end completes its observation.
 struct ObservedBody {
     body: Body,
     seen: Seen,
@@ -190,8 +190,8 @@ impl Observed {
         }
     }
 
-    /// Ends the observation after the body of `response` has been sent. `template` is the route of
-    /// requests without a `route`.
+    /// Completes the observation after the body of `response` has been sent. `template` is the
+    /// route of requests without a `route`.
     pub(super) fn end(self, response: Response, route: Option<Route>, template: &str) -> Response {
         let Some(mut seen) = self.seen else { return response };
         let route = Name::chosen_here(route.as_ref().map_or(template, |route| route.0.as_str()));
@@ -211,7 +211,7 @@ impl Observed {
             access.route = route;
         }
         response.map(|body| match body.is_end_stream() {
-            // Ends now: the length of an empty body must stay known.
+            // Completed now: the length of an empty body must stay known.
             true => body,
             false => Body::new(ObservedBody { body, seen }),
         })

@@ -7,7 +7,7 @@ use axum::{
     http::request::Parts,
 };
 
-/// The captured segment, percent-decoded once (`%2F` becomes part of it). A segment that is not
+/// The captured segment, percent-decoded once (`%2F` becomes part of it). A segment in invalid
 /// UTF-8 is empty here, because no name is empty.
 pub(crate) struct Segment(String);
 

@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
     /// The memory budget for bodies is exhausted.
     #[error("the bodies of requests in flight fill the memory budget; try again later")]
     Crowded,
-    /// The body ended early or stopped arriving.
+    /// The body is incomplete or stopped arriving.
     #[error("the request body could not be read to its end")]
     BrokenBody,
     /// The record cannot be read.

@@ -30,9 +30,9 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-/// Creates an id that is very likely unique. The id names a request in logs and proves no identity,
-/// so a keyed hash of a counter replaces a system call for randomness. The counter itself would
-/// reveal to each caller how many requests others have sent (I-9).
+/// Creates an id, very likely unique. The id names a request in logs and proves no identity, so a
+/// keyed hash of a counter replaces a system call for randomness. The counter itself would reveal
+/// to each caller how many requests others have sent (I-9).
 fn fresh() -> HeaderValue {
     static KEY: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
     static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -21,7 +21,7 @@ const PROJECTED: &[SourceKind] = &[
     SourceKind::HostExtension,
 ];
 
-/// Builds the document, which is serialised once.
+/// Serialises the document, once.
 pub(super) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",

@@ -69,7 +69,7 @@ struct EventConditions {
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventPage {
-    /// The caller's tenant, which is part of the hashes.
+    /// The caller's tenant, a part of the hashes.
     tenant: String,
     /// In ascending position; with `sort`, the longest run time first.
     events: Vec<RecordEntry>,

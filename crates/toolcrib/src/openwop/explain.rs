@@ -17,8 +17,8 @@ use super::{
 use crate::respond;
 
 /// Explains step by step why a principal may call a tool or not; without `tool`, why its lists
-/// contain their tools. The explanation reveals no more than a call would, and calls nothing. With
-/// `principal` it is about that principal of the caller's tenant, which requires the scope
+/// contain their tools. The explanation reveals no more than a call would, and calls no tool. With
+/// `principal` it is about that principal of the caller's tenant, and requires the scope
 /// `explain:others`.
 #[utoipa::path(
     get,

@@ -137,7 +137,7 @@ struct SessionRequest {
     tool_id: Option<ToolId>,
 }
 
-/// Calls a probe in a tool session of the caller, and ends the session.
+/// Calls a probe in a tool session of the caller, and closes the session.
 async fn session_run(context: Context, Payload(bytes): Payload) -> Result<Response, Failure> {
     let SessionRequest { tool_id } = body::read(&bytes)?;
     let invalid = |problem| Failure::body("toolId", problem);

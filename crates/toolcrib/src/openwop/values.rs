@@ -216,7 +216,7 @@ impl FileFormat {
         self.of_record().map_or("csv", Format::as_str)
     }
 
-    /// The format that has whole events; `None` for a table.
+    /// The format with whole events; `None` for a table.
     pub(super) fn of_record(self) -> Option<Format> {
         match self {
             Self::Jsonl => Some(Format::Jsonl),

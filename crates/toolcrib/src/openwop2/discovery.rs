@@ -13,7 +13,7 @@ use toolcrib_gateway::config::Config;
 use super::runs::{EVENT_LOG_VERSION, MAX_PAGE};
 use crate::{protocol_version, respond};
 
-/// Builds the document, which is serialised once.
+/// Serialises the document, once.
 pub(super) fn document(config: &Config) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",

@@ -39,7 +39,7 @@ const HEADER_SPACE: &str = "otc-header";
 /// A failure that the tool itself reports is a 200 with `success: false`. The header
 /// `toolcrib-run-id` contains the id of the run with the events of the call, if the tool exists. The
 /// header `idempotent-replayed` marks the stored response of an earlier call with the same `call_id`
-/// or, if there is none, the same header `Idempotency-Key`.
+/// or, without a `call_id`, the same header `Idempotency-Key`.
 #[utoipa::path(
     post,
     path = "/tools/call",

@@ -64,8 +64,8 @@ pub(super) struct Shutdown {
     pub(super) closing: CancellationToken,
 }
 
-/// How long a connection counts as new. A caller that is about to send its key must not be treated
-/// as part of a flood.
+/// How long a connection counts as new. A caller about to send its key must not be treated as part
+/// of a flood.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The time limits of a peer.
@@ -257,7 +257,7 @@ impl Drop for Exchange {
 /// The body of a response; tracks whether the peer reads it.
 pub(super) struct Answer {
     body: Body,
-    /// The rest of a frame that is passed on in pieces.
+    /// The rest of a frame to pass on in pieces.
     rest: Bytes,
     exchange: Exchange,
 }

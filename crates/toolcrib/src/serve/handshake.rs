@@ -116,8 +116,8 @@ async fn close_after(mut stream: TcpStream, answer: &[u8]) {
     let closed = async {
         stream.write_all(answer).await?;
         stream.shutdown().await?;
-        // Unread bytes would reset the connection. A peer that is still sending would get that
-        // error before it reads the reason.
+        // Unread bytes would reset the connection, and a peer still sending would get that error
+        // before it reads the reason.
         let mut rest = [0_u8; 1_024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())

@@ -73,7 +73,7 @@ impl Slots {
     }
 
     /// Takes a slot for a new connection. Waits only while every slot belongs to a running request
-    /// of a caller or to a connection that is about to close.
+    /// of a caller or to a closing connection.
     pub(super) async fn take(self: &Arc<Self>) -> Slot {
         loop {
             if let Some(slot) = self.try_take() {

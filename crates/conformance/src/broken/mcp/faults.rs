@@ -55,7 +55,7 @@ faults! {
         PromptsUndeclared = "rpc.not-offered",
         /// The stateless revision has `ping`.
         PingRemains = "rpc.removed-methods",
-        /// Answers a body that is not JSON with 500.
+        /// Answers a non-JSON body with 500.
         NotJsonServerError = "rpc.not-json",
         /// Answers JSON that is not a request with -32700.
         NotRequestParseError = "rpc.not-a-request",

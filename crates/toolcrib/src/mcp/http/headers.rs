@@ -1,7 +1,7 @@
 //! Request headers: the accepted response types, and values repeated from the body.
 //!
 //! Invariant: a proxy that decides by a header decides about the request that runs. A repeated
-//! value that is missing, duplicated or different from the body is rejected.
+//! value is rejected if it is missing, duplicated or different from the body.
 
 use std::{borrow::Cow, fmt::Display};
 

@@ -59,7 +59,7 @@ pub(super) async fn open(
 ) -> Response {
     let hold = match of_request(client, headers).await {
         Ok(Some(hold)) if hold.session().has_room() => hold,
-        // Without a session there is no such stream; the revisions require a 405.
+        // Without a session, no such stream exists; the revisions require a 405.
         Ok(_) => return not_allowed("POST"),
         Err(refused) => return *refused,
     };
@@ -78,7 +78,7 @@ pub(super) async fn open(
     stream::respond(messages, First::Retry)
 }
 
-/// `DELETE`: ends a session.
+/// `DELETE`: closes a session.
 pub(super) async fn end(client: &Client, headers: &HeaderMap) -> Response {
     let Client { host, principal, .. } = client;
     let hold = match of_request(client, headers).await {

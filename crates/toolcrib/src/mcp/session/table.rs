@@ -95,7 +95,7 @@ impl Sessions {
         id: &str,
     ) -> Result<Option<Hold>, StoreError> {
         if let Some(hold) = self.find_here(principal, id) {
-            // A session that was opened on another URL is unknown here.
+            // The session belongs to another URL, so it is unknown here.
             return Ok((hold.session().within == *within).then_some(hold));
         }
         let issued = self.gateway.client_sessions().open(principal, within, id).await?;
@@ -108,7 +108,7 @@ impl Sessions {
         Ok(Some(hold.unwrap_or_else(|| session.hold_without_room())))
     }
 
-    /// Ends `session` of `principal` for every server.
+    /// Closes `session` of `principal` for every server.
     pub(crate) async fn end(
         &self,
         principal: &Principal,
@@ -306,7 +306,7 @@ fn expired(session: &Session, now: u64, idle: Duration) -> bool {
     idle_for.is_some_and(|idle_for| idle_for > idle.as_nanos())
 }
 
-/// Ends removed sessions in the background.
+/// Closes removed sessions in the background.
 fn end_all(sessions: Vec<Arc<Session>>) {
     for session in sessions {
         tokio::spawn(async move { session.end(SessionOutcome::Failed).await });
