@@ -49,7 +49,7 @@ macro_rules! shared_checks {
         concat!($p, ".call.generated-id"), Must, "Call Tool, idempotency", call::generated_id:
             "each call without a `call_id` gets a new one";
         concat!($p, ".call.input-omitted"), Must, "CallToolRequest", call::input_omitted:
-            "`input` is optional if the tool requires none";
+            "`input` is optional if the tool requires no input";
         concat!($p, ".call.no-version"), Must, "Tool versions", call::no_version:
             "an id without a version calls the highest version";
         concat!($p, ".call.major-version"), Must, "Tool versions", call::major_version:

@@ -24,7 +24,7 @@ const OWN: &[Check] = checks! {
     "oxp.version.unsupported", Must, "Versioning (header draft)", unsupported:
         "a host with the header `OXP-Version` rejects an unsupported version with 400";
     "oxp.version.flat-call", Should, "Versioning (header draft)", flat_call:
-        "a host with the header `OXP-Version` accepts a call without the envelope and returns none";
+        "a host with the header `OXP-Version` accepts a call without the envelope and returns no envelope";
 };
 
 async fn header(target: &Target) -> CheckResult {

@@ -11,7 +11,7 @@ const END: &str = "<!-- end of checks -->";
 /// Checks that do not apply to the demo, and why. A test compares this list with a run against
 /// `serve --demo --test-routes`, which passes all checks that are in neither list.
 const SKIPPED: &[(&str, &str)] = &[
-    ("openwop.discovery.other-families", "the demo advertises none of these"),
+    ("openwop.discovery.other-families", "the demo does not advertise these families"),
     ("openwop.errors.rate-limit", "the demo does not limit discovery"),
     ("openwop.compact.unadvertised", "the demo advertises the view"),
     ("openwop2.discovery.mcp", "the demo does not advertise `mcp`"),

@@ -74,16 +74,16 @@ fn describe_sessions(document: &mut Value, mounts: &[Mount]) {
                 "type": "apiKey",
                 "in": "cookie",
                 "name": session::COOKIE,
-                "description": "One half of a session that `POST /v1/sessions` started. The name ends \
-                    with `-` and the port, if the address has one. Over http, which a session has on \
-                    the server's own machine only, it begins with `toolcrib-session`.",
+                "description": "One half of a session that `POST /v1/sessions` started. The suffix of \
+                    the name is `-` and the port, if the address has one. Over http, which sessions \
+                    permit only on the server's machine, the prefix is `toolcrib-session`.",
             },
             "sessionHeader": {
                 "type": "apiKey",
                 "in": "header",
                 "name": session::HEADER.as_str(),
-                "description": "The other half, the `secret` of the answer. It is accepted from pages \
-                    of this server alone, and with no other credential.",
+                "description": "The other half, the `secret` of the answer. It is accepted only from \
+                    pages of this server, and without any other credential.",
             },
         });
         put(document, json!({ "components": { "securitySchemes": schemes } }), DEPTH);

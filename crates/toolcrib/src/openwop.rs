@@ -110,7 +110,7 @@ fn test_routes(config: &Config) -> Router<AppState> {
     }
     if config.test_routes {
         tracing::error!(
-            "the test routes are configured, but this build has none; build it with the feature \
+            "the test routes are configured, but this build lacks them; build it with the feature \
              `test-routes`"
         );
     }

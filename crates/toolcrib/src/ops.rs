@@ -218,7 +218,7 @@ async fn metrics(
     responses(
         (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
         (status = 304, description = "Not modified"),
-        (status = 404, description = "No such schema", body = ErrorEnvelope),
+        (status = 404, description = "Unknown schema", body = ErrorEnvelope),
     )
 )]
 async fn schema(

@@ -213,7 +213,7 @@ async fn serve_within<S>(
     if tokio::time::timeout(limits.patience, &mut ended).await.is_ok() {
         return;
     }
-    tracing::warn!("some requests did not end in time and were cut off");
+    tracing::warn!("some requests did not finish in time and were cut off");
     shutting_down.closing.cancel();
     tokio::time::timeout(limits.parting, ended).await.ok();
 }
@@ -333,7 +333,7 @@ async fn connection<I, S>(
             biased;
             ended = served.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::trace!(%error, "a connection ended early");
+                    tracing::trace!(%error, "a connection failed");
                 }
                 return;
             }

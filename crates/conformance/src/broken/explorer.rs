@@ -232,7 +232,7 @@ impl Host {
 
     fn unauthorized(&self) -> Reply {
         match self.has(F::Reasons) {
-            true => self.error(401, "Unauthorized: no such key in keys.db"),
+            true => self.error(401, "Unauthorized: unknown key in keys.db"),
             false => self.error(401, "Unauthorized"),
         }
     }

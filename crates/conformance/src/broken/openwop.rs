@@ -412,7 +412,7 @@ impl Host {
         let message = match self.fault {
             Some(F::ErrorsEcho) => format!("unknown tool {id}"),
             Some(F::NotFoundDiffers) => format!("no id of {} bytes", id.len()),
-            _ => "no such tool".to_owned(),
+            _ => "unknown tool".to_owned(),
         };
         let reply = self.error(404, "not_found", &message);
         match self.has(F::NotFoundNamesScopes) {

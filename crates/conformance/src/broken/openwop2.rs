@@ -605,7 +605,7 @@ impl Host {
                     let id = format!("{TENANT}/{own}");
                     Reply::json(200, &json!({ "runId": id, "status": "cancelling" }))
                 }
-                false => self.error(409, "run_terminal", "the run has ended"),
+                false => self.error(409, "run_terminal", "the run is already finished"),
             },
             _ => self.not_found(&id),
         }
@@ -614,7 +614,7 @@ impl Host {
     fn events(&self, req: &HttpRequest, own: &str) -> Reply {
         let mode = req.parameter("streamMode").unwrap_or("updates");
         if !matches!(mode, "updates" | "debug") && !self.has(F::ModeIgnored) {
-            return self.error(400, "unsupported_stream_mode", "there is no such mode");
+            return self.error(400, "unsupported_stream_mode", "unknown mode");
         }
         let after = req.header("last-event-id").filter(|_| !self.has(F::ResumeIgnored));
         let next = after.map_or(0, |after| after.parse::<usize>().unwrap() + 1);

@@ -15,7 +15,7 @@ use crate::{
 
 pub(super) const CHECKS: &[Check] = checks! {
     "explorer.auth.discovery", Must, "F4 FR-2, TC-6; F7, gating rules", discovery:
-        "list, details and validation have the same protection: all are public, or none is";
+        "list, details and validation have the same protection: all are public, or all are protected";
     "explorer.auth.invalid-ignored", Must, "F4 FR-2, TC-6; F7, criterion 9", junk_ignored:
         "if the list is public, invalid credentials are ignored";
     "explorer.auth.required", Must, "F4 EH-1", required:

@@ -57,9 +57,9 @@ async fn trace(target: &Target) -> CheckResult {
 fn expect_trace(response: &Response) -> CheckResult {
     let Some(meta) = response.json()?.get("_meta") else { return Ok(()) };
     let has_members = meta.as_object().is_some_and(|meta| !meta.is_empty());
-    response.expect(has_members, "`_meta` with members, or none", format!("`{meta}`"))?;
+    response.expect(has_members, "`_meta` with members, or no `_meta`", format!("`{meta}`"))?;
     let Some(trace) = meta.get("_trace_id") else { return Ok(()) };
-    let expected = "`_trace_id` as a non-empty string, or none";
+    let expected = "`_trace_id` as a non-empty string, or no `_trace_id`";
     response.expect(!text(meta, "_trace_id").is_empty(), expected, format!("`{trace}`"))
 }
 

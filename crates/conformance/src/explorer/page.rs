@@ -23,7 +23,7 @@ pub(super) const CHECKS: &[Check] = checks! {
     "explorer.page.link-schemes", Must, "PROTOCOL.md, Security Checklist", link_schemes:
         "no link of the page has the scheme `javascript:`, `data:` or `vbscript:`";
     "explorer.page.self-contained", Must, "PROTOCOL.md, HTML Frontend", self_contained:
-        "the page loads nothing from other hosts";
+        "the page loads no resources from other hosts";
 };
 
 async fn html(target: &Target) -> CheckResult {
@@ -116,7 +116,7 @@ async fn project(target: &Target) -> CheckResult {
             Some(anchor) => content(anchor, "", "</a>").unwrap_or_default(),
             None => after.split('<').next().unwrap_or_default(),
         };
-        response.expect(!name.trim().is_empty(), "a name", "none after `&middot;`")?;
+        response.expect(!name.trim().is_empty(), "a name", "no name after `&middot;`")?;
     }
     Ok(())
 }

@@ -263,7 +263,7 @@ fn expect_only_error(response: &Response, keyword: &str, message: &str) -> Check
     };
     response.expect(error.get("path") == Some(&json!("")), "the path `\"\"`", "another")?;
     let is_same = text(error, "keyword") == keyword;
-    response.expect(is_same, format!("the keyword `{keyword}`"), "another, or none")?;
+    response.expect(is_same, format!("the keyword `{keyword}`"), "another, or no keyword")?;
     let seen = text(error, "message");
     response.expect(seen.starts_with(message), format!("`{message}…`"), format!("`{seen}`"))
 }

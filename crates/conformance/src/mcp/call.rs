@@ -30,8 +30,8 @@ pub(super) const CHECKS: &[Check] = checks! {
     "mcp.call.tool-failure", Must, "server/tools §error-handling", tool_failure:
         "a failing tool returns a result with `isError`";
     "mcp.call.capability", Must, "2026-07-28 basic §_meta, patterns/mrtr", capability:
-        "a server requests nothing that the client does not declare; a call that needs it returns 400 \
-         with -32021 and `requiredCapabilities`";
+        "a server uses only capabilities that the client declares; a call that needs another one \
+         returns 400 with -32021 and `requiredCapabilities`";
 };
 
 /// How many tools a check calls in one era.

@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = checks! {
     "mcp.session.unique", Should, "2025-11-25 basic/transports §session-management", unique:
         "every handshake opens a new session";
     "mcp.session.missing", Should, "2025-11-25 basic/transports §session-management", missing:
-        "a request without a session returns 400, or needs none";
+        "a request without a session returns 400, or needs no session";
     "mcp.session.unknown", Should, "2025-11-25 basic/transports §session-management", unknown:
         "an unknown session returns 404, so that the client opens a new one";
     "mcp.session.delete", Must, "2025-11-25 basic/transports §session-management", delete:

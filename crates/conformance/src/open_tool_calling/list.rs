@@ -134,7 +134,7 @@ pub(crate) async fn no_refs(target: &Target) -> CheckResult {
 pub(crate) async fn wrapped_parameters(target: &Target) -> CheckResult {
     expect_no_tool(target, "`input_schema.parameters`", |tool| {
         let is_wrapped = tool.pointer("/input_schema/parameters").is_some_and(Value::is_object);
-        (!is_wrapped).then(|| "no such member".to_owned())
+        (!is_wrapped).then(|| "a missing member, or another type".to_owned())
     })
     .await
 }

@@ -198,7 +198,7 @@ fn expect_call_status(response: &Response, expected: &str) -> CheckResult {
 fn expect_not_run(response: &Response, status: &str) -> CheckResult {
     expect_call_status(response, status)?;
     let has_duration = returned(response)?.get("durationMs").is_some();
-    response.expect(!has_duration, "no `durationMs`, because nothing ran", "a `durationMs`")
+    response.expect(!has_duration, "no `durationMs`, because no tool ran", "a `durationMs`")
 }
 
 fn expect_duration(response: &Response) -> CheckResult {

@@ -58,7 +58,7 @@ async fn order(target: &Target) -> CheckResult {
     for member in ["sessionId", "toolId"] {
         let of = |at: usize| events.get(at).map(|event| text(payload(event), member));
         let is_same = of(opened) == of(closed) && of(opened).is_some_and(|it| !it.is_empty());
-        response.expect(is_same, format!("one `{member}` in both"), "none, or two")?;
+        response.expect(is_same, format!("one `{member}` in both"), "no value, or two")?;
     }
     Ok(())
 }

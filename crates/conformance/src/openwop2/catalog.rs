@@ -49,7 +49,7 @@ pub(super) const CHECKS: &[Check] = checks! {
     "openwop2.catalog.head", Should, "RFC 9110 §9.3.2", v1::head:
         "HEAD returns the same as GET, without the body";
     "openwop2.catalog.body-ignored", Should, "RFC 9110 §9.3.1", body_ignored:
-        "a body of a GET request changes nothing";
+        "a body of a GET request has no effect";
     "openwop2.catalog.private", Should, "RFC 9111 §3.5", v1::private:
         "shared caches must not store a list that depends on the caller";
     "openwop2.catalog.conditional", Should, "RFC 9110 §13.1.2", v1::conditional:

@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = checks! {
     "openwop2.versions.path-space", Must, "versioning §1, v2-advertised-path-space-served", path_space:
         "every list and document below `/v1` is served without the prefix in version 2";
     "openwop2.versions.client-version", Must, "RFC 0219, v2-client-version-header", client_version:
-        "`OpenWOP-Client-Version` changes nothing, whatever it contains";
+        "`OpenWOP-Client-Version` has no effect, whatever it contains";
     "openwop2.versions.vary", Should, "RFC 9110 §12.5.5", vary:
         "`Vary` names `OpenWOP-Version` where the header changes the answer";
 };
@@ -199,7 +199,7 @@ async fn path_space(target: &Target) -> CheckResult {
         response.expect_json_type()?;
         expect_version(target, &response, 2).await?;
     }
-    skip_unless(compared > 0, "the host has none of these paths below `/v1`")
+    skip_unless(compared > 0, "these paths are missing below `/v1`")
 }
 
 async fn client_version(target: &Target) -> CheckResult {

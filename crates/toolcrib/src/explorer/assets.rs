@@ -47,7 +47,7 @@ static BODIES: LazyLock<Vec<Body>> =
     responses(
         (status = 200, description = "The file", body = String, content_type = "text/plain"),
         (status = 304, description = "Not modified"),
-        (status = 404, description = "No such file, or not in this version", body = Problem),
+        (status = 404, description = "The file does not exist in this version", body = Problem),
     )
 )]
 pub(super) async fn asset(

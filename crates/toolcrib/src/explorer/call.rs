@@ -50,7 +50,7 @@ use crate::{
     request_body(content = Object, content_type = "application/json"),
     responses(
         (status = 200, description = "The result of the tool", body = CallToolResult),
-        (status = 400, description = "`Idempotency-Key` is invalid, or the body ended early", body = Problem),
+        (status = 400, description = "`Idempotency-Key` is invalid, or the body is incomplete", body = Problem),
         (status = 403, description = "Execution is disabled, the caller lacks a scope, or the tool requires approval", body = Problem),
         (status = 404, description = "Not found, or not visible to this caller", body = Problem),
         (status = 409, description = "The response for `Idempotency-Key` cannot be replayed, or the call is running in another process", body = Problem),

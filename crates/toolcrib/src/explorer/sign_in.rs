@@ -306,7 +306,7 @@ async fn end_replaced(state: &AppState, head: &Parts) {
     };
     let Some(id) = &caller.session else { return };
     if let Err(error) = state.gateway.end_session(&caller, id).await {
-        tracing::warn!(%error, session = %id, "a replaced session did not end; it ends when it expires");
+        tracing::warn!(%error, session = %id, "a replaced session could not be closed; it is valid until it expires");
     }
 }
 

@@ -29,7 +29,7 @@ use crate::{
     responses(
         (status = 200, description = "Summaries of the tools", body = Vec<Summary<'static>>),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "No such toolset", body = Problem),
+        (status = 400, description = "Unknown toolset", body = Problem),
     )
 )]
 pub(super) async fn list(
@@ -55,7 +55,7 @@ pub(super) async fn list(
     responses(
         (status = 200, description = "The parts, with the tools of the first one", body = Catalog<'static>),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "No such toolset", body = Problem),
+        (status = 400, description = "Unknown toolset", body = Problem),
     )
 )]
 pub(super) async fn catalog(
@@ -81,8 +81,8 @@ pub(super) async fn catalog(
     responses(
         (status = 200, description = "Summaries of the tools", body = Vec<Summary<'static>>),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "No such toolset", body = Problem),
-        (status = 404, description = "The list has no such part, or has changed", body = Problem),
+        (status = 400, description = "Unknown toolset", body = Problem),
+        (status = 404, description = "The part does not exist, or the list has changed", body = Problem),
     )
 )]
 pub(super) async fn catalog_part(
@@ -100,7 +100,7 @@ pub(super) async fn catalog_part(
     })
 }
 
-const NO_PART: &str = "the list has no such part; read the catalog again";
+const NO_PART: &str = "unknown part of the list; read the catalog again";
 
 async fn parts(explorer: &Explorer, head: &Parts) -> Result<Option<Arc<CatalogParts>>, Refusal> {
     let sender = explorer.reader(head).await?;

@@ -31,7 +31,8 @@ fn toolset() -> Value {
 /// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
 fn mcp() -> Value {
     let message = json!({ "application/json": { "schema": { "type": "object" } } });
-    let no_session = json!({ "description": "The caller has no such session, or there is no such toolset", "content": message });
+    let no_session =
+        json!({ "description": "The session or the toolset is unknown", "content": message });
     let unauthenticated =
         json!({ "description": "The API key is missing or invalid", "content": message });
     let session = |required: bool| {
@@ -47,7 +48,7 @@ fn mcp() -> Value {
         "summary": "Opens the stream of a session of a handshake revision, which notifies of changes of the tool list.",
         "parameters": [session(true)],
         "responses": {
-            "200": { "description": "A stream of events that ends with the session or the server", "content": {
+            "200": { "description": "A stream of events, open until the session is closed or the server stops", "content": {
                 "text/event-stream": { "schema": { "type": "string" } },
             } },
             "401": unauthenticated,
@@ -58,10 +59,10 @@ fn mcp() -> Value {
     }, "delete": {
         "tags": ["MCP"],
         "operationId": "mcpEnd",
-        "summary": "Ends the session in the header Mcp-Session-Id.",
+        "summary": "Closes the session in the header Mcp-Session-Id.",
         "parameters": [session(true)],
         "responses": {
-            "204": { "description": "The session has ended" },
+            "204": { "description": "The session is closed" },
             "400": { "description": "The header Mcp-Session-Id is missing", "content": message },
             "401": unauthenticated,
             "404": no_session,
@@ -76,7 +77,7 @@ fn mcp() -> Value {
             "application/json": { "schema": request() },
         } },
         "responses": {
-            "200": { "description": "The response, or a stream of events that ends with the response", "content": {
+            "200": { "description": "The response, or a stream of events up to the response", "content": {
                 "application/json": { "schema": { "type": "object" } },
                 "text/event-stream": { "schema": { "type": "string" } },
             } },

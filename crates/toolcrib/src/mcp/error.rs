@@ -45,12 +45,12 @@ pub(super) fn too_many(message: &'static str) -> RpcError {
 
 /// The error for credentials that expired or were revoked during the connection.
 pub(super) fn unauthenticated() -> RpcError {
-    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are no longer valid")
+    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials have become invalid")
 }
 
 /// The error for a session that is unknown, closed, or belongs to another principal (I-9).
 pub(super) fn no_session() -> RpcError {
-    RpcError::invalid_request("no such session; send `initialize` again")
+    RpcError::invalid_request("unknown session; send `initialize` again")
 }
 
 /// The error while the store cannot be read.
@@ -63,7 +63,7 @@ pub(super) fn unavailable() -> RpcError {
 
 /// The error for an unknown toolset. The names of toolsets are no secret; their content is.
 pub(super) fn no_toolset() -> RpcError {
-    RpcError::invalid_request("no such toolset")
+    RpcError::invalid_request("unknown toolset")
 }
 
 /// The error for a tool that is unknown or belongs to another tenant (I-9).

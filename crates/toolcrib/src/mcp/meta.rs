@@ -121,7 +121,7 @@ fn search(client: &Client, arguments: &Value) -> Result<String, &'static str> {
     let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
     let Client { host, principal, within } = client;
     let Some(view) = host.gateway.snapshot().view_within(principal, within) else {
-        return Err("no such toolset");
+        return Err("unknown toolset");
     };
     let found: Vec<Value> = view.search(query, None, most).iter().map(|entry| hit(entry)).collect();
     let mut answer = json!({ "tools": found, "of": view.entries().len() });

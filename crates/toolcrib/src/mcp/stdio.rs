@@ -200,7 +200,7 @@ impl Peer {
         }
         if tokio::time::timeout(FAREWELL, rest).await.is_err() {
             tracing::warn!(
-                "calls were still running after the input had ended; they are cancelled"
+                "calls were still running after the end of the input; they are cancelled"
             );
         }
     }

@@ -26,7 +26,7 @@ pub(crate) enum Refusal {
     #[error("this needs the scope `{0}`")]
     MissingScope(&'static str),
     /// No route.
-    #[error("no such path on this server")]
+    #[error("unknown path")]
     NoRoute,
     /// The path exists, but not with this method; `Allow` lists the methods.
     #[error("method not allowed; see the Allow header")]

@@ -121,7 +121,7 @@ pub(crate) fn invalid_query(problem: InvalidQuery<'_>) -> Response {
         }
         InvalidQuery::Unknown(names) => {
             let message = match names {
-                [] => "unknown query parameter: this route has none".to_owned(),
+                [] => "unknown query parameter: this route has no parameters".to_owned(),
                 names => {
                     format!("unknown query parameter: this route has `{}`", names.join("`, `"))
                 }

@@ -170,7 +170,7 @@ pub(super) async fn rotate(
     responses(
         (status = 200, description = "The key is revoked", body = KeyRevocation),
         (status = 403, description = "The scope `keys:manage` is missing", body = ErrorEnvelope),
-        (status = 404, description = "The caller's tenant has no such key, or it is already revoked", body = ErrorEnvelope),
+        (status = 404, description = "The key is unknown in the caller's tenant, or already revoked", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn revoke(context: Context, id: Segment) -> Result<Response, Failure> {

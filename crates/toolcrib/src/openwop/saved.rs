@@ -170,7 +170,7 @@ pub(super) async fn save(context: Context, Payload(bytes): Payload) -> Result<Re
     params(("id" = String, Path, description = "The id, as listed by `GET /v1/saved`")),
     responses(
         (status = 200, description = "It is removed", body = SavedRemoval),
-        (status = 404, description = "The tenant has no such item, or it is not visible to this caller", body = ErrorEnvelope),
+        (status = 404, description = "The item does not exist, or is not visible to this caller", body = ErrorEnvelope),
         (status = 409, description = "Another principal saved it", body = ErrorEnvelope),
     )
 )]

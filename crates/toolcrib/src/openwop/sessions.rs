@@ -95,8 +95,8 @@ pub(super) async fn start(
     operation_id = "endSession",
     params(("id" = String, Path, description = "The id of the session, or `current`")),
     responses(
-        (status = 200, description = "The session is over", body = SessionEnd),
-        (status = 404, description = "The caller has no such session, or it is over", body = ErrorEnvelope),
+        (status = 200, description = "The session is closed", body = SessionEnd),
+        (status = 404, description = "The session is unknown to the caller, or closed", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn end(
@@ -137,7 +137,7 @@ pub(super) fn refused(problem: &SessionError) -> Failure {
         }
         SessionError::NoSuchSession => Failure::not_found(),
         SessionError::Unrecorded | SessionError::Randomness | SessionError::Store(_) => {
-            tracing::error!(error = %problem, "a session could not be made or ended");
+            tracing::error!(error = %problem, "a session could not be started or closed");
             Refusal::Unavailable.into()
         }
     }

@@ -49,7 +49,7 @@ pub(super) struct SourceLog {
     responses(
         (status = 200, description = "The lines", body = SourceLog),
         (status = 403, description = "The scope `sources:logs` is missing, or other tenants have called the source", body = ErrorEnvelope),
-        (status = 404, description = "The caller's tenant has no such source", body = ErrorEnvelope),
+        (status = 404, description = "The source is unknown in the caller's tenant", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn logs(context: Context, source: Segment) -> Result<Response, Failure> {
@@ -80,9 +80,9 @@ pub(super) struct RequestedRefresh {
     operation_id = "refreshSource",
     params(("sourceId" = String, Path, description = "The id of the source")),
     responses(
-        (status = 202, description = "The discovery begins soon", body = RequestedRefresh),
+        (status = 202, description = "The discovery starts soon", body = RequestedRefresh),
         (status = 403, description = "The scope `sources:refresh` is missing", body = ErrorEnvelope),
-        (status = 404, description = "The caller's tenant has no such source", body = ErrorEnvelope),
+        (status = 404, description = "The source is unknown in the caller's tenant", body = ErrorEnvelope),
         (status = 429, description = "It was requested within the last ten seconds", body = ErrorEnvelope),
     )
 )]

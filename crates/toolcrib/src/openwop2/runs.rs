@@ -143,7 +143,7 @@ pub(super) async fn by_id(
         (status = 400, description = "The body is invalid", body = ErrorEnvelopeV2),
         (status = 403, description = "The run id is bound to another tenant", body = ErrorEnvelopeV2),
         (status = 404, description = "Not found, or not visible to this caller", body = ErrorEnvelopeV2),
-        (status = 409, description = "The run has ended", body = ErrorEnvelopeV2),
+        (status = 409, description = "The run is already finished", body = ErrorEnvelopeV2),
     )
 )]
 pub(super) async fn cancel(
@@ -159,7 +159,7 @@ pub(super) async fn cancel(
     let workflows = context.gateway.workflows();
     let is_over = record.state != RunState::Running;
     if is_over || workflows.cancel(&context.caller.tenant, run).await? == 0 {
-        return Err(Failure::new(Code::RunTerminal, "the run has ended", None));
+        return Err(Failure::new(Code::RunTerminal, "the run is already finished", None));
     }
     let id = ids::bound(&record.tenant, run.as_str());
     let answer = json!({ "runId": id, "status": "cancelling" });

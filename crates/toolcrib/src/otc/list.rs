@@ -33,7 +33,7 @@ use crate::{
     responses(
         (status = 200, description = "The visible tools", body = ref("#/components/schemas/ToolList")),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "The body is not JSON, the version is not supported, or there is no such toolset", body = ServerError),
+        (status = 400, description = "The body is not JSON, the version is unsupported, or the toolset is unknown", body = ServerError),
     )
 )]
 pub(super) async fn list(

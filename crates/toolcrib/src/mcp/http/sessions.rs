@@ -96,7 +96,7 @@ pub(super) async fn end(client: &Client, headers: &HeaderMap) -> Response {
     match ended.await {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the session of a client could not be ended");
+            tracing::warn!(%error, "the session of a client could not be closed");
             unavailable(None)
         }
         Err(_panicked) => Refusal::Internal.into_response(),

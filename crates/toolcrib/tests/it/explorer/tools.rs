@@ -95,7 +95,7 @@ async fn the_list_comes_in_parts() {
     let new: Vec<_> = after.iter().filter(|tag| !before.contains(tag)).collect();
     assert!((1..before.len()).contains(&new.len()), "{new:?} of {after:?}");
     let gone = caller.get(&format!("/explorer/catalog/{}", before[0])).await;
-    let problem = json!({ "error": "the list has no such part; read the catalog again" });
+    let problem = json!({ "error": "unknown part of the list; read the catalog again" });
     assert_eq!(gone.parts(), (404, problem.clone()));
     // A part of what another caller sees does not exist.
     let other = gw.principal("b", ["files:read"]).await;
