@@ -91,8 +91,8 @@ fn set_up(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .route("/", axum::routing::get(root).fallback(no_route))
 }
 
-/// Leads a browser from the root of the server to the page at `start`. Programs get the response for an
-/// unknown path.
+/// Redirects a browser from the root of the server to the page at `start`. Programs get the
+/// response for an unknown path.
 fn root(start: &str, headers: &HeaderMap) -> Response {
     let accept = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut kinds = accept.flat_map(|text| text.split([',', ';']));

@@ -26,7 +26,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The wait before a retry, when the call of the key is running or too many calls are.
+/// The wait before a retry, if the call of the key is running or too many calls are running.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The header does not contain a valid key.

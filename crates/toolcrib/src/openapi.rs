@@ -90,8 +90,8 @@ fn describe_sessions(document: &mut Value, mounts: &[Mount]) {
     }
 }
 
-/// Adds what all routes of `dialect` share: the tag, and the responses of the middleware. A route
-/// that describes such a response itself keeps its description.
+/// Adds the parts that all routes of `dialect` share: the tag, and the responses of the middleware.
+/// A route that describes such a response itself keeps its description.
 pub(crate) fn complete(description: &mut OpenApi, dialect: &Dialect) {
     for (path, item) in &mut description.paths.paths {
         let operations = [&mut item.get, &mut item.post, &mut item.delete];

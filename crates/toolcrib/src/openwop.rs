@@ -97,7 +97,7 @@ fn negotiate(headers: &HeaderMap) -> Option<Response> {
     Some(failure.into_response())
 }
 
-/// Adds the version to a response, once there is another one that it could be.
+/// Adds the version to a response.
 fn versioned(headers: &mut HeaderMap) {
     headers.insert(protocol_version::OPENWOP_VERSION, protocol_version::V1);
 }

@@ -1,7 +1,7 @@
 //! OpenWOP v2: the catalog of RFC 0204, runs and their events, at paths without a version.
 //!
-//! The header `OpenWOP-Version` selects it where Open Tool Calling has the same path; with
-//! `openwop.v2 = "root"`, all requests for these paths are its own. Every response has the version
+//! The header `OpenWOP-Version` selects it where Open Tool Calling has the same path. With
+//! `openwop.v2 = "root"`, all requests for these paths belong to it. Every response has the version
 //! that it follows, refusals included.
 
 mod annotations;
@@ -114,8 +114,8 @@ fn selects_second(request: &Request) -> bool {
     }
 }
 
-/// Whether a request below `/tools` is ours. Open Tool Calling has the list without a version, and
-/// calls with and without one; it has no route for a single tool.
+/// Whether a request below `/tools` is for this version. Open Tool Calling has the list without a
+/// version, and calls with and without one; it has no route for a single tool.
 fn claims_tools(request: &Request) -> bool {
     match request.uri().path() {
         "/tools" => protocol_version::is_named(request),
@@ -160,7 +160,7 @@ fn unsupported(_: &HeaderMap) -> Option<Response> {
     Some(Failure::unsupported_version(OpenWopV2::Off))
 }
 
-/// Adds the version, and that responses depend on it.
+/// Adds the version, and `Vary`, because responses depend on it.
 fn versioned(headers: &mut HeaderMap) {
     headers.entry(OPENWOP_VERSION).or_insert(V2);
     varied(headers);

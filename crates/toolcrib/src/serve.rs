@@ -47,7 +47,7 @@ struct Limits {
     /// How long requests in flight may take after the shutdown signal. Longer than most calls, and
     /// shorter than the time after which service managers kill a process.
     patience: Duration,
-    /// How long the answers take that say that a request was cut off.
+    /// Time for the answers to requests that are cut off.
     parting: Duration,
     /// How long the headers of a request may take, including later requests on the same connection,
     /// and how long a peer without a valid credential may stay without a request.
@@ -263,7 +263,7 @@ enum Signal {
     Cut,
 }
 
-/// Completes the handshake of a connection, unless the connection has to end before.
+/// Completes the handshake of a connection, unless the connection must close first.
 async fn secured(
     stream: TcpStream,
     handshakes: &Handshakes,

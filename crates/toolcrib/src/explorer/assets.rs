@@ -24,7 +24,7 @@ pub(super) const REVALIDATED: Caching = Caching { control: "no-cache", vary: "Ac
 const IMMUTABLE: Caching =
     Caching { control: "public, max-age=31536000, immutable", vary: "Accept-Encoding" };
 
-/// A file as the build left it.
+/// A file made by the build.
 struct File {
     name: &'static str,
     content_type: &'static str,
@@ -55,7 +55,7 @@ pub(super) async fn asset(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let Path((version, name)) = path.map_err(|_| Refusal::NoRoute)?;
-    // Another version would be kept for a year under this address.
+    // A browser would cache another version under this address for a year.
     let known =
         FILES.iter().zip(&*BODIES).find(|(file, _)| file.name == name && version == VERSION);
     let (file, body) = known.ok_or(Refusal::NoRoute)?;

@@ -55,7 +55,7 @@ impl Sender {
     }
 }
 
-/// A call that passed the explorer's own checks.
+/// A call that passed the checks of the explorer.
 pub(super) struct Call {
     pub(super) sender: Sender,
     /// The tools that the provider offered the sender in this request.

@@ -33,7 +33,7 @@ static DETAILS: ListFormat = ListFormat {
     item: |entry, out| respond::write(entry, &Detail::of_entry(entry), out),
 };
 
-/// What the page reads first: its parts in order, with the tools of the first one.
+/// The start of the list: its parts in order, with the tools of the first one.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Catalog<'a> {
     /// The number of tools.
@@ -44,11 +44,11 @@ pub(super) struct Catalog<'a> {
 /// Some tools of the catalog.
 #[derive(Serialize, ToSchema)]
 struct CatalogPart<'a> {
-    /// Equal for equal tools, so that the page loads only parts that it has not.
+    /// Equal for equal tools, so that the page loads only parts that are new to it.
     tag: &'a str,
     /// The number of its tools.
     count: usize,
-    /// The tools, in the first part alone.
+    /// The tools; only in the first part.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Summary<'static>>>)]
     tools: Option<&'a RawValue>,
@@ -89,7 +89,7 @@ pub(super) enum OfferedTool {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Summary<'a> {
     name: &'a str,
-    /// What the tool calls itself for people; absent if it does not say.
+    /// The title of the tool for people, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     description: &'a str,
@@ -134,7 +134,7 @@ struct Meta<'a> {
     approval: Approval,
     #[serde(rename = "toolcrib/scopes")]
     scopes: &'a [Scope],
-    /// Where its calls go.
+    /// The destination of its calls.
     #[serde(rename = "toolcrib/egress", skip_serializing_if = "Option::is_none")]
     egress: Option<Egress>,
     /// Whether the gateway holds a credential for it.

@@ -20,7 +20,7 @@ const THEME: &str = include_str!("../ui/theme-init.js");
 /// The page and its settings.
 pub(super) struct Page {
     pub(super) config: ExplorerConfig,
-    /// Whether the page's own server is a gateway, with `/v1`.
+    /// Whether the server of the page is a gateway, with `/v1`.
     gateway: bool,
     /// The largest body of a request.
     max_body: usize,

@@ -16,7 +16,7 @@ pub(super) type AuthHook =
 /// the title is "MCP Tool Explorer".
 #[derive(Clone)]
 pub struct ExplorerConfig {
-    /// The settings that the explorer of a server has as well.
+    /// The settings that the explorer of a server has, too.
     pub(super) page: config::ExplorerConfig,
     pub(super) handler: Option<Arc<dyn ToolCallHandler>>,
     pub(super) authenticator: Option<Arc<dyn Authenticator>>,
@@ -94,7 +94,7 @@ impl ExplorerConfig {
         self
     }
 
-    /// Sets the handler that runs calls. Ignored with a gateway, which runs its own.
+    /// Sets the handler that runs calls. Ignored with a gateway, which runs the calls itself.
     #[must_use]
     pub fn handler(mut self, handler: impl ToolCallHandler) -> Self {
         self.handler = Some(Arc::new(handler));

@@ -114,7 +114,7 @@ struct SignInCode {
     redirect_uri: String,
 }
 
-/// A link that signs in once. It has no `Debug`, because its secret is one.
+/// A link that signs in once. It has no `Debug`, because it contains a secret.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SignInLink {

@@ -24,7 +24,7 @@ pub(super) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
     message::result(id.as_json(), result)
 }
 
-/// Builds an error response to `id`; `None` if the request's id is unknown.
+/// Builds an error response; `id` is `None` if the request's id is unknown.
 pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
     message::error(id.map(Id::as_json), error)
 }

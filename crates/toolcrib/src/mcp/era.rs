@@ -26,8 +26,8 @@ pub(super) enum VersionHeader<'h> {
     /// `MCP-Protocol-Version`.
     Http {
         value: Option<&'h str>,
-        /// Whether it must be the version of the body. Otherwise any supported one is accepted,
-        /// because the body alone is checked and run.
+        /// Whether it must be the version of the body. Otherwise any supported version is accepted,
+        /// because only the body is checked and run.
         strict: bool,
     },
 }

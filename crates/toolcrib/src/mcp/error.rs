@@ -71,7 +71,7 @@ pub(super) fn unknown_tool() -> RpcError {
     RpcError::new(code::INVALID_PARAMS, "Unknown tool")
 }
 
-/// Says which values a header and the body of one request have.
+/// Describes the difference between a header and the body of one request.
 pub(super) fn differing(header: &str, body: &str) -> String {
     format!("is {}, but the body has {}", quoted(header), quoted(body))
 }

@@ -59,7 +59,7 @@ use crate::{
 
 /// The URL of one toolset; [`MCP`] is the one of the whole catalog.
 const TOOLSET: &str = "/mcp/{toolset}";
-/// Both as some clients write them.
+/// Both with a trailing slash, as some clients write them.
 const PATH_WITH_SLASH: &str = "/mcp/";
 const TOOLSET_WITH_SLASH: &str = "/mcp/{toolset}/";
 /// How long a silent call may take until its response becomes a stream: long enough that ordinary
@@ -70,7 +70,7 @@ pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The exact path comes first, so that the record names which of the two was requested.
     [Paths::exactly([MCP]), Paths::Under(MCP.to_owned())]
-        // The page calls tools there, to answer their questions.
+        // The page calls tools there, to answer their requests for input.
         .map(|paths| Mount {
             credentials: Credentials::PAGE,
             ..Mount::new(SURFACE, paths, access, refuse)

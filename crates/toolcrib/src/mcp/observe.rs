@@ -1,4 +1,4 @@
-//! What the span of a request says about its MCP message, by the semantic conventions for MCP.
+//! The MCP attributes of the span of a request, by the semantic conventions for MCP.
 //!
 //! A request names its place in a trace in `_meta`, which takes precedence over the headers that
 //! carried it.

@@ -37,7 +37,7 @@ impl LastList {
         before.is_some_and(|before| before != digest)
     }
 
-    /// Takes the list that the client saw for another than the current one.
+    /// Marks the list that the client saw as outdated.
     fn make_unknown(&self) {
         *self.0.lock() = Some(Digest([0; 32]));
     }
@@ -59,7 +59,7 @@ pub(super) struct Handshake {
     pub(super) opens: bool,
 }
 
-/// One client between its handshake and its end.
+/// The session of one client, from its handshake on.
 pub(super) struct Session {
     pub(super) id: Box<str>,
     /// Its identity for every server; `None` over stdio, where a session ends with its process.
@@ -169,7 +169,7 @@ impl Session {
         self.ended.child_token()
     }
 
-    /// Keeps the session for one request, because there is no room for it.
+    /// Keeps the session for one request, because the table has no room for it.
     fn hold_without_room(self: &Arc<Self>) -> Hold {
         self.state.lock().has_room = false;
         self.hold()
@@ -199,7 +199,7 @@ impl Session {
         Turn { hold, id, serial, cancelled }
     }
 
-    /// Cancels the request `id`, whichever server it runs at.
+    /// Cancels the request `id`, on whichever server it runs.
     pub(super) fn cancel(&self, id: &Id) {
         if !self.cancel_here(id)
             && let Some(shared) = self.shared

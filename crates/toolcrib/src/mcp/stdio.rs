@@ -129,7 +129,7 @@ struct StdioSession {
 #[derive(Clone)]
 struct Outbox(mpsc::Sender<Bytes>);
 
-/// The first step of a request, whose call belongs to the request.
+/// The first step of a request; a call belongs to its request.
 enum Started {
     Answer(Bytes),
     Call(Box<RunningCall>),
@@ -185,7 +185,7 @@ impl Peer {
         self.running.len() < MAX_CALLS && self.held.held() + MAX_LINE <= MAX_HELD
     }
 
-    /// Waits for everything that runs, up to a time limit.
+    /// Waits for all running requests, up to a time limit.
     async fn finish(mut self) {
         let outbox = self.outbox.clone();
         let rest = async {

@@ -64,6 +64,7 @@ fn has_another(headers: &HeaderMap, presented: &[Option<&str>]) -> bool {
 
 /// Authenticates the sender of `headers` to a mount that requires `auth` and accepts `credentials`.
 /// Several different credentials are refused.
+///
 /// Credentials are checked even if they are optional: a caller with an expired key is refused
 /// instead of seeing less, unless the protocol of the mount says otherwise.
 ///

@@ -65,7 +65,7 @@ struct ShareState {
     unproven: Reservation,
     /// The piece of a streamed answer in transit.
     piece: SharedReservation,
-    /// Who holds the rest of the reservations of this request.
+    /// The owner of the other reservations of this request.
     owner: Option<PrincipalKey>,
 }
 

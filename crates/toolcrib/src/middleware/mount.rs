@@ -57,7 +57,7 @@ pub(crate) enum Access {
 pub(crate) struct Credentials {
     /// Headers that may carry a key in addition to `Authorization`, in lower case.
     pub(crate) key_headers: &'static [&'static str],
-    /// The rule for credentials that are not valid.
+    /// The rule for invalid credentials.
     pub(crate) invalid: InvalidCredentialPolicy,
     /// Which credentials are accepted in addition to keys and the tokens of issuers.
     pub(crate) accepted: AcceptedCredentials,
@@ -68,9 +68,9 @@ pub(crate) struct Credentials {
 /// Whether browser sessions are a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionPolicy {
-    /// They are, because the page sends requests to the mount.
+    /// Sessions are accepted, because the page sends requests to the mount.
     Accepted,
-    /// They are not.
+    /// Sessions are ignored.
     Ignored,
 }
 

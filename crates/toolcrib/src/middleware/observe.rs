@@ -1,4 +1,4 @@
-//! What operators see of a request: its span, its line in the access log, and the ids of its log lines.
+//! Observation of requests: the span, the line in the access log, and the ids of log lines.
 //!
 //! Invariant: no observation contains the path, the query, a header or the body of a request. A
 //! route is its template, and a method outside the standard is `_OTHER`.
@@ -52,7 +52,7 @@ struct AccessLine {
     surface: Surface,
     method: &'static str,
     route: Name,
-    /// `None` when the caller left before there was one.
+    /// `None` if the caller disconnected before the response.
     status: Option<StatusCode>,
     caller: OnceLock<Caller>,
     /// The bytes of the response's body so far.
@@ -87,7 +87,7 @@ pub(super) fn take_route(response: &mut Response) -> Option<Route> {
 /// The place in a trace that the sender of `headers` names.
 fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let parent = headers.get(TRACEPARENT)?;
-    // With two of them, neither is the right one.
+    // With two of them, neither can be trusted.
     if headers.get_all(TRACEPARENT).iter().count() > 1 {
         return None;
     }
@@ -177,7 +177,7 @@ impl Observed {
         self.task.clone().enter(noting).await
     }
 
-    /// Notes who sent the request.
+    /// Notes the caller of the request.
     pub(super) fn caller(&self, caller: &Caller) {
         let Some(seen) = &self.seen else { return };
         if let Some(access) = &seen.access {

@@ -15,7 +15,7 @@ use super::origin;
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("toolcrib-session");
 /// The cookie with the other half, over https, without its port.
 pub(crate) const COOKIE: &str = "__Host-toolcrib";
-/// The cookies of one name that are tried. A browser keeps at most about 180 of a host.
+/// How many cookies of one name are tried. A browser keeps at most about 180 of a host.
 const MAX_COOKIES: usize = 200;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -124,7 +124,8 @@ impl Site {
         values.take(MAX_COOKIES).collect()
     }
 
-    /// Requires that the page of the session sent `headers`, as far as the browser says who did.
+    /// Requires that the page of the session sent `headers`, as far as the browser names the
+    /// sender.
     fn check_page(&self, headers: &HeaderMap) -> Result<(), AuthError> {
         let is_own = one(headers, &header::ORIGIN)?
             .is_none_or(|page| page.eq_ignore_ascii_case(&self.origin));

@@ -58,7 +58,7 @@ pub(super) struct ApprovalView {
     run_id: String,
     /// The number of approvals required.
     quorum: u32,
-    /// How many there are.
+    /// The number of approvals so far.
     granted: u32,
     /// The scope that a vote requires.
     required_scope: String,
@@ -66,7 +66,7 @@ pub(super) struct ApprovalView {
     required_role: Option<String>,
     /// Name, type and size in bytes of each argument.
     arguments: Vec<ArgumentShape>,
-    /// How many further arguments there are.
+    /// The number of further arguments.
     more_arguments: Option<usize>,
     /// The oldest first.
     votes: Vec<CastVote>,
@@ -137,7 +137,7 @@ pub(super) struct ApprovedTool {
     destructive: bool,
 }
 
-/// The end of a call.
+/// The outcome of a call.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "it only describes JSON")]

@@ -1,4 +1,4 @@
-//! `GET /v1/changes`: one stream with everything that a page of the caller must refresh for.
+//! `GET /v1/changes`: one stream of all changes after which a page of the caller must refresh.
 //!
 //! Invariant (I-9): an event is sent only for a change of data that the caller itself can read: its own
 //! list of tools, the approvals that are visible to it, and the record of its tenant with
@@ -28,7 +28,7 @@ use crate::respond;
 /// How often the record and the caller's list are compared with the last ones.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What one stream has sent.
+/// The state of one stream: the data that it has sent.
 struct Watch {
     gateway: Gateway,
     caller: Arc<Principal>,

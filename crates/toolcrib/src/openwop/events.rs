@@ -41,7 +41,7 @@ const CONDITIONS: [&str; 11] =
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "it only describes the parameters")]
 struct EventConditions {
-    /// Conditions in one text, such as `actor:ada tool:files__* -status:ok after:7d`. `OR` joins two of which one is enough, `-` or `NOT` turns one round, and a word without a field is found in principals, tools, statuses, codes and ids
+    /// Conditions in one text, such as `actor:ada tool:files__* -status:ok after:7d`. `OR` joins two alternatives, `-` or `NOT` negates a condition, and a word without a field is searched in principals, tools, statuses, codes and ids
     query: Option<String>,
     /// Only events at this time or later
     from: Option<String>,
@@ -61,9 +61,9 @@ struct EventConditions {
     status: Option<String>,
     /// Only events of this run
     run: Option<String>,
-    /// Only calls that ran so long, such as `>1s` or `<=250ms`
+    /// Only calls with this run time, such as `>1s` or `<=250ms`
     took: Option<String>,
-    /// Only events with an id that starts like this: of the event, its run, call, session or approval; at least 8 characters
+    /// Only events with an id that has this prefix: of the event, its run, call, session or approval; at least 8 characters
     id: Option<String>,
 }
 
@@ -273,8 +273,8 @@ pub(super) async fn summary(context: Context) -> Result<Response, Failure> {
     Ok(respond::json(StatusCode::OK, &EventSummary::from(summary)))
 }
 
-/// Exports the events that match, the oldest first, in the format of another program: one a line. The
-/// response is complete only if its last chunk arrives.
+/// Exports the events that match, the oldest first, in the format of another program, one per line.
+/// The response is complete only if its last chunk arrives.
 #[utoipa::path(
     get,
     path = "/v1/events/export",

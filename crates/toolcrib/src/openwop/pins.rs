@@ -56,8 +56,8 @@ pub(super) struct ToolForm {
     tool_id: String,
     #[schema(inline)]
     digest: FormDigest,
-    /// What happens to the forms that were approved before. `keep` is for a tool that alternates between
-    /// forms; at most seven of them remain approved.
+    /// How to treat the forms approved before. `keep` is for a tool that alternates between forms;
+    /// at most seven of them remain approved.
     #[serde(default)]
     #[schema(value_type = String, pattern = "^(replace|keep)$", default = "replace")]
     earlier: EarlierForms,

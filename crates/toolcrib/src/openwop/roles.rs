@@ -21,7 +21,7 @@ pub(super) struct Roles {
     roles: Vec<RoleView>,
 }
 
-/// A role, as far as the caller's tenant may know of it.
+/// A role, as far as it is visible to the caller's tenant.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RoleView {

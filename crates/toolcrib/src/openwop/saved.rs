@@ -103,7 +103,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let tool = context.parameter("tool")?.map(|ToolName(name)| name);
     let query = match (kind, &tool) {
         (SavedKind::View, None) => SavedQuery::Views,
-        // No view is of a tool.
+        // A view has no tool.
         (SavedKind::View, Some(_)) => {
             return Ok(respond::json(StatusCode::OK, &SavedList { saved: Vec::new() }));
         }

@@ -98,11 +98,11 @@ pub(super) async fn refresh(context: Context, source: Segment) -> Result<Respons
     }
 }
 
-/// Lists the sources of the caller's tenant: kind, state, number of tools, problems, notes, the parts
-/// of an MCP server that are not offered, circuit breaker, and its calls: how many run, how many limits
-/// refused, and how long they ran. The figures of calls are absent while other tenants call the source
-/// too. Also lists the toolsets:
-/// the number of tools that the caller may use, and of allow-list entries that match no tool.
+/// Lists the sources of the caller's tenant: kind, state, number of tools, problems, notes, the
+/// parts of an MCP server that are not offered, circuit breaker, and its calls: how many run, how
+/// many limits refused, and how long they ran. The figures of calls are absent while other tenants
+/// call the source too. Also lists the toolsets: the number of tools that the caller may use, and
+/// of allow-list entries that match no tool.
 #[utoipa::path(
     get,
     path = "/v1/sources",

@@ -258,7 +258,7 @@ impl ListedInput {
 }
 
 word!(
-    /// The format of an export, one event a line.
+    /// The format of an export, one event per line.
     ExportFormat(FileFormat)
 );
 word!(

@@ -1,5 +1,5 @@
-//! The hints of RFC 0204, derived from our own classification: never from the claims of a server
-//! (I-13), nor from the defaults of MCP.
+//! The hints of RFC 0204, derived from the operator's classification: never from the claims of a
+//! server (I-13), nor from the defaults of MCP.
 
 use serde::Serialize;
 use toolcrib_core::descriptor::{Egress, ReplayPolicy, SafetyTier, ToolDescriptor};

@@ -29,9 +29,9 @@ use crate::{
     respond,
 };
 
-/// The most runs of one page, as discovery says.
+/// Maximum number of runs per page, as in discovery.
 pub(super) const MAX_PAGE: usize = 1_000;
-/// The runs of a page for a request that names no number.
+/// Default number of runs per page.
 const DEFAULT_PAGE: usize = 100;
 /// The version of stored events (persistence.md, "the era key").
 pub(super) const EVENT_LOG_VERSION: u32 = 3;
@@ -98,7 +98,7 @@ pub(super) async fn list(context: Context, uri: Uri) -> Result<Response, Failure
         Some(None) => return Err(Failure::parameter("status", "is not a status of runs")),
     };
     let query = context.runs(RouteScope::AuditRead);
-    // One more than fits shows whether there is another page.
+    // One more than fits shows whether another page follows.
     let query = RunQuery { before, state, one_per_run: true, limit: limit + 1, ..query };
     let mut runs = context.gateway.workflows().runs(query).await?;
     let more = runs.len() > limit;

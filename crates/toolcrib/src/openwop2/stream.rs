@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{middleware::Segment, respond};
 
-/// The greatest `bufferMs`.
+/// Maximum of `bufferMs`.
 const MAX_BUFFER_MS: u64 = 5_000;
 
 /// The requested part of the events, and its form.

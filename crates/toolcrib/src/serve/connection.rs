@@ -58,7 +58,7 @@ fn shutdown() -> Shutdown {
 /// The signals of a shutdown to a connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shutdown {
-    /// Cancelled at its beginning.
+    /// Cancelled at its start.
     pub(super) stopping: CancellationToken,
     /// Cancelled shortly before its end.
     pub(super) closing: CancellationToken,

@@ -64,8 +64,8 @@ pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
     single(headers, &PROTOCOL_VERSION)
 }
 
-/// Checks the headers in which a client of the stateless revision repeats parts of every request. Where
-/// they are not `required`, those that are there are checked.
+/// Checks the headers in which a client of the stateless revision repeats parts of every request.
+/// If they are not `required`, only those present are checked.
 pub(super) fn check_request(
     headers: &HeaderMap,
     request: &Request,

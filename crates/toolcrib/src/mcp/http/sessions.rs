@@ -28,7 +28,7 @@ pub(super) enum NamedSession {
     None,
     /// A session of the caller.
     Own(Hold),
-    /// A session that the caller does not have.
+    /// A session unknown to the caller.
     Unknown,
     /// The store is unavailable.
     Unavailable,

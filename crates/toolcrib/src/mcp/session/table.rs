@@ -1,9 +1,9 @@
 //! The table of open sessions.
 //!
 //! Invariant (I-27): their number is limited, in total and per principal. Unused sessions leave the
-//! table. When there is no room, the longest idle session of one principal leaves it for another one;
-//! its next request brings it back. When all of those are in use, no new session is opened, and its
-//! client is served without one.
+//! table. If the table is full, the longest idle session of one principal makes room for a new one,
+//! and its next request restores it. If all of those are in use, no new session is opened, and its
+//! client is served without a session.
 //!
 //! Invariant (I-105): a tenant beyond its share closes only its sessions, never those of a tenant
 //! within its share.
