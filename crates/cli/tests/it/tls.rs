@@ -343,7 +343,7 @@ async fn replaced_files_are_used_for_new_connections_only() {
     eventually("the refusal", || {
         let said = server.process.stderr();
         said.contains("the certificate was not replaced; the old one stays")
-            && said.contains("server.key: the private key is not that of the certificate")
+            && said.contains("server.key: the private key does not match the certificate")
     });
     assert_eq!(presented(&connect(&server, &authority, None).await.unwrap()), first);
 

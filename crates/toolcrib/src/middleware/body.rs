@@ -128,7 +128,7 @@ async fn read(
     };
     drop(whole);
     if !waits && tokio::time::timeout(DRAIN_TIME, drain(body)).await.is_err() {
-        tracing::debug!("a refused request body did not end in time");
+        tracing::debug!("a refused request body did not finish in time");
     }
     Err(refusal)
 }

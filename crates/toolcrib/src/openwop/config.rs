@@ -232,7 +232,7 @@ pub(super) async fn get(context: Context) -> Result<Response, Failure> {
         (status = 200, description = "The effect", body = ConfigEffect),
         (status = 403, description = "The scope `config:write` is missing", body = ErrorEnvelope),
         (status = 404, description = "The configuration cannot be edited here", body = ErrorEnvelope),
-        (status = 409, description = "Another preview connects sources at this moment", body = ErrorEnvelope),
+        (status = 409, description = "Another preview is connecting sources", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn propose(

@@ -204,11 +204,11 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     let page = match (after, cursor) {
         (None, None) if sort == Some(EventSort::Slowest) => Page::Slowest,
         (Some(_), _) | (_, Some(_)) if sort.is_some() => {
-            let reason = "`sort` excludes `cursor` and `after`";
+            let reason = "`sort` cannot be combined with `cursor` or `after`";
             return Err(Failure::parameter("sort", reason));
         }
         (Some(_), Some(_)) => {
-            return Err(Failure::parameter("cursor", "`cursor` and `after` exclude one another"));
+            return Err(Failure::parameter("cursor", "`cursor` and `after` cannot be combined"));
         }
         (Some(after), None) => Page::After(after),
         (None, before) => Page::Newest(before),
@@ -254,7 +254,7 @@ pub(super) async fn list(context: Context) -> Result<Response, Failure> {
     path = "/v1/events/summary",
     operation_id = "summarizeEvents",
     params(
-        ("buckets" = inline(Option<Buckets>), Query, description = "The maximum number of parts of time; 60 by default"),
+        ("buckets" = inline(Option<Buckets>), Query, description = "The maximum number of time buckets; 60 by default"),
         EventConditions,
     ),
     responses(

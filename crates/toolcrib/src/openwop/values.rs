@@ -47,7 +47,7 @@ pub(super) type SearchLimit = Number<1, 100>;
 /// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
 pub(super) type Position = Number<0, 9_223_372_036_854_775_807>;
 
-/// The maximum number of parts of time in a summary.
+/// The maximum number of time buckets in a summary.
 pub(super) type Buckets = Number<1, 200>;
 
 /// The seconds of an overlap; at most `manage::MAX_OVERLAP`.
@@ -322,7 +322,7 @@ text!(
         legal.then(|| text.to_owned())
     },
     "must be 1 to 128 visible characters and must not start with a space; control characters and \
-     characters that are not seen, such as those that change the direction of text, are not \
+     invisible characters, such as those that change the direction of text, are not \
      allowed",
     |schema| {
         // Hidden characters beyond U+FFFF are left out: no escape for them works in every regex

@@ -69,7 +69,7 @@ enum RunStatus {
     operation_id = "listRuns",
     params(
         ("limit" = Option<i64>, Query, minimum = 1, description = "The maximum number of runs; 100 by default, and at most 1 000"),
-        ("cursor" = Option<String>, Query, min_length = 1, max_length = 2048, description = "The `nextCursor` of the page before"),
+        ("cursor" = Option<String>, Query, min_length = 1, max_length = 2048, description = "The `nextCursor` of the previous page"),
         ("status" = inline(Option<RunStatus>), Query, description = "Only runs with this status"),
     ),
     responses(

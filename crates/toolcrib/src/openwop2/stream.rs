@@ -44,7 +44,7 @@ struct Options {
         ("streamMode" = Option<String>, Query, pattern = "^(updates|debug)(,(updates|debug))*$",
             description = "`updates` (default) for interrupts and approvals, `debug` for all events, or both"),
         ("bufferMs" = Option<u64>, Query, maximum = 5000,
-            description = "Collects events for so long into one frame `batch`"),
+            description = "Time in milliseconds to collect events into one frame `batch`"),
         ("Last-Event-ID" = Option<u64>, Header, description = "Continues after the event with this sequence"),
     ),
     responses(
@@ -82,7 +82,7 @@ fn options(context: &Context, uri: &Uri, headers: &HeaderMap) -> Result<Options,
             "updates" => updates = true,
             "debug" => debug = true,
             _ => {
-                let message = "the parameter `streamMode` names a mode that this server has not";
+                let message = "the parameter `streamMode` names an unsupported mode";
                 let supported = json!({ "supported": ["updates", "debug"] });
                 return Err(Failure::new(Code::UnsupportedStreamMode, message, Some(supported)));
             }

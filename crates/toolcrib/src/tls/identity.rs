@@ -153,7 +153,7 @@ fn moment(time: Time) -> Option<DateTime<Utc>> {
 fn mismatch(error: &Error, cert: &Named<'_>, key: &Named<'_>) -> TlsError {
     match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => key.error(
-            format!("the private key is not that of the certificate {}", cert.file.display()),
+            format!("the private key does not match the certificate {}", cert.file.display()),
             "the server's own certificate must be the first one of its file; while both files are \
              being replaced, the former pair stays in force",
         ),
@@ -333,7 +333,7 @@ mod tests {
             (with(&cert, &cut_key, None), "key", "the file is cut off"),
             (with(&cert, &sealed, None), "key", "encrypted with a passphrase"),
             (with(&cert, &legacy, None), "key", "encrypted with a passphrase"),
-            (with(&cert, &other_key, None), "key", "is not that of the certificate"),
+            (with(&cert, &other_key, None), "key", "does not match the certificate"),
             (with(&cert, &key, Some(&text)), "client_ca", "contains no PEM certificate"),
             (
                 with(&cert, &key, Some(&hollow)),

@@ -136,7 +136,7 @@ pub(super) fn single<'a>(
 }
 
 fn decoded<'a>(name: &HeaderName, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
-    decode(value).ok_or_else(|| mismatch(name, "is not valid base64 of a text"))
+    decode(value).ok_or_else(|| mismatch(name, "is not valid base64 text"))
 }
 
 fn same_text(name: &HeaderName, value: &str, expected: &str) -> Result<(), RpcError> {

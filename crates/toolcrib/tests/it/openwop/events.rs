@@ -274,7 +274,7 @@ async fn conditions_of_a_search_are_checked() {
         ("/v1/events?principal=", "`principal` must have a value"),
         ("/v1/events?query=actor%3Aa&principal=b", "`principal` is given twice"),
         ("/v1/events?id=abc", "at least its first 8 characters"),
-        ("/v1/events?after=1&cursor=2", "exclude one another"),
+        ("/v1/events?after=1&cursor=2", "cannot be combined"),
         ("/v1/events?cursor=x", "must be a whole number"),
         ("/v1/events/summary?buckets=0", "must be a whole number"),
         ("/v1/events/summary?limit=1", "unknown query parameter"),
