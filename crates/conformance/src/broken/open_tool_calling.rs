@@ -20,11 +20,11 @@ faults! {
         BareList = "list.object",
         /// The list has no `$schema`.
         ListUnmarked = "list.schema-marker",
-        /// Answers a GET with a body with 400.
+        /// Rejects a GET with a body: 400.
         GetBodyRefused = "list.with-schema",
         /// The list ignores the requested version.
         ListAnyVersion = "list.unsupported-version",
-        /// Answers a GET with a content type and no body with 400.
+        /// Rejects a GET with a content type and no body: 400.
         EmptyBodyRefused = "list.empty-body",
         /// Tools have annotations.
         DefinitionOpen = "list.definitions",
