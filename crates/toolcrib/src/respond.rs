@@ -94,7 +94,8 @@ pub(crate) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = String> {
     })
 }
 
-/// Sends `body` in the encoding that suits the request, or 304 if the client's copy is current.
+/// Responds with `body` in the encoding that suits the request, or 304 if the client's copy is
+/// current.
 pub(crate) fn tagged(
     request: &HeaderMap,
     body: &Body,

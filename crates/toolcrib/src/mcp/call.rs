@@ -224,7 +224,7 @@ impl RunningCall {
                     // The client waits for an answer if the session was closed, but not if it
                     // cancelled the request.
                     let ended = self.turn.as_deref().is_some_and(Turn::is_over);
-                    return ended.then(|| Outgoing::Answer(self.lost("the session has ended")));
+                    return ended.then(|| Outgoing::Answer(self.lost("the session is over")));
                 }
                 () = self.closing.cancelled() => {
                     self.called = None;

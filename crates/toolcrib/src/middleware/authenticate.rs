@@ -139,7 +139,7 @@ async fn session_holder(
     verdict
 }
 
-/// Finds the person whose session `headers` present; `None` unless it is valid.
+/// Finds the person whose session `headers` present; `None` without a valid session.
 pub(crate) async fn session_caller(
     gateway: &Gateway,
     uri: &Uri,

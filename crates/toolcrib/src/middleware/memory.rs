@@ -128,8 +128,8 @@ impl BodySender {
 // === impl MemoryShare ===
 
 impl MemoryShare {
-    /// Counts `more` bytes of the body of `sender`. Returns false if there is no room; the request
-    /// then uses no memory.
+    /// Counts `more` bytes of the body of `sender`. Returns false if there is no room; then the
+    /// request does not count at all.
     pub(super) fn grow(&self, more: usize, sender: &BodySender) -> bool {
         let mut held = self.0.lock();
         let grown = held.grow(more, sender);

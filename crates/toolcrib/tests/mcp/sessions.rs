@@ -366,7 +366,7 @@ async fn a_notification_cancels_a_call_of_its_session() {
     assert_eq!(delete(&sessions[1]).await, 204, "the end of a session ends its calls");
     // Its client did not cancel it, and would wait.
     let reply = second.await.unwrap().text();
-    assert!(reply.contains("-32603") && reply.contains("the session has ended"), "{reply}");
+    assert!(reply.contains("-32603") && reply.contains("the session is over"), "{reply}");
     reaches(&hanging.dropped, 2).await;
 }
 
