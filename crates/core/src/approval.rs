@@ -54,8 +54,8 @@ pub enum ApprovalDecision {
 
 /// Decides whether a call with `input` of a tool declared as `approval` may run without a grant.
 ///
-/// An undeclared approval means that none is required. `conditional` counts as required unless its
-/// condition is certainly false, because no decision is a denial.
+/// Without a declared approval, none is required. `conditional` counts as required unless its
+/// condition is certainly false, because an undecided condition denies.
 pub fn decide(
     approval: Option<descriptor::Approval>,
     consent: &Consent,

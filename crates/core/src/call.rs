@@ -62,7 +62,7 @@ pub struct Progress {
 pub struct Outcome {
     /// JSON array of MCP content blocks.
     pub content: Box<RawValue>,
-    /// Any JSON value, when the tool gives structured output.
+    /// Any JSON value, if the tool gives structured output.
     pub structured: Option<Box<RawValue>>,
     /// Whether the tool itself reports a failure.
     pub is_error: bool,
@@ -82,7 +82,7 @@ impl Outcome {
         Self::blocks(vec![text_block(text)], is_error)
     }
 
-    /// Returns the size of the JSON in bytes.
+    /// The size of the JSON in bytes.
     pub fn len(&self) -> usize {
         self.content.get().len() + self.structured.as_ref().map_or(0, |s| s.get().len())
     }
@@ -107,13 +107,13 @@ impl Outcome {
         Err(UpstreamError::new(UpstreamErrorKind::TooLarge, detail))
     }
 
-    /// Returns whether there is no content at all.
+    /// Whether there is no content at all.
     pub fn is_empty(&self) -> bool {
         self.content.get() == "[]" && self.structured.is_none()
     }
 }
 
-/// Returns an MCP content block of `text`.
+/// Creates an MCP content block of `text`.
 pub fn text_block(text: &str) -> Value {
     serde_json::json!({ "type": "text", "text": text })
 }
@@ -125,8 +125,8 @@ pub fn raw(value: &Value) -> Box<RawValue> {
 }
 
 /// Why a source returned no [`Outcome`]. `Display` is safe for the caller. `detail` is for the
-/// operator's log, and may name hosts or quote the upstream; that of a result which is too large has
-/// only sizes and limits, and is for the caller too.
+/// operator's log, and may name hosts or quote the upstream. The detail of a result over the size
+/// limit has only sizes and limits, and is for the caller too.
 #[derive(Debug, Clone)]
 pub struct UpstreamError {
     /// The kind of failure.
@@ -148,7 +148,7 @@ pub enum UpstreamErrorKind {
     Changed,
     /// Disconnected during the call; whether the call had an effect is unknown.
     Died,
-    /// Our own process ended during the call; whether the call had an effect is unknown.
+    /// Our own process stopped during the call; whether the call had an effect is unknown.
     Interrupted,
     /// Did not answer in time.
     Timeout,
@@ -158,13 +158,13 @@ pub enum UpstreamErrorKind {
     Refused,
     /// Returned more than the size limit.
     TooLarge,
-    /// The credential that the call needs was not usable, so nothing was sent.
+    /// The credential of the call was not usable, so the call was not sent.
     Credential(CredentialProblem),
-    /// The egress guard refused the target of the call; nothing was sent.
+    /// The egress guard refused the target, so the call was not sent.
     EgressRefused,
     /// The upstream redirected the call to a target that the egress guard refused.
     RedirectRefused,
-    /// Requires input before it continues; this round of the call is over.
+    /// Requires input before it continues; this round of the call is complete.
     InputRequired,
     /// Requires a caller that accepts input requests.
     CapabilityRequired,
@@ -173,7 +173,7 @@ pub enum UpstreamErrorKind {
 }
 
 impl UpstreamErrorKind {
-    /// Returns the stable code for events and error bodies.
+    /// The stable code for events and error bodies.
     pub fn code(self) -> &'static str {
         match self {
             Self::Unavailable | Self::Changed => "upstream_unavailable",
@@ -191,7 +191,7 @@ impl UpstreamErrorKind {
         }
     }
 
-    /// Returns whether the call may have started to run upstream.
+    /// Whether the call may have started to run upstream.
     pub fn started(self) -> bool {
         !matches!(
             self,
@@ -199,7 +199,7 @@ impl UpstreamErrorKind {
         )
     }
 
-    /// Returns whether a retry can help and cannot repeat an effect.
+    /// Whether a retry can help and cannot repeat an effect.
     pub fn retryable(self) -> bool {
         matches!(self, Self::Unavailable | Self::Changed)
     }
@@ -300,18 +300,18 @@ pub enum CallError {
         retry_after: Duration,
         /// Calls per period.
         limit: u32,
-        /// Whether the daily quota is used up, rather than the bucket being empty.
+        /// Whether the daily quota is used up; otherwise the bucket is empty.
         daily: bool,
     },
     /// The arguments violate the tool's input schema; lists all violations.
     #[error("the arguments do not fit the tool's input schema")]
     InvalidArguments(Vec<Violation>),
-    /// The tool requires an approval, and there is none.
+    /// The tool requires an approval that is missing.
     #[error("approval required: this tool does not run without a grant")]
     ApprovalRequired {
         /// The tool.
         tool: ToolId,
-        /// The pending approval; `None` when none can be requested now.
+        /// The pending approval; `None` if approval cannot be requested now.
         pending: Option<Box<PendingApproval>>,
     },
     /// The approval of the call was rejected.
@@ -355,7 +355,7 @@ pub struct PendingApproval {
 }
 
 impl CallError {
-    /// Returns the stable code for events and error bodies.
+    /// The stable code for events and error bodies.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoSuchTool => "not_found",
@@ -371,7 +371,7 @@ impl CallError {
         }
     }
 
-    /// Returns the message for the caller: the error and, for a pending approval, the next step.
+    /// The message for the caller: the error and, for a pending approval, the next step.
     pub fn words(&self) -> String {
         let Self::ApprovalRequired { pending: Some(pending), .. } = self else {
             return self.to_string();
@@ -384,11 +384,11 @@ impl CallError {
         )
     }
 
-    /// Returns whether a retry can help and cannot repeat an effect.
+    /// Whether a retry can help and cannot repeat an effect.
     pub fn retryable(&self) -> bool {
         match self {
             Self::RateLimited { .. } | Self::NotAccountable(_) => true,
-            // Nothing ran, and the same call may run once it is approved.
+            // The tool did not run, and the same call may run after it is approved.
             Self::ApprovalRequired { pending, .. } => pending.is_some(),
             Self::Upstream(error) => error.kind.retryable(),
             Self::NoSuchTool

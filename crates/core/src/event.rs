@@ -57,7 +57,7 @@ pub struct RunEvent {
     pub causation_id: Option<EventId>,
 }
 
-/// An event that has no sequence yet.
+/// An event without a sequence yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewEvent {
     /// Unique.
@@ -90,7 +90,7 @@ pub enum EventBody {
     /// Whether a request of a call left this host, and to which host (RFC 0079).
     #[serde(rename = "egress.decided")]
     EgressDecided(EgressDecided),
-    /// An interaction begins to use a tool (RFC 0078 §D). Durable before the first call.
+    /// An interaction starts to use a tool (RFC 0078 §D). Durable before the first call.
     #[serde(rename = "tool.session.opened")]
     ToolSessionOpened(ToolSessionOpened),
     /// The session is over; no event of it follows.
@@ -124,10 +124,10 @@ pub enum EventBody {
     /// Events can be stored again.
     #[serde(rename = "record.resumed")]
     RecordResumed(RecordResumed),
-    /// A browser session began. Durable before it exists.
+    /// A browser session started. Durable before it exists.
     #[serde(rename = "sign-in.started")]
     SignInStarted(SignInStarted),
-    /// A browser session was ended before its expiry.
+    /// A browser session was closed before its expiry.
     #[serde(rename = "sign-in.ended")]
     SignInEnded(SignInEnded),
     /// A principal saved or removed a view or a call of its tenant.
@@ -183,7 +183,7 @@ pub struct ToolReturned {
     pub call_id: CallId,
     /// The result of the call.
     pub status: CallStatus,
-    /// Milliseconds the tool ran; absent when it never started, or its end was not observed.
+    /// Milliseconds the tool ran; absent if it never started, or if its end was not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     /// Present on every status but `ok`.
@@ -195,8 +195,8 @@ pub struct ToolReturned {
 }
 
 impl ToolReturned {
-    /// Creates the payload without its optional members, for `..` in the literal of an end of
-    /// which more is known.
+    /// Creates the payload without its optional members, for `..` in a literal that sets some of
+    /// them.
     pub fn new(
         agent_id: AgentId,
         tool_name: impl Into<String>,
@@ -300,11 +300,11 @@ pub struct ToolSessionClosed {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SessionOutcome {
-    /// Its holder ended it.
+    /// Its holder closed it.
     Completed,
-    /// It expired, or the process that ran it ended first.
+    /// It expired, or the process that ran it exited first.
     Failed,
-    /// Its holder disconnected without ending it.
+    /// Its holder disconnected without closing it.
     Cancelled,
 }
 
@@ -316,7 +316,7 @@ pub struct RecordAccepted {
     pub principal: PrincipalId,
     /// The problem that was found in the record.
     pub problem: String,
-    /// Number of the checkpoint that was signed last; absent when that is not known.
+    /// Number of the checkpoint that was signed last; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<u64>,
     /// The operator's reason.
@@ -363,7 +363,8 @@ pub enum ConfigAction {
 }
 
 impl EventBody {
-    /// The types, as on the wire. Stores keep places in this list: its order is fixed, new ones go last.
+    /// The types, as on the wire. Stores save indexes into this list, so its order is fixed and new
+    /// types go last.
     pub const KINDS: [&str; 19] = [
         "agent.toolCalled",
         "agent.toolReturned",
@@ -386,7 +387,7 @@ impl EventBody {
         "key.changed",
     ];
 
-    /// Returns the event's type as it appears on the wire.
+    /// The event's type as it appears on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ToolCalled(_) => "agent.toolCalled",
@@ -411,8 +412,8 @@ impl EventBody {
         }
     }
 
-    /// Returns the principal whose request the event records. Those who answer another principal's
-    /// request for approval are not meant.
+    /// The principal whose request the event records. Principals that answer an approval request of
+    /// another one do not count.
     pub fn actor(&self) -> Option<&PrincipalId> {
         match self {
             Self::ToolCalled(called) => Some(&called.principal),
@@ -437,10 +438,10 @@ impl EventBody {
         }
     }
 
-    /// Returns the payload alone, as the event's member `payload` has it and as it is stored and hashed.
+    /// The payload as JSON text, as it is stored and hashed.
     ///
     /// # Errors
-    /// None in practice: every payload has a JSON form.
+    /// Never in practice: every payload has a JSON form.
     pub fn payload_text(&self) -> Result<String, serde_json::Error> {
         match self {
             Self::ToolCalled(payload) => serde_json::to_string(payload),
@@ -482,7 +483,7 @@ pub struct LoggedEvent {
 }
 
 impl RunEvent {
-    /// Returns the event as stored at `position` of the log of `tenant`, without link and global position.
+    /// The event as stored at `position` of the log of `tenant`, without link and global position.
     ///
     /// # Errors
     /// See [`EventBody::payload_text`].
@@ -503,7 +504,7 @@ impl RunEvent {
 }
 
 impl LoggedEvent {
-    /// Returns the event in the form in which it is stored and exported.
+    /// The event as it is stored and exported.
     ///
     /// # Errors
     /// See [`EventBody::payload_text`].
@@ -543,16 +544,15 @@ pub trait EventLog: Send + Sync + 'static {
     /// are durable. Sequences per run and positions per tenant are assigned inside the same
     /// transaction.
     ///
-    /// # Errors
-    /// Fails with [`StoreError`] after storing nothing of this append, with
-    /// [`StoreError::Conflict`] when an id is that of an event that this process appended lately.
+    /// Fails with [`StoreError`] and stores no event. Fails with [`StoreError::Conflict`] if this
+    /// process recently appended an event with the same id.
     async fn append(&self, events: &[NewEvent]) -> Result<Vec<u64>, StoreError>;
 
     /// Reads events in ascending position.
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError>;
 
-    /// Returns the events at these positions in the whole log, in ascending position. Those that are
-    /// no longer there are left out. At most 1 000 positions.
+    /// Returns the events at these positions in the whole log, in ascending position, without those
+    /// that were removed. At most 1 000 positions.
     async fn at(&self, positions: &[u64]) -> Result<Vec<LoggedEvent>, StoreError>;
 }
 

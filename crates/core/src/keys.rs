@@ -43,11 +43,11 @@ pub struct KeyRecord {
     /// Principals of its tenant that have handled its text, or that of a key it was created with.
     /// Empty when the operator created it.
     pub makers: Vec<PrincipalId>,
-    /// Present when this is no key but a browser session, which has no roles and scopes itself.
+    /// Present if this is a browser session instead of a key. A session has no roles and scopes.
     pub session: Option<SessionCredential>,
 }
 
-/// The credential that a browser session stands for. The session is valid only while it is.
+/// The credential that a browser session represents. The session is valid only while it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SessionCredential {
@@ -78,31 +78,31 @@ pub enum KeyRotation {
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
     /// Stores a new key. With a session, also deletes the sessions that expired more than
-    /// [`SESSION_ROWS_KEPT`] before it was created: each server knows by its own clock that they are
-    /// over. Fails with [`StoreError::Conflict`] when the id or the digest exists.
+    /// [`SESSION_ROWS_KEPT`] before it was created: by then they have expired by the clock of every
+    /// server. Fails with [`StoreError::Conflict`] if the id or the digest exists.
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;
 
-    /// Stores a new key if its principal is new; otherwise returns `false` and stores nothing. A
-    /// principal is new when this store has no key of that name in the key's tenant, revoked and
-    /// expired ones included, and no approval, run, quota, idempotent call, credential or saved
-    /// item of it. The
-    /// check of all these parts and the insertion are one step. Fails with [`StoreError::Conflict`] like [`insert`](Self::insert).
+    /// Stores a new key if its principal is new; otherwise returns `false` and changes nothing. A
+    /// principal is new if its tenant has no key of that name, including revoked and expired ones,
+    /// and no approval, run, quota, idempotent call, credential or saved item of it. The checks and
+    /// the insertion are one step. Fails with [`StoreError::Conflict`] like
+    /// [`insert`](Self::insert).
     async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
 
-    /// Returns all keys, revoked and expired ones included, by creation time.
+    /// All keys, including revoked and expired ones, by creation time.
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
-    /// Returns the keys that were inserted, rotated or revoked after
+    /// The keys that were inserted, rotated or revoked after
     /// [`Changes::keys`](super::Changes::keys) was `epoch`, in any order. The cost does not grow
     /// with the other keys.
     async fn changed_since(&self, epoch: u64) -> Result<Vec<KeyRecord>, StoreError>;
 
-    /// Revokes a key; returns `false` when no unrevoked key has that id.
+    /// Revokes a key; returns `false` if no unrevoked key has that id.
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 
     /// Stores `new`, which replaces the key `old`, and lets `old` expire at `until` or earlier:
     /// both or neither. The checks of [`KeyRotation`] and the change are one step, across processes
-    /// too: of parallel rotations of one key exactly one succeeds. Fails with
+    /// too: exactly one of several parallel rotations of a key succeeds. Fails with
     /// [`StoreError::Conflict`] like [`insert`](Self::insert).
     async fn rotate(
         &self,
@@ -111,7 +111,7 @@ pub trait KeyStore: Send + Sync + 'static {
         until: Timestamp,
     ) -> Result<KeyRotation, StoreError>;
 
-    /// Records when keys were last used. Ignores unknown keys and earlier times, and is no change
-    /// in [`Changes`](super::Changes).
+    /// Records when keys were last used. Ignores unknown keys and earlier times. Does not count in
+    /// [`Changes`](super::Changes).
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError>;
 }

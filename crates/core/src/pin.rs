@@ -1,10 +1,10 @@
 //! Pins: the approved form of an upstream's tool, and the form that the upstream offers now.
 //!
-//! Invariant (I-51): a [`PinForm`] consists of everything that its upstream wrote of a tool and that
-//! callers see or that decides the request of a call. That is name, title, description, both schemas and
-//! annotations, as discovered, before hidden characters are removed, and the operation of a connector.
-//! Nothing else is in it, and lists of schemas whose order means nothing are sorted in it (`order.rs`), so
-//! meaningless changes cannot raise an alarm.
+//! Invariant (I-51): a [`PinForm`] consists of everything that its upstream wrote of a tool and
+//! that callers see or that decides the request of a call. These are name, title, description, both
+//! schemas and annotations, as discovered, before hidden characters are removed, and the operation
+//! of a connector. It has no other data, and lists of schemas whose order has no meaning are sorted
+//! in it (`order.rs`), so meaningless changes cannot raise an alarm.
 
 mod changes;
 mod order;
@@ -26,7 +26,7 @@ use crate::{
 
 pub use self::changes::{Change, changes};
 
-/// The most earlier forms of a tool that stay approved; the newest count.
+/// The most earlier forms of a tool that stay approved; the oldest are dropped first.
 pub const MAX_EARLIER: usize = 7;
 
 /// One form of a tool.
@@ -34,7 +34,7 @@ pub const MAX_EARLIER: usize = 7;
 pub struct PinForm {
     /// SHA-256 of `document`.
     pub digest: Digest,
-    /// The tool as JSON in its canonical form (RFC 8785), with sorted lists where order means nothing.
+    /// The tool as canonical JSON (RFC 8785), with sorted lists where order has no meaning.
     pub document: String,
 }
 
@@ -55,7 +55,7 @@ pub struct Pin {
     pub change_count: u32,
 }
 
-/// A form that was approved.
+/// An approved form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedForm {
     /// The form.
@@ -104,18 +104,18 @@ pub struct PinChoice {
     pub source: SourceId,
     /// The source's name for the tool.
     pub tool: String,
-    /// Digest of the pending form. Without earlier forms in addition, it may be that of the form that was
-    /// approved last, if others are approved too.
+    /// Digest of the pending form. To replace earlier forms, it may also be the digest of the last
+    /// approved form, if others are approved too.
     pub digest: Digest,
-    /// What happens to the forms that were approved before.
+    /// The effect on the forms that were approved before.
     pub earlier: EarlierForms,
 }
 
-/// What an approval does to the forms that were approved before.
+/// The effect of an approval on the forms that were approved before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EarlierForms {
-    /// They are no longer approved.
+    /// Their approval is withdrawn.
     #[default]
     Replace,
     /// They remain approved, for a tool that alternates between forms.
@@ -127,7 +127,7 @@ pub enum EarlierForms {
 pub enum PinApproval {
     /// All are approved; holds the digests approved before, in the same order.
     Approved(Vec<Option<Digest>>),
-    /// None is approved: the form of the choice with this index cannot be approved any more.
+    /// No choice is approved: the form of the choice with this index cannot be approved any more.
     Stale(usize),
 }
 
@@ -136,13 +136,13 @@ pub enum PinApproval {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait PinStore: Send + Sync + 'static {
-    /// Returns the digests of the tools of `source`, read atomically.
+    /// The digests of the tools of `source`, read atomically.
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError>;
 
-    /// Returns the pins of the tools of `source`, by name.
+    /// The pins of the tools of `source`, by name.
     async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError>;
 
-    /// Returns the pin of one tool.
+    /// The pin of one tool.
     async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError>;
 
     /// Approves the first forms of tools without a pin. An existing pin is unchanged.
@@ -153,9 +153,9 @@ pub trait PinStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Stores unapproved forms, each replacing the pending form of its tool. Returns the names of
-    /// the tools whose pending form changed, and counts it if the tool has an approved form. Ignores
-    /// approved forms.
+    /// Stores unapproved forms, each replacing the pending form of its tool, and ignores approved
+    /// forms. Returns the names of the tools whose pending form changed. Counts the change if the
+    /// tool has an approved form.
     async fn note(
         &self,
         source: &SourceId,
@@ -163,10 +163,11 @@ pub trait PinStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes the pending forms of tools that have an approved form again.
+    /// Deletes the pending forms of tools that are back in an approved form.
     async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError>;
 
-    /// Approves all of `choices`, or none. At most [`MAX_EARLIER`] earlier forms of a tool remain.
+    /// Approves all of `choices`, or none of them. At most [`MAX_EARLIER`] earlier forms of a tool
+    /// remain.
     async fn approve(
         &self,
         choices: Vec<PinChoice>,
@@ -178,13 +179,13 @@ pub trait PinStore: Send + Sync + 'static {
 // === impl PinDigests ===
 
 impl PinDigests {
-    /// Returns whether the form with this digest is approved.
+    /// Whether the form with this digest is approved.
     pub fn approves(&self, digest: Digest) -> bool {
         self.approved == Some(digest) || self.earlier.contains(&digest)
     }
 
-    /// Returns whether `choice`, a form of this tool, can be approved: the pending form, or again the one
-    /// that was approved last, which then is the only one.
+    /// Whether `choice`, a form of this tool, can be approved: the pending form, or the last
+    /// approved one again, which then becomes the only one.
     pub fn can_approve(&self, choice: &PinChoice) -> bool {
         let is_only = choice.earlier == EarlierForms::Replace && !self.earlier.is_empty();
         self.seen == Some(choice.digest) || is_only && self.approved == Some(choice.digest)
@@ -194,7 +195,7 @@ impl PinDigests {
 // === impl PinForm ===
 
 impl PinForm {
-    /// Returns the form of `tool`.
+    /// Creates the form of `tool`.
     pub fn of(tool: &DiscoveredTool) -> Self {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let (name, title, description) =

@@ -43,7 +43,7 @@ pub struct StoredQuery {
     pub with_prev: bool,
 }
 
-/// The end of a tenant's log.
+/// The last event of a tenant's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The tenant.
@@ -54,13 +54,13 @@ pub struct Head {
     pub hash: Digest,
 }
 
-/// The ends of logs, from the memory of the process that appends to them.
+/// The last events of logs, from the memory of the process that appends to them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHeads {
-    /// Another number when anything but this process may have changed the log since the last answer.
-    /// With the same number, every event in between is one that this process has appended.
+    /// Changes if anything but this process may have changed the log since the last answer. With
+    /// the same number, this process has appended every event in between.
     pub generation: u64,
-    /// Position and hash of the last event of each tenant that has got events in this generation.
+    /// Position and hash of the last event of each tenant that received events in this generation.
     pub heads: HashMap<TenantId, (u64, Digest)>,
 }
 
@@ -82,7 +82,7 @@ pub struct News {
 pub struct Cursor {
     /// The reader's name.
     pub name: String,
-    /// Position in the whole log of the last event that was processed.
+    /// Position in the whole log of the last processed event.
     pub position: u64,
     /// When it last moved.
     pub moved_at: Option<Timestamp>,
@@ -99,17 +99,17 @@ pub struct Cursor {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait RecordStore: Send + Sync + 'static {
-    /// Returns the problem of the storage location: it was removed, emptied or replaced. Returns
-    /// `None` when it is sound.
+    /// The problem of the storage location: it was removed, emptied or replaced. `None` if it is
+    /// sound.
     async fn displaced(&self) -> Option<&'static str> {
         None
     }
 
-    /// Returns events exactly as stored, malformed ones included.
+    /// Reads events exactly as stored, including malformed ones.
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError>;
 
-    /// Computes the chain of the log of `tenant` anew, from the event after position `after`, whose hash
-    /// is `hash`: a page of links, oldest first, empty at the end of the log.
+    /// Recomputes the chain of the log of `tenant`, from the event after position `after`, whose
+    /// hash is `hash`. Returns a page of links, oldest first; empty at the end of the log.
     async fn check_links(
         &self,
         tenant: &TenantId,
@@ -126,45 +126,42 @@ pub trait RecordStore: Send + Sync + 'static {
         Ok(self.stored(query).await?.into_iter().map(check).collect())
     }
 
-    /// Returns the ends of the logs that this process has appended to, without reading them; `None`
-    /// when the store does not know them.
+    /// The last events of the logs that this process has appended to, without reading the logs;
+    /// `None` if the store does not know them.
     async fn known_heads(&self) -> Result<Option<KnownHeads>, StoreError> {
         Ok(None)
     }
 
-    /// Returns the position of the last event of the whole log, pruned ones included; 0 when there
-    /// never was one.
+    /// The position of the last event of the whole log, including pruned ones; 0 before the first
+    /// event.
     async fn last_position(&self) -> Result<u64, StoreError>;
 
-    /// Returns the end of the log of `tenant`; `None` when it has no event.
+    /// The last event of the log of `tenant`; `None` if the log is empty.
     async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError>;
 
-    /// Returns every tenant that has an event or a checkpoint, by name, after `after`, at most 1
-    /// 000.
+    /// The tenants with an event or a checkpoint, by name, after `after`. At most 1 000.
     async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError>;
 
-    /// Returns the tenants of the events of the whole log after `after` and up to `to`.
+    /// The tenants of the events of the whole log after `after` and up to `to`.
     async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError>;
 
-    /// Appends a checkpoint to those of its tenant. Returns `false` and stores nothing when its
-    /// number is not the next one, or when it contradicts the stored events.
+    /// Appends a checkpoint to those of its tenant. Returns `false` and changes nothing if its
+    /// number is not the next one, or if it contradicts the stored events.
     async fn add_checkpoint(&self, checkpoint: Checkpoint) -> Result<bool, StoreError>;
 
-    /// Returns the checkpoints of a tenant with numbers greater than `after`, in order, at most 1
-    /// 000.
+    /// The checkpoints of a tenant with numbers greater than `after`, in order. At most 1 000.
     async fn checkpoints(
         &self,
         tenant: &TenantId,
         after: u64,
     ) -> Result<Vec<Checkpoint>, StoreError>;
 
-    /// Returns the checkpoint of a tenant with the greatest number.
+    /// The checkpoint of a tenant with the greatest number.
     async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError>;
 
-    /// Returns the newest checkpoint of a tenant of kind [`CheckpointKind::Head`] up to which
-    /// events may be pruned. It was signed before `before` and is not the end of the tenant's log.
-    /// No event up to it is after position `delivered` of the whole log, or belongs to an open call
-    /// or session.
+    /// The newest checkpoint of a tenant of kind [`CheckpointKind::Head`] up to which events may be
+    /// pruned. It was signed before `before` and is not the end of the tenant's log. No event up to
+    /// it is after position `delivered` of the whole log, or belongs to an open call or session.
     async fn prunable(
         &self,
         tenant: &TenantId,
@@ -173,19 +170,19 @@ pub trait RecordStore: Send + Sync + 'static {
     ) -> Result<Option<Checkpoint>, StoreError>;
 
     /// Removes events of a tenant, oldest first, up to the position in its last mark of kind
-    /// [`CheckpointKind::Pruned`], at most `limit` events. Returns how many were removed. Together
-    /// with the last of them it removes the checkpoints before the one that the mark was made from.
-    /// The remaining checkpoints are a chain without a gap.
+    /// [`CheckpointKind::Pruned`], at most `limit` events. Returns how many it removed. With the
+    /// last of them it also removes the checkpoints before the one that the mark was made from, so
+    /// that the remaining checkpoints are a chain without a gap.
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError>;
 
     /// Removes whole parts of the log in which marks of kind [`CheckpointKind::Pruned`] cover the
-    /// events of every tenant, if the engine can do that at once, and returns how many events it
-    /// removed. [`prune`](Self::prune) removes the rest, and the checkpoints.
+    /// events of every tenant, if the engine supports this. Returns how many events it removed.
+    /// [`prune`](Self::prune) removes the rest, and the checkpoints.
     async fn drop_pruned(&self) -> Result<usize, StoreError> {
         Ok(0)
     }
 
-    /// Returns every cursor, by name.
+    /// All cursors, by name.
     async fn cursors(&self) -> Result<Vec<Cursor>, StoreError>;
 
     /// Stores a cursor, replacing the one with its name.

@@ -1,4 +1,4 @@
-//! The storage trait for things that people save for others of their tenant.
+//! The storage trait for items that people save for others of their tenant.
 
 use async_trait::async_trait;
 
@@ -12,7 +12,8 @@ use crate::{
 /// The limit of views of a tenant, and of calls of one of its tools. A caller that may save one sees all of
 /// them, so a refusal discloses no hidden items.
 pub const MAX_SAVED: usize = 500;
-/// The limit of items of one kind of a principal, so that none fills the place of all others.
+/// The limit of items of one kind of a principal, so that one principal cannot use up the limit of
+/// all.
 pub const MAX_SAVED_BY_ONE: usize = 100;
 
 closed_enum! {
@@ -25,9 +26,9 @@ closed_enum! {
     }
 }
 
-/// Something that a principal saved for its tenant. Its kind, tool and name identify it there: names
-/// of calls are those of one tool, because a name in use would otherwise disclose a call of a tool
-/// that the caller may not know.
+/// An item that a principal saved for its tenant. Kind, tool and name identify it there. Names of
+/// calls are unique per tool: a name in use would otherwise disclose a call of a tool that the
+/// caller may not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedItem {
     /// Unique.
@@ -50,14 +51,14 @@ pub struct SavedItem {
 }
 
 impl SavedItem {
-    /// Returns the tenant, the kind, the tool (empty for a view) and the name, which identify it.
+    /// The tenant, the kind, the tool (empty for a view) and the name, which identify it.
     pub fn place(&self) -> [&str; 4] {
         let tool = self.tool.as_ref().map_or("", ToolId::as_str);
         [self.tenant.as_str(), self.kind.as_str(), tool, &self.name]
     }
 }
 
-/// The items of a list. A list reads no others, so its duration discloses nothing about them.
+/// The items to list. Other items are not read, so the duration discloses nothing about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SavedFilter {
     /// All views.
@@ -94,11 +95,11 @@ pub trait SavedStore: Send + Sync + 'static {
     /// with an empty one.
     async fn insert(&self, item: SavedItem) -> Result<SavedInsertion, StoreError>;
 
-    /// Replaces content and time of the item with the id, the tenant, the kind, the tool, the name and
-    /// the principal of `item`. Returns `false` if there is none.
+    /// Replaces content and time of the item with the id, the tenant, the kind, the tool, the name
+    /// and the principal of `item`. Returns `false` if it is not found.
     async fn replace(&self, item: SavedItem) -> Result<bool, StoreError>;
 
-    /// Removes an item, if `seen` is its principal. Otherwise returns `false`.
+    /// Removes an item saved by `seen`; otherwise returns `false`.
     async fn remove(
         &self,
         tenant: &TenantId,
@@ -106,13 +107,13 @@ pub trait SavedStore: Send + Sync + 'static {
         seen: &PrincipalId,
     ) -> Result<bool, StoreError>;
 
-    /// Returns the items of a tenant that `filter` selects, by tool and name.
+    /// The items of a tenant that `filter` selects, by tool and name.
     async fn list(
         &self,
         tenant: &TenantId,
         filter: &SavedFilter,
     ) -> Result<Vec<SavedItem>, StoreError>;
 
-    /// Returns an item.
+    /// Finds an item.
     async fn find(&self, tenant: &TenantId, id: &SavedId) -> Result<Option<SavedItem>, StoreError>;
 }

@@ -41,7 +41,7 @@ pub use crate::{
     store_error::StoreError,
 };
 
-/// Numbers that rise with the changes by any process.
+/// Numbers that increase with changes made by any process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Keys that were inserted, rotated or revoked.
@@ -75,130 +75,128 @@ pub struct StoreMeasures {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait Storage: Send + Sync + 'static {
-    /// Returns the event log.
+    /// The event log.
     fn events(&self) -> Arc<dyn EventLog>;
 
-    /// Returns the record: the same log with its chain and its checkpoints.
+    /// The same log with its chain and its checkpoints.
     fn record(&self) -> Arc<dyn RecordStore>;
 
-    /// Returns the witnesses of all servers of a shared store; `None` for an engine of one server.
+    /// The witnesses of all servers of a shared store; `None` for an engine of one server.
     fn witnesses(&self) -> Option<Arc<dyn SharedWitnesses>> {
         None
     }
 
-    /// Returns the index of the log, which can be computed again from it at any time.
+    /// The index of the log. It can be rebuilt from the log at any time.
     fn segments(&self) -> Arc<dyn SegmentStore>;
 
-    /// Returns the API keys.
+    /// The API keys.
     fn keys(&self) -> Arc<dyn KeyStore>;
 
-    /// Returns the last valid catalogs.
+    /// The last valid catalogs.
     fn catalogs(&self) -> Arc<dyn CatalogStore>;
 
-    /// Returns the pins of tools.
+    /// The pins of tools.
     fn pins(&self) -> Arc<dyn PinStore>;
 
-    /// Returns the approvals, whose events are in the log.
+    /// The approvals. Their events are in the log.
     fn approvals(&self) -> Arc<dyn ApprovalStore>;
 
-    /// Returns the runs of workflows.
+    /// The runs of workflows.
     fn runs(&self) -> Arc<dyn RunStore>;
 
-    /// Returns the idempotent calls and their answers.
+    /// The idempotent calls and their answers.
     fn idempotency(&self) -> Arc<dyn IdempotencyStore>;
 
-    /// Returns the ended sessions of clients.
+    /// The sessions of clients that were closed.
     fn client_sessions(&self) -> Arc<dyn ClientSessionStore>;
 
-    /// Returns what people saved for others of their tenant.
+    /// The items that people saved for others of their tenant.
     fn saved(&self) -> Arc<dyn SavedStore>;
 
-    /// Returns the counts of quotas.
+    /// The counts of quotas.
     fn quotas(&self) -> Arc<dyn QuotaStore>;
 
-    /// Returns the buckets of rate limits that all servers share; `None` for an engine that keeps
-    /// none.
+    /// The buckets of rate limits that all servers share; `None` for an engine without shared
+    /// buckets.
     fn limiter(&self) -> Option<Arc<dyn RateLimiter>> {
         None
     }
 
-    /// Returns the credentials.
+    /// The credentials.
     fn credentials(&self) -> Arc<dyn CredentialStore>;
 
-    /// Returns the numbers of changes, as they were after this was called. With `seen`, waits until
-    /// they differ, but returns them after about half a second in any case, which confirms that the
-    /// store can be read and that nothing else has changed.
+    /// Returns the current numbers of changes. With `seen`, waits until they differ, but at most
+    /// about half a second: the reply confirms that the store can be read and that nothing else has
+    /// changed.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError>;
 
-    /// Returns the ids of the instances that have the store open, this one included.
+    /// The ids of the instances that have the store open, including this one.
     async fn instances(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Returns whether several servers may use the store at once. Then each of them calls
-    /// [`recover`](Self::recover) again and again, for the others.
+    /// Whether several servers may use the store at once. Each of them then calls
+    /// [`recover`](Self::recover) repeatedly, for the others.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Returns whether this instance is the one that does the work `duty`. At most one living
-    /// instance is; another takes over when that one is dead. An engine for a single server says
-    /// `true`.
+    /// Whether this instance does the work `duty`. At most one living instance does; another takes
+    /// over after it dies. Always `true` for an engine of a single server.
     async fn leads(&self, _duty: &str) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    /// Returns whether the calls of this instance are still its own: no other instance has closed
-    /// them as those of a dead one, and none will in the next moments. An engine for a single server
-    /// says `true`.
+    /// Whether this instance still owns its calls: no other instance has closed them as those of a
+    /// dead one, and none will in the next moments. Always `true` for an engine of a single server.
     async fn is_alive(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    /// Leaves the work `duty` to another instance, if this one does it.
+    /// Hands the work `duty` to another instance, if this one does it.
     async fn resign(&self, _duty: &str) -> Result<(), StoreError> {
         Ok(())
     }
 
     /// Closes every call of a dead instance with an `agent.toolReturned` of status `error` and code
     /// `interrupted`. Then closes its tool sessions with a `tool.session.closed` of outcome
-    /// `failed`. Returns how many of both there were. A durable workflow run is taken over instead,
-    /// together with its call; [`RunStore::adopted`] returns it. An idempotent call that did not
-    /// run frees its key. Everything of living instances, this one included, is unchanged. Safe to
-    /// run in any number of processes at once.
+    /// `failed`. Returns how many of both it closed. Takes over a durable workflow run together
+    /// with its call instead; [`RunStore::adopted`] lists it. An idempotent call that did not run
+    /// frees its key. Data of living instances, including this one, is unchanged. Safe to run in
+    /// any number of processes at once.
     ///
     /// # Errors
     /// Fails with [`StoreError`]; everything closed before the failure stays closed.
     async fn recover(&self, now: Timestamp) -> Result<usize, StoreError>;
 
-    /// Reseals values that an older key has sealed with the current key, and returns how many there
-    /// were. Servers that know both keys may run meanwhile.
+    /// Reseals with the current key the values that an older key sealed, and returns their number.
+    /// Servers that know both keys may run meanwhile.
     ///
     /// # Errors
-    /// Fails at the first value that cannot be opened; those before it are resealed.
+    /// Fails at the first value that cannot be opened; earlier values stay resealed.
     async fn reseal(&self) -> Result<usize, CredentialStoreError>;
 
-    /// Returns the defects that the engine itself finds in its files. Empty for a sound store.
-    /// Reads everything.
+    /// Checks all files and returns the defects that the engine itself finds; empty for a sound
+    /// store.
     async fn damage(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Returns the bytes that the store may still use; `None` when it is on another machine. Blocks
-    /// for as long as the file system takes.
+    /// The bytes that the store may still use; `None` if it is on another machine. Blocks for as
+    /// long as the file system takes.
     fn free_space(&self) -> Result<Option<u64>, StoreError>;
 
     /// Calls `observer` after each transaction of the writer. Only the first observer counts.
     fn observe_commits(&self, _observer: CommitObserver) {}
 
-    /// Returns measurements of this moment, for operators.
+    /// Current measurements, for operators.
     async fn measure(&self) -> Result<StoreMeasures, StoreError> {
         Ok(StoreMeasures::default())
     }
 
     /// Stores all accepted data and releases this instance. Afterwards operations of an engine with
     /// files fail with [`StoreError::Unavailable`].
-    ///
-    /// The next [`recover`](Self::recover) closes calls that are still open as interrupted, so end
+    /// The next [`recover`](Self::recover) closes calls that are still open as interrupted, so
+    /// finish them first.
     /// them first.
     async fn close(&self);
 
-    /// Waits until the store can write no more, because it was closed or its engine failed.
+    /// Waits until the store cannot be written any more: it was closed, or its engine failed.
     async fn ended(&self);
 }

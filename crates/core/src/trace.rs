@@ -1,9 +1,9 @@
-//! Traces: the context that joins the spans of several services (W3C Trace Context), and spans that have
-//! ended.
+//! Traces: the context that joins the spans of several services (W3C Trace Context), and finished
+//! spans.
 //!
-//! Invariant (I-95): a span has no place for an argument, a result, a header or a text of an upstream.
-//! Its names and attributes are words of this program, numbers, identifiers, and names that the operator
-//! has chosen.
+//! Invariant (I-95): a span has no place for an argument, a result, a header or a text of an
+//! upstream. Its names and attributes are words of this program, numbers, identifiers, and names
+//! chosen by the operator.
 
 use std::{
     fmt,
@@ -20,12 +20,12 @@ use crate::{
 
 /// The header, and the member of `_meta`, with the ids of a trace.
 pub const TRACEPARENT: &str = "traceparent";
-/// The header, and the member of `_meta`, with what other systems add to a trace.
+/// The header, and the member of `_meta`, with the data that other systems add to a trace.
 pub const TRACESTATE: &str = "tracestate";
 
 /// Longest `tracestate` that is passed on, in bytes; W3C requires at least this.
 const MAX_STATE: usize = 512;
-/// The flag of a trace that is recorded.
+/// The flag of a recorded trace.
 const SAMPLED: u8 = 1;
 
 /// The id of a trace.
@@ -41,30 +41,30 @@ pub struct SpanId([u8; 8]);
 pub struct TraceContext {
     /// The trace.
     pub trace: TraceId,
-    /// The span below which the next one belongs.
+    /// The parent of the next span.
     pub span: SpanId,
     flags: u8,
     state: Option<Arc<str>>,
 }
 
-/// A span that has ended.
+/// A finished span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
     /// Its place in its trace.
     pub context: TraceContext,
-    /// The span that it is a part of.
+    /// The span that contains it.
     pub parent: Option<Parent>,
     /// Its name.
     pub name: SpanName,
     /// Its side of an exchange.
     pub kind: SpanKind,
-    /// When it began.
+    /// When it started.
     pub start: SystemTime,
     /// How long it took.
     pub duration: Duration,
     /// Its attributes.
     pub attributes: Vec<(&'static str, AttributeValue)>,
-    /// The code of the error with which it ended.
+    /// The code of the error with which it failed.
     pub error: Option<&'static str>,
 }
 
@@ -102,20 +102,20 @@ pub enum AttributeValue {
     Word(&'static str),
     /// A number.
     Number(i64),
-    /// An identifier, or a name that the operator has chosen.
+    /// An identifier, or a name chosen by the operator.
     Name(Name),
 }
 
-/// An identifier, or a name that the operator has chosen.
+/// An identifier, or a name chosen by the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(Arc<str>);
 
-/// Receives spans that have ended.
+/// Receives finished spans.
 pub trait SpanSink: Send + Sync + 'static {
-    /// Takes a span. Must not block; drops the span when there is no room, and counts that.
+    /// Takes a span. Must not block; drops and counts the span if there is no room.
     fn record(&self, span: Span);
 
-    /// Returns the numbers so far.
+    /// The numbers so far.
     fn counts(&self) -> SpanCounts;
 }
 
@@ -131,12 +131,12 @@ pub struct SpanCounts {
 // === impl TraceId ===
 
 impl TraceId {
-    /// Wraps random bytes; all zeros are no id.
+    /// Wraps random bytes; all zeros are invalid.
     pub fn new(bytes: [u8; 16]) -> Option<Self> {
         (bytes != [0; 16]).then_some(Self(bytes))
     }
 
-    /// Returns its bytes.
+    /// Its bytes.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }
@@ -157,12 +157,12 @@ impl fmt::Debug for TraceId {
 // === impl SpanId ===
 
 impl SpanId {
-    /// Wraps random bytes; all zeros are no id.
+    /// Wraps random bytes; all zeros are invalid.
     pub fn new(bytes: [u8; 8]) -> Option<Self> {
         (bytes != [0; 8]).then_some(Self(bytes))
     }
 
-    /// Returns its bytes.
+    /// Its bytes.
     pub fn bytes(self) -> [u8; 8] {
         self.0
     }
@@ -183,13 +183,13 @@ impl fmt::Debug for SpanId {
 // === impl TraceContext ===
 
 impl TraceContext {
-    /// Creates the context of a trace that begins here.
+    /// Creates the context of a trace that starts here.
     pub fn new(trace: TraceId, span: SpanId, is_sampled: bool) -> Self {
         Self { trace, span, flags: u8::from(is_sampled), state: None }
     }
 
-    /// Parses the two headers. Returns `None` for an invalid `traceparent`; an invalid `tracestate` is
-    /// left out.
+    /// Parses the two headers. Returns `None` for an invalid `traceparent`, and omits an invalid
+    /// `tracestate`.
     pub fn parse(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
         let mut parts = traceparent.splitn(5, '-');
         let [version, trace, span, flags] =
@@ -206,13 +206,13 @@ impl TraceContext {
             (1..=MAX_STATE).contains(&state.len())
                 && state.bytes().all(|byte| (0x20..0x7f).contains(&byte))
         };
-        // Optional white space of a header; nothing else is cut off.
+        // Only the optional white space of a header is trimmed.
         let trimmed = tracestate.map(|state| state.trim_matches([' ', '\t']));
         let state = trimmed.filter(is_valid).map(Arc::from);
         Some(Self { trace, span, flags, state })
     }
 
-    /// Returns the place without `tracestate`, which callers choose.
+    /// Removes `tracestate`, which callers choose.
     #[must_use]
     pub fn without_state(self) -> Self {
         Self { state: None, ..self }
@@ -238,28 +238,28 @@ impl TraceContext {
         };
     }
 
-    /// Returns the value of the header `traceparent`.
+    /// The value of the header `traceparent`.
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-{}", self.trace, self.span, hex::encode(&[self.flags]))
     }
 
-    /// Returns the value of the header `tracestate`.
+    /// The value of the header `tracestate`.
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
     }
 
-    /// Returns whether the trace is recorded.
+    /// Whether the trace is recorded.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// Returns the same place in a trace that is recorded or not.
+    /// Sets whether the trace is recorded.
     #[must_use]
     pub fn with_sampled(self, is_sampled: bool) -> Self {
         Self { flags: self.flags & !SAMPLED | u8::from(is_sampled), ..self }
     }
 
-    /// Returns the context of `span` in the same trace.
+    /// The context of `span` in the same trace.
     #[must_use]
     pub fn at(&self, span: SpanId) -> Self {
         Self { span, ..self.clone() }
@@ -294,13 +294,13 @@ impl fmt::Display for SpanName {
 // === impl Name ===
 
 impl Name {
-    /// Wraps a name that this program or its operator has chosen: a route, a step of a workflow file, the
+    /// Wraps a name chosen by this program or its operator: a route, a step of a workflow file, the
     /// id of a session. Never a text of a caller or an upstream.
     pub fn chosen_here(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Returns the text.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

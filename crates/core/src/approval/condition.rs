@@ -3,8 +3,8 @@
 //!
 //! Invariant (I-15): a test that cannot be evaluated counts as true.
 //!
-//! Tests read arguments only. The answers and the state of a further round can change the effect of
-//! the same arguments, so there a test of arguments cannot be evaluated.
+//! Tests read arguments only. In a further round, answers and state can change the effect of the
+//! same arguments, so there a test of arguments cannot be evaluated.
 
 use regex::Regex;
 use serde_json::{Number, Value};
@@ -57,8 +57,8 @@ impl PartialEq for Test {
 }
 
 impl Condition {
-    /// Returns whether any test is true, or cannot be evaluated, for a call with `input` of a tool
-    /// of `tier`. A condition without tests is always true.
+    /// Whether any test is true, or cannot be evaluated, for a call with `input` of a tool of
+    /// `tier`. A condition without tests is always true.
     pub fn may_hold(&self, tier: SafetyTier, input: &CallInput) -> bool {
         let Self { tiers, arguments: rules } = self;
         // The context of a trace reaches no rule.
@@ -73,13 +73,13 @@ impl Condition {
     }
 }
 
-/// Longest value of an argument that a reason has, in characters.
+/// Longest value of an argument in a reason, in characters.
 const MAX_SHOWN: usize = 60;
 
 impl Condition {
-    /// Returns why a call with these arguments requires approval, a sentence without a full stop for each
-    /// test that is true or cannot be evaluated. `arguments` is what the reader may see of them; tests
-    /// that are only true for hidden values are left out.
+    /// The reasons why a call requires approval: a sentence without a full stop for each test that
+    /// is true or cannot be evaluated. `arguments` are those that the reader may see; tests that
+    /// are true only for hidden values are left out.
     pub fn reasons(&self, tier: SafetyTier, arguments: &Value) -> Vec<String> {
         let of_tier = self
             .tiers
@@ -122,7 +122,7 @@ impl ArgumentRule {
         })
     }
 
-    /// Returns `None` when the argument is missing, or of a type that the test does not cover.
+    /// `None` if the argument is missing, or if the test does not apply to its type.
     fn holds(&self, arguments: &Value) -> Option<bool> {
         let argument = arguments.pointer(&self.pointer)?;
         match &self.test {
@@ -139,7 +139,7 @@ impl ArgumentRule {
     }
 }
 
-/// Returns whether both are the same value. 1 and 1.0 are the same number.
+/// Whether both are the same value. 1 and 1.0 are the same number.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) => number::compare(a, b).is_eq(),

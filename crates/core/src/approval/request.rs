@@ -1,7 +1,7 @@
 //! One approval request: the call it covers, the caller, and the votes on it.
 //!
-//! Invariant (I-65): a principal cannot approve its own call, with any key. The creator of keys has
-//! one voice together with all of them.
+//! Invariant (I-65): a principal cannot approve its own call, with any key. A creator of keys
+//! counts as one voter together with all of them.
 //!
 //! Invariant: a request changes only in this module, and a grant is used once.
 //!
@@ -59,11 +59,11 @@ pub struct Approval {
     pub run_id: RunId,
     /// See `run_id`.
     pub event_id: EventId,
-    /// The event that let the call pass.
+    /// The event that allowed the call.
     pub outcome_id: Option<EventId>,
     /// The state.
     pub state: ApprovalState,
-    /// Whether it still decides about the call it is bound to.
+    /// Whether it still applies to the call it is bound to.
     pub live: bool,
     /// The number of approvals required.
     pub quorum: u32,
@@ -83,9 +83,9 @@ pub struct Approval {
     pub round: Option<RoundShape>,
     /// When it was requested.
     pub created_at: Timestamp,
-    /// When it expires. A grant begins a new term.
+    /// When it expires. A grant starts a new term.
     pub expires_at: Timestamp,
-    /// When it entered its present state.
+    /// When it entered its current state.
     pub decided_at: Option<Timestamp>,
     /// The call that used the grant.
     pub used_by: Option<CallId>,
@@ -164,7 +164,7 @@ pub enum Verdict {
     Reject,
     /// Approve on one's own authority, bypassing the quorum.
     Override,
-    /// End a grant that has not been used.
+    /// Withdraw a grant that has not been used.
     Withdraw,
 }
 
@@ -189,7 +189,7 @@ pub struct RoundShape {
     /// How many further answers there are.
     #[serde(default)]
     pub more_responses: usize,
-    /// The size of the state in bytes; `None` without one.
+    /// The size of the state in bytes; `None` without a state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_bytes: Option<usize>,
 }
@@ -200,7 +200,7 @@ pub enum VoteRefused {
     /// The approval is decided or has expired.
     #[error("the approval is {0} and accepts no more votes")]
     NotPending(&'static str),
-    /// There is no grant that could be withdrawn.
+    /// There is no grant to withdraw.
     #[error("the approval is {0}, so there is no grant to withdraw")]
     NotGranted(&'static str),
     /// The caller cannot approve its own call.
@@ -236,13 +236,13 @@ pub enum VoteRefused {
 /// The principal of events that this server causes by itself.
 const SYSTEM: &str = "core.system";
 
-/// The scope that lets its holder override the quorum.
+/// The scope that permits overriding the quorum.
 pub const OVERRIDE_SCOPE: &str = "approvals:override";
 
 // === impl Approval ===
 
 impl Approval {
-    /// Returns the event that records the request.
+    /// The event that records the request.
     pub fn requested(&self) -> EventBody {
         let timeout = self.expires_at - self.created_at;
         EventBody::InterruptRequested(InterruptRequested {
@@ -262,30 +262,30 @@ impl Approval {
         })
     }
 
-    /// Returns whether it has expired.
+    /// Whether it has expired.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires_at <= now
     }
 
-    /// Returns whether the call may be made.
+    /// Whether the call may be made.
     pub fn is_open(&self, now: Timestamp) -> bool {
         let released = matches!(self.state, ApprovalState::Granted | ApprovalState::Overridden);
         self.live && released && !self.is_over(now)
     }
 
-    /// Returns the number of approving votes.
+    /// The number of approving votes.
     pub fn granted(&self) -> u32 {
         let granted = self.votes.iter().filter(|vote| vote.verdict == Verdict::Grant);
         u32::try_from(granted.count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether `who` requested it.
+    /// Whether `who` requested it.
     pub fn is_own(&self, who: &Principal) -> bool {
         let same_key = self.key.is_some() && who.auth.key() == self.key.as_ref();
         self.tenant == who.tenant && (self.principal == who.id || same_key)
     }
 
-    /// Returns whether `who` shares a principal or key creator with the caller or with an approver.
+    /// Whether `who` shares a principal or key creator with the caller or with an approver.
     fn shares_creator_with(&self, who: &Principal) -> bool {
         let consented =
             self.consents().flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
@@ -293,7 +293,7 @@ impl Approval {
         known.any(|known| who.hands().any(|hand| hand == known))
     }
 
-    /// Returns whether `who` may see it: the caller, everyone who has voted, and every possible approver
+    /// Whether `who` may see it: the caller, everyone who has voted, and every possible approver
     /// may.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         let may = |verdict| self.may_answer(who, verdict).is_ok();
@@ -308,7 +308,7 @@ impl Approval {
     /// for `term`.
     ///
     /// # Errors
-    /// Returns [`VoteRefused`] and changes nothing.
+    /// Fails with [`VoteRefused`] and changes nothing.
     pub fn vote(
         &mut self,
         who: &Principal,
@@ -366,7 +366,7 @@ impl Approval {
     /// Checks whether `who` could vote now. `comment` is not blank.
     ///
     /// # Errors
-    /// Returns the reason as [`VoteRefused`].
+    /// Fails with the reason for which the vote would be refused.
     pub fn admits(
         &self,
         who: &Principal,
@@ -436,9 +436,9 @@ impl Approval {
         }
     }
 
-    /// Checks whether `who` could withdraw the grant: an approver its own, and anyone who could have
-    /// given it. The consents of an incomplete quorum can be withdrawn only by those who gave them,
-    /// because others can reject the request.
+    /// Checks whether `who` could withdraw the grant: an approver its own vote, and everyone who
+    /// could have given the grant. Before the quorum is reached, only the approvers themselves can
+    /// withdraw their votes, because others can reject the request.
     fn admits_withdrawal(&self, who: &Principal, now: Timestamp) -> Result<(), VoteRefused> {
         let has_consented =
             self.tenant == who.tenant && self.consents().any(|vote| vote.principal == who.id);
@@ -453,7 +453,7 @@ impl Approval {
         }
     }
 
-    /// Returns the votes that approve the call.
+    /// The votes that approve the call.
     pub fn consents(&self) -> impl Iterator<Item = &Vote> {
         let approves = |vote: &&Vote| match vote.verdict {
             Verdict::Grant | Verdict::Override => true,
@@ -462,13 +462,13 @@ impl Approval {
         self.votes.iter().filter(approves)
     }
 
-    /// Returns whether `who`, the voter of `vote` with its present scopes and roles, could still give
-    /// that vote.
+    /// Whether `who`, the voter of `vote` with its current scopes and roles, could still give that
+    /// vote.
     pub fn upholds(&self, vote: &Vote, who: &Principal) -> bool {
         vote.principal == who.id && self.may_answer(who, vote.verdict).is_ok()
     }
 
-    /// Ends a grant whose approvers may no longer give it, and returns the event to record. Returns
+    /// Withdraws a grant whose approvers may not give it any more, and returns the event to record.
     /// `None` without a grant.
     pub fn lapse(&mut self, now: Timestamp) -> Option<EventBody> {
         if !self.is_open(now) {
@@ -481,7 +481,7 @@ impl Approval {
         Some(EventBody::ApprovalRejected(rejected))
     }
 
-    /// Uses the grant for `call`; returns `false` when there is no valid grant.
+    /// Uses the grant for `call`; returns `false` if there is no valid grant.
     pub fn spend(&mut self, call: &CallId, now: Timestamp) -> bool {
         if !self.is_open(now) {
             return false;
@@ -493,8 +493,8 @@ impl Approval {
         true
     }
 
-    /// Expires it when its time is over and returns the events to record. Returns `None` when it
-    /// has not expired, or expired before.
+    /// Expires it if its time is over, and returns the events to record. `None` if it has not
+    /// expired, or expired before.
     pub fn expire(&mut self, now: Timestamp) -> Option<Vec<EventBody>> {
         if !self.live || !self.is_over(now) {
             return None;
@@ -516,8 +516,8 @@ impl Approval {
 // === impl Vote ===
 
 impl Vote {
-    /// Returns the voter as it authenticated in `tenant`, without scopes: its credentials in force
-    /// decide them. Returns `None` for the operator at the machine, who has no credentials.
+    /// The voter as it authenticated in `tenant`, without scopes: its current credentials decide
+    /// them. `None` for the operator at the machine, who has no credentials.
     pub fn voter(&self, tenant: &TenantId) -> Option<Principal> {
         let auth = match (&self.key, &self.token) {
             (Some(key), _) => AuthMethod::ApiKey(key.clone()),
@@ -539,8 +539,8 @@ impl Vote {
 // === impl Argument ===
 
 impl Argument {
-    /// Returns names, types and sizes of `arguments`, and how many further ones there are. A name that
-    /// is cut ends with `…`.
+    /// Names, types and sizes of `arguments`, and the number of further ones. A shortened name has
+    /// `…` as its last character.
     pub fn shape(arguments: &serde_json::Map<String, Value>) -> (Vec<Self>, usize) {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {

@@ -18,7 +18,7 @@ pub const MAX_PENDING: usize = 100;
 pub enum OpenOutcome {
     /// The request and its event are stored.
     Opened(Box<Approval>),
-    /// The same call has an approval already that is still in force.
+    /// The same call already has an approval in force.
     Existing(Box<Approval>),
     /// This principal has too many pending approvals.
     LimitReached,
@@ -33,12 +33,12 @@ pub struct ApprovalQuery {
     pub principal: Option<PrincipalId>,
     /// Only in this state.
     pub state: Option<ApprovalState>,
-    /// Only those that are still in force and expire by this time.
+    /// Only those in force that expire by this time.
     pub overdue: Option<Timestamp>,
     /// Only those changed after this change number, in the order of their changes.
     pub changed_after: Option<u64>,
-    /// Only those that come after this one in a list of the newest: requested before it, or at the
-    /// same time with a smaller id.
+    /// Only those after this one in a list of the newest: requested before it, or at the same time
+    /// with a smaller id.
     pub older_than: Option<(Timestamp, ApprovalId)>,
     /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
@@ -49,20 +49,20 @@ pub struct ApprovalQuery {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait ApprovalStore: Send + Sync + 'static {
-    /// Returns the fingerprint of `parts`; different parts have different fingerprints, and the first one
-    /// names their purpose. The key is created on first use and never leaves the store.
+    /// Computes the fingerprint of `parts`; different parts have different fingerprints, and the
+    /// first one names their purpose. The key is created on first use and never leaves the store.
     async fn fingerprint(&self, parts: Vec<Vec<u8>>) -> Result<Fingerprint, StoreError>;
 
-    /// Returns the approval with that fingerprint that is still in force.
+    /// Returns the approval in force with that fingerprint.
     async fn live(
         &self,
         tenant: &TenantId,
         fingerprint: &Fingerprint,
     ) -> Result<Option<Approval>, StoreError>;
 
-    /// Stores `approval` and `event`, both or neither, unless one with its fingerprint is still in
-    /// force. `arguments` is the displayable form of the call's arguments; a store that cannot seal
-    /// them discards them.
+    /// Stores `approval` and `event`, both or neither, unless one with its fingerprint is in force.
+    /// `arguments` is the displayable form of the call's arguments; a store that cannot seal them
+    /// discards them.
     async fn open(
         &self,
         approval: Approval,
@@ -71,31 +71,31 @@ pub trait ApprovalStore: Send + Sync + 'static {
     ) -> Result<OpenOutcome, StoreError>;
 
     /// Replaces the approval with the same id and stores `events`, both or neither. Returns `false`
-    /// when the stored revision differs from that of `approval`. The displayable arguments are
-    /// deleted with the first change that ends the approval's force.
+    /// if the stored revision differs from that of `approval`. Deletes the displayable arguments as
+    /// soon as the approval is out of force.
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError>;
 
-    /// Returns one approval with the displayable arguments of its call.
+    /// Finds one approval, with the displayable arguments of its call.
     async fn find(
         &self,
         tenant: &TenantId,
         id: &ApprovalId,
     ) -> Result<Option<(Approval, Option<String>)>, StoreError>;
 
-    /// Returns the approvals that `query` selects.
+    /// The approvals that `query` selects.
     async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError>;
 
-    /// Returns the number of pending approvals of all tenants.
+    /// The number of pending approvals of all tenants.
     async fn pending(&self) -> Result<u64, StoreError>;
 
-    /// Returns the last change that `reader` has acknowledged. A new reader begins with the changes
+    /// Returns the last change that `reader` has acknowledged. A new reader starts with the changes
     /// after its first request.
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError>;
 
     /// Records that `reader` has seen every change up to `change`.
     async fn acknowledge(&self, reader: &str, change: u64) -> Result<(), StoreError>;
 
-    /// Deletes the approvals created before `before` that are no longer in force, and returns how
-    /// many.
+    /// Deletes the approvals created before `before` that are out of force, and returns their
+    /// number.
     async fn prune(&self, before: Timestamp) -> Result<usize, StoreError>;
 }

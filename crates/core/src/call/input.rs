@@ -7,7 +7,7 @@
 //! Invariant (I-50): an upstream learns only the capabilities of the caller of this one call. Its
 //! requests reach only a caller that declared support for them.
 //!
-//! Invariant (I-20): answers and state are content; none of these types prints them.
+//! Invariant (I-20): answers and state are content, and these types never print them.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use serde_json::{
 
 use crate::json::parse_strict;
 
-/// The caller capabilities that concern input requests. No others are forwarded.
+/// The caller capabilities that concern input requests. Only these are forwarded.
 pub const CAPABILITIES: [&str; 3] = ["elicitation", "sampling", "roots"];
 /// The members of these capabilities. Others are not forwarded, because approvers do not see them.
 const MEMBERS: [&str; 5] = ["form", "url", "context", "tools", "listChanged"];
@@ -32,7 +32,7 @@ pub const MAX_STATE: usize = 64 << 10;
 /// The largest list of capabilities that an upstream may require of a caller, in bytes of JSON.
 const MAX_WANTED: usize = 2 << 10;
 
-/// What the caller of one call sent, as far as it can reach an upstream.
+/// The data that the caller of one call sent, as far as it can reach an upstream.
 ///
 /// Invariant (I-102): everything that decides about a call, identifies it or shows it takes this
 /// value and names each of its members, so that a new member cannot be forgotten in one place.
@@ -42,8 +42,8 @@ pub struct CallInput {
     pub arguments: Value,
     /// The capabilities and answers of a caller that accepts input requests; `None` if it does not.
     pub caller: Option<CallerInput>,
-    /// The context of the caller's trace. It differs between two attempts of one call, so it
-    /// identifies no call.
+    /// The context of the caller's trace. It differs between two attempts of one call, so it does
+    /// not identify a call.
     pub meta: Map<String, Value>,
 }
 
@@ -52,22 +52,23 @@ pub struct CallInput {
 pub struct Round<'a> {
     /// The answers to the requests of an earlier round.
     pub responses: Option<&'a Map<String, Value>>,
-    /// The state that the upstream gave with its requests, or what the caller sent instead.
+    /// The state that the upstream gave with its requests, or the text that the caller sent
+    /// instead.
     pub state: Option<&'a str>,
 }
 
 /// The input capabilities and answers of the caller of one call.
 #[derive(Clone, Default, PartialEq)]
 pub struct CallerInput {
-    /// The members of [`CAPABILITIES`] that it declared. They have no content: names of the protocol
+    /// The members of [`CAPABILITIES`] that it declared. They contain only names of the protocol
     /// with booleans and empty objects.
     pub capabilities: Map<String, Value>,
     /// Its answers to the requests of an earlier round.
     pub responses: Option<Map<String, Value>>,
     /// The state that it received in an earlier round.
     pub state: Option<String>,
-    /// Whether the caller repeats a call after it was asked to open the link of an approval. Clients
-    /// repeat it immediately, before a person can have approved it.
+    /// Whether the caller repeats a call after it was prompted to open the link of an approval.
+    /// Clients repeat it immediately, before a person can have approved it.
     pub is_repeated: bool,
 }
 
@@ -102,7 +103,7 @@ pub enum NotAsked {
 // === impl CallInput ===
 
 impl CallInput {
-    /// Returns the answers and the state of a further round; `None` for the first round of a call.
+    /// The answers and the state of a further round; `None` for the first round of a call.
     pub fn round(&self) -> Option<Round<'_>> {
         let Self { arguments: _, caller, meta: _ } = self;
         caller.as_ref()?.round()
@@ -126,7 +127,7 @@ impl fmt::Debug for CallInput {
 // === impl Round ===
 
 impl Round<'_> {
-    /// Returns the round as JSON under the names of the protocol.
+    /// The round as JSON under the names of the protocol.
     pub fn to_json(self) -> Value {
         let Self { responses, state } = self;
         let responses = responses.map(|it| ("inputResponses".to_owned(), it.clone().into()));
@@ -160,7 +161,7 @@ impl CallerInput {
         (responses.is_some() || state.is_some()).then_some(Round { responses, state })
     }
 
-    /// Returns whether the caller accepts `method` with these parameters.
+    /// Whether the caller accepts `method` with these parameters.
     fn answers(&self, method: Method, params: Option<&Map<String, Value>>) -> bool {
         let param = |key: &str| params.and_then(|params| params.get(key));
         let declared = |key: &str| self.capabilities.get(key).and_then(Value::as_object);
@@ -182,7 +183,7 @@ impl CallerInput {
     }
 }
 
-/// Prints names and counts, and no content.
+/// Prints only names and counts.
 impl fmt::Debug for CallerInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallerInput")
@@ -203,15 +204,15 @@ enum Method {
     Roots,
 }
 
-/// Begins the names of this program's own requests and states.
+/// The prefix of the names of this program's own requests and states.
 pub const RESERVED: &str = "toolcrib.";
 
 impl InputRequired {
     /// Checks `inputRequests` and `requestState` of an upstream for `caller`.
     ///
     /// # Errors
-    /// Returns [`NotAsked`] when they violate the form of the protocol, or `caller` did not declare
-    /// support.
+    /// Fails with [`NotAsked`] if they violate the form of the protocol, or if `caller` did not
+    /// declare support.
     pub fn read(
         requests: Option<&RawValue>,
         state: Option<&RawValue>,
@@ -257,8 +258,8 @@ impl InputRequired {
         Ok(Self { requests: requests.map(ToOwned::to_owned), state: state.map(ToOwned::to_owned) })
     }
 
-    /// Returns whether the key of a request, or the state, begins like those of this program
-    /// ([`RESERVED`]). A caller would take the request for one of the gate.
+    /// Whether the key of a request, or the state, has the prefix of this program ([`RESERVED`]). A
+    /// caller would mistake the request for one of the gate.
     pub fn is_reserved(&self) -> bool {
         let requests = self.requests().map(RawValue::get).map(serde_json::from_str);
         let requests: Map<String, Value> = requests.and_then(Result::ok).unwrap_or_default();
@@ -267,17 +268,17 @@ impl InputRequired {
         requests.keys().chain(&state).any(|name| name.starts_with(RESERVED))
     }
 
-    /// Returns the JSON object of requests, by key.
+    /// The JSON object of requests, by key.
     pub fn requests(&self) -> Option<&RawValue> {
         self.requests.as_deref()
     }
 
-    /// Returns the JSON string that the caller sends back.
+    /// The JSON string that the caller sends back.
     pub fn state(&self) -> Option<&RawValue> {
         self.state.as_deref()
     }
 
-    /// Returns the size of the JSON in bytes.
+    /// The size of the JSON in bytes.
     pub fn len(&self) -> usize {
         let len = |json: Option<&RawValue>| json.map_or(0, |json| json.get().len());
         len(self.requests()) + len(self.state())
@@ -318,8 +319,8 @@ impl fmt::Debug for InputRequired {
 // === impl Ask ===
 
 impl Ask {
-    /// Creates the error for missing capabilities. Returns `None` when the upstream requires one
-    /// that no caller can declare, because declaring the others would not help.
+    /// Creates the error for missing capabilities. Returns `None` if the upstream requires one that
+    /// no caller can declare, because declaring the others would not help.
     pub fn capabilities(wanted: &Value) -> Option<Self> {
         let wanted = wanted.as_object().filter(|wanted| !wanted.is_empty())?;
         let known = |(key, value): (&String, &Value)| {

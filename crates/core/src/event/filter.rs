@@ -50,7 +50,7 @@ pub enum Fact {
     Type(TextPattern),
     /// It has this status or error code.
     Status(StatusFilter),
-    /// It is a call that ended after so many milliseconds.
+    /// It is a call that finished after so many milliseconds.
     Took(RunTime),
     /// It belongs to this run.
     Run(String),
@@ -66,13 +66,13 @@ pub enum Fact {
 pub enum StatusFilter {
     /// Denials, and calls that were `forbidden` or `rate_limited`.
     Denied,
-    /// Calls that ended with `error`, except for those that wait for an approval.
+    /// Calls that failed with `error`, except for those that wait for an approval.
     Failed,
     /// A status or an error code.
     Is(Box<str>),
 }
 
-/// Run times in milliseconds, both ends included.
+/// Run times in milliseconds, with both bounds included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunTime {
     /// The shortest.
@@ -110,7 +110,7 @@ impl EventFilter {
         *self == Self::default()
     }
 
-    /// Returns the run that all events must be of.
+    /// The run that all events must belong to.
     pub fn run(&self) -> Option<&str> {
         self.terms.iter().find_map(|term| match term.0.as_slice() {
             [Condition { fact: Fact::Run(run), is_negated: false }] => Some(run.as_str()),

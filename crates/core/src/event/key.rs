@@ -50,7 +50,7 @@ pub enum KeyAction {
 // === impl KeyChanged ===
 
 impl KeyChanged {
-    /// Returns the payload for an action of `principal` on `key`.
+    /// Creates the payload for an action of `principal` on `key`.
     pub fn new(principal: PrincipalId, action: KeyAction, key: &KeyRecord) -> Self {
         Self {
             principal,

@@ -30,7 +30,7 @@ pub struct ToolPinApproved {
     pub source_id: SourceId,
     /// The tool.
     pub tool_id: ToolId,
-    /// SHA-256 of the form that was approved before; absent when none was.
+    /// SHA-256 of the form that was approved before; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// SHA-256 of the form that is approved now.

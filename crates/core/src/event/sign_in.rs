@@ -11,7 +11,7 @@ use crate::{clock::Timestamp, id::PrincipalId};
 pub struct SignInStarted {
     /// The principal that signed in.
     pub principal: PrincipalId,
-    /// The id of the session, as in Access. It is no secret.
+    /// The id of the session, as in Access. It is not a secret.
     pub session_id: String,
     /// When the session expires at the latest.
     #[schemars(with = "String")]
@@ -26,7 +26,7 @@ pub struct SignInEnded {
     pub principal: PrincipalId,
     /// The same as in `sign-in.started`.
     pub session_id: String,
-    /// The principal that ended the session, if it is another one.
+    /// The principal that closed the session, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<PrincipalId>,
 }

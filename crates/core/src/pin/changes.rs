@@ -18,15 +18,15 @@ pub struct Change {
     pub new: Option<Value>,
 }
 
-/// Returns the differences between two documents of a [`PinForm`](super::PinForm). A tool that is new
-/// differs in each of its members.
+/// Compares two documents of a [`PinForm`](super::PinForm). A new tool differs in each of its
+/// members.
 pub fn changes(old: Option<&Value>, new: Option<&Value>) -> Vec<Change> {
     let mut changes = Vec::new();
     compare(old, new, &mut String::new(), &mut changes);
     changes
 }
 
-/// Whether a list of such items is compared item by item. A list of words is one change.
+/// Whether a list with this item is compared item by item. A list of words is one change.
 fn has_members(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }

@@ -1,11 +1,11 @@
-//! Sorts the lists of a schema whose order means nothing, for the comparison of forms.
+//! Sorts the lists of a schema whose order has no meaning, for the comparison of forms.
 //!
-//! Many programs write sets, and sets differ in their order at each start. A tool that differs only so is
-//! the approved tool.
+//! Many programs serialize sets, whose order differs at each start. A tool that differs only in
+//! such an order is the approved tool.
 //!
-//! Invariant (I-51): sorting adds, removes and changes no item. Two schemas become equal only if JSON
-//! Schema gives the order of their lists no meaning, or if a default or an example names the same words.
-//! What this module does not know counts as it was listed.
+//! Invariant (I-51): sorting adds, removes and changes no item. Two schemas become equal only if
+//! JSON Schema gives the order of their lists no meaning, or if a default or an example names the
+//! same words. Unknown content is compared in its listed order.
 
 use std::borrow::Cow;
 
@@ -37,15 +37,15 @@ const SUBSCHEMAS: [&str; 12] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords with other lists and objects, none of which refers to a position.
+/// Keywords with other lists and objects, which never refer to a position.
 const VALUES: [&str; 5] = ["$vocabulary", "const", "default", "dependentRequired", "example"];
 /// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$dynamicRef", "$recursiveRef", "$ref"];
-/// The most lists of alternatives within each other that are sorted. Each level reads its content once
-/// more, and an upstream chooses the levels.
+/// The most nested lists of alternatives that are sorted. Each level reads its content once more,
+/// and an upstream chooses the levels.
 const MAX_LEVELS: usize = 8;
 
-/// Returns `schema` with its unordered lists sorted.
+/// Sorts the unordered lists of `schema`.
 pub(super) fn sorted(schema: &Value) -> Cow<'_, Value> {
     if !is_known(schema) {
         return Cow::Borrowed(schema);
@@ -55,7 +55,7 @@ pub(super) fn sorted(schema: &Value) -> Cow<'_, Value> {
     Cow::Owned(copy)
 }
 
-/// Whether nothing in `schema` can refer to the position of an item. An unknown keyword with a list or an
+/// Whether `schema` cannot refer to the position of an item. An unknown keyword with a list or an
 /// object can, such as `enumNames`, and so can a reference such as `#/anyOf/0`.
 fn is_known(schema: &Value) -> bool {
     let Value::Object(members) = schema else { return true };
@@ -84,7 +84,7 @@ fn is_known(schema: &Value) -> bool {
     })
 }
 
-/// Whether a reference names the whole schema or a definition, so that it has no position in it.
+/// Whether a reference names the whole schema or a definition, and therefore no position.
 fn names_definition(reference: &str) -> bool {
     let name = ["#/$defs/", "#/definitions/"].iter().find_map(|it| reference.strip_prefix(it));
     reference == "#" || name.is_some_and(|name| !name.contains(['/', '%']))
@@ -153,7 +153,8 @@ fn is_set(members: &SchemaObject) -> bool {
         })
 }
 
-/// Sorts a default or an example that is a set: a list without repetition, or the joined names of one.
+/// Sorts a default or an example if it is a set: a list without repetition, or the joined names of
+/// one.
 fn sort_value(value: &mut Value, is_set: bool) {
     match value {
         Value::Array(items) if is_set => sort_items(items),
@@ -166,8 +167,8 @@ fn sort_value(value: &mut Value, is_set: bool) {
     }
 }
 
-/// Returns the names of `text` in order, if it is a list of different names with commas between them. A
-/// sentence or a list of numbers is none: there the order can have a meaning.
+/// Sorts the names of `text`, if it is a list of different names separated by commas. `None` for a
+/// sentence or a list of numbers: there the order can have a meaning.
 fn sorted_names(text: &str) -> Option<String> {
     let separator = if text.contains(", ") { ", " } else { "," };
     let mut names: Vec<&str> = text.split(separator).collect();

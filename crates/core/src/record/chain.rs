@@ -64,7 +64,7 @@ pub struct CheckedLink {
     pub computed: Digest,
 }
 
-/// Returns the hash that precedes the first event.
+/// The hash that precedes the first event.
 pub fn genesis() -> Digest {
     Digest([0; 32])
 }
@@ -93,7 +93,7 @@ pub struct HashedParts<'a> {
 }
 
 impl StoredEvent {
-    /// Returns the correct hash of this event after one with the hash `prev`.
+    /// The correct hash of this event after one with the hash `prev`.
     pub fn hash_after(&self, prev: &Digest) -> Digest {
         let parts = HashedParts {
             tenant: &self.tenant,
@@ -111,7 +111,7 @@ impl StoredEvent {
 }
 
 impl HashedParts<'_> {
-    /// Returns the correct hash of an event with these parts after one with the hash `prev`.
+    /// The correct hash of an event with these parts after one with the hash `prev`.
     pub fn hash_after(&self, prev: &Digest) -> Digest {
         let mut hasher = Sha256::new();
         let mut part = |bytes: Option<&[u8]>| {

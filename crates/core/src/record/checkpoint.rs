@@ -67,7 +67,7 @@ pub struct Checkpoint {
 #[error("this is not a checkpoint of a record")]
 pub struct InvalidCheckpoint;
 
-/// Returns a short name of a public key: the first 16 hexadecimal digits of its SHA-256.
+/// A short name of a public key: the first 16 hexadecimal digits of its SHA-256.
 pub fn key_id(public_key: &[u8; 32]) -> String {
     let mut text = Digest::of(public_key).to_string();
     text.truncate(16);
@@ -83,7 +83,7 @@ pub(super) fn push_part(bytes: &mut Vec<u8>, part: &[u8]) {
 // === impl Checkpoint ===
 
 impl Checkpoint {
-    /// Returns the bytes that are signed.
+    /// The bytes to sign.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(320);
         let mut part = |part: &[u8]| push_part(&mut bytes, part);
@@ -99,7 +99,7 @@ impl Checkpoint {
         bytes
     }
 
-    /// Returns the digest that the next checkpoint refers to.
+    /// The digest that the next checkpoint refers to.
     pub fn digest(&self) -> Digest {
         let hasher = Sha256::new().chain_update(self.signed()).chain_update(self.signature);
         Digest(hasher.finalize().into())

@@ -12,7 +12,7 @@ use crate::{
 /// A place outside the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    /// A file that is appended to.
+    /// A file to append to.
     File(PathBuf),
     /// An HTTP endpoint that takes `POST`.
     Http(HttpSpec),
@@ -42,7 +42,7 @@ pub enum DeliveryError {
 /// Delivers to one [`Destination`].
 #[async_trait]
 pub trait Delivery: Send + Sync + 'static {
-    /// Delivers `body`. Returns without an error only after the receiver stored it durably.
+    /// Delivers `body`. Succeeds only after the receiver stored it durably.
     async fn deliver(
         &self,
         content_type: &'static str,
@@ -66,18 +66,18 @@ pub trait DeliveryFactory: Send + Sync + 'static {
     /// Creates a delivery without connecting.
     ///
     /// # Errors
-    /// Returns the problem of the destination.
+    /// Fails with the problem of the destination.
     fn build(&self, destination: &Destination) -> Result<Arc<dyn Delivery>, String>;
 }
 
 /// Stores the text of the [`Witness`](super::Witness), separately from the store.
 #[async_trait]
 pub trait WitnessStore: Send + Sync + 'static {
-    /// Returns the text that was saved last; `None` when there is none.
+    /// The text that was saved last.
     async fn load(&self) -> Result<Option<String>, StoreError>;
 
-    /// Replaces the text. After this returns without an error, the new text survives a power
-    /// failure; until then the old one is intact.
+    /// Replaces the text. After it succeeds, the new text survives a power failure; until then the
+    /// old one is intact.
     async fn save(&self, text: String) -> Result<(), StoreError>;
 }
 
@@ -96,13 +96,13 @@ pub struct SavedWitness {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait SharedWitnesses: Send + Sync + 'static {
-    /// Returns the id of this instance.
+    /// The id of this instance.
     fn server(&self) -> &str;
 
-    /// Returns the saved witnesses, by server, without their texts.
+    /// The saved witnesses, by server, without their texts.
     async fn list(&self) -> Result<Vec<SavedWitness>, StoreError>;
 
-    /// Returns the text that `server` saved last; `None` when there is none.
+    /// The text that `server` saved last.
     async fn load(&self, server: &str) -> Result<Option<String>, StoreError>;
 
     /// Saves the text of this instance, replacing its last one.
@@ -114,7 +114,7 @@ pub trait SharedWitnesses: Send + Sync + 'static {
 
 /// Signs checkpoints.
 pub trait CheckpointSigner: Send + Sync + 'static {
-    /// Returns the public key of its signatures.
+    /// The public key of its signatures.
     fn public_key(&self) -> [u8; 32];
 
     /// Signs `bytes`.
@@ -123,7 +123,7 @@ pub trait CheckpointSigner: Send + Sync + 'static {
     /// Fails when it cannot sign.
     fn sign(&self, bytes: &[u8]) -> Result<Signature, StoreError>;
 
-    /// Returns whether `signature` is its own signature over `bytes`.
+    /// Whether this signer made `signature` over `bytes`.
     fn is_own(&self, bytes: &[u8], signature: &Signature) -> bool;
 
     /// Creates the checkpoint that follows `last` and states the hash of the event of `tenant` at a

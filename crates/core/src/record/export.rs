@@ -36,7 +36,7 @@ struct ExportedLink<'a> {
 
 impl<'a> ExportedEvent<'a> {
     /// Creates the line of `event`, which must have been read with [`StoredEvent::prev`]. Returns
-    /// `None` when the stored event is malformed.
+    /// `None` if the stored event is malformed.
     pub fn new(event: &'a StoredEvent) -> Option<Self> {
         // `RawValue` borrows the payload, which is valid JSON unless it was tampered with.
         let payload: &'a RawValue = serde_json::from_str(&event.payload).ok()?;
@@ -57,7 +57,7 @@ impl<'a> ExportedEvent<'a> {
         })
     }
 
-    /// Returns the event as it was stored; `None` when its hashes are malformed.
+    /// Converts it to the stored event; `None` if its hashes are malformed.
     pub fn stored(self) -> Option<StoredEvent> {
         Some(StoredEvent {
             position: 0,

@@ -69,7 +69,7 @@ struct WireTenant {
 // === impl Witness ===
 
 impl Witness {
-    /// Creates the witness of a key that has signed nothing.
+    /// Creates the witness of a key before its first signature.
     pub fn new(public_key: [u8; 32]) -> Self {
         Self { public_key, position: 0, tenants: BTreeMap::new() }
     }
@@ -85,7 +85,7 @@ impl Witness {
         }
     }
 
-    /// Returns the bytes that are signed.
+    /// The bytes to sign.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128 + 160 * self.tenants.len());
         let mut part = |part: &[u8]| push_part(&mut bytes, part);
@@ -102,7 +102,7 @@ impl Witness {
         bytes
     }
 
-    /// Returns the text to store, with a signature over [`signed`](Self::signed).
+    /// The text to store, with a signature over [`signed`](Self::signed).
     pub fn text(&self, signature: &Signature) -> String {
         let tenants = self.tenants.iter().map(|(tenant, last)| WireTenant {
             tenant: tenant.clone(),

@@ -1,7 +1,7 @@
 //! Removes credential values from upstream responses.
 //!
 //! Invariant: a value is found however its characters are escaped in JSON.
-//! Invariant: JSON without such a value stays the upstream's own text, byte for byte.
+//! Invariant: JSON without such a value keeps the upstream's own text, byte for byte.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     text,
 };
 
-/// Bytes from which on the start of a value at the end of a text is replaced.
+/// The start of a value at the end of a text is replaced from this many bytes on.
 const CUT: usize = 8;
 
 /// Replaces each credential value by `[REDACTED:<its id>]`. Clones share the values.
@@ -31,7 +31,8 @@ pub struct Echoes {
     values: Arc<[(Secret, String)]>,
     /// Whether JSON always escapes one of the values.
     escaped: bool,
-    /// What base64 of any bytes with one of the values contains, with the label of the value.
+    /// The characters that base64 of any bytes with one of the values contains, with the label of
+    /// the value.
     encoded: Arc<[(Secret, String)]>,
 }
 
@@ -60,7 +61,7 @@ impl Echoes {
         Self { values: values.into(), escaped, encoded }
     }
 
-    /// Returns `text` without the values, also where the text was cut within one.
+    /// Removes the values from `text`, also if the text was cut within a value.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match escaped::without(text, &self.values) {
             Cow::Borrowed(text) => self.without_start(text),
@@ -71,7 +72,7 @@ impl Echoes {
         }
     }
 
-    /// Returns `text` without the start of a value at its end.
+    /// Removes the start of a value from the end of `text`.
     fn without_start<'a>(&self, text: &'a str) -> Cow<'a, str> {
         for (value, label) in &*self.values {
             let starts = value.expose().char_indices().rev().map(|(at, _)| at);
@@ -90,8 +91,8 @@ impl Echoes {
         found.map(|(_, label)| STANDARD.encode(label))
     }
 
-    /// Returns `text` without the values, also where invisible characters are between their letters.
-    /// Lists and errors are shown without such characters, and would then have the value.
+    /// Removes the values from `text`, also if invisible characters separate their letters. Lists
+    /// and errors are shown without such characters, and would otherwise show the value.
     pub fn seen<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if let Cow::Owned(clean) = text::seen(text)
             && let Cow::Owned(redacted) = self.text(&clean)
@@ -114,7 +115,7 @@ impl Echoes {
         self.value(value)
     }
 
-    /// Returns an outcome without the values.
+    /// Removes the values from an outcome.
     pub fn outcome(&self, outcome: Outcome) -> Outcome {
         let Outcome { content, structured, is_error, retry_after } = outcome;
         let clean = structured.map(|structured| self.raw(structured)).transpose();
@@ -126,7 +127,7 @@ impl Echoes {
         }
     }
 
-    /// Returns a failure without the values. Input requests are forwarded unchanged or not at all,
+    /// Removes the values from a failure. Input requests are forwarded unchanged or not at all,
     /// because the upstream must recognise its state.
     pub fn error(&self, error: UpstreamError) -> UpstreamError {
         if self.values.is_empty() {
@@ -154,7 +155,7 @@ impl Echoes {
         }
     }
 
-    /// Returns a list of tools without the values; omits a tool whose name contains one.
+    /// Removes the values from a list of tools, and omits a tool whose name contains one.
     pub fn discovered(&self, discovered: Discovered) -> Discovered {
         if self.values.is_empty() {
             return discovered;
@@ -201,7 +202,7 @@ impl Echoes {
         }
     }
 
-    /// Returns JSON without the values; the same bytes when it contains none.
+    /// Removes the values from JSON; JSON without values keeps its bytes.
     fn raw(&self, json: Box<RawValue>) -> Result<Box<RawValue>, Unreadable> {
         if self.values.is_empty() {
             return Ok(json);
@@ -256,20 +257,20 @@ impl Echoes {
     }
 }
 
-/// Returns the shortest start of a value that is looked for at the end of a text.
+/// The shortest start of a value that is searched for at the end of a text.
 fn start(value: &str) -> &str {
     let end = value.char_indices().map(|(at, _)| at).find(|at| *at >= CUT);
     value.get(..end.unwrap_or(value.len())).unwrap_or(value)
 }
 
-/// Returns the characters that base64 of any bytes with `value` contains, for each place of the value
-/// among three bytes. Those that depend on the bytes beside it are left out.
+/// The characters that base64 of any bytes with `value` contains, for each place of the value among
+/// three bytes. Characters that depend on adjacent bytes are left out.
 fn encodings(value: &Secret) -> impl Iterator<Item = Secret> {
     let value = value.expose().as_bytes();
     (0..3).map(move |before| {
         let bytes = [vec![0; before], value.to_vec()].concat();
         let text = STANDARD_NO_PAD.encode(&bytes);
-        // A character stands for six bits.
+        // A character encodes six bits.
         let (first, last) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
         Secret::new(text.get(first..last).unwrap_or_default().to_owned())
     })

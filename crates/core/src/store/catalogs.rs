@@ -15,6 +15,6 @@ pub trait CatalogStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Returns the catalog that was last stored for `source`, and when.
+    /// Returns the catalog that was last stored for `source`, and when it was stored.
     async fn load(&self, source: &SourceId) -> Result<Option<(String, Timestamp)>, StoreError>;
 }

@@ -1,13 +1,14 @@
-//! The storage trait for what every server must know of the sessions of clients.
+//! The storage trait for the state of client sessions that all servers share.
 //!
-//! A server that did not open a session can continue it, so the store has no list of open sessions. It
-//! has the ended ones, and the requests to cancel that did not arrive where the request runs.
+//! A server can continue a session that another one opened, so the store does not list open
+//! sessions. It has the closed sessions, and the cancellations that did not reach the server that
+//! runs the request.
 
 use async_trait::async_trait;
 
 use crate::{canonical::Digest, clock::Timestamp, store_error::StoreError};
 
-/// The identity of a client's session for every server.
+/// The identity of a client's session, the same on every server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientSession {
     /// Hash of its id.
@@ -16,28 +17,28 @@ pub struct ClientSession {
     pub opened: Timestamp,
 }
 
-/// What every server must know of a session.
+/// A change of a session that every server must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionNotice {
     /// Its number, which is at most [`Changes::sessions`](super::Changes::sessions).
     pub number: u64,
     /// Hash of the session's id.
     pub session: Digest,
-    /// JSON text of the id of a request that its client cancels; `None`: the session has ended.
+    /// JSON text of the id of a request that the client cancels; `None`: the session is closed.
     pub cancels: Option<String>,
 }
 
-/// Stores the ends of client sessions, and cancellations for other servers.
+/// Stores which client sessions are closed, and cancellations for other servers.
 #[async_trait]
 pub trait ClientSessionStore: Send + Sync + 'static {
-    /// Stores the end of `session` durably, until `until`. A second end changes nothing.
+    /// Stores durably, until `until`, that `session` is closed. Repeating it changes nothing.
     async fn end(&self, session: ClientSession, until: Timestamp) -> Result<(), StoreError>;
 
-    /// Returns whether `session` has ended.
+    /// Whether `session` is closed.
     async fn has_ended(&self, session: ClientSession) -> Result<bool, StoreError>;
 
-    /// Announces to every server, until `until`, that the client of `session` cancels `request`, which
-    /// is the JSON text of its id.
+    /// Announces to every server, until `until`, that the client of `session` cancels `request`
+    /// (the JSON text of its id).
     async fn cancel(
         &self,
         session: ClientSession,
@@ -45,10 +46,10 @@ pub trait ClientSessionStore: Send + Sync + 'static {
         until: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Returns up to a thousand notices after the number `after`, in their order.
+    /// Returns up to 1 000 notices with numbers greater than `after`, in ascending order.
     async fn notices(&self, after: u64) -> Result<Vec<SessionNotice>, StoreError>;
 
-    /// Deletes expired notices, and the oldest ends beyond the newest `max_ended`. Sessions that were
-    /// opened before one of those count as ended. Returns how many were deleted.
+    /// Deletes expired notices, and the oldest closed sessions beyond the newest `max_ended`.
+    /// Sessions opened before one of these count as closed. Returns the number of deletions.
     async fn sweep(&self, now: Timestamp, max_ended: usize) -> Result<usize, StoreError>;
 }

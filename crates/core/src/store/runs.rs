@@ -40,9 +40,9 @@ pub struct RunRecord {
     pub code: Option<String>,
     /// Whether it survives the process.
     pub durable: bool,
-    /// When it began.
+    /// When it started.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When it finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -53,9 +53,9 @@ pub struct RunRecord {
 pub enum RunState {
     /// Steps remain.
     Running,
-    /// It ended with a result.
+    /// It finished with a result.
     Completed,
-    /// It ended with an error.
+    /// It finished with an error.
     Failed,
     /// It was cancelled.
     Cancelled,
@@ -65,7 +65,7 @@ impl RunState {
     /// Every state.
     pub const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// Returns the state as it appears on the wire.
+    /// The state as it appears on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -102,21 +102,21 @@ pub struct RunQuery {
     pub state: Option<RunState>,
     /// Only the newest workflow of each run, without workflows that are steps of others.
     pub one_per_run: bool,
-    /// Only those that began before this one: its beginning, and its call for equal times.
+    /// Only runs older than this one: its start, and its call to order equal times.
     pub before: Option<(Timestamp, CallId)>,
     /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
 }
 
-/// Runs of workflows. All stored data of a run except its [`RunRecord`] is deleted when it ends.
+/// Runs of workflows. When a run finishes, all its stored data except its [`RunRecord`] is deleted.
 ///
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
-    /// Returns whether stored data is sealed against readers of the storage.
+    /// Whether stored data is sealed against readers of the storage.
     fn seals(&self) -> bool;
 
-    /// Stores the beginning of a run, with its inputs when the run is durable.
+    /// Stores the start of a run, with its inputs if the run is durable.
     async fn begin(&self, run: RunRecord, inputs: Option<String>) -> Result<(), StoreError>;
 
     /// Stores the result of the call `step` in the run of call `call`, replacing an earlier one.
@@ -128,8 +128,8 @@ pub trait RunStore: Send + Sync + 'static {
         result: String,
     ) -> Result<(), StoreError>;
 
-    /// Stores the end of a run and deletes its stored data; returns `false` when it had ended
-    /// already.
+    /// Stores the final state of a run and deletes its stored data; returns `false` if it had
+    /// finished already.
     async fn end(
         &self,
         tenant: &TenantId,
@@ -139,19 +139,19 @@ pub trait RunStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Returns the runs that `query` selects, newest first.
+    /// The runs that `query` selects, newest first.
     async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// Returns the runs that this process took over from crashed ones, each once.
+    /// Returns the runs that this process took over from crashed ones, each only once.
     async fn adopted(&self) -> Result<Vec<KeptRun>, StoreError>;
 
-    /// Requests the cancellation of the workflows in `run`, and returns how many there are.
+    /// Requests the cancellation of the workflows in `run`, and returns their number.
     async fn request_cancellation(
         &self,
         tenant: &TenantId,
         run: &RunId,
     ) -> Result<usize, StoreError>;
 
-    /// Returns the running workflow calls of this process whose cancellation was requested.
+    /// The running workflow calls of this process whose cancellation was requested.
     async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError>;
 }

@@ -15,7 +15,7 @@ pub enum SegmentPart {
     Ids,
 }
 
-/// A segment of the index: what a range of positions of the whole log has, for searches.
+/// A segment of the index: the values of a range of positions of the whole log, for searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSegment {
     /// The number of its range, from 0 on.
@@ -33,19 +33,19 @@ pub struct NewSegment {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait SegmentStore: Send + Sync + 'static {
-    /// Returns the number of the last segment.
+    /// The number of the last segment.
     async fn last(&self) -> Result<Option<u64>, StoreError>;
 
-    /// Returns this part of these segments, in ascending number. Missing ones are left out.
+    /// Returns one part of these segments, in ascending number, without missing ones.
     async fn read(
         &self,
         part: SegmentPart,
         numbers: &[u64],
     ) -> Result<Vec<(u64, Vec<u8>)>, StoreError>;
 
-    /// Stores a segment, unless there is one with its number.
+    /// Stores a segment, unless its number exists.
     async fn put(&self, segment: NewSegment) -> Result<(), StoreError>;
 
-    /// Removes the segments with smaller numbers, and returns how many there were.
+    /// Removes the segments with smaller numbers, and returns how many it removed.
     async fn remove_before(&self, number: u64) -> Result<usize, StoreError>;
 }

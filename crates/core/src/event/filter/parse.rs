@@ -16,7 +16,7 @@ const MAX_QUERY: usize = 4_096;
 /// The most conditions that one term joins.
 const MAX_CONDITIONS: usize = 32;
 
-/// A part of a query: what stands between spaces.
+/// A part of a query: the text between spaces.
 #[derive(Debug, PartialEq, Eq)]
 enum Token {
     Or,
@@ -26,9 +26,9 @@ enum Token {
 }
 
 impl EventFilter {
-    /// Parses conditions such as `actor:ada status:denied after:7d`. All of them must be fulfilled; `OR`
-    /// joins two of which one is enough, and `-` or `NOT` before a condition turns it round. A word
-    /// without a field is found in principals, tools, statuses, codes and ids. Quotes keep a value with
+    /// Parses conditions such as `actor:ada status:denied after:7d`. All of them must be fulfilled;
+    /// `OR` requires only one of two conditions, and `-` or `NOT` negates one. A word without a
+    /// field is found in principals, tools, statuses, codes and ids. Quotes keep a value with
     /// spaces together.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl EventFilter {
     /// `principal`, `from` or `to`.
     ///
     /// # Errors
-    /// [`InvalidFilter`] for an unknown field, one that is set already, and an invalid value.
+    /// [`InvalidFilter`] for an unknown or repeated field, and for an invalid value.
     pub fn set(&mut self, field: &str, value: &str, now: Timestamp) -> Result<(), InvalidFilter> {
         if let Some(fact) = fact(field, value)? {
             let is_same = |term: &Term| match term.0.as_slice() {
@@ -148,7 +148,7 @@ impl EventFilter {
     }
 }
 
-/// Returns the fact that a field stands for; `None` for those that limit the whole query.
+/// The fact that a field compares; `None` for fields that limit the whole query.
 fn fact(field: &str, value: &str) -> Result<Option<Fact>, InvalidFilter> {
     check_value(&format!("`{}`", shown(field)), value)?;
     let pattern = || TextPattern::new(value);
@@ -187,8 +187,8 @@ fn fact(field: &str, value: &str) -> Result<Option<Fact>, InvalidFilter> {
     }))
 }
 
-/// Returns the pattern `value`, which must match one of the `names` that the field can have: a misspelt
-/// one would find nothing, as if nothing had happened.
+/// Creates the pattern `value`, which must match one of the `names` of the field. A misspelt value
+/// would find no events, as if there were no such activity.
 fn known(field: &str, value: &str, names: &[&str]) -> Result<TextPattern, InvalidFilter> {
     let pattern = TextPattern::new(value);
     if names.iter().any(|name| pattern.matches(name)) {
@@ -201,7 +201,7 @@ fn known(field: &str, value: &str, names: &[&str]) -> Result<TextPattern, Invali
     )))
 }
 
-/// Whether an event can be of one such fact only.
+/// Whether an event can have only one such fact.
 fn is_exact(fact: &Fact) -> bool {
     match fact {
         Fact::Principal(it)
@@ -228,7 +228,7 @@ fn once<T>(place: &mut Option<T>, field: &str, value: T) -> Result<(), InvalidFi
     }
 }
 
-/// Returns the start of a field's name that may be anything.
+/// The first printable characters of a field's name, which may be any text.
 fn shown(field: &str) -> String {
     field.chars().filter(|it| it.is_ascii_graphic()).take(32).collect()
 }

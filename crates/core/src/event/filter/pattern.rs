@@ -9,7 +9,7 @@ impl TextPattern {
         Self(text.to_lowercase().into())
     }
 
-    /// Returns a pattern for texts that have `text` in them.
+    /// Creates a pattern that matches texts with `text` in them.
     pub(super) fn within(text: &str) -> Self {
         Self::new(&format!("*{text}*"))
     }

@@ -153,7 +153,7 @@ impl StatusFilter {
 }
 
 impl Word {
-    /// Ids have a digit, and names that are as long as the shortest start of one often have none.
+    /// Ids have a digit; names as long as the shortest start of an id often have no digit.
     pub(super) fn new(text: &str) -> Self {
         let may_be_id = text.len() >= MIN_ID
             && text.bytes().any(|it| it.is_ascii_digit())
