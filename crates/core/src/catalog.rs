@@ -50,7 +50,7 @@ pub struct Catalog {
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
     /// Bounds the bytes of the lists kept in its views.
     room: ByteBudget,
-    /// Runs what takes long.
+    /// Runs long work.
     runner: Runner,
 }
 
@@ -83,8 +83,8 @@ const MAX_VIEWED: usize = 4_000_000;
 const MIN_VIEWS: usize = 32;
 
 /// The most bytes of lists kept with the views of one snapshot. Encoded forms are not counted: they
-/// are shorter, and there are at most three. Beyond this bound a list is built anew for each
-/// request. Without it, callers with individual scopes could multiply all lists by [`MAX_VIEWS`].
+/// are shorter, and there are at most three. Beyond this bound, each request builds its list anew.
+/// Without it, callers with individual scopes could multiply all lists by [`MAX_VIEWS`].
 const MAX_LISTS: usize = 128 << 20;
 
 // === impl Catalog ===
@@ -95,8 +95,8 @@ impl Catalog {
         Self::build(Generation(0), Vec::new()).0
     }
 
-    /// Creates a snapshot of `entries`. Entries that share a name are removed for the tenants that
-    /// would see more than one of them, and are reported.
+    /// Creates a snapshot of `entries`. Reports entries that share a name, and removes them for the
+    /// tenants that would see more than one of them.
     pub fn build(generation: Generation, entries: Vec<Arc<Entry>>) -> (Self, Vec<Collision>) {
         let (mut entries, collisions) = names::without_collisions(entries);
         entries.sort_by(|a, b| (&a.id, &a.source).cmp(&(&b.id, &b.source)));
@@ -115,23 +115,23 @@ impl Catalog {
         (catalog, collisions)
     }
 
-    /// Returns the snapshot's generation.
+    /// The generation of the snapshot.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Returns every tool, sorted by id. For operators; callers get a [`View`].
+    /// Every tool, sorted by id. For operators; callers get a [`View`].
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
     }
 
-    /// Returns the view of `subject`: exactly the tools that it may call.
+    /// The view of `subject`: exactly the tools that it may call.
     pub fn view(&self, authorizer: &dyn Authorizer, subject: Subject<'_>) -> Arc<View> {
         self.view_within(authorizer, subject, None)
     }
 
-    /// Returns the view of `subject`, within `toolset` if given: exactly its tools that `subject`
-    /// may call. The toolset must belong to this snapshot.
+    /// The view of `subject`, within `toolset` if given: exactly its tools that `subject` may call.
+    /// The toolset must belong to this snapshot.
     pub fn view_within(
         &self,
         authorizer: &dyn Authorizer,
@@ -168,8 +168,7 @@ impl Catalog {
         view
     }
 
-    /// Returns the same snapshot with `toolsets`, which must be of its entries. Of two with one
-    /// name the last is used.
+    /// Adds `toolsets`, which must be of its entries. If a name is repeated, the last one is used.
     #[must_use]
     pub fn with_toolsets(mut self, toolsets: impl IntoIterator<Item = Toolset>) -> Self {
         self.toolsets = toolsets
@@ -179,18 +178,18 @@ impl Catalog {
         self
     }
 
-    /// Returns the same snapshot, whose long lists are written by `runner`.
+    /// Sets the runner that writes long lists.
     #[must_use]
     pub fn with_runner(self, runner: Runner) -> Self {
         Self { runner, ..self }
     }
 
-    /// Returns every toolset, by name.
+    /// Every toolset, by name.
     pub fn toolsets(&self) -> impl Iterator<Item = &Arc<Toolset>> {
         self.toolsets.values()
     }
 
-    /// Returns the toolset called `name`.
+    /// The toolset called `name`.
     pub fn toolset(&self, name: &str) -> Option<&Arc<Toolset>> {
         self.toolsets.get(name)
     }

@@ -1,8 +1,8 @@
 //! Credentials: the secrets that a source presents upstream on behalf of a caller.
 //!
-//! A [`Credential`] holds everything about one except its values. Those are a [`Material`] of
-//! [`Secret`]s, which have no `Display`, no `Serialize`, and a `Debug` without content. A source
-//! names its credential by a [`CredentialRef`], which is resolved when a call is about to be sent.
+//! A [`Credential`] holds everything about a credential except its values. Those are a [`Material`]
+//! of [`Secret`]s, which have no `Display`, no `Serialize`, and a `Debug` without content. A source
+//! names its credential by a [`CredentialRef`], which is resolved shortly before a call is sent.
 //!
 //! Invariant: a credential is sent only to the hosts of its audiences.
 
@@ -57,9 +57,9 @@ pub struct Credential {
     pub created_at: Timestamp,
     /// When its values were last changed.
     pub rotated_at: Timestamp,
-    /// When it stops being sent.
+    /// When it expires: it is not sent any more.
     pub expires_at: Option<Timestamp>,
-    /// Rises by one with every change of its values.
+    /// Increases by one with every change of its values.
     pub revision: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct Material {
     /// The value of the header or parameter, the password, the client secret or the refresh token,
     /// depending on the kind.
     pub value: Secret,
-    /// The client secret that accompanies a refresh token, when the client has one.
+    /// The client secret that accompanies a refresh token, if the client has one.
     pub client_secret: Option<Secret>,
 }
 
@@ -78,7 +78,8 @@ pub struct Material {
 pub struct Owner {
     /// The tenant.
     pub tenant: TenantId,
-    /// The principal of that tenant; `None` when every principal of it may use the credential.
+    /// The principal of that tenant; `None` if every principal of the tenant may use the
+    /// credential.
     pub principal: Option<PrincipalId>,
 }
 
@@ -101,25 +102,24 @@ pub enum CredentialScope {
     Tenant(TenantId),
 }
 
-/// Why a credential was not sent, so that the call was not sent either. `Display` is safe for
-/// callers.
+/// Why a credential, and therefore the call, was not sent. `Display` is safe for callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialProblem {
     /// No credential with that name is stored for the caller or its tenant.
-    #[error("the tool needs a credential that is not stored for this caller; ask the operator")]
+    #[error("the tool needs a credential that is not stored for this caller; contact the operator")]
     NotFound,
     /// The target host is not in its audiences, or is not reached over TLS.
     #[error("the credential's audience does not include the target host; the call was not sent")]
     OutOfAudience,
     /// It has expired.
-    #[error("the tool's credential has expired; ask the operator")]
+    #[error("the tool's credential has expired; contact the operator")]
     Expired,
     /// It cannot be decrypted, or its audience cannot be determined.
-    #[error("the tool's credential cannot be used here; ask the operator")]
+    #[error("the tool's credential cannot be used here; contact the operator")]
     Unreadable,
-    /// The authorization server no longer issues tokens for it.
-    #[error("the tool's authorization has expired and must be renewed; ask the operator")]
+    /// The authorization server refuses to issue tokens for it.
+    #[error("the tool's authorization has expired and must be renewed; contact the operator")]
     AuthExpired,
 }
 
@@ -131,7 +131,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// Returns the plain value, for the code that sends it upstream or compares it.
+    /// The plain value, for the code that sends it upstream or compares it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
@@ -146,12 +146,12 @@ impl fmt::Debug for Secret {
 // === impl Credential ===
 
 impl Credential {
-    /// Returns whether it may be sent to `host`, in the form of a parsed URL's host.
+    /// Whether it may be sent to `host`, in the form of a parsed URL's host.
     pub fn is_for(&self, host: &str) -> bool {
         self.audiences.iter().any(|audience| audience.admits(host))
     }
 
-    /// Returns whether it has expired at `now`.
+    /// Whether it has expired at `now`.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -160,12 +160,12 @@ impl Credential {
 // === impl Owner ===
 
 impl Owner {
-    /// Returns the whole of `tenant` as owner.
+    /// The whole of `tenant` as owner.
     pub fn tenant(tenant: TenantId) -> Self {
         Self { tenant, principal: None }
     }
 
-    /// Returns one principal of `tenant` as owner.
+    /// One principal of `tenant` as owner.
     pub fn principal(tenant: TenantId, principal: PrincipalId) -> Self {
         Self { tenant, principal: Some(principal) }
     }
@@ -174,8 +174,7 @@ impl Owner {
 // === impl CredentialRef ===
 
 impl CredentialRef {
-    /// Creates a reference to the caller's own credential with that name, or else that of its
-    /// tenant.
+    /// Creates a reference to the caller's credential with that name, or else that of its tenant.
     pub fn of_caller(name: CredentialName) -> Self {
         Self { name, scope: CredentialScope::Caller }
     }
@@ -185,7 +184,7 @@ impl CredentialRef {
         Self { name, scope: CredentialScope::Tenant(tenant) }
     }
 
-    /// Returns the owners to try, in order, for a call by `principal` of `tenant`.
+    /// The owners to try, in order, for a call by `principal` of `tenant`.
     pub fn owners(&self, tenant: &TenantId, principal: &PrincipalId) -> Vec<Owner> {
         match &self.scope {
             CredentialScope::Caller => vec![
@@ -200,7 +199,7 @@ impl CredentialRef {
 // === impl CredentialProblem ===
 
 impl CredentialProblem {
-    /// Returns the stable code for events and error bodies.
+    /// The stable code for events and error bodies.
     pub fn code(self) -> &'static str {
         match self {
             Self::NotFound => "credential_not_found",

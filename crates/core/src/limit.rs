@@ -20,14 +20,14 @@ pub struct Rate {
     pub calls: NonZeroU32,
     /// The period; never zero.
     pub period: Duration,
-    /// Calls that a full bucket lets through at once; `None` means all of a period.
+    /// Calls that a full bucket permits at once; `None` means all of a period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<NonZeroU32>,
 }
 
 impl Rate {
-    /// Returns the rate that lets fewer calls through. If either has a burst, the result has the
-    /// smaller of the two bursts.
+    /// Selects the rate that permits fewer calls. If either has a burst, the result has the smaller
+    /// of the two bursts.
     #[must_use]
     pub fn slower(self, other: Self) -> Self {
         let per = |calls: NonZeroU32, period: Duration| u128::from(calls.get()) * period.as_nanos();
@@ -42,12 +42,12 @@ impl Rate {
         }
     }
 
-    /// Returns the calls that a full bucket lets through at once.
+    /// The calls that a full bucket permits at once.
     pub fn burst(&self) -> NonZeroU32 {
         self.burst.unwrap_or(self.calls)
     }
 
-    /// Returns the same rate with another burst.
+    /// Replaces the burst.
     #[must_use]
     pub fn with_burst(self, burst: NonZeroU32) -> Self {
         Self { burst: Some(burst), ..self }
@@ -59,8 +59,8 @@ impl Rate {
 #[error("a rate is written like `30/m`: a number of calls from 1, a slash, and one of s, m, h, d")]
 pub struct InvalidRate;
 
-/// The owner of a bucket. The principal's id is stable, so new sessions, keys or addresses reset
-/// nothing.
+/// The owner of a bucket. The principal's id is stable, so new sessions, keys or addresses do not
+/// reset the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LimitKey<'a> {
     /// Tenant.
@@ -88,14 +88,15 @@ pub enum LimitError {
 /// Storage for buckets.
 #[async_trait]
 pub trait RateLimiter: Send + Sync + 'static {
-    /// Takes one call from the bucket, which starts full. A refused call takes nothing.
+    /// Takes one call from the bucket, which is full at first. A refused call does not change the
+    /// bucket.
     async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError>;
 
     /// Fills every bucket of `tenant`. Only for tests of a running server.
     async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError>;
 }
 
-/// Returns a wait in whole milliseconds for dialects: rounded up, so that a caller who waits that
+/// Converts a wait to whole milliseconds for dialects: rounded up, so that a caller who waits that
 /// long is not too early.
 pub fn wait_millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
@@ -105,7 +106,7 @@ pub fn wait_millis(wait: Duration) -> u64 {
 /// nanoseconds until the next call is possible; the state is then unchanged.
 ///
 /// `tat` and `now` are nanoseconds of one clock that never decreases; an unused bucket is 0. A
-/// `now` before an earlier one is harmless: it refills nothing.
+/// `now` before an earlier one is harmless: it does not refill the bucket.
 pub fn take(tat: u64, now: u64, rate: &Rate) -> Result<u64, u64> {
     let next = tat.max(now).saturating_add(rate.interval());
     let latest = now.saturating_add(rate.refill());
@@ -128,14 +129,14 @@ impl Rate {
         Ok(Self { calls, period: Duration::from_secs(*seconds), burst: None })
     }
 
-    /// Returns the nanoseconds in which one call is refilled; rounded up, so that the rate is never
+    /// The nanoseconds in which one call is refilled; rounded up, so that the rate is never
     /// exceeded.
     pub fn interval(&self) -> u64 {
         let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
         period.div_ceil(u64::from(self.calls.get())).max(1)
     }
 
-    /// Returns the nanoseconds in which an empty bucket is full again.
+    /// The nanoseconds in which an empty bucket fills up.
     pub fn refill(&self) -> u64 {
         self.interval().saturating_mul(u64::from(self.burst().get()))
     }

@@ -6,11 +6,12 @@
 //! - A tenant's share is the whole divided by the number of tenants that use or want some of it; a
 //!   principal's share is its tenant's, divided in the same way. Parts that others leave are free for
 //!   all.
-//! - An eighth is reserved for tenants within their shares, as soon as a second tenant was seen. So a
-//!   tenant that comes late finds room at once. With one tenant, the same holds for its principals.
-//! - Waiting requests are served by rounds: the tenant that holds least is next, and in it the principal
-//!   that holds least. Among equals it is the one whose last turn is longest ago.
-//! - Where something has to be given up, a tenant beyond its share gives up its own; for a tenant
+//! - An eighth is reserved for tenants within their shares, as soon as there is a second tenant. So
+//!   a tenant that comes late finds room at once. With one tenant, the same holds for its
+//!   principals.
+//! - Waiting requests are served by rounds: the tenant that holds least is next, and in it the
+//!   principal that holds least. Among equals, the one whose last turn is the oldest is next.
+//! - If a holder must give up parts, a tenant beyond its share gives up its own; for a tenant
 //!   within its share, the tenant that holds most gives up.
 //!
 //! Every operation takes logarithmic time in the number of callers.
@@ -29,8 +30,8 @@ use crate::{
 /// The part of the whole that is reserved for callers within their shares: one in this many.
 const RESERVED: usize = 8;
 
-/// A resource of a fixed size, with what each caller holds of it, and the requests that wait, each
-/// with a value of `W`.
+/// A resource of a fixed size, with the parts that each caller holds, and the waiting requests,
+/// each with a value of `W`.
 #[derive(Debug)]
 pub struct Shares<W = Infallible> {
     size: usize,
@@ -38,15 +39,15 @@ pub struct Shares<W = Infallible> {
     used: usize,
     tenants: Level<TenantId, Level<PrincipalId, Queue<W>>>,
     seen: Seen,
-    /// Counts requests that began to wait, and turns.
+    /// Counts requests that started to wait, and turns.
     turns: u64,
 }
 
-/// Identifies a request that waits.
+/// Identifies a waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket(u64);
 
-/// The callers that have ever requested something.
+/// The callers that have ever requested a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     NoCaller,
@@ -55,19 +56,19 @@ enum Seen {
     Tenants,
 }
 
-/// Tenants, or the principals of one.
+/// Tenants, or the principals of one tenant.
 #[derive(Debug)]
 struct Level<K, N> {
     children: HashMap<K, Child<N>>,
     by_use: BTreeSet<(usize, K)>,
-    /// Those with requests that wait: the next one first.
+    /// Those with waiting requests, the next one first.
     waiting: BTreeSet<(usize, u64, K)>,
 }
 
 #[derive(Debug, Default)]
 struct Child<N> {
     used: usize,
-    /// Its last turn, or when it began to wait.
+    /// Its last turn, or when it started to wait.
     turn: u64,
     node: N,
 }
@@ -96,23 +97,23 @@ impl<W> Shares<W> {
         Self { floor, ..self }
     }
 
-    /// Returns how many parts are held.
+    /// The number of parts in use.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// Returns how many parts `owner` holds.
+    /// The number of parts that `owner` holds.
     pub fn used_by(&self, owner: &PrincipalKey) -> usize {
         self.tenants.get(&owner.tenant).map_or(0, |tenant| tenant.node.used(&owner.principal))
     }
 
-    /// Returns how many callers hold or want parts.
+    /// The number of callers that hold or want parts.
     pub fn owners(&self) -> usize {
         self.tenants.children.values().map(|tenant| tenant.node.children.len()).sum()
     }
 
-    /// Gives `amount` parts to `owner` and returns true, or returns false if that would take the
-    /// share of another. Those who wait are served first.
+    /// Gives `amount` parts to `owner`; `false` if that would take the share of another. Waiting
+    /// requests are served first.
     #[must_use]
     pub fn take(&mut self, owner: &PrincipalKey, amount: usize) -> bool {
         self.seen.note(owner);
@@ -124,7 +125,7 @@ impl<W> Shares<W> {
         true
     }
 
-    /// Counts `amount` parts that `owner` holds already, whatever its share is.
+    /// Counts `amount` parts that `owner` holds already, regardless of its share.
     pub fn add(&mut self, owner: &PrincipalKey, amount: usize) {
         self.used = self.used.saturating_add(amount);
         self.tenants.change(&owner.tenant, |tenant| {
@@ -133,8 +134,7 @@ impl<W> Shares<W> {
         });
     }
 
-    /// Takes `amount` parts for no caller and returns true, or returns false if only parts
-    /// that are reserved for callers are left.
+    /// Takes `amount` parts without a caller; `false` if only parts reserved for callers are left.
     #[must_use]
     pub fn take_unowned(&mut self, amount: usize) -> bool {
         let sum = self.used.saturating_add(amount);
@@ -169,7 +169,7 @@ impl<W> Shares<W> {
         });
     }
 
-    /// Has `owner` wait for one part. [`serve_next`](Self::serve_next) returns `waiter` with it.
+    /// Lets `owner` wait for one part. [`serve_next`](Self::serve_next) returns `waiter` with it.
     pub fn wait(&mut self, owner: &PrincipalKey, waiter: W) -> Ticket {
         self.seen.note(owner);
         self.turns += 1;
@@ -184,7 +184,7 @@ impl<W> Shares<W> {
         Ticket(turn)
     }
 
-    /// Removes a request that waits. Does nothing if it was served.
+    /// Removes a waiting request, unless it was served.
     pub fn cancel(&mut self, owner: &PrincipalKey, ticket: Ticket) {
         self.tenants.change(&owner.tenant, |tenant| {
             tenant.node.change(&owner.principal, |it| it.node.0.remove(&ticket.0));
@@ -212,8 +212,8 @@ impl<W> Shares<W> {
         Some((owner, waiter))
     }
 
-    /// Returns whose parts are given up for `amount` parts of `owner`: principals of one tenant, that
-    /// which holds most first.
+    /// Selects the principals whose parts are given up for `amount` parts of `owner`: principals of
+    /// one tenant, the one that holds most first.
     pub fn givers(
         &self,
         owner: &PrincipalKey,
@@ -291,7 +291,7 @@ impl<K: Clone + Ord + Hash, N: Node> Level<K, N> {
         self.get(key).map_or(0, |child| child.used)
     }
 
-    /// Returns the number of children, `key` among them.
+    /// The number of children, including `key`.
     fn count_with(&self, key: &K) -> usize {
         self.children.len() + usize::from(!self.children.contains_key(key))
     }

@@ -8,8 +8,8 @@ use std::{borrow::Cow, time::Duration};
 use serde_json::Value;
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Returns whether `character` is invisible, or invisibly changes how its neighbours are shown.
-/// Line breaks and tabs count as visible.
+/// Whether `character` is invisible, or invisibly changes how its neighbours are shown. Line breaks
+/// and tabs count as visible.
 pub fn is_hidden(character: char) -> bool {
     match character {
         '\n' | '\r' | '\t' => false,
@@ -27,8 +27,8 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
-/// Returns whether `text` has a character that a one-line name must not have: a hidden one, or any
-/// other control character, line breaks and tabs included.
+/// Whether `text` has a character that a one-line name must not have: a hidden one, or any other
+/// control character, including line breaks and tabs.
 pub fn has_hidden(text: &str) -> bool {
     hides(text) || text.contains(['\n', '\r', '\t'])
 }
@@ -39,20 +39,20 @@ fn hides(text: &str) -> bool {
     !text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) && text.chars().any(is_hidden)
 }
 
-/// Returns the form in which a name is stored, so that names that look the same are the same: NFC, with
-/// one space for each run of spaces of any kind, and none at the ends.
+/// Normalizes a name for storage, so that names that look the same are the same: NFC, a single
+/// space for each run of spaces of any kind, and no space at the start or end.
 pub fn plain_name(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").nfc().collect()
 }
 
-/// Returns whether a person sees no character of `text`: it has only spaces, hidden characters and
-/// marks without a letter.
+/// Whether people see no character of `text`: it has only spaces, hidden characters and marks
+/// without a letter.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(|it| it.is_whitespace() || is_hidden(it) || is_mark(it))
 }
 
-/// Whether `character` is of a block of marks that are drawn over other characters.
+/// Whether `character` is in a block of marks that are drawn over other characters.
 fn is_mark(character: char) -> bool {
     matches!(
         character,
@@ -68,7 +68,7 @@ fn is_mark(character: char) -> bool {
 /// for each of its UTF-16 code units. JSON text stays the same JSON. The page has the same function
 /// (`ui/lib/visible.js`).
 ///
-/// Invariant (I-53): where people read text that others wrote, it is drawn by this function.
+/// Invariant (I-53): text that others wrote is shown to people through this function.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
 }
@@ -92,15 +92,15 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Returns the JSON escape of `character`.
+/// The JSON escape of `character`.
 fn escape(character: char) -> String {
     let mut units = [0; 2];
     let units = character.encode_utf16(&mut units);
     units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
 }
 
-/// Returns why a file or program could not be used, as part of a message. The standard library's
-/// own text calls a file an entity.
+/// Why a file or program could not be used, as part of a message. The standard library's own text
+/// calls a file an entity.
 pub fn io_reason(kind: std::io::ErrorKind) -> String {
     match kind {
         std::io::ErrorKind::NotFound => "not found".to_owned(),
@@ -115,7 +115,7 @@ pub fn duration(duration: Duration) -> String {
     format!("{:?}", Duration::from_millis(millis.max(1)))
 }
 
-/// Returns `text` without invisible characters.
+/// Removes invisible characters from `text`.
 pub fn seen(text: &str) -> Cow<'_, str> {
     match hides(text) {
         true => text.chars().filter(|character| !is_hidden(*character)).collect::<String>().into(),
@@ -123,7 +123,7 @@ pub fn seen(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns `value` as [`clean`] leaves it.
+/// As [`clean`], on a copy if `value` must change.
 pub fn cleaned(value: &Value) -> Cow<'_, Value> {
     if !hides_within(value) {
         return Cow::Borrowed(value);
@@ -144,8 +144,8 @@ fn hides_within(value: &Value) -> bool {
     }
 }
 
-/// Removes invisible characters from every text in `value`, names of members included. Arguments
-/// must be checked against the cleaned schema, because that is the one that callers know.
+/// Removes invisible characters from every text in `value`, including names of members. Arguments
+/// must be checked against the cleaned schema, because callers know only that one.
 pub fn clean(value: &mut Value) {
     match value {
         Value::String(text) => {

@@ -48,7 +48,7 @@ pub struct Entry {
     pub transport: Transport,
     /// Rate limit of each principal; `None` means unlimited.
     pub rate: Option<Rate>,
-    /// Daily calls of each principal; `None` means no quota of its own.
+    /// Daily calls of each principal; `None` means no quota for this tool.
     pub quota: Option<Quota>,
     /// The longest duration of a call.
     pub timeout: Duration,
@@ -59,13 +59,13 @@ pub struct Entry {
     pub consent: Consent,
     /// The compiled input schema.
     pub arguments: ArgumentCheck,
-    /// Hash of the upstream's own description of the tool; `None` when it has no canonical form.
+    /// Hash of the upstream's own description of the tool; `None` if it has no canonical form.
     pub digest: Option<Digest>,
-    /// Hash of what the configuration runs for the tool ([`UpstreamSpec::program`]).
+    /// Hash of the program that the configuration runs for the tool ([`UpstreamSpec::program`]).
     ///
     /// [`UpstreamSpec::program`]: crate::source::UpstreamSpec::program
     pub program: Option<Digest>,
-    /// The form that the source must still offer when the tool is called; `None` where pins are not
+    /// The form that the source must still offer when the tool is called; `None` if pins are not
     /// enforced.
     pub pinned: Option<Digest>,
     /// Each dialect's JSON of this tool, computed on first use.
@@ -74,7 +74,8 @@ pub struct Entry {
 
 impl Entry {
     /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
-    /// tenant, no limit and a timeout of one minute. It has no scope label, so no caller may use it
+    /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
+    /// tenant, no limit and a timeout of one minute. Without a scope label, no caller may use it
     /// until one is set.
     pub fn new(
         kind: SourceKind,
@@ -110,20 +111,20 @@ impl Entry {
         })
     }
 
-    /// Whether the upstream says that the tool may delete or overwrite things. It can make people more
-    /// careful, never less.
+    /// Whether the upstream claims that the tool may delete or overwrite data. The claim can only
+    /// make people more careful.
     pub fn is_said_destructive(&self) -> bool {
         let hint = self.annotations.as_ref().and_then(|it| it.get("destructiveHint"));
         hint.and_then(serde_json::Value::as_bool) == Some(true)
     }
 
-    /// Returns what the upstream calls the tool for people: its title, or else that of its annotations.
+    /// The upstream's name of the tool for people: its title, or else that of its annotations.
     pub fn title(&self) -> Option<&str> {
         let claimed = || self.annotations.as_ref()?.get("title")?.as_str();
         self.tool.title.as_deref().or_else(claimed).filter(|title| !title.trim().is_empty())
     }
 
-    /// Returns the part of this tool that decisions may depend on.
+    /// The part of this tool that decisions may depend on.
     pub fn resource(&self) -> Resource<'_> {
         Resource {
             tool: &self.tool,
@@ -155,14 +156,14 @@ pub struct ListFormat {
 }
 
 impl ListFormat {
-    /// Returns `written`, the JSON of tools, as a list that begins with `open`.
+    /// Joins `written`, the JSON of tools, to a list that starts with `open`.
     pub(super) fn list(&self, open: &str, written: &[Arc<[u8]>]) -> Vec<u8> {
         [open.as_bytes(), &written.join(&b','), self.close.as_bytes()].concat()
     }
 }
 
 /// Proof that a principal may call an entry of a catalog generation. Only [`Permit::new`] creates
-/// one.
+/// it.
 #[derive(Debug, Clone)]
 pub struct Permit {
     principal: Principal,
@@ -171,7 +172,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Creates a permit when `authorizer` permits `call`; this is the only constructor.
+    /// Creates a permit if `authorizer` permits `call`; this is the only constructor.
     pub fn new(
         authorizer: &dyn Authorizer,
         principal: &Principal,
@@ -183,17 +184,17 @@ impl Permit {
         Ok(Self { principal: principal.clone(), entry: Arc::clone(entry), generation })
     }
 
-    /// Returns the permitted caller.
+    /// The permitted caller.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// Returns the permitted tool.
+    /// The permitted tool.
     pub fn entry(&self) -> &Arc<Entry> {
         &self.entry
     }
 
-    /// Returns the catalog generation of the decision.
+    /// The catalog generation of the decision.
     pub fn generation(&self) -> Generation {
         self.generation
     }
@@ -210,7 +211,7 @@ pub struct WireCache {
 type Written = (&'static str, Arc<[u8]>);
 
 impl WireCache {
-    /// Returns the tool's JSON in `format`, computed once.
+    /// The tool's JSON in `format`, computed once.
     pub fn get(&self, entry: &Entry, format: &ListFormat) -> Arc<[u8]> {
         let find = |written: &[Written]| {
             written.iter().find(|(key, _)| *key == format.key).map(|(_, json)| Arc::clone(json))

@@ -1,7 +1,7 @@
 //! Finding the tools of a snapshot by their names.
 //!
-//! Invariant (I-9): a lookup returns the tenant's own tool. Without one it returns another
-//! tenant's, which no decision permits; the denial is then recorded.
+//! Invariant (I-9): a lookup finds the tenant's own tool first. Otherwise it finds another tenant's
+//! tool, which no decision permits; the denial is then recorded.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -39,7 +39,7 @@ impl Catalog {
         own_or_first(tenant, versions.filter(|entry| entry.names.is_version(version)))
     }
 
-    /// Returns every version of `Toolkit.Tool` that exists for `tenant`, highest first.
+    /// Every version of `Toolkit.Tool` that exists for `tenant`, highest first.
     pub fn otc_versions(&self, tenant: &TenantId, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
         self.all_by_otc(name).filter(|entry| entry.tenants.admits(tenant))
     }
@@ -57,8 +57,7 @@ impl Catalog {
         own_or_first(tenant, found.into_iter().flatten())
     }
 
-    /// Returns every tool that [`find`](Self::find) could return for `name`, of all tenants. For
-    /// operators.
+    /// Every tool that [`find`](Self::find) could return for `name`, of all tenants. For operators.
     pub fn find_all(&self, name: &str) -> Vec<&Arc<Entry>> {
         let is = |entry: &Arc<Entry>| entry.names.otc == name || entry.names.otc_id() == name;
         let holders = [self.names.ids.get(name), self.names.wires.get(name)];
@@ -68,18 +67,18 @@ impl Catalog {
         self.at(holders.into_iter().flatten().flat_map(Holders::all).chain(otc))
     }
 
-    /// Returns every tool with id `id`, of all tenants.
+    /// Every tool with id `id`, of all tenants.
     pub fn all_by_id(&self, id: &str) -> Vec<&Arc<Entry>> {
         self.at(self.names.ids.get(id).into_iter().flat_map(Holders::all))
     }
 
-    /// Returns the tools at `positions`, each once, in the order of the snapshot.
+    /// The tools at `positions`, without repetition, in the order of the snapshot.
     fn at(&self, positions: impl Iterator<Item = usize>) -> Vec<&Arc<Entry>> {
         let positions: BTreeSet<usize> = positions.collect();
         positions.into_iter().filter_map(|position| self.entries.get(position)).collect()
     }
 
-    /// Returns every version of `Toolkit.Tool`, highest first, of all tenants.
+    /// Every version of `Toolkit.Tool`, highest first, of all tenants.
     fn all_by_otc(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> + Clone {
         let positions = self.names.otc.get(name).into_iter().flat_map(Versions::positions);
         positions.filter_map(|&position| self.entries.get(position))

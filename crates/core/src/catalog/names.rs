@@ -34,11 +34,11 @@ pub struct Collision {
 }
 
 impl Collision {
-    /// Returns the message for a tenant among [`tenants`](Self::tenants); it names no other tenant.
+    /// The message for a tenant among [`tenants`](Self::tenants); it names no other tenant.
     pub fn message(&self) -> String {
         let tools: Vec<&str> = self.tools.iter().map(ToolId::as_str).collect();
         let tools = tools.join(" and ");
-        format!("{tools} would share the name `{}`; none of them is offered", self.name)
+        format!("{tools} would share the name `{}` and are not offered", self.name)
     }
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for For<'_> {
 pub(super) struct NameIndex {
     pub(super) ids: HashMap<ById, Holders>,
     pub(super) wires: HashMap<ByWire, Holders>,
-    /// All versions of a name, highest first, of all tenants. A name begins with its source's id,
+    /// All versions of a name, highest first, of all tenants. A name starts with its source's id,
     /// so only sources whose ids differ in `-` and `_` can share one.
     pub(super) otc: HashMap<ByOtc, Versions>,
 }
@@ -306,7 +306,7 @@ impl Loss {
     }
 }
 
-/// Returns which of `holders`, which share one name, exist together for which tenants.
+/// Finds which of `holders`, which share one name, exist together for which tenants.
 fn ambiguities(entries: &[Arc<Entry>], holders: &[usize]) -> Vec<(Vec<usize>, Tenants)> {
     let tenants = |i: &usize| entries.get(*i).map(|entry| &entry.tenants);
     let is_single = |i: &&usize| matches!(tenants(i), Some(Tenants::Only(_)));
@@ -329,7 +329,7 @@ fn ambiguities(entries: &[Arc<Entry>], holders: &[usize]) -> Vec<(Vec<usize>, Te
     }
     let mut all = Vec::new();
     if every.len() > 1 {
-        // Tenants that see more of these tools get a report of their own.
+        // Tenants that see more of these tools get a separate report.
         let apart: Vec<TenantId> = groups.values().flatten().cloned().collect();
         let tenants = if apart.is_empty() { Tenants::All } else { Tenants::Except(apart) };
         all.push((every, tenants));

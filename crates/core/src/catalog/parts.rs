@@ -1,17 +1,17 @@
 //! A list in parts that a client keeps: after a change it loads only the parts that differ.
 //!
-//! A part ends where the id of a tool says so, and not after a number of tools. A tool that is added or
-//! removed therefore changes its own part, and not all parts after it.
+//! The id of a tool decides whether a part stops after it, instead of a number of tools. A tool
+//! that is added or removed therefore changes only its own part.
 
 use std::sync::Arc;
 
 use super::{body::Body, entry::ListFormat};
 use crate::canonical::Digest;
 
-/// A part has this many tools before it can end.
+/// A part has at least this many tools, except for the last one.
 const LEAST: usize = 64;
 
-/// After the least, one of this many ids ends a part: about 192 tools in a part.
+/// After the least, one of this many ids is the last of its part: about 192 tools in a part.
 const ONE_OF: u8 = 128;
 
 /// A list in parts. There is at least one part.
@@ -56,12 +56,12 @@ impl Parts {
         Self { overview: Arc::new(Body::new(overview(&parts))), parts }
     }
 
-    /// Returns the part with this tag.
+    /// The part with this tag.
     pub fn find(&self, tag: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.tag() == tag)
     }
 
-    /// Returns the size of all parts.
+    /// The size of all parts in bytes.
     pub(super) fn bytes(&self) -> usize {
         let parts = self.parts.iter().map(|part| part.body.bytes.len());
         parts.sum::<usize>() + self.overview.bytes.len()
@@ -74,13 +74,13 @@ impl Part {
         Self { count: tools.len(), body }
     }
 
-    /// Returns the entity tag of its list, without quotes: equal for equal tools.
+    /// The entity tag of its list, without quotes: equal for equal tools.
     pub fn tag(&self) -> &str {
         self.body.etag.trim_matches('"')
     }
 }
 
-/// Returns whether a part may end after the tool with this id.
+/// Whether a part may stop after the tool with this id.
 fn ends(id: &str) -> bool {
     Digest::of(id.as_bytes()).0.first().is_some_and(|byte| byte % ONE_OF == 0)
 }

@@ -34,7 +34,7 @@ struct Posting {
 
 /// The most words used of a query.
 const MAX_QUERY: usize = 24;
-/// Common words without meaning for a search; used only when a query has no others.
+/// Common words without meaning for a search; used only if a query has no others.
 const LITTLE: [&str; 32] = [
     "a", "about", "all", "an", "and", "any", "are", "at", "be", "by", "can", "do", "for", "from",
     "how", "i", "in", "is", "it", "me", "my", "of", "on", "or", "some", "that", "the", "thi", "to",
@@ -67,11 +67,11 @@ impl Index {
         Self { postings, lengths, mean: mean.max(1.0), sources: sources.into_iter().collect() }
     }
 
-    /// Returns the positions of tools that match `query`, best first; equal scores in view order.
+    /// The positions of tools that match `query`, best first; equal scores in view order.
     pub(super) fn ranked(&self, query: &str) -> Vec<usize> {
         let mut scores: HashMap<u32, f64> = HashMap::new();
         let mut wanted_words: Vec<String> = words(query).take(MAX_QUERY).collect();
-        // In a small catalog these words are rare enough to count, without meaning anything.
+        // In a small catalog these words are rare enough to count, but they mean little.
         if wanted_words.iter().any(|word| !LITTLE.contains(&word.as_str())) {
             wanted_words.retain(|word| !LITTLE.contains(&word.as_str()));
         }

@@ -374,12 +374,12 @@ fn tools_that_would_share_a_name_are_left_out_and_reported() {
     assert_eq!(
         reported,
         [
-            "mcp:a.get-it and mcp:a.get_it would share the name `a.get_it@1.0.0`; none of them is offered",
-            "mcp:a.get.user and mcp:a.get_user would share the name `a.get_user@1.0.0`; none of them is offered",
-            "mcp:a.get.user and mcp:a.get_user would share the name `a__get_user`; none of them is offered",
-            "mcp:b.twice and mcp:b.twice would share the name `b.twice@1.0.0`; none of them is offered",
-            "mcp:b.twice and mcp:b.twice would share the name `b__twice`; none of them is offered",
-            "mcp:b.twice and mcp:b.twice would share the name `mcp:b.twice`; none of them is offered",
+            "mcp:a.get-it and mcp:a.get_it would share the name `a.get_it@1.0.0` and are not offered",
+            "mcp:a.get.user and mcp:a.get_user would share the name `a.get_user@1.0.0` and are not offered",
+            "mcp:a.get.user and mcp:a.get_user would share the name `a__get_user` and are not offered",
+            "mcp:b.twice and mcp:b.twice would share the name `b.twice@1.0.0` and are not offered",
+            "mcp:b.twice and mcp:b.twice would share the name `b__twice` and are not offered",
+            "mcp:b.twice and mcp:b.twice would share the name `mcp:b.twice` and are not offered",
         ]
     );
 }
@@ -439,7 +439,7 @@ fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
     assert_eq!(reported_to("anybody"), [] as [&str; 0]);
     assert_eq!(
         reported_to("acme"),
-        ["mcp:a.search and mcp:b.search would share the name `search`; none of them is offered"]
+        ["mcp:a.search and mcp:b.search would share the name `search` and are not offered"]
     );
     assert_eq!(
         reported_to("third"),
@@ -447,7 +447,7 @@ fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
           them is offered"]
     );
     let reported = collisions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    assert!(reported.contains("none of them is offered to acme"), "{reported}");
+    assert!(reported.contains("and are not offered to acme"), "{reported}");
 }
 
 /// I-16: every version is a tool of its own, and versions are compared as numbers.

@@ -47,7 +47,7 @@ impl Toolset {
         }
     }
 
-    /// Returns the name.
+    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -57,17 +57,17 @@ impl Toolset {
         self.members.insert((entry.source.clone(), entry.id.clone()));
     }
 
-    /// Returns whether it contains `entry`.
+    /// Whether it contains `entry`.
     pub fn holds(&self, entry: &Entry) -> bool {
         self.members.contains(&(entry.source.clone(), entry.id.clone()))
     }
 
-    /// Returns the number of its tools, visible or not.
+    /// The number of its tools, visible or not.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Returns whether it contains no tool.
+    /// Whether it contains no tool.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

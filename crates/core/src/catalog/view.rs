@@ -29,24 +29,24 @@ pub struct View {
     pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
     parts: RwLock<HashMap<&'static str, Arc<Parts>>>,
     index: OnceLock<Index>,
-    /// Runs what takes long.
+    /// Runs long work.
     runner: Runner,
-    /// The bytes of its lists, of those that the views of its snapshot may keep.
+    /// The bytes of its lists. All views of a snapshot share the limit.
     kept: Mutex<Reservation>,
 }
 
 /// Runs work that takes milliseconds, so that other requests need not wait for the thread.
 pub type Runner = fn(&mut dyn FnMut());
 
-/// A view with more tools than this is long work.
+/// Work for a view with more tools than this is long.
 const MANY: usize = 1_000;
 
 /// A format's key, and the kind of source.
 type BodyKey = (&'static str, Option<SourceKind>);
 
 impl View {
-    /// Creates a view of `entries`, which are sorted by id and keep as many bytes of lists as
-    /// `room` permits. Callers get theirs from a [`Catalog`](super::Catalog).
+    /// Creates a view of `entries`, which are sorted by id. Keeps as many bytes of lists as `room`
+    /// permits. Callers get theirs from a [`Catalog`](super::Catalog).
     pub fn new(entries: Vec<Arc<Entry>>, room: &ByteBudget) -> Self {
         Self {
             entries,
@@ -59,20 +59,20 @@ impl View {
         }
     }
 
-    /// Returns the same view, whose lists are written by `runner` if they are long.
+    /// Sets the runner that writes long lists.
     #[must_use]
     pub fn with_runner(self, runner: Runner) -> Self {
         Self { runner, ..self }
     }
 
-    /// Runs `work`, which is done once for the view.
+    /// Runs `work`, which is needed only once per view.
     fn once<T>(&self, work: impl Fn() -> T) -> T {
         if self.entries.len() <= MANY {
             return work();
         }
         let mut done = None;
         (self.runner)(&mut || done = Some(work()));
-        // A runner that did nothing did not help.
+        // A runner that did not run it did not help.
         done.unwrap_or_else(work)
     }
 
@@ -95,25 +95,25 @@ impl View {
         made
     }
 
-    /// Returns the visible tools, sorted by id.
+    /// The visible tools, sorted by id.
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
     }
 
-    /// Returns the visible tool with this id.
+    /// The visible tool with this id.
     pub fn by_id(&self, id: &str) -> Option<&Arc<Entry>> {
         let at = self.entries.binary_search_by(|entry| entry.id.as_str().cmp(id)).ok()?;
         self.entries.get(at)
     }
 
-    /// Returns `entry` if it is visible. Takes the same time without an entry, for which it looks
-    /// up `name`. Another tenant's tool can have the id of a visible one.
+    /// Returns `entry` if it is visible. Without an entry it takes the same time, and looks up
+    /// `name`. Another tenant's tool can have the id of a visible one.
     pub fn check<'e>(&self, entry: Option<&'e Arc<Entry>>, name: &str) -> Option<&'e Arc<Entry>> {
         let found = self.by_id(entry.map_or(name, |entry| entry.id.as_str()));
         entry.filter(|entry| found.is_some_and(|found| Arc::ptr_eq(found, entry)))
     }
 
-    /// Returns the list in `format`, of one kind of source or of all; built once and kept.
+    /// The list in `format`, of one kind of source or of all; built once and kept.
     pub fn body(&self, format: &ListFormat, source: Option<SourceKind>) -> Arc<Body> {
         let key = (format.key, source);
         if let Some(body) = self.bodies.read().get(&key) {
@@ -128,8 +128,8 @@ impl View {
         self.keep(&self.bodies, key, body, length)
     }
 
-    /// Returns the whole list in `format`, in pages of `size`, each opened by `open` in place of
-    /// the format's own start. Built once and kept.
+    /// The whole list in `format`, in pages of `size`, each with `open` in place of the format's
+    /// own start. Built once and kept.
     pub fn pages(&self, format: &ListFormat, size: NonZeroUsize, open: OpenPage) -> Arc<Pages> {
         let key = (format.key, size.get());
         if let Some(pages) = self.pages.read().get(&key) {
@@ -141,8 +141,8 @@ impl View {
         self.keep(&self.pages, key, pages, length)
     }
 
-    /// Returns the whole list in `format`, in parts that a client can keep, after `overview`. Built
-    /// once and kept.
+    /// The whole list in `format`, in parts that a client can keep, after `overview`. Built once
+    /// and kept.
     pub fn parts(&self, format: &ListFormat, overview: Overview) -> Arc<Parts> {
         if let Some(parts) = self.parts.read().get(format.key) {
             return Arc::clone(parts);
@@ -164,8 +164,7 @@ impl View {
         wanted.map(|entry| entry.wire.get(entry, format)).collect()
     }
 
-    /// Returns at most `most` tools that match `query`, best first, of one kind of source or of
-    /// all.
+    /// Finds at most `most` tools that match `query`, best first, of one kind of source or of all.
     pub fn search(&self, query: &str, source: Option<SourceKind>, most: usize) -> Vec<Arc<Entry>> {
         let found =
             self.index().ranked(query).into_iter().filter_map(|tool| self.entries.get(tool));
@@ -173,7 +172,7 @@ impl View {
         wanted.take(most).map(Arc::clone).collect()
     }
 
-    /// Returns the sources of the visible tools, sorted.
+    /// The sources of the visible tools, sorted.
     pub fn sources(&self) -> &[SourceId] {
         &self.index().sources
     }

@@ -51,8 +51,8 @@ impl Audience {
         }
     }
 
-    /// Returns whether `host` matches. `host` must be serialised as in the URL standard: lower
-    /// case, punycoded, with IPv6 addresses in brackets.
+    /// Whether `host` matches. `host` must be serialised as in the URL standard: lower case,
+    /// punycoded, with IPv6 addresses in brackets.
     pub fn admits(&self, host: &str) -> bool {
         match self.0.strip_prefix('*') {
             // `.example.com`: requires a label before it, so the domain itself does not match.
@@ -94,7 +94,7 @@ fn check_host(host: &str) -> Result<(), InvalidAudience> {
     }
 }
 
-/// Returns whether the URL standard parses a host that ends in this label as an IPv4 address.
+/// Whether the URL standard parses a host with this last label as an IPv4 address.
 fn is_number(label: &str) -> bool {
     let hex = label.strip_prefix("0x");
     label.bytes().all(|b| b.is_ascii_digit())

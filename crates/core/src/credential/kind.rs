@@ -84,7 +84,7 @@ const RESERVED: &[&str] = &[
 ];
 
 impl CredentialKind {
-    /// Returns the name of the kind, as shown in lists.
+    /// The name of the kind, as shown in lists.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Header { .. } => "header",
@@ -95,7 +95,7 @@ impl CredentialKind {
         }
     }
 
-    /// Returns the token settings, if tokens are used.
+    /// The token settings, if the kind uses tokens.
     pub fn oauth2(&self) -> Option<&OAuth2> {
         match self {
             Self::ClientCredentials(oauth2) | Self::RefreshToken(oauth2) => Some(oauth2),
@@ -103,8 +103,8 @@ impl CredentialKind {
         }
     }
 
-    /// Validates names and texts, which come from the operator. Whether a token endpoint is a URL
-    /// is checked where URLs are parsed.
+    /// Validates names and texts, which come from the operator. The token endpoint is checked where
+    /// URLs are parsed.
     pub fn check(&self) -> Result<(), InvalidKind> {
         let visible = |text: &str| text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
         match self {

@@ -18,10 +18,11 @@ pub struct UnsealedCredential {
     pub material: Material,
 }
 
-/// Why credentials were not read or written. `Display` is for the operator and names no value.
+/// Why credentials were not read or written. `Display` is for the operator and never contains a
+/// value.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CredentialStoreError {
-    /// No seal key is configured, so no value is stored.
+    /// No seal key is configured, so values are not stored.
     #[error(
         "no seal key is configured, so no credential can be stored or read; make one with \
          `toolcrib credentials new-key` and name it as `[store] seal_key`"
@@ -43,8 +44,8 @@ pub enum CredentialStoreError {
 /// Credentials, sealed at rest.
 #[async_trait]
 pub trait CredentialStore: Send + Sync + 'static {
-    /// Returns all credentials without their values, by tenant, principal (the tenant's own first)
-    /// and name. Needs no key.
+    /// All credentials without their values, by tenant, principal (the tenant's own first) and
+    /// name. Requires no key.
     async fn list(&self) -> Result<Vec<Credential>, CredentialStoreError>;
 
     /// Returns the credential with that name that belongs to exactly `owner`.
@@ -54,8 +55,8 @@ pub trait CredentialStore: Send + Sync + 'static {
         name: &CredentialName,
     ) -> Result<Option<UnsealedCredential>, CredentialStoreError>;
 
-    /// Stores a new credential. Fails with [`StoreError::Conflict`] when its owner has one with
-    /// that name, or the id exists.
+    /// Stores a new credential. Fails with [`StoreError::Conflict`] if its owner has one with that
+    /// name, or if the id exists.
     async fn put(
         &self,
         credential: Credential,
@@ -63,7 +64,7 @@ pub trait CredentialStore: Send + Sync + 'static {
     ) -> Result<(), CredentialStoreError>;
 
     /// Replaces the values and the expiry of the credential `id` if its revision is still `seen`;
-    /// the revision rises by one. Returns `false` when it was removed or changed meanwhile.
+    /// the revision increases by one. Returns `false` if it was removed or changed meanwhile.
     async fn rotate(
         &self,
         id: &CredentialId,
@@ -73,6 +74,6 @@ pub trait CredentialStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<bool, CredentialStoreError>;
 
-    /// Removes a credential; returns `false` when the id is unknown.
+    /// Removes a credential; returns `false` if the id is unknown.
     async fn remove(&self, id: &CredentialId) -> Result<bool, CredentialStoreError>;
 }

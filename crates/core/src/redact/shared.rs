@@ -1,8 +1,8 @@
 //! Secrets in what people save for others: names and queries, and the arguments of calls.
 //!
-//! This looks wider than redaction: a saved call may lose a value without harm, while the record needs
-//! its arguments. It finds what people paste by mistake. A secret without a known shape, under a name
-//! that does not tell, is not found.
+//! This search is wider than redaction: a saved call may lose a value without harm, while the
+//! record needs its arguments. It finds secrets that people paste by mistake. A secret without a
+//! known shape, under a name that does not suggest one, is not found.
 
 use base64::{Engine as _, engine::general_purpose};
 use percent_encoding::percent_decode_str;
@@ -17,26 +17,26 @@ use crate::{
 
 /// Texts shorter than this are not decoded.
 const MIN_ENCODED: usize = 16;
-/// Secrets after `Bearer`, `Basic` and the like have at least so many characters.
+/// The minimum length of secrets after `Bearer`, `Basic` and similar schemes.
 const MIN_AFTER_SCHEME: usize = 8;
-/// No word of a sentence has so many.
+/// Words of a sentence are shorter than this.
 const LONGER_THAN_WORDS: usize = 20;
-/// How many encodings are taken off, one inside the other.
+/// The most nested encodings that are decoded.
 const MAX_ENCODINGS: usize = 2;
-/// How secrets of some issuers begin, whose keys the redaction of the record does not know.
+/// Prefixes of secrets of some issuers whose keys the redaction of the record does not know.
 const BEGINNINGS: [&str; 5] = ["hvs.", "hvb.", "hvr.", "ya29.", "hooks.slack.com/services/"];
-/// Schemas that are looked at for one call. More belong to a hostile tool, and count as a secret.
+/// The most schemas checked for one call. More belong to a hostile tool, and count as a secret.
 const MAX_SCHEMAS: usize = 20_000;
 /// The members that name another value in a list of pairs, such as headers.
 const NAME_MEMBERS: [&str; 5] = ["name", "key", "header", "field", "variable"];
 
-/// Returns whether `text` is or contains something with the shape of a secret.
+/// Whether `text` is or contains a text with the shape of a secret.
 pub fn has_secret_shape(text: &str) -> bool {
     is_secret_text(text, MAX_ENCODINGS)
 }
 
 fn is_secret_text(text: &str, levels: usize) -> bool {
-    // A secret that is copied from a page may have other characters between its own.
+    // A secret copied from a page may have other characters between its own.
     let clean: String = text.chars().filter(|it| !is_hidden(*it)).nfkc().collect();
     has_shape_within(&clean, levels)
 }
@@ -57,8 +57,8 @@ fn has_shape_within(text: &str, levels: usize) -> bool {
         || decoded(text).is_some_and(|inner| has_shape_within(&inner, levels - 1))
 }
 
-/// Returns the place, as a JSON pointer, of the first value of `arguments` whose name or schema says that
-/// it is a secret, or whose text has the shape of one. `schema` is the input schema of the tool.
+/// The place, as a JSON pointer, of the first secret in `arguments`: its name or its schema marks
+/// it, or its text has the shape of one. `schema` is the input schema of the tool.
 pub fn first_secret(arguments: &Value, schema: Option<&Value>) -> Option<String> {
     let place = named_or_shaped(arguments, MAX_ENCODINGS).or_else(|| {
         let root = schema?;
@@ -103,12 +103,12 @@ fn named_or_shaped(arguments: &Value, levels: usize) -> Option<String> {
     None
 }
 
-/// Returns whether `value` is there, and is no variable that is entered later.
+/// Whether `value` is present, and not a variable to enter later.
 fn is_given(value: &str) -> bool {
     !value.is_empty() && !value.starts_with("{{")
 }
 
-/// Returns the place of the value after an option such as `--password`.
+/// The place of the value after an option such as `--password`.
 fn option_with_secret(words: &[&str]) -> Option<usize> {
     let named = |pair: &[&str]| match pair {
         [name, value] => {
@@ -122,8 +122,8 @@ fn option_with_secret(words: &[&str]) -> Option<usize> {
     words.windows(2).position(named).map(|at| at + 1)
 }
 
-/// Returns whether `value` is only a variable, such as `{{password}}`, whose value the
-/// person who runs the call enters.
+/// Whether `value` is only a variable, such as `{{password}}`. The person who runs the call enters
+/// its value.
 fn is_variable(value: &Value) -> bool {
     let inner = value.as_str().and_then(|text| text.strip_prefix("{{")?.strip_suffix("}}"));
     inner.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))
@@ -173,7 +173,7 @@ fn has_scheme_and_secret(text: &str) -> bool {
     false
 }
 
-/// Returns whether `word` has capital letters after small ones.
+/// Whether `word` has capital letters after small ones.
 fn has_mixed_case(word: &str) -> bool {
     let small = word.find(|it: char| it.is_ascii_lowercase());
     small.is_some_and(|at| {
@@ -192,8 +192,8 @@ fn has_password_in_url(text: &str) -> bool {
     })
 }
 
-/// Finds `password=…` and the like, as in addresses, connection strings and environments, and
-/// `password: hunter2`. After a colon a plain word is part of a sentence.
+/// Finds `password=…` and similar texts, as in addresses, connection strings and environments, and
+/// `password: hunter2`. After a colon, a plain word is part of a sentence.
 fn has_assignment(text: &str) -> bool {
     let is_end = |it: char| it.is_whitespace() || matches!(it, '&' | ';' | '?' | ',');
     let mut parts = text.split(is_end).filter(|part| !part.is_empty()).peekable();
@@ -214,7 +214,7 @@ fn has_assignment(text: &str) -> bool {
                 letters.bytes().all(|it| it.is_ascii_alphabetic()) && !has_mixed_case(letters);
             let is_secret = value.len() >= 4 && is_given(value) && !is_word;
             let name = name.trim_start_matches(['"', '\'', '{', '(']);
-            // After `//` follows a host.
+            // A host follows `//`.
             if is_secret && suggests_secret(name) && !rest.starts_with("//") {
                 return true;
             }
@@ -223,7 +223,7 @@ fn has_assignment(text: &str) -> bool {
     false
 }
 
-/// Returns the text that `text` is the base64 of.
+/// Decodes `text`, if it is base64 of a text.
 fn decoded(text: &str) -> Option<String> {
     let text = text.trim().trim_end_matches('=');
     if text.len() < MIN_ENCODED {
@@ -241,7 +241,7 @@ struct Walk<'s> {
 }
 
 impl Walk<'_> {
-    /// Returns the place of the first value in `value` whose schema says that it is a secret.
+    /// The place of the first value in `value` that its schema marks as a secret.
     fn first_secret(&mut self, schema: &Value, value: &Value, place: &str) -> Option<String> {
         self.schemas += 1;
         if self.schemas > MAX_SCHEMAS {
@@ -254,7 +254,7 @@ impl Walk<'_> {
             return Some(place.to_owned());
         }
         let fragment = schema.get("$ref").and_then(Value::as_str);
-        // A reference that leads back to itself ends at the limit above.
+        // A circular reference stops at the limit above.
         let target = fragment.and_then(|it| find(self.root, it.strip_prefix('#')?));
         let combined = ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|it| schema.get(it));
         let branches = combined.filter_map(Value::as_array).flatten();
