@@ -330,7 +330,7 @@ await check('words, OR, exclusion and run times select events', async () => {
   await page.fill('#record-query', 'actor:cara OR');
   const hint = page.locator('#record-hint[role=alert]');
   await hint.waitFor();
-  equal(await read(hint), '`OR` joins two conditions, and `NOT` stands before one; write them in quotes to search for the words', 'the problem');
+  equal(await read(hint), '`OR` joins two conditions, and `NOT` negates one; write them in quotes to search for the words', 'the problem');
   equal(await actors(), ['cara'], 'the rows of the last query');
   await page.fill('#record-query', 'took:>1h');
   await page.getByText('No event matches').waitFor();

@@ -27,7 +27,7 @@ pub use self::{bounds::SchemaError, validators::Validators};
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
     /// RFC 6901 pointer into the arguments; for a missing property, to its expected place. Its
-    /// names come from the caller, so a long pointer is cut and ends in `…`.
+    /// names come from the caller, so a long pointer is cut and gets a final `…`.
     pub pointer: String,
     /// The problem, without the caller's values.
     pub message: String,
@@ -83,7 +83,7 @@ impl Violation {
 }
 
 impl ArgumentCheck {
-    /// Returns a check that accepts every value.
+    /// Creates a check that accepts every value.
     pub fn anything() -> Self {
         Self(Check::Anything)
     }
@@ -116,8 +116,8 @@ impl ArgumentCheck {
         Ok((Self(Check::Kept(Arc::new(validators.keep(text.clone())))), unchecked))
     }
 
-    /// Returns whether a check does not have to compile a large schema first. That takes
-    /// milliseconds, and up to a tenth of a second for the largest that are accepted.
+    /// Whether a check can start without compiling a large schema first. Compiling takes
+    /// milliseconds, and up to a tenth of a second for the largest accepted schemas.
     pub fn is_prepared(&self) -> bool {
         match &self.0 {
             Check::Kept(kept) => kept.is_prepared(),
@@ -125,7 +125,7 @@ impl ArgumentCheck {
         }
     }
 
-    /// Compiles the schema if that has to be done. Blocks the thread.
+    /// Compiles the schema if it is not compiled yet. Blocks the thread.
     pub fn prepare(&self) {
         if let Check::Kept(kept) = &self.0 {
             // An error is returned by the check.
@@ -134,8 +134,8 @@ impl ArgumentCheck {
     }
 
     /// Returns at most a hundred violations, in the order of the arguments. For a value so large
-    /// that finding all would be slow, it returns only the first one found. When some are left out,
-    /// a last violation with an empty pointer and no keyword says so.
+    /// that finding all would be slow, returns only the first one found. If some are left out, a
+    /// last violation with an empty pointer and no keyword says so.
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let one = |message: &str, keyword: &str| Err(vec![Violation::new("", message, keyword)]);
         let compiled = match &self.0 {
@@ -145,7 +145,7 @@ impl ArgumentCheck {
             Check::Compiled(compiled) => Arc::clone(compiled),
             Check::Kept(kept) => match kept.compiled() {
                 Ok(compiled) => compiled,
-                // It could be compiled before. A check that cannot be made is a violation.
+                // It could be compiled before. A check that fails to compile is a violation.
                 Err(error) => return one(&error.0, "schema"),
             },
         };
@@ -214,15 +214,15 @@ fn trivial(schema: &Value) -> Option<Check> {
 
 // === violations ===
 
-/// The violations found so far, each with its position in the arguments, because a cut pointer no
-/// longer gives it.
+/// The violations found so far, each with its position in the arguments, because a shortened
+/// pointer does not give it.
 struct Report<'a> {
     arguments: &'a Value,
     found: Vec<(Vec<usize>, Violation)>,
 }
 
 impl Report<'_> {
-    /// Returns whether there are more violations than are reported.
+    /// Whether there are more violations than are reported.
     fn is_full(&self) -> bool {
         self.found.len() > MAX_VIOLATIONS
     }
@@ -303,7 +303,7 @@ impl Report<'_> {
     }
 }
 
-/// Returns `pointer`, cut when long, but never inside an escape.
+/// Shortens a long `pointer`, but never inside an escape.
 fn shown(pointer: &str) -> String {
     match pointer.char_indices().nth(MAX_POINTER) {
         None => pointer.to_owned(),
@@ -318,8 +318,8 @@ fn first_member<'a>(document: &'a Value, pointer: &str) -> Option<&'a Value> {
     document.pointer(pointer)?.as_object()?.values().next()
 }
 
-/// Returns the position of `pointer` in `document`: indices of members, and the end of its object
-/// for a missing one.
+/// The position of `pointer` in `document`: indices of members, and the end of its object for a
+/// missing one.
 fn position(document: &Value, pointer: &str) -> Vec<usize> {
     let mut place = Vec::new();
     let mut here = Some(document);

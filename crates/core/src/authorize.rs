@@ -1,5 +1,5 @@
-//! The one decision behind every list and every call. [`Permit`](crate::catalog::Permit) is the
-//! proof that it was made.
+//! The one decision behind every list and every call. A [`Permit`](crate::catalog::Permit) proves
+//! that it was made.
 
 use crate::{
     call::CallInput,
@@ -38,7 +38,7 @@ pub struct Resource<'a> {
 }
 
 impl<'a> Resource<'a> {
-    /// Returns the scopes that the tool requires; `None` for a tool without a label.
+    /// The scopes that the tool requires; `None` for a tool without a label.
     pub fn required(&self) -> Option<&'a [Scope]> {
         self.tool.required_scopes()
     }
@@ -49,12 +49,12 @@ impl<'a> Resource<'a> {
 pub struct CallContext<'a> {
     /// The surface that received the call.
     pub surface: &'a str,
-    /// What the caller sent, before any other step reads it.
+    /// The input that the caller sent, before any other step reads it.
     pub input: &'a CallInput,
 }
 
 impl Principal {
-    /// Returns the part of this principal that decisions may depend on.
+    /// The part of this principal that decisions may depend on.
     pub fn subject(&self) -> Subject<'_> {
         Subject { tenant: &self.tenant, scopes: &self.scopes, principal: &self.id }
     }
@@ -67,7 +67,7 @@ pub enum Denied {
     Tenant,
     /// The tool has no scope label, so no caller may use it.
     Unlabelled,
-    /// The caller does not hold these scopes, of which there is at least one.
+    /// The caller does not hold these scopes; never empty.
     MissingScopes(Vec<Scope>),
     /// A policy denies every call, with any arguments.
     Policy,
@@ -78,7 +78,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns the scopes that the caller does not hold, if that is the reason.
+    /// The scopes that the caller does not hold, if they are the reason.
     pub fn missing(&self) -> &[Scope] {
         match self {
             Self::MissingScopes(missing) => missing,
@@ -90,7 +90,7 @@ impl Denied {
         }
     }
 
-    /// Returns the reason for `authorization.decided`.
+    /// The reason for `authorization.decided`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Tenant => "tenant",
@@ -104,8 +104,7 @@ impl Denied {
 
 /// Decides whether a subject may see and call a tool. There is no other decision.
 pub trait Authorizer: Send + Sync + 'static {
-    /// Returns `Ok` as the only way to a [`Permit`](crate::catalog::Permit); anything else, an error
-    /// included, is a denial.
+    /// Only `Ok` leads to a [`Permit`](crate::catalog::Permit); every error is a denial.
     ///
     /// Decides about every list, and about calls as far as they do not depend on the call itself.
     fn authorize(&self, subject: Subject<'_>, resource: Resource<'_>) -> Result<(), Denied>;
@@ -120,8 +119,8 @@ pub trait Authorizer: Send + Sync + 'static {
         self.authorize(subject, resource)
     }
 
-    /// Returns whether every tool with these tenants and required scopes is denied to `subject`.
-    /// Lists then leave out all of them at once; `false` is always correct.
+    /// Whether every tool with these tenants and required scopes is denied to `subject`. Lists then
+    /// leave out all of them at once; `false` is always correct.
     fn denies_all(
         &self,
         _subject: Subject<'_>,
@@ -131,8 +130,8 @@ pub trait Authorizer: Send + Sync + 'static {
         false
     }
 
-    /// Returns whether decisions can differ between principals of one tenant with the same scopes.
-    /// A view is then kept for each principal.
+    /// Whether decisions can differ between principals of one tenant with the same scopes. A view
+    /// is then kept for each principal.
     fn is_principal_specific(&self) -> bool {
         false
     }

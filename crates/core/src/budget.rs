@@ -28,22 +28,22 @@ impl ByteBudget {
         Self(Arc::new(State { size, held: AtomicUsize::new(0) }))
     }
 
-    /// Returns how many bytes may be held at once.
+    /// How many bytes may be held at once.
     pub fn size(&self) -> usize {
         self.0.size
     }
 
-    /// Returns how many bytes are held.
+    /// How many bytes are held.
     pub fn held(&self) -> usize {
         self.0.held.load(Ordering::Relaxed)
     }
 
-    /// Returns a reservation of no bytes, which can grow.
+    /// Creates a reservation of no bytes, which can grow.
     pub fn reservation(&self) -> Reservation {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 
-    /// Reserves `bytes`; returns `None` when the budget would be exceeded.
+    /// Reserves `bytes`; `None` if the budget would be exceeded.
     pub fn reserve(&self, bytes: usize) -> Option<Reservation> {
         let mut reservation = self.reservation();
         reservation.grow(bytes).then_some(reservation)
@@ -51,13 +51,13 @@ impl ByteBudget {
 }
 
 impl Reservation {
-    /// Returns how many bytes it holds.
+    /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Reserves `more` bytes in addition and returns true. Returns false and changes nothing when
-    /// the budget would be exceeded.
+    /// Reserves `more` bytes in addition; `false`, without a change, if the budget would be
+    /// exceeded.
     #[must_use]
     pub fn grow(&mut self, more: usize) -> bool {
         let State { size, held } = &*self.budget.0;
@@ -69,7 +69,7 @@ impl Reservation {
         has_room
     }
 
-    /// Returns the budget.
+    /// The budget.
     pub fn budget(&self) -> &ByteBudget {
         &self.budget
     }
@@ -81,8 +81,8 @@ impl Reservation {
         self.bytes -= less;
     }
 
-    /// Adds `more` bytes, even beyond the budget. For bytes that exist already and must keep others
-    /// from being reserved.
+    /// Adds `more` bytes, even beyond the budget. For bytes that exist already and must prevent
+    /// other reservations.
     pub fn add(&mut self, more: usize) {
         self.budget.0.held.fetch_add(more, Ordering::Relaxed);
         self.bytes += more;

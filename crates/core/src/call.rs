@@ -252,7 +252,7 @@ impl fmt::Display for UpstreamError {
                 "this host was interrupted during the call; whether the call took effect is unknown, and it was not made again"
             }
             UpstreamErrorKind::Timeout => "the tool did not answer in time and was cancelled",
-            UpstreamErrorKind::Protocol => "the tool's source answered something that is not a tool result",
+            UpstreamErrorKind::Protocol => "the tool's source did not return a valid tool result",
             UpstreamErrorKind::Refused => "the tool's source refused the call",
             UpstreamErrorKind::TooLarge => "the tool's result is larger than the limit",
             UpstreamErrorKind::Credential(problem) => return problem.fmt(f),
@@ -328,7 +328,7 @@ pub enum CallError {
         until: Timestamp,
     },
     /// The record or the limiter failed; the call did not run.
-    #[error("the call was refused because it could not be {0}; nothing was run")]
+    #[error("the call was refused because it could not be {0}; the tool did not run")]
     NotAccountable(&'static str),
     /// The source failed.
     #[error("{0}")]
@@ -378,7 +378,7 @@ impl CallError {
         };
         let link = pending.link.as_ref().map(|link| format!(" at {link}")).unwrap_or_default();
         format!(
-            "{self}. A person has been asked (approval {}){link}; make the same call again once it \
+            "{self}. Approval {} is pending{link}; make the same call again once it \
              is granted",
             pending.approval
         )

@@ -1,8 +1,9 @@
 //! The canonical bytes of RFC 8785 and their SHA-256, extended to numbers that a double cannot hold.
 //!
-//! RFC 8785 is for numbers that are doubles (RFC 7493 §2.2). An integer that a double would round, and a
-//! number that it would make infinite or zero, is written by the same rules with its own digits, so that
-//! two documents that differ there do not share a hash. docs/explanation/record.md has test vectors.
+//! RFC 8785 covers numbers that are doubles (RFC 7493 §2.2). An integer that a double would round,
+//! and a number that it would make infinite or zero, is written by the same rules with its own
+//! digits. Two documents that differ there therefore have different hashes.
+//! docs/explanation/record.md has test vectors.
 //!
 //! Invariant: equal bytes mean equal documents; of [`canonical_bytes`] up to the rounding of fractions
 //! that RFC 8785 prescribes, of [`exact_bytes`] without it.
@@ -20,12 +21,12 @@ use crate::{hex, number::write_canonical};
 pub struct Digest(#[serde(with = "hex")] pub [u8; 32]);
 
 impl Digest {
-    /// Returns the SHA-256 of `bytes`.
+    /// The SHA-256 of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Parses the output of `Display`; returns `None` for anything else.
+    /// Parses the output of `Display`; `None` for other texts.
     pub fn parse(text: &str) -> Option<Self> {
         hex::decode(text).map(Self)
     }
@@ -43,25 +44,25 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Returns the canonical bytes of `value`.
+/// The canonical bytes of `value`.
 pub fn canonical_bytes(value: &Value) -> Vec<u8> {
     written(|writer| writer.value(value), false)
 }
 
-/// Returns the canonical bytes of `value`, with all digits of fractions, for the identity of a call,
-/// where RFC 8785 is not prescribed.
+/// The canonical bytes of `value`, with all digits of fractions, for the identity of a call, where
+/// RFC 8785 is not prescribed.
 pub fn exact_bytes(value: &Value) -> Vec<u8> {
     written(|writer| writer.value(value), true)
 }
 
-/// Returns the [`exact_bytes`] of an object with these members, whose names must differ.
+/// The [`exact_bytes`] of an object with these members, whose names must differ.
 pub(crate) fn exact_members<'a>(
     members: impl IntoIterator<Item = (&'a str, &'a Value)>,
 ) -> Vec<u8> {
     written(|writer| writer.members(members.into_iter().collect()), true)
 }
 
-/// Returns the SHA-256 over [`canonical_bytes`].
+/// The SHA-256 over [`canonical_bytes`].
 pub fn digest(value: &Value) -> Digest {
     Digest::of(&canonical_bytes(value))
 }
@@ -118,7 +119,8 @@ impl Writer {
         self.out.push(b'}');
     }
 
-    /// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed, as serde_json writes them.
+    /// RFC 8785 §3.2.2.2: only necessary escapes, in their shortest form, as serde_json writes
+    /// them.
     fn string(&mut self, text: &str) {
         serde_json::to_writer(&mut self.out, text).ok(); // a vector takes everything
     }

@@ -7,7 +7,7 @@
 //! gives the reason.
 //!
 //! It is in this crate because three others need it: the server for its lists, the client for
-//! reading them, and [`lint`](crate::lint) for saying why a tool has no compact schema.
+//! reading them, and [`lint`](crate::lint) for explaining why a tool has no compact schema.
 //!
 //! Invariant: the work is bounded for every schema ([`MAX_NODES`], [`MAX_DEPTH`], [`MAX_BYTES`]).
 
@@ -57,7 +57,7 @@ pub struct CompactToolDescriptor {
     /// At most [`MAX_DESCRIPTION`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The arguments: `type` is `object`, and `properties` is present. Absent when they cannot be
+    /// The arguments: `type` is `object`, and `properties` is present. Absent if they cannot be
     /// expressed without the banned keywords.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<SchemaObject>,
@@ -79,7 +79,7 @@ impl CompactToolDescriptor {
         }
     }
 
-    /// Returns the published JSON Schema of this type.
+    /// The published JSON Schema of this type.
     pub fn json_schema() -> Value {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -119,7 +119,7 @@ fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
     all.iter().copied().map(name).collect()
 }
 
-/// Returns the first words of `text`, cut between characters.
+/// The first words of `text`, cut between characters.
 fn shorten(text: &str) -> String {
     if text.chars().count() <= MAX_DESCRIPTION {
         return text.to_owned();

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-/// Returns the digits of `bytes`, two for each.
+/// Encodes `bytes`, two digits for each.
 pub fn encode(bytes: &[u8]) -> String {
     // By hand: a digest is printed once per call, and `{:02x}` costs more than the hash itself.
     let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
-/// Parses the output of [`encode`]; returns `None` for anything else.
+/// Parses the output of [`encode`]; `None` for other texts.
 pub(crate) fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |digit: u8| match digit {
         b'0'..=b'9' => Some(digit - b'0'),

@@ -178,7 +178,7 @@ fn check_opaque(text: &str) -> Result<(), &'static str> {
         "" => Err("is empty"),
         _ if text.len() > 128 => Err("is longer than 128 characters"),
         _ if !text.bytes().all(|b| b.is_ascii_graphic()) => {
-            Err("has a character that is not printable ASCII")
+            Err("has a character other than printable ASCII")
         }
         _ => Ok(()),
     }

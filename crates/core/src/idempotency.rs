@@ -1,4 +1,4 @@
-//! The storage trait for idempotent calls, which survive the end of a process.
+//! The storage trait for idempotent calls, which survive a restart.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct IdempotencyClaim {
     pub call_id: CallId,
     /// Whether it may run although an earlier attempt may have run.
     pub repeatable: bool,
-    /// The present time.
+    /// The current time.
     pub now: Timestamp,
     /// When the key expires.
     pub until: Timestamp,
@@ -53,11 +53,11 @@ pub enum ClaimOutcome {
     OtherCall,
     /// The call is running, in a live process.
     Running,
-    /// The call has ended.
+    /// The call has finished.
     Ended(AnswerRecord),
-    /// The call has ended, and its answer was not stored.
+    /// The call has finished, and its answer was not stored.
     Spent,
-    /// The process that ran the call ended, apparently before the call did.
+    /// The process that ran the call stopped, apparently before the call finished.
     Lost {
         /// The run that holds the call's events.
         run: RunId,
@@ -66,7 +66,7 @@ pub enum ClaimOutcome {
     },
 }
 
-/// The stored answer of a call that has ended.
+/// The stored answer of a finished call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerRecord {
     /// The run that holds the call's events.
@@ -80,17 +80,17 @@ pub struct AnswerRecord {
 /// Stores calls by idempotency key, and their answers, sealed against readers of the storage.
 ///
 /// Bounds: a store limits calls and bytes, in total and per caller. A caller over its limits loses
-/// its own oldest answers. When the total is exceeded, the caller with the most loses answers.
+/// its own oldest answers. If the total is exceeded, the caller with the most loses answers.
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync + 'static {
-    /// Returns whether there is a key to seal with. Without one, nothing is stored.
+    /// Whether there is a key to seal with. Without it, calls are not stored.
     fn seals(&self) -> bool;
 
     /// Stores a call under its key, if the key is free.
     async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError>;
 
-    /// Ends the call of `run` under `key` with its answer. `None`, or an answer that is too large,
-    /// cannot be returned again. Has no effect when the key belongs to another call.
+    /// Finishes the call of `run` under `key` with its answer. `None`, or an answer over the size
+    /// limit, cannot be returned again. Has no effect if the key belongs to another call.
     async fn keep(
         &self,
         key: &IdempotencyKey,
@@ -99,10 +99,10 @@ pub trait IdempotencyStore: Send + Sync + 'static {
         until: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Frees `key` of the call of `run`, which did not run. Has no effect when it belongs to
-    /// another call.
+    /// Frees `key` of the call of `run`, which did not run. Has no effect if it belongs to another
+    /// call.
     async fn release(&self, key: &IdempotencyKey, run: &RunId) -> Result<(), StoreError>;
 
-    /// Deletes expired entries, up to a few hundred, and returns how many there were.
+    /// Deletes expired entries, up to a few hundred, and returns how many it deleted.
     async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError>;
 }

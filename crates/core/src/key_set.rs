@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::egress::AllowList;
 
-/// The largest document that is read, in bytes.
+/// The size limit of a document, in bytes.
 pub const MAX_DOCUMENT: usize = 256 << 10;
 
 /// The address of a document, and the addresses that may be contacted.

@@ -2,7 +2,7 @@
 //!
 //! ## Where to start
 //!
-//! Nothing in this crate performs I/O, reads a clock, draws randomness or needs a runtime. Time and
+//! This crate performs no I/O, reads no clock, draws no randomness and needs no runtime. Time and
 //! randomness arrive as arguments, and every outside system is a trait that another crate
 //! implements. The decisions here can therefore be tested as tables and properties.
 //!

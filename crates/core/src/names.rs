@@ -1,5 +1,5 @@
-//! The names of a tool. All are computed from (kind, source, the upstream's name), all are looked
-//! up in tables, and none is ever parsed back.
+//! The names of a tool. All are computed from (kind, source, the upstream's name) and looked up in
+//! tables, and are never parsed back.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,18 +26,18 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns whether the version is `wanted`.
+    /// Whether the version is `wanted`.
     pub fn is_version(&self, wanted: [u64; 3]) -> bool {
         self.version_numbers() == wanted
     }
 
-    /// Returns the version as numbers, for comparison.
+    /// The version as numbers, for comparison.
     pub fn version_numbers(&self) -> [u64; 3] {
         let mut numbers = self.version.split('.').map(|part| part.parse().unwrap_or(0));
         std::array::from_fn(|_| numbers.next().unwrap_or(0))
     }
 
-    /// Returns the OTC id with its version.
+    /// The OTC id with its version.
     pub fn otc_id(&self) -> String {
         format!("{}@{}", self.otc, self.version)
     }
@@ -50,15 +50,15 @@ pub enum NameStyle {
     /// `<source>__<name>`, which no other source can produce.
     #[default]
     Prefixed,
-    /// The upstream's own name where it is a legal wire name without `__`, else the prefixed name.
-    /// Two sources of this style may then offer the same name, and neither tool is listed.
+    /// The upstream's own name if it is a legal wire name without `__`, else the prefixed name. Two
+    /// sources of this style may then offer the same name, and neither tool is listed.
     Bare,
 }
 
-/// Returns the id of tool `name` of `source`.
+/// Creates the id of tool `name` of `source`.
 ///
-/// Characters outside `[A-Za-z0-9._-]` become `_`. A name that was changed or cut gets a hash of
-/// the original, so that different names stay different.
+/// Characters outside `[A-Za-z0-9._-]` become `_`. A changed or shortened name gets a hash of the
+/// original, so that different names stay different.
 pub fn tool_id(kind: SourceKind, source: &SourceId, name: &str) -> Result<ToolId, InvalidId> {
     let local = tidy(name, 160, |c| c.is_ascii_alphanumeric() || "._-".contains(c));
     ToolId::parse(match kind {
@@ -72,7 +72,7 @@ pub fn tool_id(kind: SourceKind, source: &SourceId, name: &str) -> Result<ToolId
     })
 }
 
-/// Returns the other names of tool `name` of `source`; `version` is the upstream's reported
+/// Creates the other names of tool `name` of `source`; `version` is the upstream's reported
 /// version.
 pub fn names(source: &SourceId, name: &str, version: Option<&str>) -> Names {
     let dotless = name.replace('.', "_");
@@ -91,7 +91,7 @@ pub fn names(source: &SourceId, name: &str, version: Option<&str>) -> Names {
 }
 
 impl Names {
-    /// Returns the same names with the wire name in `style`; `name` is the upstream's.
+    /// Sets the wire name in `style`; `name` is the upstream's.
     #[must_use]
     pub fn styled(mut self, style: NameStyle, name: &str) -> Self {
         let legal = (1..=MAX_WIRE_NAME).contains(&name.len())
@@ -109,8 +109,7 @@ impl Names {
 const EXEC_WORDS: [&str; 8] =
     ["exec", "shell", "spawn", "runcommand", "runscript", "subprocess", "systemcall", "eval"];
 
-/// Returns whether `name` promises to run commands, which only host extension tools may do (RFC
-/// 0069).
+/// Whether `name` promises to run commands, which only host extension tools may do (RFC 0069).
 pub fn promises_exec(name: &str) -> bool {
     let words: Vec<String> = name
         .split(|character: char| !character.is_ascii_alphanumeric())
@@ -124,8 +123,8 @@ fn tidy(name: &str, max: usize, legal: impl Fn(char) -> bool) -> String {
     tidy_as(name, name, max, legal)
 }
 
-/// Returns `candidate` with illegal characters replaced, at most `max` long and never empty.
-/// Appends eight hex digits of `original`'s hash when anything was lost.
+/// Replaces illegal characters of `candidate`; the result has at most `max` characters and is never
+/// empty. Appends eight hex digits of `original`'s hash if anything was lost.
 fn tidy_as(original: &str, candidate: &str, max: usize, legal: impl Fn(char) -> bool) -> String {
     let clean: String = candidate.chars().map(|c| if legal(c) { c } else { '_' }).collect();
     if clean == candidate && clean.len() <= max && !clean.is_empty() {
@@ -137,8 +136,8 @@ fn tidy_as(original: &str, candidate: &str, max: usize, legal: impl Fn(char) -> 
     format!("{kept}_{suffix}")
 }
 
-/// Returns the `x.y.z` of a version text, without pre-release and build parts and without leading
-/// zeros, so that a version has one spelling.
+/// The `x.y.z` of a version text, without pre-release and build parts and without leading zeros, so
+/// that a version has one spelling.
 fn simple_version(version: Option<&str>) -> Option<String> {
     let core = version?.split(['-', '+']).next()?;
     let parts: Vec<&str> = core.split('.').collect();

@@ -1,25 +1,25 @@
-//! JSON numbers as exact decimal values. serde_json keeps the text of a number, so that it reaches the
-//! tool byte for byte; this module says which texts mean the same.
+//! JSON numbers as exact decimal values. serde_json keeps the text of a number, so that it reaches
+//! the tool byte for byte; this module decides which texts have the same value.
 
 use std::{borrow::Cow, cmp::Ordering};
 
 use serde_json::Number;
 
-/// The most digits of a number that is decided upon, written or shifted in by its exponent. The work of
-/// schemas and policies grows with them, and `1e-9999` has many in few bytes.
+/// The most digits of a number in a decision: written ones, and those that its exponent adds. The
+/// work of schemas and policies grows with them, and `1e-9999` has many in few bytes.
 pub const MAX_DIGITS: u64 = 512;
 
 /// A decimal value: `0.DIGITS * 10^point`, without zeros at either end of the digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Decimal {
     negative: bool,
-    /// ASCII digits; none for zero.
+    /// ASCII digits; empty for zero.
     digits: Vec<u8>,
-    /// Saturates, which no number of at most [`MAX_DIGITS`] reaches.
+    /// Saturates at a value that no number of at most [`MAX_DIGITS`] reaches.
     point: i64,
 }
 
-/// Returns whether `number` has at most [`MAX_DIGITS`] digits.
+/// Whether `number` has at most [`MAX_DIGITS`] digits.
 pub(crate) fn is_bounded(number: &Number) -> bool {
     let text = number.as_str();
     if text.len() <= 20 && !text.contains(['e', 'E']) {
@@ -30,7 +30,7 @@ pub(crate) fn is_bounded(number: &Number) -> bool {
     written <= MAX_DIGITS && point <= MAX_DIGITS
 }
 
-/// Returns whether `number` has no fraction, as JSON Schema counts integers: `1.0` and `1e2` are two.
+/// Whether `number` is an integer in JSON Schema, where `1.0` and `1e2` are integers too.
 pub fn is_integer(number: &Number) -> bool {
     if is_plain_integer(number.as_str()) {
         return true;
@@ -38,8 +38,8 @@ pub fn is_integer(number: &Number) -> bool {
     Decimal::of(number.as_str()).is_integer()
 }
 
-/// Returns an integer in plain digits: `100` for `1e2`, `0` for `-0`. Any other number, and one of more
-/// than [`MAX_DIGITS`] digits, is returned as it is written.
+/// Returns an integer in plain digits: `100` for `1e2`, `0` for `-0`. Keeps the text of any other
+/// number, and of one with more than [`MAX_DIGITS`] digits.
 pub fn plain_integer(number: &Number) -> Cow<'_, str> {
     let text = number.as_str();
     if is_plain_integer(text) && text != "-0" {
@@ -56,7 +56,7 @@ pub fn plain_integer(number: &Number) -> Cow<'_, str> {
     }
 }
 
-/// Returns the order of the values of two numbers.
+/// Compares the values of two numbers.
 pub fn compare(one: &Number, other: &Number) -> Ordering {
     match one == other {
         true => Ordering::Equal,
@@ -64,13 +64,13 @@ pub fn compare(one: &Number, other: &Number) -> Ordering {
     }
 }
 
-/// Appends `number` as RFC 8785 §3.2.2.3 prints it, where that is its value; numbers that a double
-/// cannot hold are printed by the same rules with their own digits. That are integers beyond the exact
-/// ones of a double, and numbers that it would make infinite or zero. With `exact`, all other numbers
+/// Appends `number` as RFC 8785 §3.2.2.3 prints it, if that keeps its value. Numbers that a double
+/// cannot hold are printed by the same rules with their own digits: integers beyond the exact ones
+/// of a double, and numbers that it would make infinite or zero. With `exact`, all other numbers
 /// keep their own digits, too.
 pub(crate) fn write_canonical(number: &Number, exact: bool, out: &mut Vec<u8>) {
     let text = number.as_str();
-    // Each integer of that length is a double, and is printed as it is written.
+    // Each integer of that length is a double, and is printed unchanged.
     if text.len() <= 15 && is_plain_integer(text) && text != "-0" {
         return out.extend_from_slice(text.as_bytes());
     }
@@ -147,7 +147,7 @@ impl Decimal {
         out.extend(std::iter::repeat_n(b'0', zeros.max(usize::from(self.digits.is_empty()))));
     }
 
-    /// Writes a number that is not zero as ECMAScript's `Number::toString` writes its digits.
+    /// Writes a number other than zero as ECMAScript's `Number::toString` writes its digits.
     fn write(&self, out: &mut Vec<u8>) {
         /// From this power of ten on, there is an exponent.
         const PLAIN: i64 = 21;

@@ -2,18 +2,18 @@
 
 use serde_json::Value;
 
-/// Returns `token` as one pointer step: `/` and the token with `~` and `/` written as `~0` and
+/// Formats `token` as one pointer step: `/` and the token with `~` and `/` written as `~0` and
 /// `~1`.
 pub(crate) fn step(token: &str) -> String {
     format!("/{}", token.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Returns the value that `fragment`, of a reference in `document`, names by a pointer.
+/// Finds the value that `fragment`, of a reference in `document`, names by a pointer.
 pub(crate) fn find<'v>(document: &'v Value, fragment: &str) -> Option<&'v Value> {
     document.pointer(&percent_decoded(fragment)?)
 }
 
-/// Decodes `%XX` in `text`, the fragment of a reference; returns `None` when the result is invalid.
+/// Decodes `%XX` in `text`, the fragment of a reference; `None` if the result is invalid.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -26,18 +26,18 @@ pub struct Principal {
     pub makers: Vec<PrincipalId>,
     /// How the identity was established.
     pub auth: AuthMethod,
-    /// The browser session in which it presented that credential. Streams end with the session; calls
-    /// and runs belong to the credential alone.
+    /// The browser session in which it presented that credential. Streams close with the session;
+    /// calls and runs belong to the credential alone.
     pub session: Option<KeyId>,
 }
 
 impl Principal {
-    /// Returns the principal without its browser session, for work that continues after a sign-out.
+    /// Removes the browser session, for work that continues after a sign-out.
     pub fn without_session(&self) -> Self {
         Self { session: None, ..self.clone() }
     }
 
-    /// Returns every principal that could be acting: itself, and the creators of its key.
+    /// Every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
         std::iter::once(&self.id).chain(&self.makers)
     }
@@ -56,13 +56,13 @@ pub struct PrincipalKey {
 }
 
 impl PrincipalKey {
-    /// Returns the key of `principal`.
+    /// Creates the key of `principal`.
     pub fn of(principal: &Principal) -> Self {
         Self { tenant: principal.tenant.clone(), principal: principal.id.clone() }
     }
 
-    /// Returns the principal as the record of `tenant` names it: by its id alone in its own tenant,
-    /// with its tenant in the operator's, and not at all in those of other tenants.
+    /// The principal as the record of `tenant` names it: by its id alone in its own tenant, with
+    /// its tenant in the operator's, and not at all in those of other tenants.
     pub fn in_record_of(&self, tenant: &TenantId) -> Option<PrincipalId> {
         match tenant {
             own if *own == self.tenant => Some(self.principal.clone()),
@@ -99,7 +99,7 @@ pub enum AuthMethod {
 }
 
 impl AuthMethod {
-    /// Returns the key; `None` when the principal used no API key.
+    /// The key; `None` if the principal used no API key.
     pub fn key(&self) -> Option<&KeyId> {
         match self {
             Self::ApiKey(key) => Some(key),
@@ -117,9 +117,9 @@ pub struct Token {
     pub issuer: String,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// Roles it names; the configuration in force decides which of them count.
+    /// Roles it names; the current configuration decides which of them count.
     pub roles: Vec<String>,
-    /// Scopes it names; the configuration in force decides which of them count.
+    /// Scopes it names; the current configuration decides which of them count.
     pub scopes: Vec<Grant>,
     /// Hash of the issuer's settings and of the verifying key. The token stays valid while an
     /// issuer with these settings and that key is configured.

@@ -1,7 +1,7 @@
 //! Quotas: the number of calls that a principal may make per day, and the storage trait for the
 //! counts.
 //!
-//! Days are UTC days: they begin at midnight, for all principals at once.
+//! Days are UTC days: they start at midnight, for all principals at once.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -44,15 +44,16 @@ pub const MAX_RESERVED: u64 = 64;
 /// Calls that a server has set aside: they count at the store, and only that server may make them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reserved {
-    /// The calls of the day that count now, these included.
+    /// The calls of the day that count now, including these.
     pub used: u64,
-    /// The number of calls; zero when the quota is used up.
+    /// The number of calls; zero if the quota is used up.
     pub granted: u64,
 }
 
 impl Reserved {
-    /// Sets calls aside under `quota`, when `used` count. A sixteenth of the rest, so that the last
-    /// calls are set aside one by one, and no server keeps many that another could make.
+    /// Sets calls aside under `quota`, of which `used` count already. Takes a sixteenth of the
+    /// rest, so that the last calls are set aside one by one, and no server keeps many that another
+    /// could make.
     pub fn new(used: u64, quota: Quota) -> Self {
         let left = u64::from(quota.calls()).saturating_sub(used);
         let granted = (left / 16).clamp(1, MAX_RESERVED).min(left);
@@ -63,23 +64,23 @@ impl Reserved {
 /// Stores counts of calls across restarts.
 #[async_trait]
 pub trait QuotaStore: Send + Sync + 'static {
-    /// Sets calls of `day` aside, as [`Reserved::new`] says: the calls that count never exceed
-    /// `quota`, however many servers reserve at once. Calls that are not made are returned with a
-    /// negative [`add`](Self::add).
+    /// Sets calls of `day` aside with [`Reserved::new`]: the calls that count never exceed `quota`,
+    /// however many servers reserve at once. Unused calls are returned with a negative
+    /// [`add`](Self::add).
     async fn reserve(&self, day: Day, key: QuotaKey, quota: Quota) -> Result<Reserved, StoreError>;
 
-    /// Adds to the counts of `day`, all or none, and returns the new counts in the same order. A
-    /// negative result becomes zero.
+    /// Adds to the counts of `day`, all or none of them, and returns the new counts in the same
+    /// order. A negative result becomes zero.
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError>;
 
-    /// Deletes counts of days before `day`, up to a few thousand, and returns how many there were.
+    /// Deletes counts of days before `day`, up to a few thousand, and returns how many it deleted.
     async fn forget_before(&self, day: Day) -> Result<usize, StoreError>;
 }
 
 // === impl Quota ===
 
 impl Quota {
-    /// Returns the calls per day.
+    /// The calls per day.
     pub fn calls(self) -> u32 {
         self.0.get()
     }
@@ -108,12 +109,12 @@ impl fmt::Display for Quota {
 const SECONDS: i64 = 86_400;
 
 impl Day {
-    /// Returns the day of `now`.
+    /// The day of `now`.
     pub fn of(now: Timestamp) -> Self {
         Self(now.timestamp().div_euclid(SECONDS))
     }
 
-    /// Returns the time from `now` to the end of the day; zero when it is over.
+    /// The time from `now` to the end of the day; zero after it.
     pub fn left(self, now: Timestamp) -> Duration {
         let end = self.0.saturating_add(1).saturating_mul(SECONDS);
         let end = Timestamp::from_timestamp(end, 0).unwrap_or(Timestamp::MAX_UTC);

@@ -23,10 +23,10 @@ pub use self::{
     shared::{first_secret, has_secret_shape},
 };
 
-/// Shorter values are ignored: they would match innocent text.
+/// Shorter values are ignored: they would match harmless text.
 const MIN_SECRET_CHARS: usize = 8;
 
-/// Keys whose values are always secrets. A key matches when its letters and digits end in one of
+/// Keys whose values are always secrets. A key matches if its letters and digits end in one of
 /// these, ignoring case, `_`, `-`, `.` and spaces. (`max_tokens` does not match.)
 const SECRET_KEYS: &[&str] = &[
     "apikey",
@@ -63,8 +63,7 @@ impl Redactor {
         Self { secrets: longest_first(labelled) }
     }
 
-    /// Returns `value` without secrets: in strings, in keys, and whole values under secret-named
-    /// keys.
+    /// Removes secrets from `value`: in strings, in keys, and whole values under secret-named keys.
     pub fn value(&self, value: &Value) -> Value {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
@@ -76,7 +75,7 @@ impl Redactor {
         }
     }
 
-    /// Returns `text` without secrets.
+    /// Removes secrets from `text`.
     pub fn text(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         // Shapes are replaced only in the text between the values. Otherwise a value's characters
@@ -102,13 +101,13 @@ impl Redactor {
     }
 }
 
-/// Returns `text` with each of the `secrets`, in plain or escaped characters, replaced by its label.
+/// Replaces each of the `secrets` in `text`, in plain or escaped characters, by its label.
 pub fn without<'a>(text: &'a str, mut secrets: Vec<(Secret, String)>) -> Cow<'a, str> {
     secrets.sort_by_key(|(secret, _)| Reverse(secret.expose().len()));
     escaped::without(text, &secrets)
 }
 
-/// Returns `secrets` of 8 or more characters with their labels, longest first, so that of two
+/// Selects the `secrets` of 8 or more characters with their labels, longest first, so that of two
 /// overlapping secrets the longer one is replaced whole.
 fn longest_first(secrets: impl Iterator<Item = (Secret, String)>) -> Vec<(Secret, String)> {
     let long = |(secret, _): &(Secret, _)| secret.expose().chars().count() >= MIN_SECRET_CHARS;
@@ -140,7 +139,7 @@ fn replace(
     }
 }
 
-/// Returns whether a member with this name holds a secret, whatever its value looks like.
+/// Whether a member with this name holds a secret, regardless of its value.
 pub fn is_secret_key(key: &str) -> bool {
     let letters = || {
         key.bytes()

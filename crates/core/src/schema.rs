@@ -1,7 +1,7 @@
 //! A JSON Schema in object form, kept as its text.
 //!
 //! A catalog holds thousands of schemas and reads few of them. A tree of values takes seven times
-//! the memory of its text, so schemas are parsed when they are needed, and clones share the text.
+//! the memory of its text, so schemas are parsed on use, and clones share the text.
 
 mod inline;
 
@@ -45,14 +45,14 @@ impl Schema {
         serde_json::value::to_raw_value(object).map(|text| Self(text.into())).map_err(|_| TooDeep)
     }
 
-    /// Returns the text.
+    /// The text.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
 
     /// Parses the text.
     pub fn to_object(&self) -> SchemaObject {
-        // The text is that of an object of bounded depth.
+        // The text belongs to an object of bounded depth.
         serde_json::from_str(self.as_str()).unwrap_or_default()
     }
 
@@ -61,7 +61,7 @@ impl Schema {
         Value::Object(self.to_object())
     }
 
-    /// Returns whether both are one text in memory.
+    /// Whether both share one text in memory.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -73,8 +73,8 @@ pub const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 pub(crate) const MAPS: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Calls `visitor` with each object in `schema` that is a schema, or may be one because a reference can
-/// name it: not with maps of schemas, and not with data.
+/// Calls `visitor` with each object in `schema` that is a schema, or may be one because a reference
+/// can name it. Skips maps of schemas, and data.
 pub fn visit<'s>(schema: &'s Value, visitor: &mut impl FnMut(&'s SchemaObject)) {
     match schema {
         Value::Array(items) => items.iter().for_each(|item| visit(item, visitor)),
@@ -114,19 +114,19 @@ pub fn visit_mut(schema: &mut Value, visitor: &mut impl FnMut(&mut SchemaObject)
     }
 }
 
-/// Returns the patterns of one schema, without those of its subschemas.
+/// The patterns of one schema, without those of its subschemas.
 pub fn patterns(members: &SchemaObject) -> impl Iterator<Item = &str> {
     let pattern = members.get("pattern").and_then(Value::as_str);
     pattern.into_iter().chain(name_patterns(members))
 }
 
-/// Returns the patterns for the names of properties of one schema.
+/// The patterns for the names of properties of one schema.
 pub(crate) fn name_patterns(members: &SchemaObject) -> impl Iterator<Item = &str> {
     let named = members.get("patternProperties").and_then(Value::as_object);
     named.into_iter().flat_map(|named| named.keys().map(String::as_str))
 }
 
-/// Returns whether `value` has values inside more than `levels` others.
+/// Whether `value` has values inside more than `levels` others.
 pub fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(items) if !items.is_empty() => {
@@ -162,7 +162,7 @@ impl fmt::Debug for Schema {
 impl TryFrom<&Value> for Schema {
     type Error = TooDeep;
 
-    /// Writes the members of `value`; anything but an object has none.
+    /// Writes the members of `value`; only an object has members.
     fn try_from(value: &Value) -> Result<Self, TooDeep> {
         match value {
             Value::Object(members) => Self::new(members),
@@ -173,7 +173,7 @@ impl TryFrom<&Value> for Schema {
 
 impl<'de> Deserialize<'de> for Schema {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Not as raw text, which readers that buffer do not have.
+        // Readers with a buffer do not support raw text.
         let object = SchemaObject::deserialize(deserializer)?;
         Self::new(&object).map_err(serde::de::Error::custom)
     }

@@ -70,7 +70,7 @@ impl Grant {
         check(text, true).map(|()| Self(text.into()))
     }
 
-    /// Returns whether this grant satisfies `scope`.
+    /// Whether this grant satisfies `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
         match &*self.0 {
             "*" => true,
@@ -80,7 +80,7 @@ impl Grant {
     }
 }
 
-/// Returns whether `held` covers the scope `wanted`, or everything that the grant `wanted` covers.
+/// Whether `held` covers the scope `wanted`, or everything that the grant `wanted` covers.
 fn includes(held: &str, wanted: &str) -> bool {
     let mut wanted = wanted.split(':').peekable();
     let mut held = held.split(':').peekable();
@@ -110,33 +110,33 @@ impl ScopeSet {
         Self(grants.into())
     }
 
-    /// Parses every text; fails with the first that is not a grant.
+    /// Parses every text; fails at the first invalid grant.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidScope> {
         texts.into_iter().map(Grant::parse).collect::<Result<Vec<_>, _>>().map(Self::new)
     }
 
-    /// Returns whether any grant covers `scope`.
+    /// Whether any grant covers `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
         self.0.iter().any(|grant| grant.covers(scope))
     }
 
-    /// Returns whether one of the grants covers everything that `grant` does. A holder of this set
-    /// may then delegate `grant`.
+    /// Whether one of the grants covers everything that `grant` does. A holder of this set may then
+    /// delegate `grant`.
     pub fn includes(&self, grant: &Grant) -> bool {
         self.0.iter().any(|held| includes(&held.0, &grant.0))
     }
 
-    /// Returns those of `required` that no grant covers.
+    /// The scopes of `required` that no grant covers.
     pub fn missing<'a>(&self, required: &'a [Scope]) -> impl Iterator<Item = &'a Scope> {
         required.iter().filter(|scope| !self.covers(scope))
     }
 
-    /// Returns the grants, sorted.
+    /// The grants, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.0.iter()
     }
 
-    /// Returns whether there are no grants.
+    /// Whether there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -38,10 +38,10 @@ pub use crate::{credential::SecretValue, http_spec::HttpSpec};
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Returns the configured id.
+    /// The configured id.
     fn id(&self) -> &SourceId;
 
-    /// Returns the kind of source.
+    /// The kind of source.
     fn kind(&self) -> SourceKind;
 
     /// Lists the upstream's tools. The source's own limits bound pages, tools, bytes and time. A
@@ -52,21 +52,21 @@ pub trait Source: Send + Sync + 'static {
     /// the caller may use the tool; [`Permit::entry`] is the tool.
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError>;
 
-    /// Returns the source's status.
+    /// The source's status.
     fn status(&self) -> SourceStatus;
 
-    /// Returns which parts of the upstream reach no caller; `None` until they were counted.
+    /// The parts of the upstream that reach no caller; `None` until they were counted.
     fn not_offered(&self) -> Option<NotOffered> {
         Some(NotOffered::default())
     }
 
-    /// Returns the last lines that its children wrote to stderr, oldest first. They may contain
-    /// call arguments: they are for the operator, and are neither stored nor sent anywhere.
+    /// The last lines that its children wrote to stderr, oldest first. They may contain call
+    /// arguments: they are for the operator, and are neither stored nor sent anywhere.
     fn stderr(&self) -> Vec<StderrLine> {
         Vec::new()
     }
 
-    /// Ends children and connections in order. Idempotent; every later call is `Unavailable`.
+    /// Stops children and connections in order. Idempotent; every later call is `Unavailable`.
     async fn close(&self);
 }
 
@@ -90,8 +90,8 @@ pub trait SourceFactory: Send + Sync + 'static {
     ) -> Result<Arc<dyn Source>, InvalidSource>;
 
     /// Checks whether [`build`](Self::build) would accept `spec`, without starting anything. A
-    /// configuration is applied only when all its sources pass, so that a refused one has started
-    /// no program.
+    /// configuration is applied only if all its sources pass, so that a refused one has not started
+    /// a program.
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource>;
 }
 
@@ -187,8 +187,8 @@ pub struct DiscoveredTool {
     pub output_schema: Option<Value>,
     /// The four MCP hints (and `title`), as declared; shown, never acted upon.
     pub annotations: Option<Value>,
-    /// What a call of it sends, as far as its description decides it: for a connector the method, path,
-    /// server and parameters. Not shown to callers.
+    /// The request of a call, as far as the tool's description decides it: for a connector the
+    /// method, path, server and parameters. Not shown to callers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Value>,
     /// The tool as the upstream sent it, for hashing.
@@ -210,7 +210,7 @@ pub struct SourceStatus {
 }
 
 impl SourceState {
-    /// Returns whether it can be discovered and called now.
+    /// Whether it can be discovered and called now.
     pub fn is_ready(self) -> bool {
         self == Self::Ready
     }

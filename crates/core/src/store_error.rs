@@ -8,7 +8,7 @@ pub enum StoreError {
     #[error("the store is not available: {0}")]
     Unavailable(String),
     /// The stored data is malformed.
-    #[error("the store holds something unreadable: {0}")]
+    #[error("the store contains unreadable data: {0}")]
     Corrupt(String),
     /// It was written by a newer version.
     #[error(

@@ -3,7 +3,7 @@
 /// The separators between the source and the rest of a name, in wire names and in ids.
 const SEPARATORS: [&str; 3] = ["__", ".", ":"];
 
-/// Returns the name among `known` that `typed` most likely misspells. It is at most two edits away,
+/// Finds the name among `known` that `typed` most likely misspells. It is at most two edits away,
 /// or `typed` is the last part of exactly one name (`echo` of `demo__echo`).
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = folded(typed);
@@ -31,7 +31,7 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     }
 }
 
-/// Returns `; did you mean X?` or nothing, as the end of a message about `typed`.
+/// Returns `; did you mean X?` or an empty text, as the end of a message about `typed`.
 pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     closest(typed, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }

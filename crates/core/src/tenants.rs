@@ -31,7 +31,7 @@ impl TryFrom<Vec<String>> for Tenants {
 }
 
 impl Tenants {
-    /// Returns whether the tool exists for `tenant`.
+    /// Whether the tool exists for `tenant`.
     pub fn admits(&self, tenant: &TenantId) -> bool {
         match self {
             Self::All => true,
@@ -40,7 +40,7 @@ impl Tenants {
         }
     }
 
-    /// Returns the tenants that both admit.
+    /// The tenants that both admit.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         match (self, other) {
@@ -55,7 +55,7 @@ impl Tenants {
         }
     }
 
-    /// Returns the tenants that it names.
+    /// The tenants that it names.
     pub fn named(&self) -> &[TenantId] {
         match self {
             Self::All => &[],
@@ -63,7 +63,7 @@ impl Tenants {
         }
     }
 
-    /// Returns whether it admits no tenant.
+    /// Whether it admits no tenant.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(tenants) if tenants.is_empty())
     }

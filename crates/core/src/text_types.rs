@@ -25,7 +25,7 @@ macro_rules! closed_enum {
             /// Every value, in the order of the definition.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns the value as it appears on the wire.
+            /// The value as it appears on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
@@ -62,7 +62,7 @@ pub(crate) use closed_enum;
 macro_rules! checked_text {
     ($name:ident, $error:ty) => {
         impl $name {
-            /// Returns the text.
+            /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -92,7 +92,7 @@ parameters = { a = { type = "string" } }
 "#;
     configure(dir.path(), bare);
     let ran = call(dir.path(), "bare", &json!({ "a": "--help" }));
-    assert!(ran.code == 1 && ran.stdout.contains("must not begin with `-`"), "{ran:?}");
+    assert!(ran.code == 1 && ran.stdout.contains("must not start with `-`"), "{ran:?}");
     let ran = call(dir.path(), "bare", &json!({ "a": "x", "other": 1 }));
     assert!(ran.code == 1 && ran.stderr.contains("other"), "{ran:?}");
 }

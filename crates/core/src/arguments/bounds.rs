@@ -39,8 +39,8 @@ const MAX_UNEVALUATED: u64 = 1_000_000;
 /// The most characters of a reference in an error.
 const MAX_SHOWN: usize = 160;
 
-/// What a compiled schema takes in memory, as measured: by itself, for each subschema, and for each
-/// pattern such as `^[A-Za-z0-9_-]{1,256}$`. Enumerations and their like add to it by their text.
+/// The memory of a compiled schema, as measured: in total, for each subschema, and for each pattern
+/// such as `^[A-Za-z0-9_-]{1,256}$`. Enumerations and similar keywords add the size of their text.
 const BYTES: u64 = 2 << 10;
 const BYTES_OF_SUBSCHEMA: u64 = 1 << 10;
 const BYTES_OF_PATTERN: u64 = 64 << 10;
@@ -62,7 +62,8 @@ pub(super) struct Weight {
     /// How many times a recursive schema reaches one and the same nested value. 0 when the schema
     /// is not recursive, 1 for an ordinary tree.
     repeats: u32,
-    /// Those that `unevaluatedProperties` and `unevaluatedItems` can evaluate again for each member.
+    /// Subschemas that `unevaluatedProperties` and `unevaluatedItems` can evaluate again for each
+    /// member.
     unevaluated: u32,
     /// Different patterns.
     patterns: u32,
@@ -91,7 +92,7 @@ impl Size {
 }
 
 impl Weight {
-    /// Returns roughly the bytes that a compiled schema with a text of `length` bytes takes.
+    /// The approximate bytes of a compiled schema with a text of `length` bytes.
     pub(super) fn bytes(&self, length: usize) -> u64 {
         BYTES
             .saturating_add(u64::from(self.evaluations).saturating_mul(BYTES_OF_SUBSCHEMA))
@@ -99,30 +100,30 @@ impl Weight {
             .saturating_add(u64::try_from(length).unwrap_or(u64::MAX).saturating_mul(4))
     }
 
-    /// Returns whether the validator's stack suffices for a value.
+    /// Whether the validator's stack suffices for a value.
     pub(super) fn allows(&self, value: &Size) -> bool {
         self.repeats == 0 || (value.depth + 1).saturating_mul(self.in_place + 1) <= MAX_FRAMES
     }
 
-    /// Returns whether the unevaluated members of a value can be found within the budget.
+    /// Whether the unevaluated members of a value can be found within the budget.
     pub(super) fn affords(&self, value: &Size) -> bool {
         u64::from(self.unevaluated).saturating_mul(value.nodes) <= MAX_UNEVALUATED
     }
 
-    /// Returns whether all violations of a value can be listed within the budget.
+    /// Whether all violations of a value can be listed within the budget.
     pub(super) fn explains_fully(&self, value: &Size) -> bool {
         u64::from(self.evaluations).saturating_mul(value.nodes) <= MAX_EXPLAINED
     }
 
-    /// Returns whether one violation can be explained within the budget. The validator caches the
-    /// verdicts on nested values, but not their explanations. It therefore revisits them `repeats`
-    /// times at each level.
+    /// Whether one violation can be explained within the budget. The validator caches the verdicts
+    /// on nested values, but not their explanations. It therefore revisits them `repeats` times at
+    /// each level.
     pub(super) fn explains(&self, value: &Size) -> bool {
         u64::from(self.repeats).saturating_pow(value.depth) <= MAX_REPEATED
     }
 }
 
-/// Measures the cost of `schema`, and fails when it exceeds a bound.
+/// Measures the cost of `schema`, and fails if it exceeds a bound.
 pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     let mut index = Index::default();
     index.read(schema, 0, Context::Schema)?;
@@ -158,12 +159,12 @@ enum Context {
     Schema,
     /// A map of schemas under any names.
     Map,
-    /// An example or the like. It names no subschema.
+    /// An example or other data. It never names a subschema.
     Data,
 }
 
 impl Context {
-    /// Returns the context of the member `key`.
+    /// The context of the member `key`.
     fn of(self, key: &str, member: &Value) -> Self {
         match self {
             Self::Data => Self::Data,
@@ -402,7 +403,7 @@ impl<'s> Walk<'s> {
         visited
     }
 
-    /// Returns why `reference` has no target.
+    /// Explains why `reference` has no target.
     fn unresolved(&self, reference: &str) -> SchemaError {
         let document = reference.split('#').next().unwrap_or_default();
         let is_own = document.is_empty() || self.index.documents.contains_key(document);
@@ -415,7 +416,7 @@ impl<'s> Walk<'s> {
         })
     }
 
-    /// Returns the target of `reference` and the document that contains it.
+    /// The target of `reference` and the document that contains it.
     fn resolve(&self, reference: &str, base: &'s Value) -> Option<(&'s Value, &'s Value)> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let document = match document {

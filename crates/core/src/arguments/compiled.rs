@@ -32,7 +32,7 @@ pub(super) fn compile(schema: &Value) -> Result<CompiledSchema, SchemaError> {
         Ok(validator) => return Ok(CompiledSchema { validator, weight, unchecked: Vec::new() }),
         Err(error) => error,
     };
-    // An ordinary schema has none of them, so they are only looked for after a failure.
+    // An ordinary schema has only supported patterns, so they are checked only after a failure.
     let mut unchecked = patterns::of(schema);
     unchecked.retain(|pattern| build(&json!({ "pattern": pattern })).is_err());
     if unchecked.is_empty() {
@@ -53,8 +53,7 @@ fn build(schema: &Value) -> Result<Validator, SchemaError> {
     })
 }
 
-/// Returns `text`, cut when long. Cuts while writing, because a validator's message may quote a
-/// megabyte.
+/// Shortens a long `text`. Cuts while writing, because a validator's message may quote a megabyte.
 pub(super) fn short(text: fmt::Arguments<'_>) -> String {
     struct Cut(String);
     impl fmt::Write for Cut {

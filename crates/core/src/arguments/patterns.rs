@@ -1,7 +1,7 @@
 //! Patterns that cannot be checked here, and a schema without them.
 //!
 //! JavaScript and Python run look-around and back-references, whose time may be exponential. The
-//! engine used here has neither, so a value is checked against everything but such a pattern.
+//! engine used here supports neither, so values are not checked against such patterns.
 //!
 //! Invariant: a schema without its patterns accepts every value that the schema accepts.
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::bounds::REFERENCES;
 use crate::schema::{self, SchemaObject};
 
-/// Returns the different patterns of `schema`.
+/// The different patterns of `schema`.
 pub(super) fn of(schema: &Value) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     schema::visit(schema, &mut |members| {
@@ -23,7 +23,7 @@ pub(super) fn of(schema: &Value) -> Vec<String> {
     found
 }
 
-/// Returns `schema` without `patterns`, and without the keywords that would refuse more because of that.
+/// Removes `patterns` from `schema`, and the keywords that would refuse more because of that.
 pub(super) fn without(schema: &Value, patterns: &[String]) -> Value {
     let mut remover = Remover { patterns, is_of_names: false };
     schema::visit(schema, &mut |members| {

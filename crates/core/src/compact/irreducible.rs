@@ -3,13 +3,13 @@
 /// Why a schema has no compact form. Positions are JSON pointers into the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Irreducible {
-    /// A keyword that has no equivalent without combining schemas.
+    /// A keyword without an equivalent that avoids combining schemas.
     #[error("`{keyword}` cannot be expressed without combining schemas")]
     Keyword {
         /// The keyword.
         keyword: String,
     },
-    /// A reference that is part of a cycle.
+    /// A reference in a cycle.
     #[error("a reference leads back to itself")]
     Recursive,
     /// A reference without a target in the document.

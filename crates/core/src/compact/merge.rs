@@ -9,7 +9,7 @@ use crate::descriptor::SchemaObject;
 const GROUPS: [&[&str]; 2] =
     [&["contains", "minContains", "maxContains"], &["prefixItems", "items", "additionalItems"]];
 
-/// Returns the schema that accepts what both accept. Both must be reduced already.
+/// Creates the schema that accepts the values that both accept. Both must be reduced already.
 pub(super) fn merge(
     mut one: SchemaObject,
     mut two: SchemaObject,
@@ -60,7 +60,7 @@ pub(super) fn merge(
     Ok(one)
 }
 
-/// Returns the schema that accepts `schema` or `null`; `None` when a type cannot express it.
+/// Creates the schema that accepts `schema` or `null`; `None` if a type cannot express it.
 pub(super) fn nullable(mut schema: SchemaObject) -> Option<SchemaObject> {
     let types = match schema.get("type")? {
         Value::String(kind) if kind != "null" => {

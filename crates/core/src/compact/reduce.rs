@@ -14,7 +14,7 @@ use crate::{descriptor::SchemaObject, pointer::percent_decoded};
 enum Draft {
     /// 6 or 7.
     Seven,
-    /// 2020-12, or none declared.
+    /// 2020-12, or not declared.
     Modern,
 }
 
@@ -81,7 +81,7 @@ const DRAFT_SENSITIVE: [&str; 8] = [
 /// accepts the same objects.
 ///
 /// # Errors
-/// Returns [`Irreducible`] when this function finds no such schema.
+/// Fails with [`Irreducible`] if this function finds no such schema.
 pub fn reduce(schema: &SchemaObject) -> Result<SchemaObject, Irreducible> {
     let declared = schema.get("$schema");
     let draft = draft(declared)?;
@@ -134,7 +134,7 @@ struct Work<'a> {
     nodes: usize,
     /// Bytes of plain values, counted each time they are copied.
     bytes: usize,
-    /// Whether a keyword was seen that has another meaning in another draft.
+    /// Whether a keyword was seen whose meaning differs in another draft.
     sensitive: bool,
 }
 
@@ -168,7 +168,7 @@ impl<'a> Work<'a> {
         self.own(schema, depth)
     }
 
-    /// Returns the target of `reference`, reduced.
+    /// Reduces the target of `reference`.
     fn follow(&mut self, reference: &'a Value, depth: usize) -> Result<SchemaObject, Irreducible> {
         let text = reference.as_str().ok_or(Irreducible::Unresolved)?;
         if self.path.contains(&text) || text == "#" {
@@ -214,7 +214,7 @@ impl<'a> Work<'a> {
         also.into_iter().try_fold(kept, |kept, part| merge(kept, part, 0))
     }
 
-    /// Returns the value of `keyword` in the reduced schema; `None` when the keyword is dropped.
+    /// The value of `keyword` in the reduced schema; `None` if the keyword is dropped.
     fn value(
         &mut self,
         keyword: &str,
@@ -233,7 +233,7 @@ impl<'a> Work<'a> {
                 self.sensitive = true;
                 self.list(value, depth)?
             }
-            // Without meaning in draft 7, but it would have one where the draft is not declared.
+            // Without meaning in draft 7, but it would have one if the draft is not declared.
             "prefixItems" if self.draft == Draft::Seven => return Ok(None),
             "prefixItems" => self.list(value, depth)?,
             "additionalItems" if self.draft == Draft::Modern => return Ok(None),
@@ -262,7 +262,7 @@ impl<'a> Work<'a> {
         items.map(|item| self.schema(item, depth)).collect()
     }
 
-    /// Returns one schema for "one of these": a single schema, or one and `null`.
+    /// Reduces "one of these" to one schema: from a single schema, or from one and `null`.
     fn either(
         &mut self,
         keyword: &str,
@@ -297,13 +297,13 @@ const IN_THE_WAY: [&str; 8] = [
     "$recursiveAnchor",
 ];
 
-/// Returns whether `keyword` belongs to JSON Schema and is not one whose value is schemas.
+/// Whether `keyword` belongs to JSON Schema and its value is not a schema or a list of schemas.
 pub(crate) fn is_plain_keyword(keyword: &str) -> bool {
     let lists: [&[&str]; 4] = [&PLAIN, &BANNED, &IN_THE_WAY, &ANNOTATIONS];
     lists.iter().any(|list| list.contains(&keyword))
 }
 
-/// Returns whether `schema` plainly accepts `null` and nothing else.
+/// Whether `schema` clearly accepts only `null`.
 fn is_null(schema: &Value) -> bool {
     let Some(members) = schema.as_object() else { return false };
     members.get("type").is_some_and(|kind| kind == "null")
@@ -315,7 +315,7 @@ fn is_null(schema: &Value) -> bool {
         })
 }
 
-/// Returns `target` with the description and the default of `sibling`.
+/// Adds the description and the default of `sibling` to `target`.
 fn described(mut target: SchemaObject, sibling: &SchemaObject) -> SchemaObject {
     for keyword in ["description", "default"] {
         if let Some(value) = sibling.get(keyword) {
@@ -325,7 +325,7 @@ fn described(mut target: SchemaObject, sibling: &SchemaObject) -> SchemaObject {
     target
 }
 
-/// Returns the approximate size of `value` as JSON in bytes.
+/// The approximate size of `value` as JSON in bytes.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,

@@ -15,8 +15,8 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
             "/egress",
             "contradiction/pure-with-egress",
             Severity::Error,
-            "a pure tool depends on nothing but its arguments, but this one reaches out",
-            "set `safety_tier` to read or more, or `egress` to none",
+            "a pure tool depends only on its arguments, but this one has egress",
+            "set `safety_tier` to read or more, or `egress` to `none`",
         );
     }
     if tool.replay_policy == Some(ReplayPolicy::Deterministic) {
@@ -34,8 +34,8 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
                 "/replayPolicy",
                 "contradiction/deterministic-with-egress",
                 Severity::Warning,
-                "what lies outside can change, so the answer can, too",
-                "set `replay_policy` to idempotent, unless what is read never changes",
+                "outside data can change, so the answer can, too",
+                "set `replay_policy` to idempotent, unless the outside data never changes",
             );
         }
     }
@@ -54,8 +54,8 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
                 "/egress",
                 "contradiction/exec-egress",
                 Severity::Warning,
-                "what a command reaches is the host's own doing",
-                "set `egress` to host-owned, or to none where the command is confined",
+                "the host owns the network access of a command",
+                "set `egress` to host-owned, or to `none` if the command is confined",
             );
         }
     }
@@ -74,8 +74,8 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
             "/auth/credentialRef",
             "contradiction/credential-without-egress",
             Severity::Warning,
-            "the tool needs a credential and reaches nothing that could want it",
-            "set `egress`, or take the credential away",
+            "the tool needs a credential but has no egress",
+            "set `egress`, or remove the credential",
         );
     }
     name(tool, found);

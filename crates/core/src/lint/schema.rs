@@ -84,7 +84,7 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
                     &format!("{at}/default"),
                     "secret/default",
                     Severity::Error,
-                    "a property that is named like a secret has a default",
+                    "a property named like a secret has a default",
                     "take the default out; a secret belongs into a credential",
                 );
             }
@@ -182,7 +182,7 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
                     "tier1/required",
                     Severity::Advice,
                     "not every property is required",
-                    "require all, and let what is optional be `null`",
+                    "require all, and let optional ones be `null`",
                 );
             }
             if schema.get("additionalProperties") != Some(&Value::Bool(false)) {

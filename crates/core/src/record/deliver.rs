@@ -26,7 +26,7 @@ pub enum DeliveryError {
     #[error("the file cannot be written ({})", crate::text::io_reason(*.0))]
     File(std::io::ErrorKind),
     /// The egress guard refused the destination.
-    #[error("the destination is not a public address; if that is intended, list it in `allow`")]
+    #[error("the destination is not a public address; to permit it, list it in `allow`")]
     Refused,
     /// The receiver is unreachable, or the connection broke.
     #[error("the receiver does not answer")]

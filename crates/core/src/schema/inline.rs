@@ -1,21 +1,21 @@
 //! Replaces the local references of a schema by the schemas that they name.
 //!
 //! Invariant: the result accepts every value that the original accepts. A schema that contains
-//! itself, and schemas beyond the limits, are left open, which their description says.
+//! itself, and schemas beyond the limits, are left open, and their description says so.
 
 use serde_json::{Map, Value, json};
 
 use super::{DATA, MAPS, SchemaObject};
 use crate::pointer;
 
-/// The most bytes of schemas that take the place of references. References in references can
-/// multiply a schema without end.
+/// The most bytes of schemas that replace references. Nested references can multiply a schema
+/// without limit.
 const MAX_INSERTED: usize = 64 << 10;
 /// The deepest nesting of the result, well below what parsers accept.
 const MAX_DEPTH: usize = 80;
 /// Keywords that hold schemas for references.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-/// Keywords next to a reference that restrict nothing, so that they can be those of its schema.
+/// Keywords next to a reference that restrict no value, so that they can belong to its schema.
 const ANNOTATIONS: [&str; 10] = [
     "$comment",
     "$id",
@@ -29,8 +29,8 @@ const ANNOTATIONS: [&str; 10] = [
     "writeOnly",
 ];
 
-/// Returns `schema` without `$defs` and local `$ref`. A schema that refers to anchors or to a missing
-/// place needs its definitions, and is returned as it is.
+/// Replaces local `$ref` in `schema` and removes `$defs`. A schema that refers to anchors or to a
+/// missing place needs its definitions, and is returned unchanged.
 pub fn inline(schema: &SchemaObject) -> SchemaObject {
     let root = Value::Object(schema.clone());
     let mut inliner = Inliner { root: &root, path: Vec::new(), inserted: 0, has_unknown: false };
@@ -87,7 +87,7 @@ impl Inliner<'_> {
         }
     }
 
-    /// Returns the schema that `reference` names, restricted by `own`, the other keywords.
+    /// The schema that `reference` names, restricted by `own`, the other keywords.
     fn referenced(&mut self, reference: &str, mut own: SchemaObject, depth: usize) -> SchemaObject {
         let Some(place) = reference.strip_prefix('#') else {
             // It refers to another document.
@@ -120,7 +120,7 @@ impl Inliner<'_> {
     }
 }
 
-/// Returns a schema that restricts no more than the type of `target`.
+/// Creates a schema that restricts only the type, to that of `target`.
 fn open(note: &str, target: Option<&Value>) -> SchemaObject {
     let mut schema = SchemaObject::new();
     if let Some(Value::String(kind)) = target.and_then(|it| it.get("type")) {

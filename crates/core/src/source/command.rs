@@ -55,12 +55,12 @@ pub struct CommandSpec {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Template,
-    /// The parameter that is written to its standard input; without one it is empty.
+    /// The parameter written to its standard input; without one, the input is empty.
     pub stdin: Option<String>,
     /// Parameters and their schemas.
     pub parameters: Map<String, Value>,
-    /// Working directory, which it may read. By default it gets a new empty directory that is
-    /// removed after the call.
+    /// Working directory, which it may read. By default it gets a new empty directory, removed
+    /// after the call.
     pub cwd: Option<PathBuf>,
     /// Its environment in addition to `inherit`; values may be secrets.
     pub env: BTreeMap<String, SecretValue>,
@@ -70,7 +70,7 @@ pub struct CommandSpec {
     pub output: OutputKind,
     /// Exit codes that mean success; all others mean that the tool failed.
     pub success: BTreeSet<u8>,
-    /// The most bytes of output; more ends the command.
+    /// The most bytes of output; more stops the command.
     pub max_output: usize,
     /// The files and ports that it may access.
     pub confinement: Confinement,
@@ -204,9 +204,9 @@ pub enum Typed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTemplate {
-    /// Braces that do not make a placeholder.
+    /// Braces that do not form a placeholder.
     #[error(
-        "argument {0} has a brace that is no placeholder: write {{name}} for a parameter, and {{{{ or }}}} for a brace"
+        "argument {0} has a brace outside a placeholder: write {{name}} for a parameter, and {{{{ or }}}} for a brace"
     )]
     Braces(usize),
     /// Two placeholders in one argument.
@@ -241,7 +241,7 @@ pub enum Unrenderable {
     #[error("the arguments are longer than {MAX_ARGUMENTS} bytes together")]
     TooLongTogether,
     /// A value could be mistaken for an option.
-    #[error("`{0}` must not begin with `-`")]
+    #[error("`{0}` must not start with `-`")]
     Option(String),
     /// A value is not a scalar.
     #[error("`{0}` must be a text, a number or a boolean")]
@@ -254,7 +254,7 @@ impl Template {
     /// Parses `typed` for `parameters`; the parameter `stdin` is not an argument.
     ///
     /// # Errors
-    /// Returns every problem.
+    /// Fails with every problem.
     pub fn parse(
         typed: &[Typed],
         parameters: &Map<String, Value>,
@@ -298,7 +298,7 @@ impl Template {
         self.0.iter().flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref())
     }
 
-    /// Returns the parameters without which an argument cannot be rendered.
+    /// The parameters that arguments cannot be rendered without.
     fn required(&self) -> BTreeSet<&str> {
         let single = self.0.iter().filter(|part| matches!(part, ArgumentPart::Argument(_)));
         single.flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref()).collect()
@@ -307,7 +307,7 @@ impl Template {
     /// Renders the arguments for `values`.
     ///
     /// # Errors
-    /// Fails when a value cannot be an argument.
+    /// Fails if a value cannot be an argument.
     pub fn render(&self, values: &Map<String, Value>) -> Result<Vec<String>, Unrenderable> {
         let mut rendered = Vec::new();
         let mut bytes = 0;
@@ -328,9 +328,9 @@ impl Template {
 }
 
 impl CommandSpec {
-    /// Returns the digest of everything that decides about the process of a call: program, arguments, input,
-    /// directory, environment and confinement. Paths of the server itself are left out, because
-    /// they can differ between servers with one configuration.
+    /// The digest of everything that decides about the process of a call: program, arguments,
+    /// input, directory, environment and confinement. Paths of the server itself are left out,
+    /// because they can differ between servers with one configuration.
     pub(crate) fn digest(&self) -> Digest {
         let Self {
             name: _,
@@ -358,7 +358,7 @@ impl CommandSpec {
         Digest::of(text.as_bytes())
     }
 
-    /// Returns the schema of a caller's arguments: an object of exactly the parameters.
+    /// The schema of a caller's arguments: an object of exactly the parameters.
     pub fn input_schema(&self) -> Value {
         let mut required = self.arguments.required();
         required.extend(self.stdin.as_deref());
@@ -454,7 +454,7 @@ pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, Unrenderable>
     }
 }
 
-/// Returns whether `schema` accepts only values that can be written as one argument.
+/// Whether `schema` accepts only values that can be written as one argument.
 fn is_scalar(schema: &Value) -> bool {
     const SCALAR: [&str; 4] = ["string", "integer", "number", "boolean"];
     let is_scalar_type = |it: &Value| it.as_str().is_some_and(|name| SCALAR.contains(&name));

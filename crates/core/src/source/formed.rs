@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::DiscoveredTool;
 use crate::pin::PinForm;
 
-/// A [`DiscoveredTool`] and its [`PinForm`], which is made once: a source, its catalog and its pins all
-/// need it, and for a large document it takes longer than anything else of a discovery.
+/// A [`DiscoveredTool`] and its [`PinForm`], which is created once: a source, its catalog and its
+/// pins all need it, and for a large document it is the slowest part of a discovery.
 ///
-/// Invariant: the tool does not change in here, so the form is always its own.
+/// Invariant: the tool does not change in here, so the form always matches it.
 #[derive(Debug, Clone)]
 pub struct FormedTool {
     tool: DiscoveredTool,
@@ -18,19 +18,19 @@ pub struct FormedTool {
 }
 
 impl FormedTool {
-    /// Returns the form. Makes it at the first use.
+    /// The form, created on first use.
     pub fn form(&self) -> &PinForm {
         self.form.get_or_init(|| Box::new(PinForm::of(&self.tool)))
     }
 
-    /// Returns the tool and its form.
+    /// Splits it into the tool and its form.
     pub fn into_parts(self) -> (DiscoveredTool, PinForm) {
         let form = self.form.into_inner();
         let form = form.map_or_else(|| PinForm::of(&self.tool), |form| *form);
         (self.tool, form)
     }
 
-    /// Returns the tool.
+    /// Extracts the tool.
     pub fn into_tool(self) -> DiscoveredTool {
         self.tool
     }

@@ -24,8 +24,8 @@ pub struct StdioSpec {
     pub stderr: StderrMode,
 }
 
-/// Returns whether the upstream offers `tool`, as it lists it, to Apps only. A tool of MCP Apps
-/// lists its audiences in `_meta.ui.visibility`; without that list, they are the model and Apps.
+/// Whether the upstream offers `tool`, as it lists it, to Apps only. A tool of MCP Apps lists its
+/// audiences in `_meta.ui.visibility`; without that list, they are the model and Apps.
 pub fn is_for_apps_only(tool: &Value) -> bool {
     let audiences = tool.pointer("/_meta/ui/visibility").and_then(Value::as_array);
     audiences.is_some_and(|audiences| audiences.iter().all(|it| it != "model"))

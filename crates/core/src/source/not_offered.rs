@@ -1,4 +1,4 @@
-//! The parts of an upstream that no caller is offered.
+//! The parts of an upstream that are not offered to callers.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct NotOffered {
 /// A number that may be a lower bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
-    /// The entries that were counted.
+    /// The counted entries.
     pub count: u64,
     /// Whether these are all.
     pub complete: bool,
@@ -39,7 +39,7 @@ impl Amount {
     /// Entries whose number is unknown.
     pub const UNKNOWN: Self = Self { count: 0, complete: false };
 
-    /// Returns the text for a list of `one`, or of `many`; `None` if there are no entries.
+    /// The text for a list of `one`, or of `many`; `None` without entries.
     fn of(self, one: &str, many: &str) -> Option<String> {
         match self {
             Self { count: 0, complete: true } => None,
@@ -61,7 +61,7 @@ impl Default for Amount {
 // === impl NotOffered ===
 
 impl NotOffered {
-    /// Returns whether callers are offered everything.
+    /// Whether callers are offered everything.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -94,7 +94,7 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {noun}", grouped(count))
 }
 
-/// Returns `number` with spaces between groups of three digits.
+/// Formats `number` with spaces between groups of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

@@ -79,7 +79,7 @@ impl PackGrant {
     /// All of them, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Log, Self::Clock, Self::Random, Self::Http];
 
-    /// Returns the grant as written in a configuration.
+    /// The grant as written in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Log => "log",

@@ -81,9 +81,9 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns the digest of the program behind tool `name`, as far as the configuration decides it:
-    /// the upstream, and the program and arguments of a command. A grant for one of them does
-    /// not count for another.
+    /// The digest of the program behind tool `name`, as far as the configuration decides it: the
+    /// upstream, and the program and arguments of a command. A grant for one program does not count
+    /// for another.
     pub fn program(&self, name: &str) -> Option<Digest> {
         match self.configured() {
             Self::Commands(commands) => {
@@ -95,12 +95,12 @@ impl UpstreamSpec {
         }
     }
 
-    /// Whether both are the same upstream, with whatever secrets and limits.
+    /// Whether both are the same upstream, regardless of secrets and limits.
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
 
-    /// Returns the kind of source.
+    /// The kind of source.
     pub fn kind(&self) -> SourceKind {
         match self {
             Self::McpStdio(_) | Self::McpHttp(_) => SourceKind::Mcp,
@@ -115,7 +115,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns the configured upstream, whether or not it can be used.
+    /// The configured upstream, whether or not it can be used.
     pub fn configured(&self) -> &Self {
         match self {
             Self::Unusable(unusable) => unusable.upstream.configured(),
@@ -123,8 +123,8 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns the classification of its tools without a rule. RFC 0078 requires `write` for
-    /// unclassified tools of MCP servers.
+    /// The classification of its tools without a rule. RFC 0078 requires `write` for unclassified
+    /// tools of MCP servers.
     pub fn usual(&self) -> Usual {
         match self {
             // Programs require approval, and their network access is not mediated.
@@ -152,7 +152,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns how its tools are reached.
+    /// How its tools are reached.
     pub fn transport(&self) -> Transport {
         match self {
             Self::McpStdio(_) | Self::McpHttp(_) => Transport::Mcp,
@@ -166,7 +166,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns the confinements of its programs.
+    /// The confinements of its programs.
     pub fn confinements(&self) -> Vec<&Confinement> {
         match self {
             Self::Commands(commands) => {
@@ -182,7 +182,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// Returns the confinements of its programs, whose protected paths are set once the whole
+    /// The confinements of its programs. Their protected paths are set after the whole
     /// configuration is known.
     pub fn confinements_mut(&mut self) -> Vec<&mut Confinement> {
         match self {

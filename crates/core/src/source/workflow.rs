@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub struct WorkflowSpec {
     /// Files, or patterns of files in one directory (`flows/*.yaml`).
     pub files: Vec<PathBuf>,
-    /// Whether the results of completed steps are stored until the run ends, so that it can resume
-    /// after a crash. By default they are stored where the store can seal them.
+    /// Whether the results of completed steps are stored until the run finishes, so that it can
+    /// resume after a crash. By default they are stored if the store can seal them.
     pub durable: Option<bool>,
 }

@@ -63,7 +63,7 @@ impl EventFilter {
                 match next {
                     None | Some(Token::Or | Token::Not) => {
                         return Err(InvalidFilter(
-                            "`OR` joins two conditions, and `NOT` stands before one; write them in \
+                            "`OR` joins two conditions, and `NOT` negates one; write them in \
                              quotes to search for the words"
                                 .to_owned(),
                         ));
@@ -74,7 +74,7 @@ impl EventFilter {
                     Some(Token::Field(field, value)) => {
                         let fact = fact(&field, &value)?.ok_or_else(|| {
                             let shown = shown(&field);
-                            InvalidFilter(format!("`{shown}` is for the whole query: it stands neither after `-` or `NOT` nor beside `OR`"))
+                            InvalidFilter(format!("`{shown}` is for the whole query; write it without `-`, `NOT` and `OR`"))
                         })?;
                         conditions.push(Condition { fact, is_negated });
                     }
@@ -129,7 +129,7 @@ impl EventFilter {
         }
         match (self.from, self.to) {
             (Some(from), Some(to)) if from >= to => {
-                let problem = "the search ends before it begins, so nothing can be found";
+                let problem = "the start of the search must be before its end";
                 Err(InvalidFilter(problem.to_owned()))
             }
             _ => Ok(()),
@@ -196,7 +196,7 @@ fn known(field: &str, value: &str, names: &[&str]) -> Result<TextPattern, Invali
     }
     let suggestion = suggest::did_you_mean(value, names.iter().copied());
     Err(InvalidFilter(format!(
-        "`{field}` is none of those that events have{suggestion}; they are {}",
+        "unknown value of `{field}`{suggestion}; values: {}",
         names.join(", ")
     )))
 }

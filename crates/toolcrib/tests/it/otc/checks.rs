@@ -357,7 +357,7 @@ async fn a_failure_of_a_tool_is_a_result() {
             ),
             (
                 "odd",
-                "the tool's source answered something that is not a tool result",
+                "the tool's source did not return a valid tool result",
                 Some("upstream_protocol_error"),
                 false,
             ),
