@@ -16,7 +16,7 @@ use crate::{
     generation::{Generation, OPENWOP_VERSION, Versions, answered},
 };
 
-/// The largest response that is read, in bytes.
+/// The size limit of a response, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -39,11 +39,11 @@ impl Client {
     /// Creates a client of the host at `base` that presents `key`.
     ///
     /// # Errors
-    /// Fails when `base` is not an `http` or `https` address, when it holds a password, or when
-    /// `key` contains characters that are invalid in a header.
+    /// Fails if `base` is not an `http` or `https` address, if it holds a password, or if `key`
+    /// contains characters that are invalid in a header.
     pub fn new(base: &str, key: Option<Secret>) -> Result<Self, Error> {
-        // No TLS backend is chosen at compile time. An error only means that one is installed
-        // already.
+        // No TLS backend is chosen at compile time. An error only means that one is already
+        // installed.
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         #[expect(clippy::disallowed_methods, reason = "a client of a host, not of an upstream")]
         let builder = reqwest::Client::builder();
@@ -81,17 +81,16 @@ impl Client {
         Ok(Self { http, base, key: key.transpose()?, generation: Generation::default() })
     }
 
-    /// Returns the same client, speaking `generation`. Without it a client speaks
-    /// [`V1`](Generation::V1).
+    /// Selects `generation`; a new client speaks [`V1`](Generation::V1).
     #[must_use]
     pub fn with_generation(self, generation: Generation) -> Self {
         Self { generation, ..self }
     }
 
-    /// Returns the same client, speaking the newest generation that both it and the host speak.
+    /// Selects the newest generation that both this client and the host speak.
     ///
     /// # Errors
-    /// Fails like [`versions`](Self::versions), and when there is no such generation.
+    /// Fails like [`versions`](Self::versions), and if they share no generation.
     pub async fn negotiate(self) -> Result<Self, Error> {
         let versions = self.versions().await?;
         match versions.newest_shared() {
@@ -100,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Returns the generation that the client speaks.
+    /// The generation that the client speaks.
     pub fn generation(&self) -> Generation {
         self.generation
     }
@@ -108,9 +107,9 @@ impl Client {
     /// Returns the versions that the host lists in its discovery document. The key is not sent.
     ///
     /// # Errors
-    /// Fails when the host is unreachable, refuses, or has no discovery document with versions.
+    /// Fails if the host is unreachable, refuses, or has no discovery document with versions.
     pub async fn versions(&self) -> Result<Versions, Error> {
-        // Without a version, every host returns a document that it has, and all of them list the
+        // Without a requested version, a host may send any of its documents; all of them list the
         // same versions.
         let response = send(self.request(DISCOVERY, &[])?).await?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -123,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Returns the JSON at `path` of the client's generation; `None` when the host has none.
+    /// Reads the JSON at `path` of the client's generation; `None` if the host does not have it.
     pub(crate) async fn read(
         &self,
         path: &str,
@@ -171,7 +170,7 @@ impl Client {
     }
 }
 
-/// Returns whether `status` means that there is no such catalog or tool. 501 does so only in v1.
+/// Whether `status` means a missing catalog or tool. 501 does so only in v1.
 fn means_missing(generation: Generation, status: StatusCode) -> bool {
     match generation {
         Generation::V1 => matches!(status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED),
@@ -179,10 +178,10 @@ fn means_missing(generation: Generation, status: StatusCode) -> bool {
     }
 }
 
-/// Checks that a response follows `generation`. Responses of v1 need not say so.
+/// Checks that a response follows `generation`. Responses of v1 need not name it.
 ///
 /// # Errors
-/// Fails when a response of v2 has another version, or none.
+/// Fails if a response of v2 has another version, or no version.
 fn check_version(generation: Generation, headers: &HeaderMap) -> Result<(), Error> {
     match generation {
         Generation::V1 => Ok(()),
@@ -208,7 +207,7 @@ async fn bounded(mut response: Response) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Removes the address, which the caller knows and which may be a secret.
+/// Removes the address: the caller knows it, and it may be a secret.
 fn unreachable(error: reqwest::Error) -> Error {
     Error::Unreachable(error.without_url())
 }

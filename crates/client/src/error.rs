@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::generation::{Generation, Version, versions};
 
-/// The code of a refusal because of the version.
+/// The code of a refused version.
 const VERSION_UNSUPPORTED: &str = "protocol_version_unsupported";
 
 /// The most versions in a message. Hosts have two or three; a longer list would fill a log.
@@ -60,7 +60,7 @@ pub enum Error {
     VersionIgnored {
         /// The generation of the request.
         requested: Generation,
-        /// The version in `OpenWOP-Version` of the response; `None` when it is missing, repeated or
+        /// The version in `OpenWOP-Version` of the response; `None` if it is missing, repeated or
         /// malformed.
         answered: Option<Version>,
     },
@@ -86,7 +86,7 @@ pub enum Error {
          select a generation with `Client::with_generation`"
     )]
     NotDiscovery,
-    /// The generation of the client has no such feature. No request was sent.
+    /// The generation of the client lacks this feature. The request was not sent.
     #[error("OpenWOP {generation} has no {feature}; select the other generation")]
     NotInGeneration {
         /// The generation of the client.
@@ -115,9 +115,9 @@ pub enum Error {
 pub struct Refusal {
     /// The HTTP status.
     pub status: u16,
-    /// The stable code, `error` in the envelope; empty when absent.
+    /// The stable code, `error` in the envelope; empty if absent.
     pub code: String,
-    /// The message for people; empty when absent.
+    /// The message for people; empty if absent.
     pub message: String,
     /// The details, or `null`.
     pub details: Value,
@@ -129,7 +129,7 @@ pub struct Refusal {
 // === impl Error ===
 
 impl Error {
-    /// Returns the error for a response of `generation` that is neither a success nor "not found".
+    /// Creates the error for a response of `generation` other than a success or "not found".
     pub(crate) fn refused(
         generation: Generation,
         status: StatusCode,
@@ -186,7 +186,7 @@ impl Refusal {
     }
 }
 
-/// Parses `Retry-After`, which is a number of seconds or a date (RFC 9110, section 10.2.3).
+/// Parses `Retry-After`: a number of seconds or a date (RFC 9110, section 10.2.3).
 fn wait(text: &str, now: DateTime<Utc>) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {

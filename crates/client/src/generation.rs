@@ -36,10 +36,10 @@ pub struct InvalidVersion;
 /// The versions of a host, from its discovery document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// All of them (`protocolVersions`), in the order of the host; never empty. Members that are no
-    /// versions are omitted. A host without this list serves only its `protocolVersion`.
+    /// All of them (`protocolVersions`), in the order of the host; never empty. Invalid members are
+    /// omitted. A host without this list serves only its `protocolVersion`.
     pub listed: Vec<Version>,
-    /// The version for requests that name none (`preferredVersion`), if the host says so.
+    /// The version for requests that do not name one (`preferredVersion`), if the host lists it.
     pub preferred: Option<Version>,
 }
 
@@ -54,7 +54,7 @@ impl Generation {
         Self::ALL.into_iter().find(|generation| generation.major() == version.major)
     }
 
-    /// Returns the start of its paths.
+    /// The start of its paths.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::V1 => "/v1",
@@ -62,7 +62,7 @@ impl Generation {
         }
     }
 
-    /// Returns the version that requests must name; `None` where the path says it.
+    /// The version that requests must name; `None` if the path names it.
     pub(crate) fn header(self) -> Option<&'static str> {
         match self {
             Self::V1 => None,
@@ -110,16 +110,15 @@ fn number(text: &str) -> Result<u32, InvalidVersion> {
     text.parse().map_err(|_| InvalidVersion)
 }
 
-/// Returns the version that a response follows; `None` when its header is missing, repeated or
-/// malformed.
+/// The version that a response follows; `None` if its header is missing, repeated or malformed.
 pub(crate) fn answered(headers: &HeaderMap) -> Option<Version> {
     let mut values = headers.get_all(OPENWOP_VERSION).iter();
     let sole = values.next().filter(|_| values.next().is_none())?;
     sole.to_str().ok()?.trim().parse().ok()
 }
 
-/// Returns the versions in the array `list`. Members that are no versions are omitted, so errors
-/// never repeat other text of a host.
+/// Reads the versions in the array `list`. Invalid members are omitted, so errors never repeat
+/// other text of a host.
 pub(crate) fn versions(list: &Value) -> Vec<Version> {
     list.as_array().into_iter().flatten().filter_map(version).collect()
 }
@@ -131,7 +130,7 @@ fn version(value: &Value) -> Option<Version> {
 // === impl Versions ===
 
 impl Versions {
-    /// Reads the versions from a discovery document; `None` when it has none.
+    /// Reads the versions from a discovery document; `None` if it lists no version.
     pub(crate) fn of(document: &Value) -> Option<Self> {
         let listed = match document.get("protocolVersions") {
             Some(list) => versions(list),
@@ -142,7 +141,7 @@ impl Versions {
         (!listed.is_empty()).then_some(Self { listed, preferred })
     }
 
-    /// Returns the newest generation that both the host and this client speak.
+    /// The newest generation that both the host and this client speak.
     pub fn newest_shared(&self) -> Option<Generation> {
         self.listed.iter().filter_map(|version| Generation::of(*version)).max()
     }

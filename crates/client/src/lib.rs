@@ -2,7 +2,7 @@
 //!
 //! Invariant: lists are accepted in both of their shapes, the bare array and `{"tools": […]}`.
 //! Invariant: a host without a catalog gives `None`, never an error, and so does an unknown tool.
-//! Invariant: the body of a response that does not follow the client's generation is not read.
+//! Invariant: the body of a response of another generation is not read.
 //! Invariant: the key is sent only to the configured address. Redirects are not followed, and
 //! responses are bounded.
 

@@ -1,7 +1,7 @@
 //! Parsing of tools from JSON.
 //!
-//! Members that this version does not know are dropped, so that newer hosts can be read. Known
-//! members must conform to RFC 0078, and the hints to RFC 0204.
+//! Unknown members are dropped, so that newer hosts can be read. Known members must conform to RFC
+//! 0078, and the hints to RFC 0204.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -23,13 +23,13 @@ const MORE_MEMBERS: [&str; 7] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Annotations {
-    /// Whether a call changes nothing.
+    /// Whether a call is free of changes.
     pub read_only_hint: bool,
     /// Whether a call may destroy something.
     pub destructive_hint: bool,
     /// Whether a repeated call has no further effect.
     pub idempotent_hint: bool,
-    /// Whether a call reaches something outside of the host.
+    /// Whether a call reaches systems outside the host.
     pub open_world_hint: bool,
 }
 
@@ -38,11 +38,11 @@ pub struct Annotations {
 pub struct AnnotatedTool {
     /// The tool, as in both generations.
     pub tool: ToolDescriptor,
-    /// The hints; `None` when the host sends none, which RFC 0204 permits.
+    /// The hints; `None` if the host sends no hints, which RFC 0204 permits.
     pub annotations: Option<Annotations>,
 }
 
-/// Returns the tools of a list in either of its shapes; `None` when `body` is not a list.
+/// Returns the tools of a list in either of its shapes; `None` if `body` is not a list.
 pub fn listed(body: &Value) -> Option<&Vec<Value>> {
     body.as_array().or_else(|| body.get("tools")?.as_array())
 }
@@ -50,7 +50,7 @@ pub fn listed(body: &Value) -> Option<&Vec<Value>> {
 /// Parses a tool of the standard view.
 ///
 /// # Errors
-/// Fails when `value` is not a ToolDescriptor.
+/// Fails if `value` is not a ToolDescriptor.
 pub fn tool(value: &Value) -> Result<ToolDescriptor, Error> {
     known(value, |name| COMPACT_MEMBERS.contains(&name) || MORE_MEMBERS.contains(&name))
 }
@@ -58,7 +58,7 @@ pub fn tool(value: &Value) -> Result<ToolDescriptor, Error> {
 /// Parses a tool of the compact view, or the compact part of a standard one.
 ///
 /// # Errors
-/// Fails when `value` is not a tool.
+/// Fails if `value` is not a tool.
 pub fn compact_tool(value: &Value) -> Result<CompactTool, Error> {
     known(value, |name| COMPACT_MEMBERS.contains(&name))
 }
@@ -66,7 +66,7 @@ pub fn compact_tool(value: &Value) -> Result<CompactTool, Error> {
 /// Parses a tool of the standard view of v2.
 ///
 /// # Errors
-/// Fails when `value` is not a ToolDescriptor, or when its hints are not four booleans.
+/// Fails if `value` is not a ToolDescriptor, or if its hints are not four booleans.
 pub fn annotated_tool(value: &Value) -> Result<AnnotatedTool, Error> {
     let annotations = value.get("annotations").map(Annotations::deserialize).transpose();
     let annotations =

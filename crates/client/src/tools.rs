@@ -14,7 +14,7 @@ use crate::{
     read::{AnnotatedTool, annotated_tool, compact_tool, listed, tool},
 };
 
-/// The characters of a path segment that need no escape.
+/// The characters of a path segment that are not escaped.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const COMPACT: (&str, &str) = ("view", "compact");
 
@@ -23,14 +23,14 @@ const COMPACT: (&str, &str) = ("view", "compact");
 pub struct Tools<'a> {
     client: &'a Client,
     source: Option<SourceKind>,
-    /// Parameters that are specific to toolcrib and to v1; other hosts ignore them.
+    /// Parameters that only toolcrib hosts support, and only in v1; other hosts ignore them.
     more: Vec<(&'static str, String)>,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// Returns a request for the tools of the host.
+    /// Creates a request for the tools of the host.
     pub fn tools(&self) -> Tools<'_> {
         Tools { client: self, source: None, more: Vec::new() }
     }
@@ -62,16 +62,16 @@ impl Tools<'_> {
         self
     }
 
-    /// Returns the tools that the key may use; `None` when the host has no catalog.
+    /// Lists the tools that the key may use; `None` if the host has no catalog.
     ///
     /// # Errors
-    /// Fails when the host is unreachable, refuses, or returns anything else. In v2, fails when the
-    /// host does not serve or ignores the version, and for toolsets and searches.
+    /// Fails if the host is unreachable, refuses, or sends anything else. In v2, fails if the host
+    /// does not serve or ignores the version, and for toolsets and searches.
     pub async fn list(&self) -> Result<Option<Vec<ToolDescriptor>>, Error> {
         self.read(None, tool).await
     }
 
-    /// Returns the tools with their hints; `None` when the host has no catalog.
+    /// Lists the tools with their hints; `None` if the host has no catalog.
     ///
     /// # Errors
     /// Fails like [`list`](Self::list), and in v1, which has no hints.
@@ -80,9 +80,9 @@ impl Tools<'_> {
         self.read(None, annotated_tool).await
     }
 
-    /// Returns the tools in the compact view; `None` when the host has no catalog.
+    /// Lists the tools in the compact view; `None` if the host has no catalog.
     ///
-    /// A host without that view returns the standard one, of which only the compact part is kept.
+    /// If a host returns the standard view instead, only the compact part is kept.
     ///
     /// # Errors
     /// Fails like [`list`](Self::list).
@@ -90,7 +90,7 @@ impl Tools<'_> {
         self.read(Some(COMPACT), compact_tool).await
     }
 
-    /// Returns the tool called `id`; `None` when it does not exist or the key may not use it.
+    /// Gets the tool called `id`; `None` if it does not exist or the key may not use it.
     ///
     /// # Errors
     /// Fails like [`list`](Self::list).
@@ -98,7 +98,7 @@ impl Tools<'_> {
         self.read_one(id, &[], tool).await
     }
 
-    /// Returns the tool called `id` with its hints.
+    /// Gets the tool called `id` with its hints.
     ///
     /// # Errors
     /// Fails like [`list_annotated`](Self::list_annotated).
@@ -107,7 +107,7 @@ impl Tools<'_> {
         self.read_one(id, &[], annotated_tool).await
     }
 
-    /// Returns the tool called `id` in the compact view.
+    /// Gets the tool called `id` in the compact view.
     ///
     /// # Errors
     /// Fails like [`list`](Self::list).
@@ -148,7 +148,7 @@ impl Tools<'_> {
         query: &[(&str, &str)],
         one: impl Fn(&Value) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        // Such an id has no path: addresses drop these segments, even if they are encoded.
+        // This id has no path: addresses drop these segments, even if they are encoded.
         if matches!(id, "" | "." | "..") {
             return Ok(None);
         }

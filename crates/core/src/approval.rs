@@ -54,7 +54,7 @@ pub enum ApprovalDecision {
 
 /// Decides whether a call with `input` of a tool declared as `approval` may run without a grant.
 ///
-/// Without a declared approval, none is required. `conditional` counts as required unless its
+/// Without a declared approval, the call may run. `conditional` counts as required unless its
 /// condition is certainly false, because an undecided condition denies.
 pub fn decide(
     approval: Option<descriptor::Approval>,

@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
-/// A configured value that is treated as a secret. Compared by its plain text, for reloads.
+/// A configured value to treat as a secret. Compared by its plain text, for reloads.
 #[derive(Debug, Clone)]
 pub struct SecretValue(pub Secret);
 

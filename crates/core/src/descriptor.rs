@@ -97,7 +97,8 @@ closed_enum! {
 #[serde(deny_unknown_fields, rename_all = "camelCase", remote = "Self")]
 #[schemars(inline)]
 pub struct Auth {
-    /// Scopes the principal must hold, all of them. An explicit empty list requires none.
+    /// Scopes the principal must hold, all of them. With an explicit empty list, no scope is
+    /// required.
     #[serde(default, deserialize_with = "unique_scopes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "std::collections::BTreeSet<String>")]
     pub scopes: Option<Vec<Scope>>,
@@ -181,7 +182,8 @@ impl ToolDescriptor {
         }
     }
 
-    /// Returns the scopes that a caller needs; `None` if none are configured, which denies every call.
+    /// The scopes that a caller needs; `None` if the tool has no scopes configured, so every call
+    /// is denied.
     pub fn required_scopes(&self) -> Option<&[Scope]> {
         self.auth.as_ref()?.scopes.as_deref()
     }
@@ -210,8 +212,9 @@ pub enum InvalidDescriptor {
     ExecOutsideHostExtension,
 }
 
-// The derived implementations use `Self` as "remote". Parsing can then begin with a check for an
-// object (a derived reader alone also accepts a list of the members' values) and end in `check`.
+// The derived implementations use `Self` as "remote". Parsing can then start with a check for an
+// object (a derived reader alone also accepts a list of the members' values) and finish with
+// `check`.
 impl<'de> Deserialize<'de> for ToolDescriptor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let descriptor: Self = deserializer.deserialize_map(OnlyObject(PhantomData))?;
@@ -297,7 +300,7 @@ fn exec_rule(schema: &mut schemars::Schema) {
     );
 }
 
-/// Returns the published JSON Schema of [`ToolDescriptor`].
+/// The published JSON Schema of [`ToolDescriptor`].
 pub fn json_schema() -> Value {
     let mut schema = schemars::schema_for!(ToolDescriptor);
     schema.insert(

@@ -26,12 +26,12 @@ const MAX_DECISIONS: usize = 64;
 pub struct EgressDecided {
     /// The decision.
     pub decision: EgressDecision,
-    /// The host that was to be reached: no port, path, query or user information.
+    /// The host of the request: no port, path, query or user information.
     pub destination: String,
     /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<EgressReason>,
-    /// The credential that was, or would have been, sent.
+    /// The credential that was sent, or would have been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
 }
@@ -102,7 +102,7 @@ impl EgressTrail {
         Self { trace, ..Self::default() }
     }
 
-    /// Returns the trace that the requests belong to.
+    /// The trace that the requests belong to.
     pub fn trace(&self) -> Option<&TraceContext> {
         self.trace.as_ref()
     }
@@ -115,7 +115,7 @@ impl EgressTrail {
         }
     }
 
-    /// Returns the decisions since the last call, and clears them.
+    /// Takes the decisions since the last call.
     pub fn take(&self) -> Vec<EgressDecided> {
         std::mem::take(&mut *self.decided.lock())
     }

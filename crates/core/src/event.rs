@@ -96,7 +96,7 @@ pub enum EventBody {
     /// The session is over; no event of it follows.
     #[serde(rename = "tool.session.closed")]
     ToolSessionClosed(ToolSessionClosed),
-    /// A tool differs from its approved form, or has none. Recorded once per form.
+    /// A tool differs from its approved form, or has no approved form. Recorded once per form.
     #[serde(rename = "tool.pin.drifted")]
     ToolPinDrifted(ToolPinDrifted),
     /// A form of a tool was approved.
@@ -189,7 +189,7 @@ pub struct ToolReturned {
     /// Present on every status but `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<EventError>,
-    /// The caller. Absent when there was no call (a reference that was refused at load).
+    /// The caller. Absent without a call (a reference that was refused at load).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalId>,
 }
@@ -314,9 +314,9 @@ pub enum SessionOutcome {
 pub struct RecordAccepted {
     /// The accepting principal.
     pub principal: PrincipalId,
-    /// The problem that was found in the record.
+    /// The problem found in the record.
     pub problem: String,
-    /// Number of the checkpoint that was signed last; absent if unknown.
+    /// Number of the last signed checkpoint; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<u64>,
     /// The operator's reason.

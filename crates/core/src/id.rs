@@ -106,7 +106,7 @@ string_id! {
     CredentialName, "credential name", check_credential_name
 }
 string_id! {
-    /// The agent a call is attributed to; [`AgentId::system`] when there is none (RFC 0064, ruling 3).
+    /// The agent of a call; [`AgentId::system`] without one (RFC 0064, ruling 3).
     AgentId, "agent id", check_agent
 }
 
@@ -117,7 +117,7 @@ impl TenantId {
 }
 
 impl AgentId {
-    /// Returns the synthetic agent for calls that no agent made.
+    /// The synthetic agent for calls that no agent made.
     pub fn system() -> Self {
         static SYSTEM: LazyLock<AgentId> = LazyLock::new(|| AgentId("core.system".into()));
         SYSTEM.clone()

@@ -1,4 +1,4 @@
-//! Strict parsing of JSON that is hashed or decided upon.
+//! Strict parsing of JSON for hashes and decisions.
 //!
 //! In addition to malformed text it refuses: a repeated key in one object (at any depth), nesting
 //! deeper than 128, anything after the document, and a number with more digits than
@@ -24,7 +24,7 @@ pub struct JsonError {
     pub column: usize,
 }
 
-/// Returns the JSON type of `value`.
+/// The JSON type of `value`.
 pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -49,11 +49,11 @@ pub fn parse_strict(bytes: &[u8]) -> Result<Value, JsonError> {
     Ok(value)
 }
 
-/// Parses JSON that was not refused where it came in. Numbers keep their text, unless it is a document
-/// that [`parse_strict`] refuses.
+/// Parses JSON that was not checked on input. Numbers keep their text, unless [`parse_strict`]
+/// refuses the document.
 ///
 /// # Errors
-/// Fails when it is no JSON.
+/// Fails if it is not JSON.
 pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     parse_strict(text.as_bytes()).or_else(|_| serde_json::from_str(text))
 }
@@ -69,8 +69,8 @@ fn explain(error: &serde_json::Error) -> JsonError {
     JsonError { problem, line: error.line().max(1), column: error.column().max(1) }
 }
 
-/// The keys by which serde_json names its own values. An object that has one would be something else
-/// to its other readers.
+/// The prefix of the keys by which serde_json names its own values. Its other readers would misread
+/// an object with such a key.
 const RESERVED: &str = "$serde_json::private::";
 
 /// The key of the map as which serde_json presents a number other than a 64-bit integer.
@@ -159,8 +159,8 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 }
 
-/// Reads the text of a number. serde_json hands it over as an owned string; a string of the document,
-/// in an object that only looks like a number, never is one.
+/// Reads the text of a number. serde_json passes it as an owned string. A string of the document,
+/// in an object that only looks like a number, is never owned.
 struct NumberText;
 
 impl<'de> DeserializeSeed<'de> for NumberText {
@@ -210,7 +210,7 @@ fn restore_exponents<'a>(value: &mut Value, texts: &mut impl Iterator<Item = &'a
     }
 }
 
-/// Returns the texts of the numbers with an exponent in a valid document.
+/// The texts of the numbers with an exponent in a valid document.
 fn exponent_numbers(bytes: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

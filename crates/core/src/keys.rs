@@ -67,10 +67,10 @@ pub enum KeyRotation {
     /// The new key is stored.
     Rotated,
     /// No key with this id is active: it is unknown, revoked, or expired when the new key is made.
-    /// Nothing changed.
+    /// The store is unchanged.
     NoActiveKey,
     /// Another unrevoked key replaces this one already, whether or not this one is still active.
-    /// Nothing changed.
+    /// The store is unchanged.
     AlreadyReplaced,
 }
 
@@ -89,7 +89,7 @@ pub trait KeyStore: Send + Sync + 'static {
     /// [`insert`](Self::insert).
     async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
 
-    /// All keys, including revoked and expired ones, by creation time.
+    /// Returns all keys, including revoked and expired ones, by creation time.
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
     /// The keys that were inserted, rotated or revoked after

@@ -54,7 +54,7 @@ impl Rate {
     }
 }
 
-/// A text that is not a rate. The text itself is not repeated.
+/// The text is not a rate. It is never repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a rate is written like `30/m`: a number of calls from 1, a slash, and one of s, m, h, d")]
 pub struct InvalidRate;

@@ -18,7 +18,7 @@ use self::finding::Findings;
 pub use self::finding::{Finding, MAX_FINDINGS, Severity};
 use crate::{compact, descriptor::ToolDescriptor, schema::Schema, source::DiscoveredTool};
 
-/// Returns the findings about `tool`, worst first, at most [`MAX_FINDINGS`].
+/// Checks `tool`, and returns the findings, worst first, at most [`MAX_FINDINGS`].
 pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
     let mut found = Findings { tool: &tool.tool_id, list: Vec::new() };
     contradictions::check(tool, &mut found);
@@ -45,8 +45,8 @@ pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
     worst(found.list)
 }
 
-/// Returns the findings about the tool `id` as its upstream describes it: invisible characters
-/// (which are removed before callers see them) and instructions to a model.
+/// Checks the tool `id` as its upstream describes it, for invisible characters (which are removed
+/// before callers see them) and instructions to a model.
 pub fn upstream(id: &str, tool: &DiscoveredTool) -> Vec<Finding> {
     let mut found = Findings { tool: id, list: Vec::new() };
     poison::check(tool, &mut found);

@@ -45,13 +45,13 @@ pub struct Pin {
     pub source: SourceId,
     /// The source's name for the tool.
     pub tool: String,
-    /// The form that was approved last.
+    /// The last approved form.
     pub approved: Option<ApprovedForm>,
     /// Forms that were approved before it and remain approved, the newest first.
     pub earlier: Vec<ApprovedForm>,
     /// The newest unapproved form.
     pub seen: Option<SeenForm>,
-    /// How often an approved tool was found in a form that was not approved.
+    /// How often an approved tool was found in an unapproved form.
     pub change_count: u32,
 }
 
@@ -78,13 +78,13 @@ pub struct SeenForm {
 /// The digests of one tool's forms.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinDigests {
-    /// Of the form that was approved last.
+    /// Of the last approved form.
     pub approved: Option<Digest>,
     /// Of the earlier forms that remain approved, in ascending order.
     pub earlier: Vec<Digest>,
     /// Of the pending form.
     pub seen: Option<Digest>,
-    /// How often an approved tool was found in a form that was not approved.
+    /// How often an approved tool was found in an unapproved form.
     pub change_count: u32,
 }
 

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quota(pub NonZeroU32);
 
-/// A text that is not a quota. The text itself is not repeated.
+/// The text is not a quota. It is never repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a quota is written like `10000/d`: a number of calls from 1, and `/d`")]
 pub struct InvalidQuota;

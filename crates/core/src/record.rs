@@ -73,7 +73,7 @@ pub struct News {
     pub position: u64,
     /// Hash of that event; `None` when the stored hash is malformed.
     pub hash: Option<Digest>,
-    /// Position of its last checkpoint other than a retention mark; 0 when it has none.
+    /// Position of its last checkpoint other than a retention mark; 0 without one.
     pub checkpointed: u64,
 }
 
@@ -139,10 +139,10 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The last event of the log of `tenant`; `None` if the log is empty.
     async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError>;
 
-    /// The tenants with an event or a checkpoint, by name, after `after`. At most 1 000.
+    /// Returns the tenants with an event or a checkpoint, by name, after `after`. At most 1 000.
     async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError>;
 
-    /// The tenants of the events of the whole log after `after` and up to `to`.
+    /// Returns the tenants of the events of the whole log after `after` and up to `to`.
     async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError>;
 
     /// Appends a checkpoint to those of its tenant. Returns `false` and changes nothing if its

@@ -99,7 +99,7 @@ pub trait SavedStore: Send + Sync + 'static {
     /// and the principal of `item`. Returns `false` if it is not found.
     async fn replace(&self, item: SavedItem) -> Result<bool, StoreError>;
 
-    /// Removes an item saved by `seen`; otherwise returns `false`.
+    /// Removes an item if `seen` saved it; otherwise returns `false`.
     async fn remove(
         &self,
         tenant: &TenantId,
@@ -107,7 +107,7 @@ pub trait SavedStore: Send + Sync + 'static {
         seen: &PrincipalId,
     ) -> Result<bool, StoreError>;
 
-    /// The items of a tenant that `filter` selects, by tool and name.
+    /// Returns the items of a tenant that `filter` selects, by tool and name.
     async fn list(
         &self,
         tenant: &TenantId,

@@ -126,7 +126,7 @@ impl ScopeSet {
         self.0.iter().any(|held| includes(&held.0, &grant.0))
     }
 
-    /// The scopes of `required` that no grant covers.
+    /// Returns the scopes of `required` that no grant covers.
     pub fn missing<'a>(&self, required: &'a [Scope]) -> impl Iterator<Item = &'a Scope> {
         required.iter().filter(|scope| !self.covers(scope))
     }

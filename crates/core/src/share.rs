@@ -27,7 +27,7 @@ use crate::{
     principal::PrincipalKey,
 };
 
-/// The part of the whole that is reserved for callers within their shares: one in this many.
+/// The part of the whole reserved for callers within their shares: one in this many.
 const RESERVED: usize = 8;
 
 /// A resource of a fixed size, with the parts that each caller holds, and the waiting requests,

@@ -130,7 +130,7 @@ pub trait Storage: Send + Sync + 'static {
     /// changed.
     async fn changes(&self, seen: Option<Changes>) -> Result<Changes, StoreError>;
 
-    /// The ids of the instances that have the store open, including this one.
+    /// Returns the ids of the instances that have the store open, including this one.
     async fn instances(&self) -> Result<Vec<String>, StoreError>;
 
     /// Whether several servers may use the store at once. Each of them then calls
@@ -178,8 +178,8 @@ pub trait Storage: Send + Sync + 'static {
     /// store.
     async fn damage(&self) -> Result<Vec<String>, StoreError>;
 
-    /// The bytes that the store may still use; `None` if it is on another machine. Blocks for as
-    /// long as the file system takes.
+    /// Returns the bytes that the store may still use; `None` if it is on another machine. Blocks
+    /// for as long as the file system takes.
     fn free_space(&self) -> Result<Option<u64>, StoreError>;
 
     /// Calls `observer` after each transaction of the writer. Only the first observer counts.

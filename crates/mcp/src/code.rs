@@ -2,7 +2,7 @@
 
 /// The message is not JSON.
 pub const PARSE: i64 = -32700;
-/// The message is no request.
+/// The message is not a request.
 pub const INVALID_REQUEST: i64 = -32600;
 /// The method is unknown.
 pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -29,11 +29,11 @@ pub mod toolcrib {
     pub const FORBIDDEN: i64 = -31403;
     /// A limit of the caller is reached.
     pub const RATE_LIMITED: i64 = -31429;
-    /// The call could not be recorded or limited, so nothing ran.
+    /// The call could not be recorded or limited, so it did not run.
     pub const NOT_ACCOUNTABLE: i64 = -31503;
 }
 
-/// Returns whether only a server of the stateless revision answers with `code`.
+/// Whether only a server of the stateless revision answers with `code`.
 pub fn is_modern(code: i64) -> bool {
     matches!(code, HEADER_MISMATCH | MISSING_CAPABILITY | UNSUPPORTED_VERSION)
 }

@@ -5,7 +5,8 @@ use crate::{message, scan::IdScan, sse::SseParser};
 /// Reads `frame` as a stream of events, whole and in pieces, and as one message.
 ///
 /// # Panics
-/// The pieces give other events than the whole, or the scanner finds another id than the parser.
+/// Panics if the pieces give other events than the whole, or if the scanner finds another id than
+/// the parser.
 pub fn frame(frame: &[u8]) {
     let mut whole = Vec::new();
     let mut parser = SseParser::new(1 << 16);
@@ -18,7 +19,7 @@ pub fn frame(frame: &[u8]) {
         }
     }
     if frame.len() < 1 << 16 {
-        assert_eq!(whole, pieces, "how a stream is cut changes nothing");
+        assert_eq!(whole, pieces, "the pieces of a stream give the same events");
     }
     let mut scan = IdScan::default();
     scan.feed(frame);

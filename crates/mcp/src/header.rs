@@ -36,7 +36,7 @@ pub fn encode(text: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("{open}{}{close}", BASE64_STANDARD.encode(text))).ok()
 }
 
-/// Decodes a value that [`encode`] returned; `None` if it is not base64 of UTF-8.
+/// Decodes the output of [`encode`]; `None` if it is not base64 of UTF-8.
 pub fn decode(value: &str) -> Option<Cow<'_, str>> {
     let (open, close) = SENTINEL;
     let Some(coded) = value.strip_prefix(open).and_then(|rest| rest.strip_suffix(close)) else {

@@ -5,9 +5,9 @@
 //! * [`message`] has the JSON-RPC messages that more than one side reads or writes, and
 //!   [`param_header`] the arguments that a schema repeats in headers.
 //! * [`line`](mod@line) and [`sse`] cut byte streams into messages of bounded size; [`scan`] finds the id of a
-//!   message that is too large to keep.
+//!   message over the size limit.
 //!
-//! Nothing here opens a connection, and nothing decides: that is the work of the client
+//! This crate opens no connection and makes no decision: that is the work of the client
 //! (`toolcrib-sources`) and of the server (`toolcrib`).
 
 pub mod code;

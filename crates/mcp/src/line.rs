@@ -6,19 +6,19 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
 use crate::scan::{IdScan, Scanned};
 
-/// A buffer that once held a large line is shrunk to this.
+/// The capacity that a buffer keeps after a large line.
 const KEPT: usize = 1 << 20;
 
-/// Reads lines. [`Lines::next`] may be dropped and called again without losing anything.
+/// Reads lines. Dropping the future of [`Lines::next`] loses no data; call it again to continue.
 #[derive(Debug)]
 pub struct Lines<R> {
     reader: R,
     max: usize,
     give_up_after: usize,
     buffer: Vec<u8>,
-    /// Whether `buffer` holds a line that was returned.
+    /// Whether the line in `buffer` was returned.
     returned: bool,
-    /// The rest of a line that is too long, while it is skipped.
+    /// The rest of a line over the limit, while it is skipped.
     skipped: Option<Skipped>,
 }
 
@@ -28,7 +28,7 @@ struct Skipped {
     length: usize,
 }
 
-/// One line, without its end.
+/// One line, without its line break.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// A line within the limit.
@@ -44,16 +44,17 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         Self { reader, max, give_up_after: usize::MAX, buffer, returned, skipped }
     }
 
-    /// Fails when a line is longer than `bytes`, instead of waiting for its end.
+    /// Fails if a line is longer than `bytes`, instead of waiting for its end.
     #[must_use]
     pub fn give_up_after(self, bytes: usize) -> Self {
         Self { give_up_after: bytes, ..self }
     }
 
-    /// Returns the next line; `None` at the end. A last line without a line break counts as one.
+    /// Returns the next line; `None` at the end. A last line without a line break counts too.
     ///
     /// # Errors
-    /// Reading fails, or a line is longer than [`Lines::give_up_after`] allows.
+    /// Fails if the input cannot be read, or if a line is longer than [`Lines::give_up_after`]
+    /// allows.
     pub async fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         if std::mem::take(&mut self.returned) {
             self.buffer.clear();
@@ -95,7 +96,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     }
 }
 
-/// Returns the bytes before the first newline, how many to consume, and whether there was one.
+/// Splits off the bytes before the first newline; also returns how many to consume, and whether
+/// there was a newline.
 fn upto_newline(available: &[u8]) -> (&[u8], usize, bool) {
     let mut parts = available.splitn(2, |&byte| byte == b'\n');
     let text = parts.next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! JSON-RPC messages as they are on the wire.
 //!
-//! The client reads leniently, because an upstream in trouble is not always well formed; the strict
-//! reader of the server is its own. Both write these messages.
+//! The client reads leniently, because an upstream in trouble is not always well formed; the server
+//! has a separate, strict reader. Both write these messages.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::{code, method, scan};
 /// A message with its parts still raw.
 #[derive(Debug, Deserialize)]
 pub struct Incoming<'a> {
-    /// The id of a request or of the request that is answered.
+    /// The id of a request, or of the request that a response answers.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
     /// The method of a request or notification.
@@ -30,7 +30,7 @@ pub struct Incoming<'a> {
     pub error: Option<&'a RawValue>,
 }
 
-/// A member that is present, even if it is `null`.
+/// Reads a present member, even if it is `null`.
 fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(d).map(Some)
 }
@@ -54,12 +54,12 @@ pub struct Progress<'a> {
     /// The token that the request gave.
     #[serde(borrow)]
     pub progress_token: &'a RawValue,
-    /// How far the request is.
+    /// The progress so far.
     pub progress: Number,
-    /// How far it will be in the end.
+    /// The total.
     #[serde(default)]
     pub total: Option<Number>,
-    /// The step it is at, for people.
+    /// The current step, for people.
     #[serde(default)]
     pub message: Option<String>,
 }
@@ -83,7 +83,7 @@ impl RpcError {
         Self::new(code::PARSE, message)
     }
 
-    /// The message is no request.
+    /// The message is not a request.
     pub fn invalid_request(message: &'static str) -> Self {
         Self::new(code::INVALID_REQUEST, message)
     }
@@ -98,8 +98,8 @@ impl RpcError {
         Self::new(code::HEADER_MISMATCH, message)
     }
 
-    /// The revision `requested` is none of `supported`. The specification wants it repeated; it is
-    /// cut to the size of a revision.
+    /// The revision `requested` is not one of `supported`. The specification requires repeating it;
+    /// it is shortened to the size of a revision.
     pub fn unsupported_version(requested: &str, supported: &[&str]) -> Self {
         let requested: String = requested.chars().take(32).collect();
         Self::new(code::UNSUPPORTED_VERSION, "unsupported protocol version")
@@ -121,7 +121,7 @@ impl RpcError {
     }
 }
 
-/// Returns `id` as a number. Some servers repeat a numeric id as a string, others as `1.0`.
+/// Parses `id` as a number. Some servers repeat a numeric id as a string, others as `1.0`.
 pub fn numeric_id(id: &RawValue) -> Option<u64> {
     scan::number(id.get())
 }
@@ -154,16 +154,16 @@ pub fn result(id: &str, result: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends the beginning of the answer to the request with the JSON text `id`. The result as JSON
-/// text and one `}` complete it.
+/// Appends the start of the answer to the request with the JSON text `id`. The result as JSON text
+/// and one `}` complete it.
 pub fn open_result(id: &str, out: &mut Vec<u8>) {
     for part in ["{\"jsonrpc\":\"2.0\",\"id\":", id, ",\"result\":"] {
         out.extend_from_slice(part.as_bytes());
     }
 }
 
-/// Encodes `error` as the answer to the request with the JSON text `id`, or to a message whose id is not
-/// known: `null` (JSON-RPC 2.0 §5). The Python SDK drops an error without the member.
+/// Encodes `error` as the answer to the request with the JSON text `id`, or to a message with an
+/// unknown id: `null` (JSON-RPC 2.0 §5). The Python SDK drops an error without the member.
 pub fn error(id: Option<&str>, error: &RpcError) -> Vec<u8> {
     let mut body = json!({ "code": error.code, "message": error.message });
     if let (Some(body), Some(data)) = (body.as_object_mut(), &error.data) {
@@ -194,7 +194,7 @@ pub fn progress(
     text.into_bytes()
 }
 
-/// Encodes a notification that ends request `id`.
+/// Encodes a notification that cancels request `id`.
 pub fn cancelled(id: u64) -> Vec<u8> {
     notification(method::CANCELLED, &json!({ "requestId": id, "reason": "the caller went away" }))
 }

@@ -1,6 +1,6 @@
 //! Keys of `_meta`.
 
-/// The member of parameters and results that the other constants are keys of.
+/// The member of parameters and results that contains the other keys.
 pub const META: &str = "_meta";
 
 /// The prefix of every key that the protocol reserves.
@@ -16,7 +16,7 @@ pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub const SERVER_INFO: &str = server_info!();
 /// In every message of a subscription: the id of the request that opened it.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
-/// In a request: the token with which its progress is reported.
+/// In a request: the token for reports of its progress.
 pub const PROGRESS_TOKEN: &str = "progressToken";
 
 /// [`meta::SERVER_INFO`](crate::meta::SERVER_INFO) as a literal, for `concat!`.
@@ -40,7 +40,7 @@ pub mod toolcrib {
     pub const RUN_ID: &str = "dev.toolcrib/runId";
     /// In a result: the stable code of the reason why the call was refused or failed.
     pub const ERROR: &str = "dev.toolcrib/error";
-    /// In a result: the request for approval that the call needs.
+    /// In a result: the id of the approval request that the call needs.
     pub const APPROVAL_ID: &str = "dev.toolcrib/approvalId";
     /// In a result: when that request expires.
     pub const EXPIRES_AT: &str = "dev.toolcrib/expiresAt";

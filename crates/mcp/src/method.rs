@@ -1,8 +1,8 @@
 //! Names of methods.
 
-/// Begins a handshake.
+/// Starts a handshake.
 pub const INITIALIZE: &str = "initialize";
-/// Ends a handshake.
+/// Completes a handshake.
 pub const INITIALIZED: &str = "notifications/initialized";
 /// Checks that the other side answers; of the handshake revisions alone.
 pub const PING: &str = "ping";
@@ -22,16 +22,16 @@ pub const CALL_TOOL: &str = "tools/call";
 pub const LISTEN: &str = "subscriptions/listen";
 /// Confirms a subscription, as the first message on its stream.
 pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
-/// Says that the list of tools has changed.
+/// Announces that the list of tools has changed.
 pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 /// Reports the progress of a request.
 pub const PROGRESS: &str = "notifications/progress";
-/// Ends a request whose answer is not needed any more.
+/// Cancels a request whose answer is not needed any more.
 pub const CANCELLED: &str = "notifications/cancelled";
 /// Requests input from the person at the client.
 pub const ELICIT: &str = "elicitation/create";
 
-/// Returns the parameter of `method` that `Mcp-Name` repeats, if it repeats one.
+/// Returns the parameter of `method` that `Mcp-Name` repeats, if any.
 pub fn named_parameter(method: &str) -> Option<&'static str> {
     match method {
         CALL_TOOL | "prompts/get" => Some("name"),

@@ -24,20 +24,20 @@ pub struct ParamHeader {
 /// Which rule the annotations of a schema break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Broken {
-    /// One is not reached from the root through `properties` alone.
+    /// One is not reachable from the root through `properties` alone.
     Misplaced,
     /// One is not a header name.
     Name,
-    /// Two properties have the same one.
+    /// Two properties have the same header name.
     Repeated,
-    /// One is at a property that is not a string, integer or boolean.
+    /// One is at a property other than a string, integer or boolean.
     Type,
 }
 
-/// Returns the arguments that `schema` repeats in headers.
+/// Finds the arguments that `schema` repeats in headers.
 ///
 /// # Errors
-/// An annotation breaks the rules.
+/// Fails if an annotation breaks the rules.
 pub fn read(schema: &Map<String, Value>) -> Result<Vec<ParamHeader>, Broken> {
     let mut found = Vec::new();
     if schema.contains_key(KEYWORD) {
@@ -47,8 +47,8 @@ pub fn read(schema: &Map<String, Value>) -> Result<Vec<ParamHeader>, Broken> {
     Ok(found)
 }
 
-/// Returns the `Mcp-Param-*` headers of a call with `arguments`; none if the annotations of `schema`
-/// break the rules.
+/// Creates the `Mcp-Param-*` headers of a call with `arguments`; empty if the annotations of
+/// `schema` break the rules.
 pub fn headers(schema: &Map<String, Value>, arguments: &Map<String, Value>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for param in read(schema).unwrap_or_default() {
@@ -74,7 +74,7 @@ pub fn strip(schema: &mut Map<String, Value>) {
 }
 
 impl ParamHeader {
-    /// Returns the text that the header repeats of `arguments`; `None` when there must be no header.
+    /// Returns the text of `arguments` that the header repeats; `None` if there must be no header.
     pub fn text(&self, arguments: &Map<String, Value>) -> Option<String> {
         let (first, rest) = self.path.split_first()?;
         let first = arguments.get(first)?;
@@ -88,26 +88,26 @@ impl ParamHeader {
 }
 
 impl Broken {
-    /// Returns the reason, for the operator.
+    /// The reason, for the operator.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Misplaced => "an x-mcp-header is at a place that no argument has",
             Self::Name => "an x-mcp-header is not a header name",
             Self::Repeated => "two properties have the same x-mcp-header",
             Self::Type => {
-                "an x-mcp-header is at a property that is not a string, integer or boolean"
+                "an x-mcp-header is at a property other than a string, integer or boolean"
             }
         }
     }
 }
 
-/// What the value of a schema keyword holds.
+/// The content of a schema keyword's value.
 enum Inside {
     /// Instance data.
     Data,
     /// Schemas by name.
     Named,
-    /// A schema, an array of schemas, or something without schemas.
+    /// A schema, an array of schemas, or a value without schemas.
     Schemas,
 }
 

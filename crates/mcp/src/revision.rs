@@ -15,23 +15,23 @@ pub const ALL: &[&str] = &[MODERN, LATEST_LEGACY, "2025-06-18", "2025-03-26", "2
 /// The stateless revision.
 pub const MODERN: &str = "2026-07-28";
 
-/// The newest revision that begins with a handshake.
+/// The newest revision with a handshake.
 pub const LATEST_LEGACY: &str = "2025-11-25";
 
-/// The revisions that begin with a handshake, newest first.
+/// The revisions with a handshake, newest first.
 pub const LEGACY: &[&str] = match ALL.split_first() {
     Some((_modern, legacy)) => legacy,
     None => &[],
 };
 
-/// The revisions whose HTTP transport is the streamable one, newest first. 2024-11-05 has another.
+/// The revisions with the streamable HTTP transport, newest first. 2024-11-05 has another.
 pub const STREAMABLE_HTTP: &[&str] = match ALL.split_last() {
     Some((_oldest, rest)) => rest,
     None => &[],
 };
 
-/// Returns the revision with which a server of the revisions `served` answers an `initialize` for
-/// `requested`: the same one if it has a handshake, else the newest that has.
+/// Selects the revision with which a server of the revisions `served` answers an `initialize` for
+/// `requested`: the same one if it has a handshake, else the newest with one.
 pub fn negotiate(served: &[&'static str], requested: Option<&str>) -> &'static str {
     let same = |version: &&'static str| *version != MODERN && Some(*version) == requested;
     served.iter().copied().find(same).unwrap_or(LATEST_LEGACY)

@@ -1,17 +1,17 @@
-//! Finds the `id` of a JSON-RPC message that is too large to be kept, or is not valid, while its
-//! bytes pass by, in constant memory; and the members of a message that is not valid.
+//! Finds the `id` of a JSON-RPC message that cannot be kept or is invalid, in constant memory,
+//! while its bytes pass by; and the members of an invalid message.
 
 /// The parts of a message that a scan finds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// The id of the message as JSON text; `None` also when there are two different ones, or it is very
-    /// long.
+    /// The id of the message as JSON text; `None` also if there are two different ones, or if it is
+    /// very long.
     pub id: Option<Box<str>>,
     /// Whether it has a `method`: a request or a notification, not an answer.
     pub has_method: bool,
 }
 
-/// Longest key or id that is read, in bytes of JSON; a longer one is neither `id` nor legal.
+/// Longest key or id to read, in bytes of JSON; a longer one is neither `id` nor legal.
 const MAX_TOKEN: usize = 260;
 
 /// A scanner of one message.
@@ -23,28 +23,28 @@ pub struct IdScan {
     /// The top-level key without its quotes, or the top-level value being read; cut at
     /// [`MAX_TOKEN`].
     token: Vec<u8>,
-    /// Whether the value being read is that of the top-level key `id`.
+    /// Whether the value being read belongs to the top-level key `id`.
     in_id: bool,
     /// Whether there are two different ids.
     is_ambiguous: bool,
     found: Scanned,
 }
 
-/// Returns the JSON text of an id as a number. Some servers repeat a numeric id as a string, others as
-/// `1.0`.
+/// Parses the JSON text of an id as a number. Some servers repeat a numeric id as a string, others
+/// as `1.0`.
 pub(crate) fn number(id: &str) -> Option<u64> {
     let id = id.strip_prefix('"').and_then(|id| id.strip_suffix('"')).unwrap_or(id);
     id.strip_suffix(".0").unwrap_or(id).parse().ok()
 }
 
-/// Returns the text of the member `name` of `object`, which need not be valid JSON. The value of an
-/// object that is cut is cut as well. Of several members with this name, the first counts.
+/// Finds the text of the member `name` of `object`, even if `object` is not valid JSON. A value
+/// that was cut is returned up to the cut. If the member is repeated, the first one is used.
 pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     if !object.trim_ascii_start().starts_with('{') {
         return None;
     }
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    // Where the current key or value begins, and whether it is a value.
+    // Where the current key or value starts, and whether it is a value.
     let (mut start, mut in_value, mut is_wanted) = (0, false, false);
     for (at, byte) in object.bytes().enumerate() {
         if in_string {
@@ -83,7 +83,7 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
 }
 
 impl Scanned {
-    /// Returns the id as a number, also if it is a string with a number.
+    /// The id as a number, also if it is a string with a number.
     pub fn number(&self) -> Option<u64> {
         self.id.as_deref().and_then(number)
     }
@@ -97,7 +97,7 @@ impl IdScan {
         }
     }
 
-    /// Returns the parts that were found.
+    /// The parts that were found.
     pub fn finish(mut self) -> Scanned {
         self.end_of_value();
         self.found

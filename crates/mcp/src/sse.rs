@@ -6,7 +6,7 @@ pub struct SseParser {
     max: usize,
     line: Vec<u8>,
     data: Vec<u8>,
-    /// Whether the last byte was a carriage return, whose newline is still to be swallowed.
+    /// Whether the last byte was a carriage return, whose newline is still to be skipped.
     after_return: bool,
     started: bool,
 }
@@ -21,16 +21,16 @@ impl SseParser {
         Self { max, line: Vec::new(), data: Vec::new(), after_return: false, started: false }
     }
 
-    /// Returns how many bytes of an event that is not complete are kept.
+    /// The number of kept bytes of an incomplete event.
     pub fn kept(&self) -> usize {
         self.line.len() + self.data.len()
     }
 
-    /// Takes the next piece and calls `event` with the data of every event that it completes. Events
-    /// without data (comments, priming events) are skipped.
+    /// Takes the next piece and calls `event` with the data of every event that it completes.
+    /// Events without data (comments, priming events) are skipped.
     ///
     /// # Errors
-    /// An event is larger than the limit.
+    /// Fails if an event is larger than the limit.
     pub fn push(
         &mut self,
         mut piece: &[u8],
@@ -78,7 +78,7 @@ impl SseParser {
             line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
         }
         if line.is_empty() {
-            // The newline that joins lines of data also ends the last one.
+            // The newline that joins lines of data also follows the last one.
             if let Some(data) = self.data.strip_suffix(b"\n")
                 && !data.is_empty()
             {
@@ -95,7 +95,7 @@ impl SseParser {
     }
 }
 
-/// Encodes `message`, which has no line break in it, as one event.
+/// Encodes `message`, which must not contain a line break, as one event.
 pub fn encode(message: &[u8]) -> Vec<u8> {
     [b"data: ", message, b"\n\n"].concat()
 }

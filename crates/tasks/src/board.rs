@@ -43,9 +43,9 @@ pub struct TaskReport {
     pub name: TaskName,
     /// The worst state among the tasks.
     pub state: TaskState,
-    /// The number of tasks at present.
+    /// The current number of tasks.
     pub running: usize,
-    /// The number of panics and early ends.
+    /// The number of panics and early stops.
     pub failures: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Board {
 struct Table {
     next: u64,
     live: HashMap<u64, LiveTask>,
-    /// Kept after the task has ended: a counter must not go back.
+    /// Kept after the task has stopped: a counter must not go back.
     failures: BTreeMap<TaskName, Failures>,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for TaskName {
 // === impl TaskState ===
 
 impl TaskState {
-    /// Returns the state as a word.
+    /// The state as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -186,7 +186,7 @@ impl BoardEntry {
     /// Marks the task as failed for good; the process cannot continue without it.
     pub(crate) fn give_up(self) {
         self.set(TaskState::Ended);
-        // A second one is not needed: the process ends because of the first.
+        // The process stops because of the first essential task, so a second one is ignored.
         self.board.fatal.set(self.name.clone()).ok();
     }
 

@@ -1,10 +1,11 @@
 //! Background tasks that cannot disappear unnoticed.
 //!
 //! Every task that lives longer than a request is started through [`Tasks`]. It has a name, a
-//! [`Policy`] for its end, and an entry on a board that probes, metrics and lists of sources read.
+//! [`Policy`] for when it stops, and an entry on a board that probes, metrics and lists of sources
+//! read.
 //!
-//! Invariant (I-90): a task that panics or ends early is counted, and then restarted, or it ends the
-//! process.
+//! Invariant (I-90): a task that panics or stops early is counted. Then it is restarted, or the
+//! process stops.
 #![warn(missing_docs)]
 
 mod backoff;
@@ -26,15 +27,15 @@ use board::{Board, BoardEntry, STABLE};
 /// The pause before a task is started again.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(60));
 
-/// The meaning of the end of a task.
+/// What happens after a task stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Runs until it is stopped. When it panics or returns earlier, it is restarted.
+    /// Runs until it is stopped. If it panics or finishes earlier, it is restarted.
     Forever,
-    /// Returns when its work is done. When it panics, it is restarted.
+    /// Returns after its work is done. If it panics, it is restarted.
     UntilDone,
-    /// Runs until it is stopped, and is essential for the process. When it panics or returns
-    /// earlier, [`Tasks::fatal`] returns.
+    /// Runs until it is stopped, and is essential for the process. If it panics or finishes
+    /// earlier, [`Tasks::fatal`] completes.
     Essential,
 }
 
@@ -44,7 +45,7 @@ pub struct Tasks {
     board: Arc<Board>,
 }
 
-/// A handle to a started task. Dropping it does not end the task.
+/// A handle to a started task. Dropping it does not stop the task.
 #[derive(Debug, Clone)]
 pub struct Task {
     ended: CancellationToken,
@@ -58,8 +59,8 @@ impl Tasks {
         Self::default()
     }
 
-    /// Starts a task. `run` creates each of its runs; a run must end soon after `stop` is cancelled.
-    /// Must be called inside a tokio runtime.
+    /// Starts a task. `run` creates each of its runs; a run must finish soon after `stop` is
+    /// cancelled. Must be called inside a tokio runtime.
     pub fn spawn<F, R>(
         &self,
         name: impl Into<TaskName>,
@@ -74,7 +75,7 @@ impl Tasks {
         Task::start(self.supervise(name, policy, stop, run))
     }
 
-    /// Returns the future that [`spawn`](Self::spawn) runs, for callers that track their own tasks.
+    /// Creates the future that [`spawn`](Self::spawn) runs, for callers that track their own tasks.
     pub fn supervise<F, R>(
         &self,
         name: impl Into<TaskName>,
@@ -95,7 +96,7 @@ impl Tasks {
                 let ended = AssertUnwindSafe(async { run().await }).catch_unwind().await;
                 match ended {
                     Ok(()) if stop.is_cancelled() || policy == Policy::UntilDone => return,
-                    Ok(()) => place.failed("ended early"),
+                    Ok(()) => place.failed("stopped early"),
                     Err(_panic) => place.failed("panicked"),
                 }
                 if stop.is_cancelled() {
@@ -116,8 +117,8 @@ impl Tasks {
         }
     }
 
-    /// Runs `work` once, in a task of its own. A panic is counted; the work is lost.
-    /// Must be called inside a tokio runtime.
+    /// Runs `work` once, in a separate task. A panic is counted; the work is lost. Must be called
+    /// inside a tokio runtime.
     pub fn once(
         &self,
         name: impl Into<TaskName>,
@@ -136,12 +137,12 @@ impl Tasks {
         self.board.fatal().await
     }
 
-    /// Returns a report for every task that runs or has failed, by name.
+    /// A report for every task that runs or has failed, by name.
     pub fn reports(&self) -> Vec<TaskReport> {
         self.board.reports()
     }
 
-    /// Returns the number of failures of tasks of this instance (a source).
+    /// The number of failures of tasks of this instance (a source).
     pub fn failures_of(&self, instance: &str) -> u64 {
         let reports = self.board.reports();
         let own = reports.iter().filter(|report| report.name.instance.as_deref() == Some(instance));
@@ -162,7 +163,7 @@ impl Task {
         task
     }
 
-    /// Waits until the task has ended for good. Can be called repeatedly.
+    /// Waits until the task has stopped for good. Can be called repeatedly.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }

@@ -1,7 +1,7 @@
 //! Logging of panics.
 //!
-//! Invariant: a panic text that was formatted at run time is withheld, because it may quote an
-//! argument or a result of a call.
+//! Invariant: a panic text formatted at run time is withheld, because it may quote an argument or a
+//! result of a call.
 
 use std::{
     panic::{PanicHookInfo, set_hook},
@@ -10,7 +10,7 @@ use std::{
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the number of panics in this process since [`install`].
+/// The number of panics in this process since [`install`].
 pub fn count() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
@@ -25,6 +25,6 @@ pub fn install() {
 }
 
 fn text(panic: &PanicHookInfo<'_>) -> &'static str {
-    // Only a literal has a static text; anything formatted is a `String`.
+    // Only a literal has a static text; formatted text is a `String`.
     panic.payload().downcast_ref::<&'static str>().copied().unwrap_or("(its text is withheld)")
 }

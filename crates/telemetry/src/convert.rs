@@ -1,4 +1,4 @@
-//! Spans as the SDK of OpenTelemetry has them.
+//! Converts spans to those of the OpenTelemetry SDK.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use opentelemetry::{
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use toolcrib_core::trace::{self, AttributeValue, Span};
 
-/// What all spans come from.
+/// The scope of all spans.
 static SCOPE: LazyLock<InstrumentationScope> = LazyLock::new(|| {
     InstrumentationScope::builder("toolcrib").with_version(env!("CARGO_PKG_VERSION")).build()
 });

@@ -80,7 +80,7 @@ impl Exporter {
         match tokio::time::timeout(limit, self.exporter.export(batch)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(OTelSdkError::Timeout(_))) | Err(_) => Err("no answer in time"),
-            Ok(Err(OTelSdkError::AlreadyShutdown)) => Err("the exporter has ended"),
+            Ok(Err(OTelSdkError::AlreadyShutdown)) => Err("the exporter is shut down"),
             Ok(Err(OTelSdkError::InternalFailure(_))) => {
                 Err("it cannot be reached, or it refused the request")
             }

@@ -2,7 +2,7 @@
 //!
 //! Invariant (I-94): [`SpanSink::record`] puts a span into a bounded queue or drops it; one task
 //! empties the queue.
-//! Invariant: what the receiver answers is neither logged nor returned; only its kind is.
+//! Invariant: the text of the receiver's answers is neither logged nor returned; only its kind is.
 #![warn(missing_docs)]
 
 mod convert;
@@ -28,13 +28,13 @@ use toolcrib_core::trace::{Span, SpanCounts, SpanSink};
 use self::exporter::Exporter;
 pub use self::exporter::{InvalidReceiver, Protocol, Receiver as ReceiverSettings};
 
-/// Spans that wait at most: some seconds of a busy server, in about ten megabytes.
+/// The most waiting spans: some seconds of a busy server, in about ten megabytes.
 const QUEUE: usize = 16_384;
-/// Spans in one request at most: the usual size of other exporters.
+/// The most spans in one request: the usual size of other exporters.
 const BATCH: usize = 512;
 /// How long a span waits for others.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long the last spans may take at the end, far less than a shutdown may.
+/// The time limit for the last spans at shutdown, far less than a shutdown may take.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Sends spans in the background. Clones share the queue.
@@ -67,10 +67,10 @@ struct Courier {
 // === impl Telemetry ===
 
 impl Telemetry {
-    /// Starts to send spans to `receiver`, which is not connected to before the first span.
+    /// Starts to send spans to `receiver`. Connects when the first span is sent.
     ///
     /// # Errors
-    /// The settings can never work.
+    /// Fails if the settings can never work.
     pub fn start(receiver: ReceiverSettings) -> Result<Self, InvalidReceiver> {
         let (sender, queue) = mpsc::channel(QUEUE);
         let (counts, closing) = (Arc::new(Counts::default()), CancellationToken::new());
@@ -85,7 +85,7 @@ impl Telemetry {
         Ok(Self(Arc::new(Shared { queue: sender, counts, closing, task })))
     }
 
-    /// Sends the spans that wait, for at most five seconds. Later ones are dropped.
+    /// Sends the waiting spans, for at most five seconds. Later ones are dropped.
     pub async fn close(&self) {
         self.0.closing.cancel();
         let Some(mut task) = self.0.task.lock().take() else { return };

@@ -82,7 +82,7 @@ pub trait ApprovalStore: Send + Sync + 'static {
         id: &ApprovalId,
     ) -> Result<Option<(Approval, Option<String>)>, StoreError>;
 
-    /// The approvals that `query` selects.
+    /// Returns the approvals that `query` selects.
     async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError>;
 
     /// The number of pending approvals of all tenants.

@@ -27,7 +27,7 @@ pub struct Validators {
 
 type Cache = quick_cache::sync::Cache<u64, Held, Bytes>;
 
-/// The text of a schema that is compiled on use.
+/// The text of a schema, compiled on use.
 pub(super) struct Kept {
     id: u64,
     schema: Schema,
@@ -41,7 +41,7 @@ struct Held {
     bytes: u64,
 }
 
-/// What the cache counts.
+/// The unit of the cache's size.
 #[derive(Clone)]
 struct Bytes;
 
@@ -53,7 +53,7 @@ impl Weighter<u64, Held> for Bytes {
 
 /// The bytes of compiled schemas that are kept by default: those of some hundred ordinary tools.
 const DEFAULT_BYTES: u64 = 16 << 20;
-/// The longest text of a schema that is compiled at once: it takes less than a millisecond.
+/// The longest schema text to compile on the spot: it takes less than a millisecond.
 const SMALL: usize = 4 << 10;
 /// The size of an ordinary one, for the size of the tables.
 const ORDINARY_BYTES: u64 = 32 << 10;
@@ -76,7 +76,7 @@ impl Validators {
             ),
             Err(_) => Cache::with_weighter(0, bytes, Bytes),
         };
-        // A schema that is heavier than the cache would be compiled for every call.
+        // A schema larger than the cache would be compiled for every call.
         Self { cache, next: AtomicU64::new(0), most: (bytes / 4).max(1) }
     }
 
@@ -85,12 +85,12 @@ impl Validators {
         Kept { id, schema, validators: Arc::clone(self) }
     }
 
-    /// Returns the number of compiled schemas.
+    /// The number of compiled schemas.
     pub fn len(&self) -> usize {
         self.cache.len()
     }
 
-    /// Returns whether no schema is compiled.
+    /// Whether no schema is compiled.
     pub fn is_empty(&self) -> bool {
         self.cache.is_empty()
     }
@@ -111,7 +111,7 @@ impl fmt::Debug for Validators {
 // === impl Kept ===
 
 impl Kept {
-    /// Returns the compiled schema. Callers that need it at once wait for the first.
+    /// Compiles the schema on first use. Parallel callers wait for the first one.
     pub(super) fn compiled(&self) -> Result<Arc<CompiledSchema>, SchemaError> {
         let Validators { cache, most, .. } = &*self.validators;
         let held = cache.get_or_insert_with(&self.id, || {
@@ -124,13 +124,13 @@ impl Kept {
 }
 
 impl Kept {
-    /// Returns whether the schema is compiled, or is so small that this takes no time.
+    /// Whether the schema is compiled, or is so small that this takes no time.
     pub(super) fn is_prepared(&self) -> bool {
         self.schema.as_str().len() <= SMALL || self.validators.cache.peek(&self.id).is_some()
     }
 }
 
-/// A tool that is gone needs no compiled schema.
+/// A removed tool needs no compiled schema.
 impl Drop for Kept {
     fn drop(&mut self) {
         self.validators.cache.remove(&self.id);

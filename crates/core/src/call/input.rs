@@ -2,7 +2,7 @@
 //!
 //! These are the multi round trip requests of MCP 2026-07-28. A tool may answer a call with
 //! requests for more input. The caller collects the answers and calls again, with the answers and
-//! with the upstream's state. This host stores nothing in between: every round is a call.
+//! with the upstream's state. This host keeps no state in between: every round is a call.
 //!
 //! Invariant (I-50): an upstream learns only the capabilities of the caller of this one call. Its
 //! requests reach only a caller that declared support for them.

@@ -46,8 +46,8 @@ impl Body {
 }
 
 impl Encoded {
-    /// Returns form number `index` (0, 1 or 2), creating it with `make` on first use. Returns
-    /// `None` when that encoding brings no benefit.
+    /// Returns form number `index` (0, 1 or 2), creating it with `make` on first use; `None` if
+    /// that encoding brings no benefit.
     pub fn get(
         &self,
         index: usize,

@@ -67,7 +67,7 @@ impl Catalog {
         self.at(holders.into_iter().flatten().flat_map(Holders::all).chain(otc))
     }
 
-    /// Every tool with id `id`, of all tenants.
+    /// Returns every tool with id `id`, of all tenants.
     pub fn all_by_id(&self, id: &str) -> Vec<&Arc<Entry>> {
         self.at(self.names.ids.get(id).into_iter().flat_map(Holders::all))
     }
@@ -89,7 +89,7 @@ fn without_version(name: &str) -> &str {
     name.split_once('@').map_or(name, |(bare, _)| bare)
 }
 
-/// Returns the first of `entries` that exists for `tenant`, or else the first of all.
+/// Finds the first of `entries` that exists for `tenant`, or else the first of all.
 fn own_or_first<'c>(
     tenant: &TenantId,
     mut entries: impl Iterator<Item = &'c Arc<Entry>> + Clone,

@@ -66,7 +66,7 @@ pub(super) struct NameIndex {
     pub(super) otc: HashMap<ByOtc, Versions>,
 }
 
-/// Defines a key that is equal to one of the names of its tool.
+/// Defines a key equal to one of the names of its tool.
 macro_rules! name_key {
     ($key:ident, $name:expr) => {
         pub(super) struct $key(Arc<Entry>);

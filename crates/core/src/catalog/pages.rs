@@ -24,7 +24,7 @@ pub struct Pages {
 pub type OpenPage = fn(&ListFormat, &Digest, Option<usize>) -> String;
 
 impl Pages {
-    /// Returns the page whose first tool is at `position`.
+    /// The page whose first tool is at `position`.
     pub fn at(&self, position: usize) -> Option<&Bytes> {
         let size = self.size.get();
         position.is_multiple_of(size).then(|| self.pages.get(position / size))?
@@ -51,12 +51,12 @@ impl Pages {
         Self { digest, size, pages: pages.collect() }
     }
 
-    /// Returns the size of all pages.
+    /// The size of all pages in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.pages.iter().map(Bytes::len).sum()
     }
 
-    /// Returns the number of pages.
+    /// The number of pages.
     pub fn count(&self) -> usize {
         self.pages.len()
     }

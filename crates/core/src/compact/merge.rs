@@ -87,7 +87,7 @@ pub(super) fn nullable(mut schema: SchemaObject) -> Option<SchemaObject> {
     Some(schema)
 }
 
-/// Returns whether `schema` accepts everything.
+/// Whether `schema` accepts everything.
 pub(super) fn is_always_true(schema: &Value) -> bool {
     match schema {
         Value::Bool(accepts) => *accepts,
@@ -155,7 +155,7 @@ fn both(one: Value, two: Value, depth: usize) -> Result<Value, Irreducible> {
     }
 }
 
-/// Returns the types that both allow; `None` when there are none.
+/// The types that both allow; `None` without a common type.
 fn types(one: &Value, two: &Value) -> Option<Value> {
     let (one, two) = (type_list(one)?, type_list(two)?);
     let mut shared: Vec<&str> = Vec::new();

@@ -297,7 +297,7 @@ const IN_THE_WAY: [&str; 8] = [
     "$recursiveAnchor",
 ];
 
-/// Whether `keyword` belongs to JSON Schema and its value is not a schema or a list of schemas.
+/// Whether this module lists `keyword` as one of JSON Schema.
 pub(crate) fn is_plain_keyword(keyword: &str) -> bool {
     let lists: [&[&str]; 4] = [&PLAIN, &BANNED, &IN_THE_WAY, &ANNOTATIONS];
     lists.iter().any(|list| list.contains(&keyword))

@@ -28,7 +28,7 @@ pub enum CredentialStoreError {
          `toolcrib credentials new-key` and name it as `[store] seal_key`"
     )]
     NoKey,
-    /// It was sealed with a key that is not configured.
+    /// It was sealed with a key missing from the configuration.
     #[error("credential {0} was sealed with another key; name that one as `[store] old_seal_key`")]
     OtherKey(CredentialId),
     /// The sealed value fails authentication: it was damaged, changed or moved.

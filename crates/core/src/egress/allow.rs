@@ -34,12 +34,12 @@ pub enum Allow {
 pub struct InvalidAllow;
 
 impl AllowList {
-    /// Returns whether `address` is in a listed network.
+    /// Whether `address` is in a listed network.
     pub fn has_address(&self, address: IpAddr) -> bool {
         self.0.iter().any(|allow| matches!(allow, Allow::Net(net) if net.contains(&address)))
     }
 
-    /// Returns whether the name `host` (lower case, no trailing dot) is listed.
+    /// Whether the name `host` (lower case, no trailing dot) is listed.
     pub fn has_host(&self, host: &str) -> bool {
         self.0.iter().any(|allow| match allow {
             Allow::Host(listed) => listed == host,
@@ -87,8 +87,8 @@ impl FromStr for Allow {
     }
 }
 
-/// Returns whether `text` is a host name in its wire form. A last label that is a number would be
-/// parsed as an address.
+/// Whether `text` is a host name in its wire form. With a number as last label, it would be parsed
+/// as an address.
 fn is_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())

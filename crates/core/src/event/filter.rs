@@ -35,7 +35,7 @@ pub struct Condition {
     pub is_negated: bool,
 }
 
-/// A fact of an event that is compared with a value.
+/// A fact of an event, to compare with a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// The principal matches.

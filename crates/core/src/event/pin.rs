@@ -33,7 +33,7 @@ pub struct ToolPinApproved {
     /// SHA-256 of the form that was approved before; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// SHA-256 of the form that is approved now.
+    /// SHA-256 of the approved form.
     pub approved: String,
     /// Whether the forms that were approved before remain approved.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -22,7 +22,7 @@ pub struct SignInStarted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignInEnded {
-    /// The principal that was signed in.
+    /// The principal of the session.
     pub principal: PrincipalId,
     /// The same as in `sign-in.started`.
     pub session_id: String,

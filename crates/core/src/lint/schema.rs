@@ -101,7 +101,7 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
     });
 }
 
-/// Returns whether the argument is documented; a reference counts as documentation.
+/// Whether the argument is documented; a reference counts as documentation.
 fn says_something(property: &Map<String, Value>) -> bool {
     let has_text = |keyword: &str| {
         property.get(keyword).and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
@@ -206,8 +206,7 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
     }
 }
 
-/// Returns whether `keyword` belongs to JSON Schema and may be named: others are the tool's own
-/// text.
+/// Whether `keyword` belongs to JSON Schema and may be named: others are the tool's own text.
 fn is_standard(keyword: &str) -> bool {
     PORTABLE.contains(&keyword) || SCHEMAS.contains(&keyword) || is_plain_keyword(keyword)
 }

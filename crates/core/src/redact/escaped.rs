@@ -20,9 +20,9 @@ enum Escaping {
 /// A secret in a text: its place there, and its number in the list of secrets.
 type Found = (Range<usize>, usize);
 
-/// Returns `text` with each of the `secrets`, in plain or escaped characters, replaced by its label.
-/// The secrets are sorted, the longest first: those that overlap are replaced together, by the label
-/// of the longest.
+/// Replaces each of the `secrets` in `text`, in plain or escaped characters, by its label. The
+/// secrets are sorted, the longest first: overlapping ones are replaced together, by the label of
+/// the longest.
 pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a, str> {
     let escapings = [Escaping::None, Escaping::Json, Escaping::Url, Escaping::Form];
     let escapings = escapings.into_iter().filter(|escaping| escaping.occurs_in(text));
@@ -52,7 +52,7 @@ pub(super) fn without<'a>(text: &'a str, secrets: &[(Secret, String)]) -> Cow<'a
     Cow::Owned(clean)
 }
 
-/// Returns the places of each of the `secrets` in `text`.
+/// The places of each of the `secrets` in `text`.
 fn places<'a>(text: &'a str, secrets: &'a [(Secret, String)]) -> impl Iterator<Item = Found> + 'a {
     secrets.iter().enumerate().flat_map(move |(number, (secret, _))| {
         let length = secret.expose().len();
@@ -70,7 +70,7 @@ impl Escaping {
         }
     }
 
-    /// Returns the places in `text` whose decoded characters are one of the `secrets`.
+    /// Finds the places in `text` whose decoded characters are one of the `secrets`.
     fn find(self, text: &str, secrets: &[(Secret, String)]) -> Vec<Found> {
         if matches!(self, Self::None) {
             return places(text, secrets).collect();
@@ -90,7 +90,7 @@ impl Escaping {
         found.map(|(place, number)| (origin(place.start)..origin(place.end), number)).collect()
     }
 
-    /// Returns the first character of `text`, decoded, and the number of bytes that it takes there.
+    /// Decodes the first character of `text`; also returns the number of bytes that it takes there.
     fn first(self, text: &str) -> Option<(char, usize)> {
         let mut characters = text.chars();
         let first = characters.next()?;
@@ -108,7 +108,7 @@ impl Escaping {
                 Some(plain @ ('"' | '\\' | '/')) => Some((plain, 2)),
                 _ => None,
             },
-            // Parts of longer characters stay as they are.
+            // Parts of longer characters stay unchanged.
             (Self::Url | Self::Form, '%') => hex(1, 3)
                 .filter(|code| *code < 0x80)
                 .and_then(char::from_u32)

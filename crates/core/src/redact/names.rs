@@ -21,7 +21,7 @@ const WORDS: [&str; 11] = [
 /// These suggest one as the last word of a name, as in `db_pass` and `userPin`.
 const LAST_WORDS: [&str; 8] = ["pin", "otp", "pass", "pw", "jwt", "pat", "cvv", "cvc"];
 
-/// Returns whether the name of an argument suggests that its value is a secret.
+/// Whether the name of an argument suggests that its value is a secret.
 pub fn suggests_secret(name: &str) -> bool {
     let is_part = |letter: &char| !matches!(letter, '_' | '-' | '.' | ' ');
     let letters: String = name.to_lowercase().chars().filter(is_part).collect();
@@ -30,7 +30,7 @@ pub fn suggests_secret(name: &str) -> bool {
         || WORDS.iter().any(|word| letters.contains(word))
 }
 
-/// Returns the last word of a name in `snake_case`, `camelCase` or any other, in small letters.
+/// The last word of a name in `snake_case`, `camelCase` or any other style, in lower case.
 fn last_word(name: &str) -> String {
     let name = name.trim_end_matches(|it: char| !it.is_alphanumeric());
     let mut word = Vec::new();

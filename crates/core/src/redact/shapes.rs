@@ -11,8 +11,8 @@ pub(super) fn redact(text: &str, out: &mut String) {
     let mut no_jwt_before = 0;
     while let Some(&byte) = bytes.get(at) {
         let rest = bytes.get(at..).unwrap_or_default();
-        // The end of a placeholder is a possible start too, so that redacting twice changes
-        // nothing.
+        // The end of a placeholder is a possible start too, so that a second redaction has no
+        // effect.
         let after_word = |at: usize| bytes.get(at - 1).is_some_and(|before| is_word(*before));
         let starts = at == copied || !after_word(at);
         let found = match byte {

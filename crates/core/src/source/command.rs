@@ -1,7 +1,7 @@
 //! Commands that the operator declares: fixed programs with arguments from the caller.
 //!
-//! Invariant: a caller's value becomes exactly one argument, or none. There is no shell, and no
-//! value adds, splits or joins arguments.
+//! Invariant: a caller's value becomes exactly one argument, or is left out. There is no shell, and
+//! no value adds, splits or joins arguments.
 //! Invariant: a value cannot be mistaken for an option, unless the operator put it behind `--` or
 //! behind a fixed text.
 

@@ -139,7 +139,7 @@ pub trait RunStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// The runs that `query` selects, newest first.
+    /// Returns the runs that `query` selects, newest first.
     async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError>;
 
     /// Returns the runs that this process took over from crashed ones, each only once.
@@ -152,6 +152,6 @@ pub trait RunStore: Send + Sync + 'static {
         run: &RunId,
     ) -> Result<usize, StoreError>;
 
-    /// The running workflow calls of this process whose cancellation was requested.
+    /// Returns the running workflow calls of this process whose cancellation was requested.
     async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError>;
 }
