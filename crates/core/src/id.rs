@@ -81,7 +81,7 @@ string_id! {
     CallId, "call id", check_opaque
 }
 string_id! {
-    /// One tool session: the bracket around several calls of an interaction (RFC 0078 §D).
+    /// One tool session: the calls of one interaction (RFC 0078 §D).
     SessionId, "session id", check_opaque
 }
 string_id! {
@@ -111,7 +111,7 @@ string_id! {
 }
 
 impl TenantId {
-    /// The tenant whose log keeps events that belong to no tenant: callers without credentials, and
+    /// The tenant whose log keeps events without another tenant: callers without credentials, and
     /// attempts of one tenant on another's tools. No caller belongs to it.
     pub const OPERATOR: &str = "-";
 }

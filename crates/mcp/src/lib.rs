@@ -4,8 +4,8 @@
 //!   the error codes and [`header`] the HTTP headers with the encoding of their values.
 //! * [`message`] has the JSON-RPC messages that more than one side reads or writes, and
 //!   [`param_header`] the arguments that a schema repeats in headers.
-//! * [`line`](mod@line) and [`sse`] cut byte streams into messages of bounded size; [`scan`] finds the id of a
-//!   message over the size limit.
+//! * [`line`](mod@line) and [`sse`] cut byte streams into messages of bounded size; [`scan`] finds
+//!   the id of a message over the size limit.
 //!
 //! This crate opens no connection and makes no decision: that is the work of the client
 //! (`toolcrib-sources`) and of the server (`toolcrib`).

@@ -117,7 +117,8 @@ fn hidden(pointer: &str, text: &str, found: &mut Findings<'_>) {
     );
 }
 
-/// Whether `character` selects the style of the emoji before it. It is common, and too little to hide a text.
+/// Whether `character` selects the style of the emoji before it. This is common, and too short to
+/// hide a text.
 fn is_style_of(before: Option<char>, character: char) -> bool {
     matches!(character, '\u{fe0e}' | '\u{fe0f}')
         && before.is_some_and(|it| !it.is_alphabetic() && !it.is_whitespace() && !is_hidden(it))

@@ -85,7 +85,7 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
                     "secret/default",
                     Severity::Error,
                     "a property named like a secret has a default",
-                    "take the default out; a secret belongs into a credential",
+                    "remove the default; a secret belongs in a credential",
                 );
             }
             if depth == 0 && pointer == "/inputSchema" && !says_something(property) {
@@ -94,7 +94,7 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
                     "text/missing",
                     Severity::Advice,
                     "the argument has no description",
-                    "say what the argument means and in what form it is wanted",
+                    "describe the meaning of the argument and its expected form",
                 );
             }
         }
@@ -138,7 +138,7 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
          the portable subset";
     let mut properties = 0;
     if schema.get("type").is_none_or(|kind| kind != "object") {
-        let message = "the root is not plainly of type object";
+        let message = "the `type` of the root is not `object`";
         found.push(pointer, "tier1/root", Severity::Advice, message, "set `type` to \"object\"");
     }
     walk(pointer, schema, &mut |pointer, schema, depth| {
@@ -197,12 +197,12 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
         }
         if depth == PORTABLE_DEPTH + 1 {
             let message = format!("more than {PORTABLE_DEPTH} levels");
-            found.push(pointer, "tier1/depth", Severity::Advice, message, "make it flatter");
+            found.push(pointer, "tier1/depth", Severity::Advice, message, "reduce the nesting");
         }
     });
     if properties > PORTABLE_PROPERTIES {
         let message = format!("{properties} properties, more than {PORTABLE_PROPERTIES}");
-        found.push(pointer, "tier1/size", Severity::Advice, message, "split the tool in several");
+        found.push(pointer, "tier1/size", Severity::Advice, message, "split the tool");
     }
 }
 
