@@ -54,8 +54,8 @@ pub enum ApprovalDecision {
 
 /// Decides whether a call with `input` of a tool declared as `approval` may run without a grant.
 ///
-/// Without a declared approval, the call may run. `conditional` counts as required unless its
-/// condition is certainly false, because an undecided condition denies.
+/// A tool without a declared approval requires no approval. `conditional` counts as required unless
+/// its condition is certainly false, because an undecided condition denies.
 pub fn decide(
     approval: Option<descriptor::Approval>,
     consent: &Consent,

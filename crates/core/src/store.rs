@@ -107,7 +107,7 @@ pub trait Storage: Send + Sync + 'static {
     /// The idempotent calls and their answers.
     fn idempotency(&self) -> Arc<dyn IdempotencyStore>;
 
-    /// The sessions of clients that were closed.
+    /// The closed sessions of clients.
     fn client_sessions(&self) -> Arc<dyn ClientSessionStore>;
 
     /// The items that people saved for others of their tenant.

@@ -39,8 +39,8 @@ const MAX_UNEVALUATED: u64 = 1_000_000;
 /// The most characters of a reference in an error.
 const MAX_SHOWN: usize = 160;
 
-/// The memory of a compiled schema, as measured: in total, for each subschema, and for each pattern
-/// such as `^[A-Za-z0-9_-]{1,256}$`. Enumerations and similar keywords add the size of their text.
+/// The memory of a compiled schema, as measured: its base, each subschema, and each pattern such as
+/// `^[A-Za-z0-9_-]{1,256}$`. Enumerations and similar keywords add the size of their text.
 const BYTES: u64 = 2 << 10;
 const BYTES_OF_SUBSCHEMA: u64 = 1 << 10;
 const BYTES_OF_PATTERN: u64 = 64 << 10;

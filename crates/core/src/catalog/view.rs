@@ -72,7 +72,7 @@ impl View {
         }
         let mut done = None;
         (self.runner)(&mut || done = Some(work()));
-        // A runner that did not run it did not help.
+        // A runner may return without running it.
         done.unwrap_or_else(work)
     }
 
