@@ -1,4 +1,4 @@
-//! The calls in flight at one source: bounded in number, divided among callers, and ended when the
+//! Limits the calls in flight at one source, divides them among callers, and cancels them when the
 //! source closes.
 
 use std::{pin::Pin, sync::Arc};
@@ -18,7 +18,7 @@ use crate::error::{died, unavailable};
 
 const CLOSED: &str = "the source is closed";
 
-/// Limits the calls of a source, and ends them when it closes.
+/// Limits the calls of a source, and cancels them when it closes.
 pub(crate) struct Calls {
     slots: Arc<Slots>,
     /// Cancelled when the source closes.
@@ -69,8 +69,8 @@ impl Calls {
         }
     }
 
-    /// Runs `call` until it ends or the source closes. It is borrowed, because a future that is passed
-    /// on by value is copied each time.
+    /// Runs `call` until it completes or the source closes. `call` is borrowed, because passing a
+    /// future by value copies it each time.
     pub(crate) async fn run<T>(
         &self,
         call: Pin<&mut (dyn Future<Output = Result<T, UpstreamError>> + Send)>,

@@ -27,7 +27,7 @@ impl SourceContext {
         self.listener.changed(&self.id);
     }
 
-    /// Returns the name of the task that keeps the source going.
+    /// The name of the task that supervises the source.
     pub(crate) fn task_name(&self) -> TaskName {
         TaskName::of(crate::SUPERVISOR, self.id.as_str())
     }

@@ -89,7 +89,7 @@ impl Credentials {
         Self { store, clock, tokens }
     }
 
-    /// Returns the credential `reference` of the first of `owners` that has it, ready to be sent to
+    /// Finds credential `reference` at the first of `owners` that has it, ready to be sent to
     /// `url`.
     async fn resolve(
         &self,
@@ -150,8 +150,8 @@ impl SourceCredential {
         Ok(self.echoes())
     }
 
-    /// Attaches `credential`, if there is one, to the request of a call, and returns the filter for
-    /// the response.
+    /// Attaches `credential`, if any, to the request of a call, and returns the filter for the
+    /// response.
     pub(crate) async fn attach(
         credential: Option<&Arc<Self>>,
         permit: &Permit,
@@ -175,13 +175,13 @@ impl SourceCredential {
     }
 
     /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
-    /// new refresh token could be lost when the process ends.
+    /// new refresh token could be lost when the process exits.
     pub(crate) async fn wait_for_requests(&self) {
         self.credentials.tokens.wait_for_requests().await;
     }
 
-    /// Returns the echo filter for the credentials sent recently, for any caller: an upstream can repeat
-    /// what others sent, and the tokens before the current one.
+    /// The echo filter for the credentials sent recently, for any caller: an upstream can repeat
+    /// what other callers sent, and earlier tokens.
     pub(crate) fn echoes(&self) -> Echoes {
         self.recent.lock().echoes.clone()
     }
@@ -234,7 +234,7 @@ impl SourceCredential {
     }
 }
 
-/// Returns the result of a call without the values that `echoes` filters.
+/// Removes the values that `echoes` filters from the result of a call.
 pub(crate) fn clean(
     echoes: &Echoes,
     result: Result<Outcome, UpstreamError>,

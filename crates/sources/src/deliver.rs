@@ -91,7 +91,7 @@ fn append(path: &Path, body: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Ends an incomplete line that a crashed process left behind.
+/// Adds the line break to an incomplete line that a crashed process left behind.
 fn begin_line(file: &mut File, length: u64) -> io::Result<()> {
     if length == 0 {
         return Ok(());

@@ -59,8 +59,8 @@ const READING: usize = 256 << 20;
 /// How long a name may take to be resolved when no request waits for it.
 const RESOLVE_TIME: Duration = Duration::from_secs(2);
 
-/// The usual `User-Agent`; the configured headers of a source can have another one. Some services refuse
-/// requests without one.
+/// The default `User-Agent`; the configured headers of a source can replace it. Some services
+/// refuse requests without one.
 const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("toolcrib/", env!("CARGO_PKG_VERSION")));
 
@@ -135,12 +135,12 @@ impl Network {
 // === impl Egress ===
 
 impl Egress {
-    /// Returns whether the operator listed the host of `url` in `allow`.
+    /// Whether the operator listed the host of `url` in `allow`.
     pub(crate) fn lists(&self, url: &Url) -> bool {
         self.guard.lists(url)
     }
 
-    /// Returns whether requests to `url` are refused, as far as its name can be resolved now.
+    /// Whether requests to `url` are refused, as far as its name can be resolved now.
     pub(crate) async fn refuses(&self, url: &Url) -> bool {
         let Ok(trust) = self.guard.judge(url) else { return true };
         let Some(Host::Domain(name)) = url.host() else { return false };
@@ -204,7 +204,7 @@ impl Egress {
             Err(GuardRefusal) => return Err(refused()),
         };
         let mut headers = match request.hops {
-            // The last hop: nothing is sent again.
+            // The last hop: the headers are not needed again.
             0 => std::mem::take(&mut request.headers),
             _ => request.headers.clone(),
         };
@@ -253,7 +253,7 @@ impl Egress {
     }
 }
 
-/// Returns the address of `request` as the client takes it.
+/// The address of `request` in the client's type.
 fn uri(request: &Outgoing) -> Result<Uri, EgressError> {
     request.uri.clone().map_or_else(|| uri_of(&request.url), Ok)
 }
@@ -263,8 +263,9 @@ fn uri_of(url: &Url) -> Result<Uri, EgressError> {
         .map_err(|error| EgressError::Connect(format!("the URL cannot be requested: {error}")))
 }
 
-/// Attaches a credential to `url` and `headers`, and returns the decision about the request. The first destination requires the credential. A redirect (`sent`) to another origin,
-/// or to a host outside the audience, is followed without it.
+/// Attaches a credential to `url` and `headers`, and decides about the request. The first
+/// destination requires the credential. A redirect (`sent`) to another origin, or to a host outside
+/// the audience, is followed without it.
 fn present(
     held: &SendableCredential,
     strayed: bool,
@@ -290,7 +291,7 @@ fn present(
     }
 }
 
-/// Returns a TLS configuration with an explicit provider, independent of the process default.
+/// Creates a TLS configuration with an explicit provider, independent of the process default.
 fn tls() -> Result<rustls::ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -303,7 +304,7 @@ fn tls() -> Result<rustls::ClientConfig, String> {
             .with_no_client_auth(),
         Err(error) => {
             // A machine without certificates can still reach `http` upstreams; `https` ones fail
-            // closed, since nothing is trusted.
+            // closed, because no authority is trusted.
             tracing::warn!(%error, "no certificate authorities found; https sources will not connect");
             builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
         }
@@ -321,24 +322,24 @@ impl Answer {
         self.response.headers()
     }
 
-    /// Returns the media type in lower case, without parameters.
+    /// The media type in lower case, without parameters.
     pub(crate) fn media_type(&self) -> String {
         let value = self.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         let essence = value.and_then(|v| v.split(';').next()).unwrap_or_default();
         essence.trim().to_ascii_lowercase()
     }
 
-    /// Returns how long to wait before a retry, if a busy service says so.
+    /// How long to wait before a retry, if a busy service says so.
     pub(crate) fn retry_after(&self, now: Timestamp) -> Option<Duration> {
         retry_after::retry_after(self.status(), self.headers(), now)
     }
 
-    /// Returns the problem of the part of the body that was read.
+    /// The problem of the part of the body that was read.
     pub(crate) fn flaw(&self) -> Option<Flaw> {
         self.content.flaw()
     }
 
-    /// Returns the next chunk of the body, or `None` at its end. Fails at the place where a compressed
+    /// Reads the next chunk of the body; `None` at its end. Fails at the place where a compressed
     /// body is damaged.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
         loop {
@@ -376,7 +377,7 @@ impl Answer {
         }
     }
 
-    /// Returns the whole body. Fails when it is larger than `max` bytes.
+    /// Reads the whole body. Fails if it is larger than `max` bytes.
     pub(crate) async fn collect(mut self, max: usize) -> Result<Vec<u8>, EgressError> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -385,8 +386,8 @@ impl Answer {
         Ok(body)
     }
 
-    /// Returns as much of the body as can be read: the request has had its effect, whatever is wrong with
-    /// the answer. Fails when it is larger than `max` bytes.
+    /// Reads as much of the body as possible: the request has had its effect, even if the answer is
+    /// damaged. Fails if the body is larger than `max` bytes.
     pub(crate) async fn read(mut self, max: usize) -> Result<Body, EgressError> {
         let mut bytes = Vec::new();
         let flaw = loop {
@@ -407,7 +408,7 @@ impl Answer {
         Ok(Body { bytes, flaw })
     }
 
-    /// Returns the beginning of the body of a refusal, at most `max` bytes. Errors end it early,
+    /// Reads the first bytes of the body of a refusal, at most `max`. Errors only shorten it,
     /// because the status alone is sufficient.
     pub(crate) async fn beginning(mut self, max: usize) -> Vec<u8> {
         let mut body = Vec::new();

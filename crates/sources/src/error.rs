@@ -41,10 +41,10 @@ pub(crate) fn too_large(detail: impl Into<String>) -> UpstreamError {
 
 /// The answer has more than `max` bytes, the `max_result` of the gate.
 pub(crate) fn over_max_result(max: usize) -> UpstreamError {
-    too_large(format!("it has more than {max} bytes, which is `[gate] max_result`"))
+    too_large(format!("it has more than {max} bytes, the limit of `[gate] max_result`"))
 }
 
-/// The answer to a call could not be read, of which at most `max` bytes may be a result.
+/// The answer to a call could not be read. A result may have at most `max` bytes.
 pub(crate) fn unread(error: EgressError, max: usize) -> UpstreamError {
     match error {
         EgressError::TooLarge(_) => over_max_result(max),

@@ -1,10 +1,10 @@
 //! Commands of this machine as a [`Source`] (host extension, tier `exec`).
 //!
-//! Invariant: only commands that the operator configured are run; values of a caller become
-//! arguments and input, nothing else.
+//! Invariant: only commands that the operator configured are run; values of a caller become only
+//! arguments and input.
 //!
-//! Invariant: a command runs confined. The command and all its descendants have ended when the call
-//! ends, even after a failure or cancellation.
+//! Invariant: a command runs confined. The command and all its descendants have exited when the
+//! call completes, even after a failure or cancellation.
 
 use std::{
     ffi::OsString,
@@ -136,7 +136,7 @@ impl Source for CommandSource {
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
         let name = &permit.entry().upstream_name;
         let Some(command) = self.commands.iter().find(|command| command.name == *name) else {
-            return Err(unavailable("this command no longer exists"));
+            return Err(unavailable("this command was removed from the source"));
         };
         let run = async {
             let _slot = self.calls.slot(permit).await?;
@@ -159,7 +159,7 @@ impl Source for CommandSource {
     }
 }
 
-/// Returns `command` with absolute paths, independent of the working directory. It may read its
+/// Makes the paths of `command` absolute, independent of the working directory. It may read its
 /// program and its working directory.
 fn anchored(mut command: CommandSpec) -> CommandSpec {
     command.cwd = command.cwd.as_deref().map(absolute);
@@ -185,7 +185,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(here).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns why `command` cannot run now, if there is a reason.
+/// Why `command` cannot run now, if there is a reason.
 fn problem(command: &CommandSpec) -> Option<String> {
     use rustix::fs::{Access, access};
     if access(&command.program, Access::EXEC_OK).is_err() {
@@ -242,7 +242,7 @@ fn succeeded(command: &CommandSpec, text: &str) -> Result<Outcome, UpstreamError
     Ok(outcome)
 }
 
-/// Returns `text` with the secrets of the command's environment redacted.
+/// Redacts the secrets of the command's environment in `text`.
 fn without_secrets(command: &CommandSpec, text: String) -> String {
     let named = command.env.iter().map(|(name, value)| (&value.0, format!("[REDACTED:{name}]")));
     let long = named.filter(|(secret, _)| secret.expose().len() >= SHORT_SECRET);

@@ -63,7 +63,7 @@ impl Factory {
         Self { credentials, ..self }
     }
 
-    /// Returns the fetcher for the key sets of token issuers, over the same network.
+    /// The fetcher for the key sets of token issuers, over the same network.
     pub fn key_sets(&self) -> KeySets {
         KeySets(Arc::clone(&self.network))
     }
@@ -87,14 +87,13 @@ impl Factory {
         Self { tasks, ..self }
     }
 
-    /// Returns the credential that `spec` names, if any.
     fn credential(&self, spec: &SourceSpec) -> Option<Arc<SourceCredential>> {
         let (credentials, network) = (Arc::clone(&self.credentials), Arc::clone(&self.network));
         let reference = spec.credential.clone()?;
         Some(Arc::new(SourceCredential::new(credentials, reference, network)))
     }
 
-    /// Checks `spec`, and returns what starts its source.
+    /// Checks `spec`, and prepares the start of its source.
     fn plan(&self, spec: &SourceSpec) -> Result<Start, String> {
         match &spec.upstream {
             UpstreamSpec::McpStdio(stdio) => {
@@ -103,7 +102,8 @@ impl Factory {
                 }
                 if stdio.sandbox.is_some() && self.launcher.is_none() {
                     return Err(
-                        "a sandbox requires a launcher, and this program has none".to_owned()
+                        "a sandbox requires a launcher, and this program does not provide one"
+                            .to_owned(),
                     );
                 }
                 let target = Target::Stdio(anchored(stdio.clone()), self.launcher.clone());
@@ -127,8 +127,8 @@ impl Factory {
             }
             UpstreamSpec::Commands(commands) => {
                 let (commands, launcher) = (commands.clone(), self.launcher.clone());
-                let launcher =
-                    launcher.ok_or("commands require a launcher, and this program has none")?;
+                let launcher = launcher
+                    .ok_or("commands require a launcher, and this program does not provide one")?;
                 Ok(Box::new(|context| Arc::new(CommandSource::start(&context, commands, launcher))))
             }
             UpstreamSpec::Workflow(_) => Err("workflows are run by the gateway itself".to_owned()),
@@ -158,7 +158,7 @@ impl Factory {
     }
 }
 
-/// Returns `stdio` with absolute sandbox paths, independent of the working directory.
+/// Makes the sandbox paths of `stdio` absolute, independent of the working directory.
 fn anchored(mut stdio: StdioSpec) -> StdioSpec {
     if let Some(sandbox) = &mut stdio.sandbox {
         // A sandboxed program may read its working directory and itself.

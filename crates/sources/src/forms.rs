@@ -2,8 +2,7 @@
 //! caller was offered a tool.
 //!
 //! Invariant (I-104): with enforced pins, a call is sent only to an upstream that last listed the
-//! tool in the approved form. A new connection has listed nothing yet, so its list comes before its
-//! first call.
+//! tool in the approved form. A new connection requires a list before its first call.
 
 use std::collections::HashMap;
 

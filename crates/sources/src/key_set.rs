@@ -54,8 +54,7 @@ impl KeySets {
     ) -> Result<FormAnswer, String> {
         let url = parse_url("the address", to.url)?;
         let named = parse_url("the configured address", to.named)?;
-        // A new client each time: documents are fetched every few minutes, so a pooled connection
-        // would gain nothing.
+        // A new client each time: documents are fetched every few minutes, too rarely for a pool.
         let egress = self.0.egress(Guard::new(to.allow.clone(), Some(&named)))?;
         let method = if form.is_some() { Method::POST } else { Method::GET };
         let mut request = Outgoing::new(method, url);

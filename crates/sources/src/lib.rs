@@ -6,8 +6,8 @@
 //! over both, in both of its eras (the handshake versions up to 2025-11-25, and 2026-07-28), and
 //! `openapi` calls the operations of a document.
 //!
-//! Invariant: nothing an upstream sends is trusted to be small, ordered, prompt or well formed.
-//! Invariant: JSON stays raw until it has been checked, so that nothing an upstream sends is lost.
+//! Invariant: no input of an upstream is trusted to be small, ordered, prompt or well formed.
+//! Invariant: JSON stays raw until it has been checked, so that no data of an upstream is lost.
 #![warn(missing_docs)]
 
 mod calls;
@@ -32,7 +32,7 @@ mod status;
 mod text;
 mod unusable;
 
-/// The kind of the task that keeps a source going; its instance is the source's id.
+/// The kind of the task that supervises a source; its instance is the source's id.
 pub const SUPERVISOR: &str = "source";
 
 pub use deliver::Deliveries;

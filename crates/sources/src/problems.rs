@@ -15,7 +15,7 @@ impl<const MAX: usize> Problems<MAX> {
         }
     }
 
-    /// Returns the problems; `rest` describes how many more there are.
+    /// The problems; `rest` describes how many more there are.
     pub(crate) fn finish(mut self, rest: impl FnOnce(usize) -> String) -> Vec<String> {
         if self.more > 0 {
             self.messages.push(rest(self.more));

@@ -1,8 +1,8 @@
 //! Child processes. The only module that starts a program.
 //!
-//! A child is started by a [`reaper`], a second instance of this program that ends the child and
+//! A child is started by a [`reaper`], a second instance of this program that kills the child and
 //! all its descendants. A program that embeds the sources may lack a [`Launcher`]; then the child
-//! is started directly, and only its process group is ended with it.
+//! is started directly, and only its process group is killed with it.
 //!
 //! Invariant: a child leads its own process group. When its [`Child`] is closed or dropped, the
 //! child and that group receive SIGKILL, so that a descendant that ignores SIGTERM does not outlive
@@ -110,7 +110,7 @@ pub(crate) struct Pipes {
     pub(crate) probe_end: ProbeEnd,
 }
 
-/// Starts the program that `spec` describes, and returns when it is running.
+/// Starts the program of `spec`, and returns when it is running.
 pub(crate) async fn spawn(
     spec: &StdioSpec,
     launcher: Option<&Launcher>,
@@ -163,7 +163,9 @@ async fn supervised(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, St
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
 fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if spec.sandbox.is_some() {
-        return Err("`sandbox` requires a launcher, and this program has none".to_owned());
+        return Err(
+            "`sandbox` requires a launcher, and this program does not provide one".to_owned()
+        );
     }
     let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
     let mut command = Command::new(program);
@@ -184,8 +186,8 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
 // === impl Child ===
 
 impl Child {
-    /// Waits until the child has exited, reaps it, and kills its remaining descendants. Returns a
-    /// description of the exit.
+    /// Waits until the child has exited, reaps it, and kills its remaining descendants. Describes
+    /// the exit.
     pub(crate) async fn exited(&mut self) -> String {
         match &mut self.process {
             Process::Supervised(reaper) => reaper.ended().await.to_string(),
@@ -200,8 +202,8 @@ impl Child {
         }
     }
 
-    /// Ends the child, whose stdin the caller has closed: waits, sends SIGTERM to the group, waits,
-    /// kills the remaining processes, and reaps the child.
+    /// Shuts down the child after the caller has closed its stdin: waits, sends SIGTERM to the
+    /// group, waits, kills the remaining processes, and reaps the child.
     pub(crate) async fn close(&mut self) {
         if tokio::time::timeout(GRACE, self.exited()).await.is_ok() {
             return;
@@ -236,7 +238,7 @@ impl Child {
     }
 }
 
-/// A process group that has not received SIGKILL yet.
+/// A process group before SIGKILL.
 struct Group(Option<Pid>);
 
 impl Group {

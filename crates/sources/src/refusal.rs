@@ -7,10 +7,10 @@ use toolcrib_core::{call::Outcome, limit::wait_millis};
 
 use crate::openapi::is_readable;
 
-/// Bytes of the body that are passed on.
+/// Bytes of the body to pass on.
 pub(crate) const MAX_WORDS: usize = 8 << 10;
 
-/// A request that was answered with an unsuccessful status.
+/// A request answered with an unsuccessful status.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
@@ -35,8 +35,8 @@ impl Refusal {
     }
 }
 
-/// Returns the text of the body of a refusal, cut to [`MAX_WORDS`] bytes. It is empty if the body is not
-/// text.
+/// Reads the text of the body of a refusal, cut to [`MAX_WORDS`] bytes. It is empty if the body is
+/// not text.
 pub(crate) fn words<'a>(media_type: &str, body: &'a [u8]) -> Cow<'a, str> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let start = body.get(..MAX_WORDS).unwrap_or(body);

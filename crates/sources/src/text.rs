@@ -3,8 +3,8 @@
 
 use toolcrib_core::{redact::Redactor, text::is_hidden};
 
-/// Returns `text` with control and invisible formatting characters as blanks, truncated to `max`
-/// bytes.
+/// Replaces control and invisible formatting characters of `text` by blanks, and truncates it to
+/// `max` bytes.
 pub(crate) fn tidy(text: &str, max: usize) -> String {
     cleaned(text, max, |character| character.is_control() || is_hidden(character))
 }
@@ -27,7 +27,7 @@ fn cleaned(text: &str, max: usize, is_blank: impl Fn(char) -> bool) -> String {
     cleaned
 }
 
-/// Returns `text` with secrets and URLs redacted, for upstream text that is shown to callers.
+/// Redacts secrets and URLs in upstream text for callers.
 pub(crate) fn fit_for_callers(text: &str) -> String {
     let text = Redactor::default().text(text);
     let mut cleaned = String::with_capacity(text.len());

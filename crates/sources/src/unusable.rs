@@ -1,6 +1,6 @@
 //! A source that must not be contacted, because one of its secrets cannot be read.
 //!
-//! Invariant: it sends nothing and starts nothing.
+//! Invariant: it sends no requests and starts no processes.
 
 use async_trait::async_trait;
 use toolcrib_core::{

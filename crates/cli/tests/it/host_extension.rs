@@ -242,7 +242,7 @@ timeout = "300ms"
     eventually("the program is gone", || !is_mentioned(&marker.to_string()));
 
     let spun = call(dir.path(), "spin", &json!({}));
-    assert!(spun.code == 1 && spun.stdout.contains("was ended by signal"), "{spun:?}");
+    assert!(spun.code == 1 && spun.stdout.contains("was killed by signal"), "{spun:?}");
     let large = call(dir.path(), "large", &json!({}));
     assert_eq!(large.code, 1, "{large:?}");
 }

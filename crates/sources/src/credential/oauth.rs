@@ -3,8 +3,8 @@
 //! Invariants:
 //! - each credential has at most one token request in flight, and all its callers wait for that
 //!   one;
-//! - a token request runs to its end even when its caller is cancelled, so that a refresh token
-//!   issued by it is stored;
+//! - a token request completes even when its caller is cancelled, so that a refresh token issued by
+//!   it is stored;
 //! - the output of a token endpoint is never repeated in errors or logs.
 
 mod exchange;
@@ -35,7 +35,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_ANSWER: usize = 64 << 10;
 /// A token is not sent in this last part of its lifetime, because it could expire in transit.
 const SKEW: Duration = Duration::from_secs(60);
-/// Lifetime of a token when the response names none.
+/// Lifetime of a token when the response states no lifetime.
 const UNSAID: Duration = Duration::from_secs(300);
 /// Pause before the token endpoint is called again after a rejection, and after no response.
 const PAUSE_DENIED: Duration = Duration::from_secs(5);
@@ -74,12 +74,12 @@ impl Tokens {
         Self { clock, slots: Mutex::default(), running }
     }
 
-    /// Waits until no token request is in flight; none takes longer than a few [`TIMEOUT`]s.
+    /// Waits until no token request is in flight; each takes at most a few [`TIMEOUT`]s.
     pub(super) async fn wait_for_requests(&self) {
         self.running.wait().await;
     }
 
-    /// Returns the access token of an OAuth credential, from the cache if possible.
+    /// Gets the access token of an OAuth credential, from the cache if possible.
     pub(super) async fn token(
         &self,
         opened: UnsealedCredential,
@@ -142,8 +142,8 @@ impl TokenRequest {
         }
     }
 
-    /// Returns whether the rejected values have been replaced in the store. Another process may
-    /// have exchanged the refresh token and be about to store its successor.
+    /// Whether the rejected values have been replaced in the store. Another process may have
+    /// exchanged the refresh token and be about to store its successor.
     async fn was_rotated(&mut self) -> Result<bool, Cause> {
         let before = self.opened.credential.revision;
         let refreshes = matches!(self.opened.credential.kind, CredentialKind::RefreshToken(_));
@@ -169,7 +169,7 @@ impl TokenRequest {
         }
     }
 
-    /// Returns the values to send: the stored ones, or their successors that could not be stored.
+    /// The values to send: the stored ones, or their successors that could not be stored.
     fn material(&self) -> Material {
         let state = self.slot.state.lock();
         let unstored = state.unstored.as_ref();
@@ -190,7 +190,7 @@ impl TokenRequest {
         };
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok((status, body))) => exchange::read(status, &body),
-            // The cause of a failed connection contains addresses and nothing that was sent.
+            // The cause of a failed connection contains addresses but no data of the request.
             Ok(Err(error)) => Err(TokenDenial::Temporary(format!("the token endpoint: {error}"))),
             Err(_) => {
                 Err(TokenDenial::Temporary("the token endpoint did not answer in time".to_owned()))
@@ -217,7 +217,7 @@ impl TokenRequest {
                     tracing::warn!(credential = %credential.id, "a refresh token was not stored: the credential was changed meanwhile");
                 }
                 Err(error) => {
-                    tracing::error!(credential = %credential.id, %error, "a refresh token could not be stored; it is lost when this process ends");
+                    tracing::error!(credential = %credential.id, %error, "a refresh token could not be stored; it is lost when this process exits");
                     unstored = Some(material);
                 }
             }

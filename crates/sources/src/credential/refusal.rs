@@ -22,7 +22,7 @@ pub(super) enum Cause {
     Unavailable(String),
 }
 
-/// Returns the egress decision that denies `destination` because of a credential `problem`.
+/// Denies `destination` because of a credential `problem`.
 pub(crate) fn denied(
     destination: String,
     problem: CredentialProblem,

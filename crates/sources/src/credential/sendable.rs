@@ -67,12 +67,11 @@ impl SendableCredential {
         Ok(Self { credential, form, values, token })
     }
 
-    /// Returns the id of the credential, which reveals nothing about its value.
     pub(crate) fn id(&self) -> &CredentialId {
         &self.credential.id
     }
 
-    /// Returns whether the credential may be sent to `url`.
+    /// Whether the credential may be sent to `url`.
     pub(crate) fn may_go_to(&self, url: &Url) -> bool {
         may_go(&self.credential, url)
     }
@@ -139,12 +138,12 @@ impl SendableCredential {
         }
     }
 
-    /// Returns every value to look for in the upstream's output.
+    /// Every value to look for in the upstream's output.
     pub(crate) fn values(&self) -> impl Iterator<Item = (Secret, CredentialId)> {
         self.values.iter().map(|value| (value.clone(), self.credential.id.clone()))
     }
 
-    /// Returns whether both have the same values.
+    /// Whether both have the same values.
     pub(super) fn is_same<'a>(&'a self, other: &'a Self) -> bool {
         let token = |it: &'a Self| it.token.as_ref().map(|token| token.value.expose());
         let credential = |it: &'a Self| (&it.credential.id, it.credential.revision);
@@ -158,13 +157,12 @@ impl std::fmt::Debug for SendableCredential {
     }
 }
 
-/// Returns whether `credential` may be sent to `url`.
 pub(super) fn may_go(credential: &Credential, url: &Url) -> bool {
     let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
     private && url.host_str().is_some_and(|host| credential.is_for(host))
 }
 
-/// Returns `query` without the named parameter; all other bytes are unchanged.
+/// Removes the named parameter from `query`; all other bytes are unchanged.
 fn without(query: &str, parameter: &str) -> String {
     let other = |pair: &&str| {
         let name = form_urlencoded::parse(pair.as_bytes()).next();
@@ -180,7 +178,7 @@ fn sensitive(text: &str) -> Result<HeaderValue, CredentialProblem> {
     Ok(value)
 }
 
-/// Returns the encodings in which a value can appear in a URL or form that an upstream sends back.
+/// The encodings in which a value can appear in a URL or form that an upstream sends back.
 fn encodings(value: &Secret) -> Vec<Secret> {
     let plain = value.expose();
     let mut forms = vec![
@@ -191,7 +189,6 @@ fn encodings(value: &Secret) -> Vec<Secret> {
     forms.into_iter().filter(|form| form != plain).map(Secret::new).collect()
 }
 
-/// Returns whether `url` leads to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -1,7 +1,7 @@
 //! Classifies IP addresses as public, private or unreachable.
 //!
 //! Invariant: an address that embeds another one (mapped, NAT64, 6to4) is classified by the
-//! embedded address. An address that is not known to be public does not count as public.
+//! embedded address. An address counts as public only if it is known to be public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ pub(crate) enum Reach {
     Never,
 }
 
-/// Returns the address that is actually reached through `address`.
+/// The address actually reached through `address`.
 pub(crate) fn unwrapped(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -32,7 +32,7 @@ pub(crate) fn reach(address: IpAddr) -> Reach {
     }
 }
 
-/// Returns the IPv4 address embedded in a mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) or 6to4
+/// The IPv4 address embedded in a mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) or 6to4
 /// (`2002::/16`) address.
 fn carried(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = v6.segments();

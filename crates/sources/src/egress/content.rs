@@ -1,7 +1,7 @@
 //! The content coding of a response (RFC 9110, section 8.4).
 //!
-//! Invariant: the size of a piece is bounded for any degree of compression, so that the reader can stop at
-//! its own limit.
+//! Invariant: the size of a piece is bounded for any degree of compression, so that the reader can
+//! stop at its own limit.
 //! Invariant: the content before the place where a body is damaged is returned.
 
 use std::io::Write as _;
@@ -61,12 +61,13 @@ impl Content {
         }
     }
 
-    /// Returns the problem of the part of the body that was read.
+    /// The problem of the part of the body that was read.
     pub(super) fn flaw(&self) -> Option<Flaw> {
         self.flaw
     }
 
-    /// Takes the next bytes of the body, after [`next`](Self::next) has returned `None`.
+    /// Adds the next bytes of the body. Call it only after [`next`](Self::next) has returned
+    /// `None`.
     pub(super) fn put(&mut self, data: Bytes) {
         match &mut self.form {
             Form::Plain(piece) => *piece = Some(data),
@@ -92,7 +93,7 @@ impl Content {
         }
     }
 
-    /// Returns the next piece of the content; `None` when more of the body is needed, or when it is
+    /// The next piece of the content; `None` when more of the body is needed, or when it is
     /// damaged.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         let (decoder, coded) = match &mut self.form {
@@ -120,8 +121,8 @@ impl Content {
         None
     }
 
-    /// Returns the last piece after the end of the body, which is damaged if its content has not ended. A
-    /// body without any bytes has no content.
+    /// The last piece after the end of the body. If its content is incomplete, the body is damaged.
+    /// A body without any bytes has no content.
     pub(super) fn finish(&mut self) -> Option<Bytes> {
         let last = match std::mem::replace(&mut self.form, Form::Plain(None)) {
             Form::Plain(piece) => return piece,

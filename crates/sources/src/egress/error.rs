@@ -11,7 +11,7 @@ use toolcrib_core::{
 
 use super::guard::GuardRefusal;
 
-/// Why a request failed, or its response ended early.
+/// Why a request failed, or its response broke off.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EgressError {
     /// The guard refused the destination, either of a redirect (`sent`) or of the request itself.
@@ -42,8 +42,8 @@ fn refusal(sent: bool) -> String {
 // === impl EgressError ===
 
 impl EgressError {
-    /// Returns the error of a request that a redirect led to. The first request was sent, and may have
-    /// had its effect.
+    /// Converts the error of a request that a redirect led to. The first request was sent, and may
+    /// have had its effect.
     pub(super) fn after_redirect(self) -> Self {
         match self {
             Self::Connect(reason) => {
@@ -85,7 +85,7 @@ impl From<EgressError> for UpstreamError {
     }
 }
 
-/// Returns whether `error` was caused by the resolver's address check.
+/// Whether the resolver's address check caused `error`.
 pub(super) fn was_refused(error: &client::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -98,8 +98,8 @@ pub(super) fn was_refused(error: &client::Error) -> bool {
     false
 }
 
-/// Added to the error of a certificate by an authority that is not known. There is no setting of a source
-/// for authorities: the machine decides whom it trusts.
+/// Hint for a certificate from an unknown authority. Sources have no setting for authorities: the
+/// machine decides which ones it trusts.
 const UNKNOWN_AUTHORITY: &str = "; if it is a private authority, add it to those of this system, or \
                                  name its PEM file in the variable SSL_CERT_FILE of the server";
 
@@ -120,7 +120,7 @@ fn is_unknown_authority(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Returns the innermost cause of an error: outer layers only repeat that something failed.
+/// The text of `error` with its innermost cause: outer layers only repeat that something failed.
 fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

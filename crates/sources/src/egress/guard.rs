@@ -52,14 +52,14 @@ pub(crate) enum Trust {
 pub(crate) struct GuardRefusal;
 
 impl Guard {
-    /// Creates a guard for a source that is configured with `urls` and `allow`.
+    /// Creates a guard for a source with the configured `urls` and `allow`.
     pub(crate) fn new<'u>(allow: AllowList, urls: impl IntoIterator<Item = &'u Url>) -> Self {
         let place = |url: &Url| Some((url.host()?.to_owned(), url.port_or_known_default()?));
         let named = urls.into_iter().filter_map(place).collect();
         Self { allow, named }
     }
 
-    /// Returns how far the addresses of `url` are trusted, before it is resolved. Fails when its
+    /// Decides how far the addresses of `url` are trusted, before it is resolved. Fails when its
     /// host is an address or local name that must not be reached.
     pub(crate) fn judge(&self, url: &Url) -> Result<Trust, GuardRefusal> {
         let host = url.host().ok_or(GuardRefusal)?;
@@ -95,7 +95,6 @@ impl Guard {
         if addresses.iter().all(may) { Ok(()) } else { Err(GuardRefusal) }
     }
 
-    /// Returns whether the host of `url` is in `allow`.
     pub(super) fn lists(&self, url: &Url) -> bool {
         let has = |address| {
             self.allow.has_address(address) || self.allow.has_address(address::unwrapped(address))
@@ -121,7 +120,7 @@ fn trust_of(is_configured: bool) -> Trust {
     if is_configured { Trust::Private } else { Trust::Public }
 }
 
-/// Returns a name in lower case without its trailing dot.
+/// Writes a name in lower case, without its trailing dot.
 fn bare(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -130,7 +129,7 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Returns whether `name` can exist only in the operator's own network.
+/// Whether `name` can exist only in the operator's own network.
 fn is_private_name(name: &str) -> bool {
     let ends = |end: &str| {
         name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))

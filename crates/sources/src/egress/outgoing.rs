@@ -44,7 +44,7 @@ const RESERVED: [HeaderName; 6] = [
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// `url` as the client takes it, if that is known.
+    /// `url` in the client's type, if already converted.
     pub(super) uri: Option<Uri>,
     /// Headers that describe the request; they are sent to every redirect target.
     pub(crate) headers: HeaderMap,
@@ -169,12 +169,11 @@ pub(super) fn continue_trace(trace: &TraceContext, headers: &mut HeaderMap) {
     }
 }
 
-/// Returns only the host of a URL.
+/// The host of a URL, or `unknown`.
 pub(crate) fn host(url: Option<&Url>) -> String {
     url.and_then(Url::host_str).filter(|host| !host.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-/// Returns whether a URL contains a user name or password.
 pub(super) fn has_userinfo(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }

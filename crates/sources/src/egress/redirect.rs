@@ -10,7 +10,7 @@ use super::{
     outgoing::{Outgoing, has_userinfo},
 };
 
-/// Returns the next request when `status` and `headers` are a redirect of `sent`, otherwise `None`.
+/// The next request if `status` and `headers` redirect `sent`, otherwise `None`.
 pub(super) fn next(
     sent: &Outgoing,
     status: StatusCode,

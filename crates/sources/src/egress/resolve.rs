@@ -35,7 +35,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// The resolver of the HTTP client, called once per connection. It returns checked addresses only,
+/// The resolver of the HTTP client, called once per connection. It yields checked addresses only,
 /// so the client cannot connect to any other.
 #[derive(Clone)]
 pub(super) struct GuardedResolver {

@@ -1,4 +1,4 @@
-//! The header `Retry-After` of a service that is busy.
+//! The header `Retry-After` of a busy service.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
 use toolcrib_core::clock::Timestamp;
 
-/// The longest wait that is passed on.
+/// Longest wait that callers are given.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns the time of `Retry-After` (RFC 9110, section 10.2.3: seconds, or a date). Zero seconds, or a
+/// The time of `Retry-After` (RFC 9110, section 10.2.3: seconds, or a date). Zero seconds, or a
 /// date in the past, permit a retry at once.
 pub(super) fn retry_after(
     status: StatusCode,

@@ -38,13 +38,13 @@ pub(crate) struct Connection {
     pub(crate) list_changed: Arc<ListChanges>,
     /// Held while the session is renewed.
     pub(crate) renewing: tokio::sync::Mutex<()>,
-    /// The forms of its tools when it listed them last; `None` in a session without a list.
+    /// The forms of its tools in the last list; `None` in a session without a list.
     forms: RwLock<Option<Forms>>,
-    /// The list that was read before the first call of the session, until the gateway fetches it.
+    /// The list read before the first call of the session, until the gateway fetches it.
     first_list: RwLock<Option<Discovered>>,
-    /// Lists that failed since the last one that did not.
+    /// Number of failed lists since the last successful one.
     failed_lists: AtomicU32,
-    /// The changes that were announced before the last list.
+    /// The number of changes announced before the last list.
     listed_after: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// Counts a list, and returns how many have failed since the last one that did not.
+    /// Counts a list, and returns how many have failed since the last successful one.
     pub(crate) fn count_list(&self, is_ok: bool) -> u32 {
         match is_ok {
             true => self.failed_lists.store(0, Ordering::Relaxed),
@@ -79,14 +79,14 @@ impl Connection {
         self.failed_lists.load(Ordering::Relaxed)
     }
 
-    /// Stores the forms of a complete list, which was requested after `announced` changes; `None` for a
-    /// new session, which has no list yet.
+    /// Stores the forms of a complete list, requested after `announced` changes; `None` for a new
+    /// session without a list.
     pub(crate) fn set_forms(&self, forms: Option<Forms>, announced: u64) {
         *self.forms.write() = forms;
         self.listed_after.store(announced, Ordering::Release);
     }
 
-    /// Returns whether the tools of the session have been listed, after every announced change.
+    /// Whether the tools of the session have been listed, after every announced change.
     pub(crate) fn is_listed(&self) -> bool {
         self.listed_after.load(Ordering::Acquire) == self.list_changed.announced()
             && self.forms.read().is_some()
@@ -100,17 +100,17 @@ impl Connection {
         }
     }
 
-    /// Keeps the list that was read before the first call of a session.
+    /// Keeps the list read before the first call of a session.
     pub(crate) fn put_first_list(&self, list: Discovered) {
         *self.first_list.write() = Some(list);
     }
 
-    /// Returns that list, once.
+    /// Takes that list; `None` the second time.
     pub(crate) fn take_first_list(&self) -> Option<Discovered> {
         self.first_list.write().take()
     }
 
-    /// Returns the session in which requests are sent now.
+    /// The session in which requests are sent now.
     pub(crate) fn legacy_session(&self) -> Option<LegacySession> {
         match &self.wire {
             Wire::Http(http) => Some(http.session()),

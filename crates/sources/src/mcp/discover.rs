@@ -1,6 +1,6 @@
 //! Reads an upstream's tool list, page by page and tool by tool.
 //!
-//! Invariant: pages, tools and bytes are capped, and a cursor that comes back ends the list.
+//! Invariant: pages, tools and bytes are capped, and a repeated cursor stops the list.
 //! Invariant: one malformed tool costs at most itself, and is reported.
 
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ pub(crate) async fn discover(
     Ok(list.finish(connection.session.version.clone()))
 }
 
-/// A list that is being read.
+/// A list while it is read.
 #[derive(Default)]
 struct List {
     limits: SourceLimits,
@@ -84,11 +84,11 @@ struct Page<'a> {
 }
 
 impl List {
-    /// Takes a page; the cursor of the next one, if there is to be one.
+    /// Takes a page; yields the cursor of the next page to read, if any.
     fn page(&mut self, page: &RawValue) -> Result<Option<String>, UpstreamError> {
         let page_bytes = page.get().len();
         let page: Page<'_> = serde_json::from_str(page.get())
-            .map_err(|_| protocol("tools/list answered something that is not a list of tools"))?;
+            .map_err(|_| protocol("the answer to tools/list is not a list of tools"))?;
         self.pages += 1;
         self.bytes += page_bytes;
         if self.bytes > self.limits.max_list_bytes {
@@ -111,7 +111,7 @@ impl List {
         Ok(page.next_cursor.and_then(|cursor| self.cursor(cursor)))
     }
 
-    /// An empty cursor is one, too; only its absence ends a list.
+    /// An empty cursor is valid; the list is complete only without a cursor.
     fn cursor(&mut self, cursor: &RawValue) -> Option<String> {
         let Ok(cursor) = serde_json::from_str::<String>(cursor.get()) else {
             self.problems.add("the cursor of the next page is not a string; the rest is left out");
@@ -181,7 +181,7 @@ impl List {
         let marked =
             input_schema.as_ref().and_then(Value::as_object).filter(|_| !self.check_headers);
         if let Some(problem) = marked.and_then(header_problem) {
-            notes.push(format!("{problem}, so callers see none"));
+            notes.push(format!("{problem}, so callers get no header annotations"));
         }
         if !notes.is_empty() {
             self.problems.add(format!("tool `{shown}`: {}", notes.join(", ")));
@@ -211,7 +211,7 @@ impl List {
     }
 }
 
-/// Returns why callers cannot use `tool`, although its definition is valid.
+/// Why callers cannot use `tool`, although its definition is valid.
 fn unsupported(tool: &Value) -> Option<&'static str> {
     if tool.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required") {
         return Some("it only runs as a task, which is not supported");
@@ -237,7 +237,7 @@ fn schema(
     None
 }
 
-/// The hints that have the type they must have.
+/// The hints with the required type.
 fn annotations(members: &Map<String, Value>, notes: &mut Vec<String>) -> Option<Value> {
     let claimed = match members.get("annotations") {
         Some(Value::Object(claimed)) => claimed,

@@ -10,9 +10,9 @@ use toolcrib_mcp::{meta, revision::MODERN};
 pub(crate) enum Era {
     /// Stateless, everything in each request.
     Modern,
-    /// Before `initialize` was answered.
+    /// Before the answer to `initialize`.
     Handshake,
-    /// After it was, in this version.
+    /// After it, in this version.
     Legacy(String),
 }
 
@@ -31,14 +31,14 @@ impl Era {
         *self == Self::Modern
     }
 
-    /// Returns the `_meta` of a request: the members of the caller, the progress token, and in the
-    /// 2026-07-28 era the client's name. This client declares no capability of its own, so an upstream
-    /// requests nothing; [`Meta::declaring`] adds those of the caller of a call.
+    /// Creates the `_meta` of a request: the members of the caller, the progress token, and in the
+    /// 2026-07-28 era the client's name. This client declares no capabilities, so an upstream sends
+    /// it no requests; [`Meta::declaring`] adds the capabilities of a call's caller.
     pub(crate) fn meta<'a>(&self, caller: &'a Map<String, Value>, token: Option<u64>) -> Meta<'a> {
         Meta { caller, token, modern: self.is_modern(), capabilities: None }
     }
 
-    /// Returns the version for people.
+    /// The version for people.
     pub(crate) fn version(&self) -> &str {
         match self {
             Self::Modern => MODERN,

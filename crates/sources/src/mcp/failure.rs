@@ -18,11 +18,11 @@ pub(crate) enum Failure {
     Credentials(StatusCode),
     /// Another unsuccessful status; for calls of tools any.
     Refused(Refusal),
-    /// An answer that is not valid.
+    /// An invalid answer.
     Malformed(Malformed),
 }
 
-/// An answer without a result that is valid JSON, as far as it can be read.
+/// An answer without a valid JSON result, as far as it can be read.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     /// Its result or its error if it has one, else all of it.

@@ -3,8 +3,8 @@
 //!
 //! Invariant: dropping a request closes its stream (which cancels in the 2026-07-28 era) and, in
 //! the handshake era, also posts a cancellation.
-//! Invariant: an answer or event over the size limit ends its stream.
-//! Invariant: a call that was answered with 2xx ran, so what can be read of its answer is passed on.
+//! Invariant: an answer or event over the size limit stops its stream.
+//! Invariant: a call answered with 2xx ran, so the readable part of its answer is passed on.
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,12 +50,12 @@ use crate::{
 const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the rest of a stream is read after its answer came, to keep the connection in the pool.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Answers to an upstream that may be in flight at once; further requests of it get none.
+/// Answers to an upstream that may be in flight at once; its further requests are not answered.
 const MAX_REPLIES: usize = 8;
-/// Longest address of a redirect that is shown, in characters.
+/// Longest redirect address to show, in characters.
 const MAX_ADDRESS: usize = 200;
-/// Cancellations that may be in flight at once. While an upstream accepts none of them, further ones
-/// are dropped.
+/// Cancellations that may be in flight at once. If the upstream is slow to accept them, further
+/// ones are dropped.
 const MAX_CANCELLATIONS: usize = 64;
 
 /// A URL to post to.
@@ -74,7 +74,7 @@ pub(crate) struct Http {
     max_message_bytes: usize,
     clock: Arc<dyn Clock>,
     session: Mutex<LegacySession>,
-    /// Why the connection ended; the supervisor then makes another.
+    /// Why the connection closed; the supervisor then opens another.
     pub(crate) end: SetOnce<String>,
     runtime: Handle,
     /// Permits for answers to the upstream's own requests.
@@ -90,7 +90,8 @@ pub(crate) struct LegacySession {
     version: Option<HeaderValue>,
 }
 
-/// Returns whether an error text of an upstream says that it has no such session, and thus ran no request.
+/// Whether an upstream's error text says that it does not know the session, and thus ran no
+/// request.
 fn names_lost_session(words: &str) -> bool {
     const LOST: [&str; 15] = [
         "closed",
@@ -118,7 +119,7 @@ fn is_about_credentials(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// Adds the problem of the body of an answer to its result.
+/// Adds the problem of an answer's body to its result.
 fn noting(reply: Result<Reply, Failure>, flaw: Option<Flaw>) -> Result<Reply, Failure> {
     reply.map(|mut reply| {
         if let (Reply::Result(result), Some(flaw)) = (&mut reply, flaw) {
@@ -135,7 +136,7 @@ fn about_answer(flaw: Flaw) -> String {
 // === impl LegacySession ===
 
 impl LegacySession {
-    /// Returns whether `status` means that the upstream does not know this session.
+    /// Whether `status` means that the upstream does not know this session.
     fn is_unknown(&self, status: StatusCode) -> bool {
         status == StatusCode::NOT_FOUND && self.id.is_some()
     }
@@ -182,7 +183,7 @@ impl Http {
         call: &Call<'_>,
         waiter: &mut ReplyHandle,
     ) -> Result<Reply, Failure> {
-        // A handshake begins without the session of an earlier one.
+        // A handshake starts without the session of an earlier one.
         let handshake = *call.era == Era::Handshake;
         let session = if handshake { LegacySession::default() } else { self.session() };
         let mut headers = self.headers(call.era, &session);
@@ -235,11 +236,11 @@ impl Http {
         }
     }
 
-    /// Returns whether the upstream has lost `session`, so that it did not read `call`. A tool that has
-    /// run can report something that sounds like it, and must not run again.
+    /// Whether the upstream has lost `session`, so that it did not read `call`. A tool can report a
+    /// similar error after it ran, and must not run again.
     async fn is_lost(self: &Arc<Self>, call: &Call<'_>, session: &LegacySession) -> bool {
         if self.session() != *session {
-            // Another request has found that, and has opened a new one.
+            // Another request has found the loss, and has opened a new session.
             return true;
         }
         // Not a `ping`, which a server can answer before it looks for the session.
@@ -273,14 +274,14 @@ impl Http {
         Err(refused("no event stream").into())
     }
 
-    /// Routes the messages of a stream until it ends.
+    /// Routes the messages of a stream until it closes.
     pub(crate) async fn follow(self: &Arc<Self>, mut stream: Answer) -> Result<(), Failure> {
         let mut parser = SseParser::new(self.max_message_bytes);
         while self.route_next(&mut stream, &mut parser).await? {}
         Ok(())
     }
 
-    /// Ends the session, if there is one.
+    /// Closes the session, if there is one.
     pub(crate) async fn close(&self, era: &Era) {
         self.peer.fail_all(UpstreamErrorKind::Died, "the source was closed");
         let session = self.session();
@@ -335,14 +336,14 @@ impl Http {
         headers
     }
 
-    /// Returns an error with the address of the redirect. The operator decides whether it is right.
+    /// Reports the address of the redirect. The operator decides whether it is right.
     fn redirected(&self, answer: &Answer) -> UpstreamError {
         let to = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
         let to = to.and_then(|to| self.target.endpoint.url().join(to).ok());
         let status = answer.status().as_u16();
         refused(match to {
             Some(mut to) => {
-                // They may be secret, and are no part of the address to configure.
+                // These parts may be secret, and do not belong in the configured address.
                 to.set_query(None);
                 to.set_fragment(None);
                 to.set_username("").ok();
@@ -373,7 +374,7 @@ impl Http {
         Ok(())
     }
 
-    /// Routes the messages of a document, and returns the answer that is among them.
+    /// Routes the messages of a document; yields the answer among them.
     fn accept(
         self: &Arc<Self>,
         document: &[u8],
@@ -383,7 +384,7 @@ impl Http {
         waiter.take()
     }
 
-    /// Reads a document with status 2xx, which is an answer even if it is not valid.
+    /// Reads a document with status 2xx. It counts as the answer even if it is invalid.
     async fn read_document(
         self: &Arc<Self>,
         answer: Answer,
@@ -395,7 +396,7 @@ impl Http {
             return noting(reply, flaw);
         }
         let (text, _) = decode(&bytes);
-        // An error about a request whose id the server did not get to know has no id.
+        // An error has no id if the server could not read the id of the request.
         if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_str(&text) {
             return Ok(Reply::Error(RpcError::read(error)));
         }
@@ -453,7 +454,7 @@ impl Http {
         let end = loop {
             match self.route_next(&mut answer, &mut parser).await {
                 Ok(true) => {}
-                Ok(false) => break died("the event stream ended without the answer").into(),
+                Ok(false) => break died("the event stream closed without the answer").into(),
                 Err(Failure::Upstream(error)) if error.kind == UpstreamErrorKind::TooLarge => {
                     return Err(error.into());
                 }
@@ -478,7 +479,7 @@ impl Http {
         }
     }
 
-    /// Routes the messages of the next chunk of `stream`; returns false at its end.
+    /// Routes the messages of the next chunk of `stream`; false at its end.
     async fn route_next(
         self: &Arc<Self>,
         stream: &mut Answer,
@@ -509,7 +510,7 @@ impl Http {
         }));
     }
 
-    /// Answers a request of the upstream. The 2026-07-28 era has none.
+    /// Answers a request of the upstream. The 2026-07-28 era has no such requests.
     fn reply(self: &Arc<Self>, message: Vec<u8>) {
         self.post_aside(message, &self.replies);
     }

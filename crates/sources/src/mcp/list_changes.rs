@@ -28,7 +28,6 @@ impl ListChanges {
         self.news.notified().await;
     }
 
-    /// Returns how many changes were announced.
     pub(crate) fn announced(&self) -> u64 {
         self.announced.load(Ordering::Acquire)
     }

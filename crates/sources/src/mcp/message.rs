@@ -1,4 +1,4 @@
-//! Requests to an upstream, and what answers them.
+//! Requests to an upstream, and their answers.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ pub(crate) struct RpcResult {
 /// The problem of an answer with invalid UTF-8.
 const NOT_UTF8: &str = "its answer is not valid UTF-8; each invalid part is replaced by U+FFFD";
 
-/// Returns the text of a message without a byte order mark, and the problem of its encoding.
+/// Decodes a message without its byte order mark, and describes the problem of its encoding.
 pub(crate) fn decode(message: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
     let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
     match String::from_utf8_lossy(message) {
@@ -42,7 +42,7 @@ pub(crate) fn decode(message: &[u8]) -> (Cow<'_, str>, Option<&'static str>) {
     }
 }
 
-/// Reads an answer that is not valid JSON-RPC, as far as it can be read. `problem` describes it.
+/// Reads an invalid JSON-RPC answer, as far as possible. `problem` describes it.
 pub(crate) fn read_malformed(answer: &str, problem: &str) -> Result<Reply, Failure> {
     let error = scan::member(answer, "error").filter(|error| *error != "null");
     let part = error.or_else(|| scan::member(answer, "result"));
@@ -61,7 +61,6 @@ pub(crate) fn read_malformed(answer: &str, problem: &str) -> Result<Reply, Failu
 // === impl RpcResult ===
 
 impl RpcResult {
-    /// Returns the JSON text.
     pub(crate) fn get(&self) -> &str {
         self.json.get()
     }

@@ -1,8 +1,8 @@
 //! Which era of the protocol an upstream speaks.
 //!
 //! The first request is `server/discover`. A server of the 2026-07-28 era answers it, or refuses it
-//! with an error code of that era. Any other answer (an error, an empty result) or none in time means
-//! the handshake era, and `initialize` follows.
+//! with an error code of that era. Any other answer (an error, an empty result), or no answer in
+//! time, means the handshake era, and `initialize` follows.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session
     Ok(session)
 }
 
-/// Returns the session of an upstream of the 2026-07-28 era, and `None` for the handshake era.
+/// The session of an upstream of the 2026-07-28 era; `None` for the handshake era.
 async fn discover(wire: &Wire) -> Result<Option<Session>, String> {
     let era = Era::Modern;
     let params = json!({ "_meta": era.meta(&Map::new(), None) });
@@ -123,7 +123,7 @@ async fn discover(wire: &Wire) -> Result<Option<Session>, String> {
     }
 }
 
-/// Returns the versions that an upstream offers in its refusal of the requested one.
+/// The versions that an upstream offers in its refusal of the requested one.
 fn refused_versions(error: &RpcError) -> Vec<&str> {
     let refused = error.code == code::UNSUPPORTED_VERSION;
     let data = error.data.as_deref().filter(|_| refused);
@@ -143,7 +143,7 @@ fn judge_discovered(result: &Value) -> Result<Option<Session>, String> {
     Ok(Some(session(Era::Modern, result, server)))
 }
 
-/// Returns whether the modern version is among them; fails when none is known here.
+/// Whether the modern version is among them; fails if all of them are unknown here.
 fn judge_versions(versions: &[&str]) -> Result<bool, String> {
     if versions.contains(&MODERN) {
         return Ok(true);
@@ -151,7 +151,7 @@ fn judge_versions(versions: &[&str]) -> Result<bool, String> {
     if versions.iter().any(|version| LEGACY.contains(version)) {
         return Ok(false);
     }
-    Err("the upstream speaks no protocol version that is known here".to_owned())
+    Err("the upstream speaks no protocol version known here".to_owned())
 }
 
 /// Performs the handshake of the versions up to 2025-11-25.
@@ -182,7 +182,7 @@ pub(crate) async fn initialize(wire: &Wire) -> Result<Session, String> {
     Ok(session(era, &result, result.get("serverInfo")))
 }
 
-/// Returns the session that `result` of the first request describes.
+/// The session described by `result` of the first request.
 fn session(era: Era, result: &Value, server: Option<&Value>) -> Session {
     let declared = |name| result.get("capabilities").and_then(|it| it.get(name));
     let tools = declared("tools");

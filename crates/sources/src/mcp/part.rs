@@ -1,4 +1,4 @@
-//! JSON that is checked but not kept: results of tools are passed on as their bytes.
+//! JSON to check but not to keep: results of tools are passed on as their bytes.
 
 use std::{borrow::Cow, fmt};
 
@@ -15,11 +15,11 @@ const KEPT: usize = 64;
 /// The members of a content block that are strings.
 const STRINGS: [&str; 6] = ["text", "data", "mimeType", "uri", "name", "blob"];
 
-/// A JSON value of which only the outline is kept. It is accepted when [`serde_json::Value`] accepts it
-/// and all its numbers are finite for clients, which read doubles.
+/// The outline of a JSON value. It is accepted when [`serde_json::Value`] accepts it and all its
+/// numbers are finite for clients, which read doubles.
 #[derive(Debug)]
 pub(super) enum Part<'a> {
-    /// A string; the beginning of one with escapes.
+    /// A string; the start of one with escapes.
     Text(Cow<'a, str>),
     Object(Box<Block<'a>>),
     Other,

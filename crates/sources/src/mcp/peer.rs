@@ -2,8 +2,8 @@
 //!
 //! Invariant: messages are routed by the task that reads them, one after the other, so progress
 //! reaches its sink in the order of the wire and before the result it precedes.
-//! Invariant: every registered request ends: with an answer, with [`Peer::fail_all`], or by being
-//! dropped, which runs its cancellation if the upstream may know of it.
+//! Invariant: every registered request completes: with an answer, with [`Peer::fail_all`], or by
+//! being dropped, which runs its cancellation if the upstream may know of it.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ pub(crate) struct Peer {
     next_id: AtomicU64,
     table: Mutex<Table>,
     list_changed: Arc<ListChanges>,
-    /// Whether requests were waiting when the connection ended.
+    /// Whether requests were waiting when the connection closed.
     interrupted: AtomicBool,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct Interest {
     pub(crate) acknowledged: Option<Arc<Notify>>,
 }
 
-/// Longest id of an upstream's own request that is answered, in bytes of JSON.
+/// Longest id of an upstream's own request to answer, in bytes of JSON.
 const MAX_ID: usize = 256;
 
-/// Called with the id of a request that is dropped after it was sent.
+/// Called with the id of a request dropped after it was sent.
 pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
 
-/// A registered request. Dropping it before its answer came cancels it.
+/// A registered request. Dropping it before its answer cancels it.
 pub(crate) struct ReplyHandle {
     peer: Arc<Peer>,
     id: u64,
@@ -89,7 +89,7 @@ impl Peer {
         })
     }
 
-    /// Registers a request that is about to be sent, with a new id.
+    /// Registers a request with a new id, before it is sent.
     pub(crate) fn register(
         self: &Arc<Self>,
         interest: Interest,
@@ -106,14 +106,14 @@ impl Peer {
         Ok(ReplyHandle { peer: Arc::clone(self), id, answer, on_cancel })
     }
 
-    /// Marks request `id` as sent; returns false if it was dropped.
+    /// Marks request `id` as sent; false if it was dropped.
     pub(crate) fn mark_sent(&self, id: u64) -> bool {
         let mut table = self.table.lock();
         table.waiting.get_mut(&id).map(|request| request.sent = true).is_some()
     }
 
-    /// Routes one message; `reply` sends an answer to a request of the upstream's own. Returns false if
-    /// it is not a message.
+    /// Routes one message; `reply` sends an answer to a request of the upstream. Returns false for
+    /// anything but a message.
     pub(crate) fn accept(&self, message: &[u8], reply: &mut dyn FnMut(Vec<u8>)) -> bool {
         let (text, problem) = decode(message);
         // Checked first, because serde reads structs from arrays, too.
@@ -158,7 +158,7 @@ impl Peer {
     fn answer(&self, id: u64, incoming: &Incoming<'_>, problem: Option<&str>) {
         let answer = match (incoming.result, incoming.error) {
             (_, Some(error)) => Reply::Error(RpcError::read(error)),
-            // JavaScript leaves out a result that is `undefined`.
+            // JavaScript leaves out an `undefined` result.
             (result, None) => {
                 let json = result.unwrap_or(RawValue::NULL).to_owned();
                 Reply::Result(RpcResult { json, problem: problem.map(str::to_owned) })
@@ -201,7 +201,7 @@ impl Peer {
         }
     }
 
-    /// Ends request `id`; the answer to a dropped request is discarded.
+    /// Completes request `id`; the answer to a dropped request is discarded.
     pub(crate) fn settle(&self, id: u64, answer: Result<Reply, Failure>) {
         let waiting = self.table.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
@@ -210,12 +210,12 @@ impl Peer {
         }
     }
 
-    /// Returns whether every later request fails.
+    /// Whether every later request fails.
     pub(crate) fn is_closed(&self) -> bool {
         self.table.lock().closed
     }
 
-    /// Returns whether the connection ended during a request.
+    /// Whether the connection closed during a request.
     pub(crate) fn was_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -247,12 +247,11 @@ impl ReplyHandle {
         (&mut self.answer).await.unwrap_or_else(|_| Err(died("the connection is gone").into()))
     }
 
-    /// Marks the request as over: dropping it cancels nothing.
+    /// Marks the request as finished: dropping it then has no effect.
     pub(crate) fn disarm(&mut self) {
         self.on_cancel = None;
     }
 
-    /// Returns the answer, if it was routed already.
     pub(crate) fn take(&mut self) -> Option<Result<Reply, Failure>> {
         self.answer.try_recv().ok()
     }

@@ -1,7 +1,7 @@
 //! Counts the parts of an upstream that are not offered: resources, prompts, and members of tools.
 //!
-//! Invariant: a list that fails or never ends costs only its own count. After the connection ended
-//! during a count, the upstream is not counted again: the lists may have ended it.
+//! Invariant: a list that fails or never completes costs only its own count. If the connection
+//! closes during a count, the upstream is not counted again: the lists may be the cause.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -29,7 +29,7 @@ struct State {
     tool_icons: u64,
     tool_meta: u64,
     is_counting: bool,
-    /// Whether a connection ended during its count.
+    /// Whether a connection closed during its count.
     is_cut_short: bool,
 }
 
@@ -79,14 +79,13 @@ impl Remainder {
         state.counts = Some(counts);
     }
 
-    /// Begins a count. Returns whether lists may be requested.
+    /// Starts a count. False if no lists may be requested.
     fn begin(&self) -> bool {
         let mut state = self.0.lock();
         state.is_cut_short |= std::mem::replace(&mut state.is_counting, true);
         !state.is_cut_short
     }
 
-    /// Returns the counts, once they are known.
     pub(crate) fn get(&self) -> Option<NotOffered> {
         let state = self.0.lock();
         let State { tool_icons, tool_meta, .. } = *state;
@@ -97,13 +96,13 @@ impl Remainder {
 /// Counts the entries of one list.
 async fn entries(connection: &Connection, method: &'static str) -> Amount {
     let mut amount = Amount::UNKNOWN;
-    // What was counted before the time ended remains, as a lower bound.
+    // After a timeout, the amount so far remains as a lower bound.
     let complete = tokio::time::timeout(TIMEOUT, pages(connection, method, &mut amount.count));
     amount.complete = complete.await.is_ok_and(|read| read.is_some());
     amount
 }
 
-/// Adds the entries of each page to `count`; returns `None` if there may be more.
+/// Adds the entries of each page to `count`; `None` if there may be more.
 async fn pages(connection: &Connection, method: &'static str, count: &mut u64) -> Option<()> {
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;

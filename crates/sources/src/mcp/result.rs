@@ -1,7 +1,7 @@
 //! Checks the answer to `tools/call`, block by block.
 //!
 //! Invariant: a well-formed block is passed on as the upstream wrote it; any other is replaced by a
-//! text that says so. Nothing is dropped without a note.
+//! text that says so. Whatever is dropped is noted.
 //! Invariant: a success stays a success, even if its content or the answer around it is malformed. An
 //! agent repeats a failed call, and the tool would run twice.
 
@@ -26,7 +26,7 @@ use crate::{
     text::{fit_for_callers, tidy, tidy_lines},
 };
 
-/// Longest text of an upstream's error that is passed on.
+/// Longest text of an upstream's error to pass on.
 const MAX_ERROR_TEXT: usize = 2048;
 
 /// The call whose reply is read.
@@ -35,7 +35,7 @@ pub(crate) struct ReplyContext<'a> {
     pub(crate) source: &'a SourceId,
     /// Whether the upstream is of the 2026-07-28 era.
     pub(crate) modern: bool,
-    /// The input of the caller, if its client declares that it can be asked.
+    /// The caller's input, if its client declares that it accepts input requests.
     pub(crate) input: Option<&'a CallerInput>,
 }
 
@@ -67,7 +67,7 @@ impl ReplyContext<'_> {
         }
     }
 
-    /// An answer that is not valid ends a call that ran. Its text is passed on; without any text the
+    /// An invalid answer completes a call that ran. Its text is passed on; without any text the
     /// call is a failure, because the answer may have been an error.
     fn malformed(self, answer: &Malformed) -> Outcome {
         let Malformed { text, is_error, problem } = answer;
@@ -131,7 +131,7 @@ struct CallResult<'a> {
     request_state: Option<&'a RawValue>,
 }
 
-/// A member that is present, even if it is `null`.
+/// A member, even if it is `null`.
 fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(d).map(Some)
 }
@@ -157,9 +157,9 @@ impl ReplyContext<'_> {
                 return Err(self.input_required(result.input_requests, result.request_state));
             }
             None | Some(Some("complete" | "task")) => {
-                return unusable("answered with a task, which is not supported here");
+                return unusable("answered with a task; tasks are not supported here");
             }
-            Some(_) => return unusable("answered with a kind of result that is not known here"),
+            Some(_) => return unusable("answered with an unknown kind of result"),
         }
         // A server of the handshake era that writes `null` for every absent member means absent.
         let present = |value: &&RawValue| self.modern || value.get() != "null";
@@ -177,7 +177,7 @@ impl ReplyContext<'_> {
         Ok(self.checked(result.content, structured, is_error))
     }
 
-    /// Returns a result of an unknown form, which need not be valid JSON, as its text.
+    /// Passes on a result of an unknown form, which need not be valid JSON, as its text.
     fn unread(self, problem: &str, result: &str) -> Outcome {
         if scan::member(result, "resultType").is_some_and(|kind| kind != "\"complete\"") {
             return Outcome::text(&format!("source `{}`: {problem}", self.source), true);
@@ -247,25 +247,25 @@ impl ReplyContext<'_> {
         state: Option<&RawValue>,
     ) -> UpstreamError {
         if !self.modern {
-            return protocol("an upstream of the handshake era asked for input in its result");
+            return protocol("an upstream of the handshake era requested input in its result");
         }
         match InputRequired::read(requests, state, self.input) {
             Ok(input) if input.is_reserved() => protocol(
-                "asked for input under a name that begins with `toolcrib.`, which is reserved",
+                "requested input under a name that starts with `toolcrib.`, a reserved prefix",
             ),
             Ok(input) => UpstreamError::asking(Ask::Input(input)),
             Err(NotAsked::Malformed(problem)) => {
-                protocol(format!("asked for input in a form that is not the protocol's: {problem}"))
+                protocol(format!("requested input in a form that violates the protocol: {problem}"))
             }
             Err(NotAsked::Undeclared) => {
-                let detail = "asked for input that the caller did not declare it could give";
+                let detail = "requested input of a kind that the caller did not declare";
                 UpstreamError::new(UpstreamErrorKind::InputRequired, detail)
             }
         }
     }
 }
 
-/// Returns `outcome` with `block` at the end of its content.
+/// Appends `block` to the content of `outcome`.
 fn with_block(outcome: Outcome, block: &Value) -> Outcome {
     let blocks = serde_json::from_str::<Vec<&RawValue>>(outcome.content.get()).unwrap_or_default();
     let block = raw(block);
@@ -283,7 +283,7 @@ enum BadBlock {
     Unknown(String),
 }
 
-/// Whether a block is one of MCP's, with everything that its type requires.
+/// Whether a block is a block of MCP, with everything that its type requires.
 fn check_block(block: &RawValue) -> Result<(), BadBlock> {
     let block = serde_json::from_str(block.get()).map_err(|_| BadBlock::Unreadable)?;
     check_part(block).map_err(BadBlock::Unknown)

@@ -35,7 +35,7 @@ pub(crate) struct McpSource {
 // === impl McpSource ===
 
 impl McpSource {
-    /// A source that connects in a task of its own.
+    /// Starts a source, which connects in a separate task.
     pub(crate) fn start(context: SourceContext, target: Target, listing: Listing) -> Self {
         let (tasks, name) = (context.tasks.clone(), context.task_name());
         let supervisor = Arc::new(Supervisor::new(context, target, listing));
@@ -48,7 +48,7 @@ impl McpSource {
         Self { supervisor, task, _close }
     }
 
-    /// Calls the upstream's tool `name`, which must have the form `pinned` if there is one.
+    /// Calls the upstream's tool `name`; `pinned` is its required form, if any.
     pub(crate) async fn call(
         &self,
         name: &str,
@@ -110,7 +110,7 @@ impl Source for McpSource {
         let connection = self.supervisor.connection()?;
         let mut listed = self.supervisor.list(&connection).await;
         if listed.is_err() && connection.wire.has_ended() {
-            // Another connection is about to replace the one that ended meanwhile.
+            // Another connection is about to replace the one that closed meanwhile.
             let connection = self.supervisor.connected_now(|| ()).await?;
             listed = self.supervisor.list(&connection).await;
         }

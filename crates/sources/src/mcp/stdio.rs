@@ -1,9 +1,9 @@
 //! MCP over the pipes of a child process.
 //!
-//! Invariant: one task writes and one reads; a request that was dropped is not written, and one that
-//! was written is cancelled when its caller goes away.
-//! Invariant: whatever ends first, child or pipe, ends the connection; every call in flight fails
-//! at once.
+//! Invariant: one task writes and one reads; a dropped request is not written, and a written one is
+//! cancelled when its caller goes away.
+//! Invariant: when the child exits or a pipe closes, the connection closes; every call in flight
+//! fails at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,10 +43,10 @@ use crate::{
 /// as large as their arguments (`[server] max_body`), and calls in flight hold those in any case;
 /// answers to the child are at most 1 KiB.
 const QUEUE: usize = 64;
-/// A child that reads nothing for this long is lost.
+/// A child that does not read for this long is lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the end of one pipe or of the child waits for the others, so that answers already in
-/// the pipe are delivered and the exit status is known.
+/// How long the driver waits for the other pipes after one closes or the child exits, so that
+/// answers already in the pipe are delivered and the exit status is known.
 const SETTLE: Duration = Duration::from_millis(500);
 const READ_BUFFER: usize = 64 << 10;
 /// A line is given up when it is longer than this many messages of the largest size.
@@ -65,11 +65,11 @@ pub(crate) struct StdioDriver {
     child: Child,
     reader: AbortOnDropHandle<()>,
     writer: AbortOnDropHandle<()>,
-    /// Which pipe ended first.
+    /// Which pipe closed first.
     pipes: Arc<SetOnce<&'static str>>,
     stop_writing: CancellationToken,
     peer: Arc<Peer>,
-    /// Why it ended, once that is known: it is found out once and returned any number of times.
+    /// Why it closed, if already known. The cause is determined once and can be read repeatedly.
     end: Option<String>,
 }
 
@@ -89,7 +89,8 @@ pub(crate) async fn start(
     let (child, Pipes { stdin, stdout, probe_end }) =
         process::spawn(spec, launcher, stderr).await?;
     let (outgoing, queue) = mpsc::channel(QUEUE);
-    // Eight bytes for each call in flight that was written: a child that does not read is given up.
+    // Eight bytes for each call in flight that was written: a child that does not read is
+    // abandoned.
     let (cancels, cancelled) = mpsc::unbounded_channel();
     let stop_writing = CancellationToken::new();
     let pipes = Arc::new(SetOnce::new());
@@ -144,10 +145,10 @@ impl Stdio {
         self.send(Outgoing::Message(line(message))).await
     }
 
-    /// Ends the probe: the lines that the child wrote to stderr since are kept or dropped. Only the first
-    /// call counts.
+    /// Completes the probe: the lines that the child wrote to stderr since are kept or dropped.
+    /// Only the first call counts.
     pub(crate) fn probe_ended(&self, end: Probe) {
-        // The reader is gone when stderr is closed; then there is nothing to decide.
+        // The reader is gone when stderr is closed; then no lines are left.
         self.probe_end.send(end).ok();
     }
 
@@ -165,8 +166,8 @@ fn line(mut message: Vec<u8>) -> Vec<u8> {
 // === impl StdioDriver ===
 
 impl StdioDriver {
-    /// Waits until the child or one of its pipes ends, cleans up, and returns what happened. The
-    /// future may be dropped, and this may be called again, also after it has returned.
+    /// Waits until the child exits or one of its pipes closes, cleans up, and describes the cause.
+    /// The future may be dropped, and this may be called again, also after it has returned.
     pub(crate) async fn ended(&mut self) -> String {
         if let Some(end) = &self.end {
             return end.clone();
@@ -178,7 +179,7 @@ impl StdioDriver {
     async fn find_end(&mut self) -> String {
         tokio::select! {
             exit = self.child.exited() => {
-                // What the child wrote before it ended is still read.
+                // The output before the child's exit is still read.
                 if !self.reader.is_finished()
                     && tokio::time::timeout(SETTLE, self.pipes.wait()).await.is_err()
                 {
@@ -187,14 +188,14 @@ impl StdioDriver {
                 self.finish(&exit).await
             }
             pipe = self.pipes.wait() => {
-                // A pipe usually ends because the child does; its exit status says more.
+                // A pipe usually closes because the child exits; its exit status says more.
                 let exit = tokio::time::timeout(SETTLE, self.child.exited()).await;
                 self.finish(exit.as_deref().unwrap_or(*pipe)).await
             }
         }
     }
 
-    /// Whether [`Self::ended`] returns without waiting for the child to go on.
+    /// Whether [`Self::ended`] completes without waiting for the child.
     pub(crate) fn has_ended(&self) -> bool {
         self.end.is_some() || self.pipes.initialized()
     }
@@ -208,7 +209,7 @@ impl StdioDriver {
         format!("the child {reason}")
     }
 
-    /// Ends the child in order.
+    /// Shuts the child down in order.
     pub(crate) async fn close(&mut self) {
         self.peer.fail_all(UpstreamErrorKind::Died, "the source was closed");
         // The writer owns stdin; a child that reads to its end goes by itself.
@@ -229,7 +230,7 @@ impl Drop for StdioDriver {
 
 // === The two tasks ===
 
-/// Spawns a task whose result, or loss, ends the connection.
+/// Spawns a task; when it finishes or is lost, the connection closes.
 fn ending(
     end: &Arc<SetOnce<&'static str>>,
     task: impl Future<Output = &'static str> + Send + 'static,
@@ -241,7 +242,7 @@ fn ending(
     }))
 }
 
-/// Ends the connection when the task that holds this is gone, however that happened.
+/// Closes the connection when the task with this value is gone, however that happened.
 struct EndOnDrop<'a>(&'a SetOnce<&'static str>);
 
 impl Drop for EndOnDrop<'_> {

@@ -49,9 +49,9 @@ use crate::{
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// Consecutive failures of the list after which a connection over HTTP ends.
+/// Consecutive failures of the list after which a connection over HTTP is closed.
 const MAX_FAILED_LISTS: u32 = 2;
-/// A program that ends all the time costs a start every time.
+/// A program that keeps exiting costs a start every time.
 const LONGEST_PAUSE_STDIO: Duration = Duration::from_secs(60);
 /// A request to an endpoint is cheap, and callers may be waiting for it to come back.
 const LONGEST_PAUSE_HTTP: Duration = Duration::from_secs(15);
@@ -70,9 +70,9 @@ pub(crate) enum Target {
 /// The tools that are called on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// Those of the upstream's own list, which is read before the first call.
+    /// Those of the upstream's own list; it is read before the first call.
     Upstream,
-    /// Those of a manifest that names tools of the upstream. Nothing lists them.
+    /// Those of a manifest that names tools of the upstream. They are never listed.
     Manifest,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Supervisor {
 /// Whether there is a connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
-    /// No attempt has failed since the start or the last connection, and one runs or begins within
+    /// No attempt has failed since the start or the last connection, and one runs or starts within
     /// [`SOON`]. Calls wait for its outcome.
     Connecting,
     Up(Arc<Connection>),
@@ -104,13 +104,13 @@ pub(crate) enum Link {
     Down,
 }
 
-/// What keeps a wire alive, and knows when it ends.
+/// Keeps a wire alive, and knows when it closes.
 enum Driver {
     Stdio(Box<StdioDriver>),
     Http(Arc<Http>),
 }
 
-/// A connection that ended.
+/// A lost connection.
 struct Lost {
     reason: String,
     /// Whether requests were under way.
@@ -121,7 +121,7 @@ enum Attempt {
     Connected(Box<Connection>, Driver),
     Failed {
         reason: String,
-        /// The child ended before it answered anything.
+        /// The child exited before its first answer.
         ended: bool,
     },
     Stopped,
@@ -178,7 +178,7 @@ impl Supervisor {
             match self.connect(approach).await {
                 Attempt::Stopped => return,
                 Attempt::Failed { ended: true, .. } if approach == Approach::Probe => {
-                    // Some old servers end when the first message is not the handshake.
+                    // Some old servers exit when the first message is not the handshake.
                     approach = Approach::Handshake;
                     self.status.count_restart();
                     continue;
@@ -196,8 +196,8 @@ impl Supervisor {
                         return;
                     };
                     self.degrade(&reason);
-                    // A call that ends the child takes it from its own caller, by the breaker. A longer
-                    // pause would take it from all.
+                    // If a call makes the child exit, its own caller loses it, by the breaker. A
+                    // longer pause would take it from all callers.
                     if is_interrupted || since.elapsed() >= STABLE {
                         failures = 0;
                     }
@@ -223,8 +223,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the connection. While a first attempt to connect runs, it waits for the outcome, at most
-    /// as long as connecting may take, and calls `waits` before.
+    /// The connection. While a first attempt to connect runs, calls `waits` and waits for the
+    /// outcome, at most as long as connecting may take.
     pub(crate) async fn connected_now(
         &self,
         waits: impl FnOnce(),
@@ -234,7 +234,7 @@ impl Supervisor {
         let outcome = async {
             loop {
                 match &*link.borrow_and_update() {
-                    // An ended connection is about to be replaced.
+                    // A closed connection is about to be replaced.
                     Link::Up(connection) if !connection.wire.has_ended() => return,
                     Link::Down => return,
                     Link::Up(_) | Link::Connecting => {}
@@ -252,7 +252,7 @@ impl Supervisor {
         self.connection()
     }
 
-    /// Returns the connection, if there is one at this moment.
+    /// The current connection. Fails if there is no connection now.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
         match &*self.link.borrow() {
             Link::Up(connection) => Ok(Arc::clone(connection)),
@@ -273,7 +273,6 @@ impl Supervisor {
         self.status.set(SourceState::Degraded, reason);
     }
 
-    /// Returns the endpoint and its credential, if there is one.
     pub(crate) fn credential(&self) -> Option<(&Endpoint, &Arc<SourceCredential>)> {
         match &self.target {
             Target::Http(target) => Some((&target.endpoint, target.credential.as_ref()?)),
@@ -281,7 +280,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the filter for echoes of the credential.
+    /// The filter for echoes of the credential.
     pub(crate) fn echoes(&self) -> Echoes {
         self.credential().map(|(_, credential)| credential.echoes()).unwrap_or_default()
     }
@@ -318,7 +317,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads the list of a connection that was negotiated.
+    /// Reads the list of a negotiated connection.
     async fn connected(&self, wire: Wire, mut driver: Driver, session: Session) -> Attempt {
         let era = session.era.clone();
         let connection = Connection::new(wire, session, Arc::clone(&self.list_changed));
@@ -352,8 +351,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Returns the list of a connection: the one that was read before its first call, if it was not
-    /// returned yet, else a new one.
+    /// The list of a connection: the one read before its first call if it is unused, else a new
+    /// one.
     pub(crate) async fn list(&self, connection: &Connection) -> Result<Discovered, UpstreamError> {
         if let Some(first) = connection.take_first_list() {
             return Ok(first);
@@ -394,8 +393,8 @@ impl Supervisor {
         }
     }
 
-    /// Opens a new session in place of `expired`, reads its list and returns true; returns false if
-    /// that was done meanwhile. A failure ends the connection, so that the next one comes after a
+    /// Opens a new session in place of `expired`, reads its list and returns true; false if another
+    /// caller did so meanwhile. A failure closes the connection, so that the next one comes after a
     /// pause. When it is dropped early, the next call does the rest.
     pub(crate) async fn renew(
         &self,
@@ -465,7 +464,7 @@ impl Supervisor {
         }
     }
 
-    /// Offers the connection until it ends; returns `None` when the source is closed.
+    /// Offers the connection until it closes; `None` when the source is closed.
     async fn hold(&self, connection: Connection, mut driver: Driver) -> Option<Lost> {
         let era = connection.session.era.clone();
         let connection = Arc::new(connection);
@@ -505,7 +504,7 @@ impl Supervisor {
 // === impl Driver ===
 
 impl Driver {
-    /// Waits until the connection ends, cleans up, and returns what happened. May be called again.
+    /// Waits until the connection closes, cleans up, and describes the cause. May be called again.
     async fn ended(&mut self) -> String {
         match self {
             Self::Stdio(driver) => driver.ended().await,
@@ -513,7 +512,7 @@ impl Driver {
         }
     }
 
-    /// Ends it in order.
+    /// Closes it in order.
     async fn close(&mut self, era: &Era) {
         match self {
             Self::Stdio(driver) => driver.close().await,
@@ -536,7 +535,7 @@ impl Driver {
     }
 }
 
-/// Leaves no connection behind when a run ends, however it ends.
+/// Removes the connection when a run finishes, in any way.
 struct ClearOnDrop<'a>(&'a Supervisor);
 
 impl Drop for ClearOnDrop<'_> {

@@ -1,8 +1,8 @@
 //! Receives notifications of changed tool lists, and reports them to the gateway at a bounded rate.
 //!
-//! A server of the handshake era sends its notification unasked: over stdio between answers, over
-//! HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Nothing is replayed,
-//! so after every gap the list counts as changed.
+//! A server of the handshake era sends its notification unrequested: over stdio between answers,
+//! over HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Notifications
+//! are not replayed, so after every gap the list counts as changed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// Between two attempts to open a stream again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A subscription that is not acknowledged within this time is given up.
+/// A subscription without an acknowledgement within this time is abandoned.
 const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Calls `report` for every change, after it has settled.
@@ -36,8 +36,8 @@ pub(crate) async fn debounce(list_changed: &ListChanges, mut report: impl FnMut(
     }
 }
 
-/// Keeps a stream of notifications open for as long as the connection lives. Ends when the
-/// upstream has none.
+/// Keeps a stream of notifications open for as long as the connection lives. Completes when the
+/// upstream does not offer one.
 pub(crate) async fn watch(connection: Arc<Connection>) {
     if !connection.session.list_changed {
         return;
@@ -71,7 +71,7 @@ async fn get_stream(connection: &Connection) -> Result<(), NoStream> {
         Ok(stream) => {
             // Changes from before the stream was open are not announced.
             connection.list_changed.suspect();
-            // However the stream ends, the next one is opened after a pause.
+            // However the stream closes, the next one is opened after a pause.
             if let Err(failure) = http.follow(stream).await {
                 note(failure);
             }
@@ -125,5 +125,5 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
 fn note(failure: Failure) {
     // The upstream's text may contain anything, so only the kind is logged.
     let kind = UpstreamError::from(failure).kind.code();
-    tracing::debug!(kind, "a stream of notifications ended");
+    tracing::debug!(kind, "a stream of notifications was closed");
 }

@@ -28,7 +28,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether no more requests can be sent.
+    /// Whether no more requests can be sent.
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Stdio(stdio) => stdio.has_ended(),
@@ -36,7 +36,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether a child ended during a request, which may be the cause.
+    /// Whether a child exited during a request. The request may be the cause.
     pub(crate) fn was_interrupted(&self) -> bool {
         match self {
             Self::Stdio(stdio) => stdio.was_interrupted(),
@@ -44,7 +44,7 @@ impl Wire {
         }
     }
 
-    /// Ends the probe of the era: the stderr of a child during the probe is kept or dropped.
+    /// Completes the probe of the era: the stderr of a child during the probe is kept or dropped.
     pub(crate) fn probe_ended(&self, end: Probe) {
         if let Self::Stdio(stdio) = self {
             stdio.probe_ended(end);

@@ -48,7 +48,7 @@ static BYTES: LazyLock<Value> =
     LazyLock::new(|| json!({ "type": "string", "contentEncoding": "base64" }));
 
 impl<'d> BodyEntry<'d> {
-    /// Reads a `requestBody`. Returns `None` when it has no content.
+    /// Reads a `requestBody`; `None` if it has no content.
     pub(super) fn read(document: &'d Document, body: Node<'d>) -> Result<Option<Self>, Unusable> {
         let Some(content) = body.get("content") else { return Ok(None) };
         let content = document.follow(content)?;
@@ -85,8 +85,8 @@ impl<'d> BodyEntry<'d> {
     }
 }
 
-/// Returns the media type with which a body is sent. Of a range, that is one within it; for bytes it stays
-/// the range, because the caller names the type.
+/// The media type with which a body is sent. Of a range, it is one within the range; for bytes it
+/// stays the range, because the caller names the type.
 fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
     let within = |types: &[&'static str]| types.iter().copied().find(|it| permits(media_type, it));
     let sent = match kind {
@@ -105,7 +105,7 @@ fn sent_type(media_type: &str, kind: BodyKind) -> Result<&str, Unusable> {
     })
 }
 
-/// Returns a sentence about a body of bytes.
+/// A sentence about a body of bytes.
 fn bytes_remark(media_type: &str) -> String {
     match (is_range(media_type), requires_type(&[media_type])) {
         (false, _) => "Base64 of the bytes.".to_owned(),
@@ -117,7 +117,7 @@ fn bytes_remark(media_type: &str) -> String {
     }
 }
 
-/// Returns a sentence about the files of a form.
+/// A sentence about the files of a form.
 fn files_remark(fields: &Fields) -> Option<String> {
     let files: Vec<_> = fields.files().take(MAX_NAMED + 1).collect();
     let named = |(name, media_types): &(String, &[String])| match media_types.len() > 1
@@ -138,7 +138,7 @@ fn files_remark(fields: &Fields) -> Option<String> {
     })
 }
 
-/// Returns how the argument of a body with this media type and schema becomes bytes.
+/// How the argument of a body with this media type and schema becomes bytes.
 fn body_kind(
     document: &Document,
     media_type: &str,
@@ -151,7 +151,7 @@ fn body_kind(
     }
     if essence.starts_with("multipart/") {
         return Err(Unusable::new(format!(
-            "its body is `{}`, which is not sent",
+            "its body is `{}`, an unsupported media type",
             tidy(&essence, 80)
         )));
     }
@@ -160,7 +160,7 @@ fn body_kind(
     Ok(match essence.as_str() {
         // A range that includes JSON, with a schema that is not binary.
         "*/*" | "application/*" if !content.is_binary && !content.is_encoded => BodyKind::Json,
-        // The schema describes the text that is sent.
+        // The schema describes the text to send.
         _ if content.is_encoded && !content.is_binary => BodyKind::Text,
         _ => BodyKind::Binary,
     })

@@ -6,7 +6,7 @@ use super::document::{Document, Node, Unusable};
 
 /// Most schemas that one value and its parts are composed of.
 const MAX_SCHEMAS: usize = 10_000;
-/// The same for work that is repeated at each schema of a document, which would be quadratic.
+/// The same for work at each schema of a document, which would be quadratic.
 const MAX_REPEATED: usize = 500;
 /// Keywords whose schemas describe the same value as the schema around them.
 const COMPOSED: &[&str] = &["allOf", "anyOf", "oneOf"];
@@ -35,7 +35,7 @@ impl<'d> Composition<'d> {
         Self::limited(document, MAX_SCHEMAS)
     }
 
-    /// Creates a composition for work that is repeated at each schema of a document.
+    /// Creates a composition for work at each schema of a document.
     pub(super) fn repeated(document: &'d Document) -> Self {
         Self::limited(document, MAX_REPEATED)
     }
@@ -44,7 +44,7 @@ impl<'d> Composition<'d> {
         Self { document, limit, left: limit }
     }
 
-    /// Returns `schema` and all schemas that describe the same value: the targets of references, and
+    /// Finds `schema` and all schemas that describe the same value: the targets of references, and
     /// the members of combinations.
     pub(super) fn of(&mut self, schema: Node<'d>) -> Result<Vec<Node<'d>>, Unusable> {
         let mut waiting = vec![schema];
@@ -72,7 +72,7 @@ impl<'d> Composition<'d> {
         Ok(schemas)
     }
 
-    /// Returns all schemas of a value, and all schemas of the items of the list that it is.
+    /// Finds all schemas of a value and, if it is a list, of its items.
     pub(super) fn with_items(&mut self, schemas: &[Node<'d>]) -> Result<Vec<Node<'d>>, Unusable> {
         let (mut all, mut items) = (Vec::new(), Vec::new());
         for schema in schemas {
@@ -86,7 +86,7 @@ impl<'d> Composition<'d> {
         Ok(all)
     }
 
-    /// Returns the properties of an object that all of `schemas` describe.
+    /// Finds the properties of an object that all of `schemas` describe.
     pub(super) fn properties(&mut self, schemas: &[Node<'d>]) -> Result<Properties<'d>, Unusable> {
         let mut properties = Properties::default();
         for schema in schemas {

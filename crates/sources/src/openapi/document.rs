@@ -1,7 +1,8 @@
 //! An OpenAPI document of version 3.0, 3.1 or 3.2: its files, and the references between them.
 //!
-//! Invariant: a reference is resolved against the file that contains it: against its own address (`$self`
-//! or `$id`), and then against where it was read. It leads to a value, or to an error that names it.
+//! Invariant: a reference is resolved against the file that contains it: against its own address
+//! (`$self` or `$id`), and then against where it was read. It leads to a value, or to an error that
+//! names it.
 //!
 //! Invariant: the size and number of the files of a document are bounded together.
 
@@ -34,7 +35,7 @@ pub(crate) struct Document {
     /// The first file is the root.
     files: Vec<File>,
     places: HashMap<Url, FileId>,
-    /// The schemas and files with an address of their own.
+    /// The schemas and files that give themselves an address.
     names: HashMap<Url, Named>,
 }
 
@@ -63,7 +64,7 @@ struct File {
     url: Url,
     /// The address that it gives itself, or the same.
     base: Url,
-    /// The content, or why there is none.
+    /// The content, or why it is missing.
     content: Result<Value, String>,
     /// Whether its schemas are those of 3.0, which differ from JSON Schema.
     is_old: bool,
@@ -138,22 +139,21 @@ impl Unusable {
 // === impl Node ===
 
 impl<'d> Node<'d> {
-    /// Returns `value` as a part of the same file.
+    /// `value` as a part of the same file.
     pub(super) fn with(self, value: &'d Value) -> Self {
         Self { value, ..self }
     }
 
-    /// Returns the member `key`.
     pub(super) fn get(self, key: &str) -> Option<Self> {
         self.value.get(key).map(|value| self.with(value))
     }
 
-    /// Returns the member `key` if it is a string.
+    /// The member `key` if it is a string.
     pub(super) fn text(self, key: &str) -> Option<&'d str> {
         self.value.get(key).and_then(Value::as_str)
     }
 
-    /// Returns whether the `type` of a schema is `name`, or a list that contains it.
+    /// Whether the `type` of a schema is `name`, or a list that contains it.
     pub(super) fn is_type(self, name: &str) -> bool {
         match self.value.get("type") {
             Some(Value::Array(names)) => names.iter().any(|it| it == name),
@@ -161,17 +161,17 @@ impl<'d> Node<'d> {
         }
     }
 
-    /// Returns the member `key` if it is a boolean.
+    /// The member `key` if it is a boolean.
     pub(super) fn flag(self, key: &str) -> Option<bool> {
         self.value.get(key).and_then(Value::as_bool)
     }
 
-    /// Returns the items of a list; any other value has none.
+    /// The items of a list; empty for any other value.
     pub(super) fn items(self) -> impl Iterator<Item = Self> {
         self.value.as_array().into_iter().flatten().map(move |item| self.with(item))
     }
 
-    /// Returns the members of an object; any other value has none.
+    /// The members of an object; empty for any other value.
     pub(super) fn members(self) -> impl Iterator<Item = (&'d str, Self)> {
         let members = self.value.as_object().into_iter().flatten();
         members.map(move |(key, member)| (key.as_str(), self.with(member)))
@@ -212,7 +212,7 @@ impl ReferenceError {
 // === impl DocumentBuilder ===
 
 impl DocumentBuilder {
-    /// Parses the root document, which is at `url`.
+    /// Parses the root document from `url`.
     pub(crate) fn new(url: Url, bytes: &[u8]) -> Result<Self, DocumentError> {
         if bytes.len() > MAX_DOCUMENT {
             return Err(DocumentError::TooLarge);
@@ -233,7 +233,7 @@ impl DocumentBuilder {
         Ok(builder)
     }
 
-    /// Returns the files that references lead to, each of them once.
+    /// The files that references lead to, each of them once.
     pub(crate) fn requests(&mut self) -> Vec<(FileId, Url)> {
         let files = self.document.files.iter().enumerate().skip(self.requested);
         let requests = files.map(|(id, file)| (FileId(id), file.url.clone())).collect();
@@ -241,7 +241,7 @@ impl DocumentBuilder {
         requests
     }
 
-    /// Adds the content of a requested file, or the reason why there is none.
+    /// Adds the content of a requested file, or the reason why it is missing.
     pub(crate) fn add(&mut self, id: FileId, content: Result<Vec<u8>, String>) {
         let parsed = content.and_then(|bytes| {
             parse(&bytes, &mut self.budget).map_err(|problem| format!("the file is not {problem}"))
@@ -316,19 +316,19 @@ impl Document {
         Node { value: content.unwrap_or(NOTHING), file: FileId(0) }
     }
 
-    /// Returns whether the schemas of a file are those of 3.0.
+    /// Whether the schemas of a file are those of 3.0.
     pub(super) fn is_old(&self, file: FileId) -> bool {
         self.files.get(file.0).is_some_and(|file| file.is_old)
     }
 
-    /// Returns the file name without its extension.
+    /// The file name without its extension.
     pub(super) fn stem(&self, file: FileId) -> &str {
         let path = self.files.get(file.0).map(|file| file.url.path()).unwrap_or_default();
         let name = path.rsplit('/').next().unwrap_or_default();
         name.rsplit_once('.').map_or(name, |(stem, _)| stem)
     }
 
-    /// Returns the file and the JSON pointer of a reference in the file `from`.
+    /// The file and the JSON pointer of a reference in the file `from`.
     pub(super) fn target(
         &self,
         from: FileId,
@@ -351,12 +351,12 @@ impl Document {
         };
         match self.files.get(file.0).map(|file| &file.content) {
             Some(Err(reason)) => Err(unread(reason)),
-            // It has no such anchor.
+            // The file does not contain this anchor.
             Some(Ok(_)) | None => Err(ReferenceError::new(reference, ReferenceProblem::Dangling)),
         }
     }
 
-    /// Returns the place of a reference in the file `from`, if its file or name is known.
+    /// The place of a reference in the file `from`, if its file or name is known.
     fn find(&self, from: FileId, reference: &str) -> Option<Named> {
         let (place, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = decoded(fragment);
@@ -371,7 +371,7 @@ impl Document {
             let file = self.places.get(&at).copied();
             let is_read = |id: FileId| self.files.get(id.0).is_some_and(|it| it.content.is_ok());
             match (file, self.names.get(&at)) {
-                // What is at an address comes before what names itself so.
+                // A file at the address takes precedence over a schema with that name.
                 (Some(file), _) if is_read(file) => Some(Named::Place(file, fragment.clone())),
                 (_, Some(Named::Place(file, pointer))) => {
                     Some(Named::Place(*file, format!("{pointer}{fragment}")))
@@ -411,7 +411,7 @@ impl Document {
         }
     }
 
-    /// Returns the value that the `$ref` string `reference` in the file `from` points to.
+    /// The value that the `$ref` string `reference` in the file `from` points to.
     pub(super) fn at(&self, from: FileId, reference: &str) -> Result<Node<'_>, ReferenceError> {
         let (file, pointer) = self.target(from, reference)?;
         let content = self.files.get(file.0).map(|file| file.content.as_ref());
@@ -426,7 +426,7 @@ impl Document {
         }
     }
 
-    /// Returns `node`, or the final target of its `$ref`.
+    /// Resolves `node`: the final target of its `$ref`, or itself.
     pub(super) fn follow<'d>(&'d self, mut node: Node<'d>) -> Result<Node<'d>, ReferenceError> {
         for _ in 0..MAX_REFERENCES {
             match node.text("$ref") {
@@ -437,7 +437,7 @@ impl Document {
         Err(ReferenceError::circle(node.text("$ref").unwrap_or_default()))
     }
 
-    /// Returns `node` and the targets on the way to the final one.
+    /// `node` and the targets on the way to the final one.
     pub(super) fn chain<'d>(&'d self, node: Node<'d>) -> Result<Vec<Node<'d>>, ReferenceError> {
         self.follow(node)?;
         let mut chain = vec![node];
@@ -449,20 +449,19 @@ impl Document {
         Ok(chain)
     }
 
-    /// Returns the document in `bytes`, which has no other files.
+    /// Parses `bytes` as a document without other files.
     #[cfg(any(test, fuzzing))]
     pub(super) fn of(bytes: &[u8]) -> Option<Self> {
         let url = Url::parse("file:///openapi.json").ok()?;
         DocumentBuilder::new(url, bytes).ok().map(DocumentBuilder::finish)
     }
 
-    /// Returns the `info.version` of the document.
     pub(super) fn version(&self) -> Option<String> {
         self.root().value.pointer("/info/version").and_then(Value::as_str).map(str::to_owned)
     }
 }
 
-/// Returns whether a file of a supported version has the schemas of 3.0; `None` for other files.
+/// Whether a file of a supported version has the schemas of 3.0; `None` for other files.
 fn version(root: &Value) -> Option<bool> {
     let version = root.get("openapi").and_then(Value::as_str).unwrap_or_default();
     match version.split('.').collect::<Vec<_>>().as_slice() {
@@ -472,19 +471,19 @@ fn version(root: &Value) -> Option<bool> {
     }
 }
 
-/// Returns the address that a file gives itself: `$self` of a document of 3.2, or `$id` of a schema.
+/// The address that a file gives itself: `$self` of a document of 3.2, or `$id` of a schema.
 fn own_address(root: &Value, is_old: bool) -> Option<&str> {
     let text = |key: &str| root.get(key).and_then(Value::as_str);
     let id = text("$id").filter(|id| !is_old && !id.starts_with('#'));
     text("$self").or(id)
 }
 
-/// Returns a fragment without escapes.
+/// Decodes the escapes of a fragment.
 fn decoded(fragment: &str) -> String {
     percent_decode_str(fragment).decode_utf8_lossy().into_owned()
 }
 
-/// Returns the address of the file that `reference` in the file at `base` leads to.
+/// The address of the file that `reference` in the file at `base` leads to.
 fn locate(base: &Url, reference: &str) -> Result<Url, String> {
     let mut url = base.join(reference).map_err(|_| "it is not a file or an address".to_owned())?;
     url.set_fragment(None);

@@ -67,7 +67,7 @@ pub(super) fn unfit(argument: &str, problem: &str) -> String {
     format!("the argument `{argument}` {problem}")
 }
 
-/// Returns a value as plain text: a string unchanged, a structure as JSON.
+/// Writes a value as plain text: a string unchanged, a structure as JSON.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -76,7 +76,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// Returns whether a value has no parts.
+/// Whether a value has no parts.
 pub(super) fn is_plain(value: &Value) -> bool {
     !matches!(value, Value::Array(_) | Value::Object(_))
 }
@@ -126,7 +126,7 @@ pub(super) fn single(
     }
 }
 
-/// Returns the `name=value` pairs of a query, a form or a cookie. They are unescaped, except for the
+/// The `name=value` pairs of a query, a form or a cookie. They are unescaped, except for the
 /// separators of a [`DelimitedValue`] value.
 pub(super) fn pairs(
     name: &str,
@@ -232,7 +232,7 @@ impl DelimitedValue {
         pieces.join(self.separator)
     }
 
-    /// Returns the unescaped text, for a multipart part.
+    /// The unescaped text, for a multipart part.
     pub(super) fn into_text(self) -> String {
         let separator = match self.separator {
             "%20" => " ",

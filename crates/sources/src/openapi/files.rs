@@ -44,7 +44,8 @@ const CONCURRENT: usize = 6;
 /// The pauses before a file is requested again whose connection was refused or broke.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// Most repeated requests for the files of one document. A server that is down fails the rest at once.
+/// Most repeated requests for the files of one document. A server that is down fails the rest at
+/// once.
 const MAX_REPEATS: usize = 100;
 
 /// The location of the root document.
@@ -61,7 +62,7 @@ pub(super) struct DocumentReader {
     pub(super) headers: Arc<OwnHeaders>,
 }
 
-/// A document that was read.
+/// A loaded document.
 pub(super) struct LoadedDocument {
     pub(super) document: Document,
     /// Why a file of the document's own server could not be fetched now. What refers to it is left
@@ -252,7 +253,6 @@ impl DocumentReader {
 // === impl FetchError ===
 
 impl FetchError {
-    /// Returns whether the next attempt may succeed.
     fn is_passing(&self) -> bool {
         match self {
             Self::Status(status) => {
@@ -321,7 +321,7 @@ impl Folder {
     }
 }
 
-/// Returns the root document in the folder `path`.
+/// Finds the root document in the folder `path`.
 fn root_in(path: &Path) -> Result<PathBuf, String> {
     for name in ROOTS {
         let file = path.join(name);
@@ -340,7 +340,7 @@ fn read_local(folder: Option<&Folder>, url: &Url, left: &mut usize) -> Result<Ve
     Ok(bytes)
 }
 
-/// Returns the first `max + 1` bytes of a file.
+/// Reads the first `max + 1` bytes of a file.
 fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
@@ -348,7 +348,7 @@ fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Takes `amount` of what is left, if there is so much.
+/// Takes `amount` from `left`, if enough is left.
 fn take(left: &AtomicUsize, amount: usize) -> Option<()> {
     let rest = |left: usize| left.checked_sub(amount);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).ok().map(drop)

@@ -1,5 +1,5 @@
 //! The fields of a form: `application/x-www-form-urlencoded`, `multipart/form-data`, or a query
-//! string that is described as a form.
+//! string described as a form.
 //!
 //! The fields are the properties of the schema and of all schemas that it is composed of.
 
@@ -33,7 +33,7 @@ pub(super) struct Fields {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Field {
-    /// Serialization in a form; `None` when the document specifies none.
+    /// Serialization in a form; `None` when the document does not specify it.
     pub(super) style: Option<(Style, bool)>,
     pub(super) content: FieldContent,
     #[serde(skip_serializing_if = "Integers::is_none")]
@@ -46,14 +46,14 @@ pub(super) struct Field {
 pub(super) enum FieldContent {
     /// A plain value is its text, and a structure is JSON.
     Text {
-        /// The usual one if it is `None`.
+        /// The default if it is `None`.
         media_type: Option<String>,
     },
     /// Any value is JSON, also a string.
     Json { media_type: String },
     /// The argument is the bytes in base64.
     File {
-        /// The media types and ranges that are permitted; all if there are none.
+        /// The permitted media types and ranges; empty permits all.
         media_types: Vec<String>,
     },
 }
@@ -92,7 +92,7 @@ pub(super) struct Content<'d> {
 // === impl Fields ===
 
 impl Fields {
-    /// Returns how the field `name` is sent; `None` for a plain value.
+    /// How the field `name` is sent; `None` for a plain value.
     pub(super) fn get(&self, name: &str) -> Option<&Field> {
         self.named.get(name).or(self.others.as_ref())
     }
@@ -101,7 +101,7 @@ impl Fields {
         self.named.is_empty() && self.others.is_none()
     }
 
-    /// Returns the fields that are files, by how a text names them, with their media types.
+    /// The fields with files, as messages name them, with their media types.
     pub(super) fn files(&self) -> impl Iterator<Item = (String, &[String])> {
         let named = self.named.iter().map(|(name, field)| (format!("`{name}`"), field));
         let others = self.others.iter().map(|field| ("all other fields".to_owned(), field));
@@ -115,7 +115,7 @@ impl Fields {
 // === impl Field ===
 
 impl Field {
-    /// Returns whether it is sent as without a description.
+    /// Whether it is sent as without a description.
     fn is_plain(&self) -> bool {
         self.style.is_none()
             && self.content == FieldContent::Text { media_type: None }
@@ -161,7 +161,7 @@ impl FieldContent {
         Self::Text { media_type: concrete.map(str::to_owned) }
     }
 
-    /// Returns the media type of a structure that is sent as JSON. An error describes the argument.
+    /// The media type of a structure that is sent as JSON. An error describes the argument.
     pub(super) fn of_structure(media_type: Option<&str>) -> Result<&str, String> {
         const OTHERS: [&str; 3] = ["text/plain", "application/octet-stream", "application/yaml"];
         match media_type {
@@ -184,7 +184,7 @@ impl Form {
     ) -> Result<Self, Unusable> {
         for word in ["itemSchema", "prefixEncoding", "itemEncoding"] {
             if media.get(word).is_some() {
-                let problem = format!("its form has `{word}`, which is not followed");
+                let problem = format!("its form has `{word}`, an unsupported keyword");
                 return Err(Unusable::new(problem));
             }
         }
@@ -325,7 +325,7 @@ impl<'d> Content<'d> {
     }
 }
 
-/// Returns the style of a field and whether it is exploded, if the document specifies them.
+/// The style of a field and whether it is exploded, if the document specifies them.
 fn style(encoding: Node<'_>) -> Result<Option<(Style, bool)>, Unusable> {
     let explode = encoding.flag("explode");
     Ok(match (encoding.text("style"), explode) {

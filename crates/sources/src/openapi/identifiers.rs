@@ -42,14 +42,14 @@ const MAPS: [&str; 15] = [
     "schemas",
 ];
 
-/// The JSON pointers of the schemas of a file by their addresses, which include the anchor; `None` for a
-/// name that several schemas have.
+/// The JSON pointers of the schemas of a file by their addresses, which include the anchor; `None`
+/// for a name shared by several schemas.
 pub(super) type Names = HashMap<Url, Option<String>>;
 
 /// The references of a file.
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// Those that do not begin with `#`.
+    /// Those that do not start with `#`.
     pub(super) foreign: Vec<String>,
     /// Whether the file has names of schemas.
     pub(super) has_names: bool,
@@ -121,7 +121,7 @@ impl References {
 // === impl Context ===
 
 impl Context {
-    /// Returns the context of the member `key`; `None` for data.
+    /// The context of the member `key`; `None` for data.
     fn of(self, key: &str) -> Option<Self> {
         match self {
             Self::Map => Some(Self::Keywords),
@@ -132,8 +132,8 @@ impl Context {
     }
 }
 
-/// Rewrites the references in the file at `base` that its names change, and returns its names. An error
-/// completes a sentence such as "the file is not …".
+/// Rewrites the references in the file at `base` that its names change, and returns its names. An
+/// error completes a sentence such as "the file is not …".
 pub(super) fn rewrite(root: &mut Value, base: &Url) -> Result<Names, String> {
     let mut reader = NameReader::default();
     reader.read(root, base, Context::Keywords)?;
@@ -146,21 +146,20 @@ pub(super) fn rewrite(root: &mut Value, base: &Url) -> Result<Names, String> {
     Ok(names)
 }
 
-/// Returns the address of the schema that `id` names, without an anchor.
+/// The address of the schema that `id` names, without an anchor.
 fn address(base: &Url, id: &str) -> Option<Url> {
     let mut url = base.join(id).ok()?;
     url.set_fragment(None);
     Some(url)
 }
 
-/// Returns the address of an anchor.
 pub(super) fn anchored(base: &Url, anchor: &str) -> Url {
     let mut url = base.clone();
     url.set_fragment(Some(anchor));
     url
 }
 
-/// Returns the `$id` of a schema, unless it is an anchor.
+/// The `$id` of a schema, unless it is an anchor.
 fn id_of(value: &Value, context: Context) -> Option<&str> {
     let id = value.get("$id").and_then(Value::as_str);
     id.filter(|id| context == Context::Keywords && !id.starts_with('#'))
@@ -260,8 +259,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Returns a reference as a JSON pointer from the root of the file. Returns `None` for one that names do
-    /// not change: it leads from the root of the file or to another file, or the name is ambiguous.
+    /// A reference as a JSON pointer from the root of the file. `None` if names do not change it:
+    /// it leads from the root of the file or to another file, or the name is ambiguous.
     fn target(&self, reference: &str, scope: Scope<'_>) -> Option<String> {
         let (place, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let decoded = percent_decode_str(fragment).decode_utf8_lossy();

@@ -1,4 +1,4 @@
-//! The integers of a value that is sent as text.
+//! The integers of a value to send as text.
 //!
 //! JSON writes one integer in many ways (`100`, `1e2`, `100.0`). In a path, a query, a header or a form,
 //! services read plain digits alone.
@@ -17,9 +17,9 @@ use super::{
 /// The parts of a value that are integers by its schema. Any other number keeps its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Integers {
-    /// The value itself, or the items of the list that it is.
+    /// The value itself, or the items of a list.
     itself: bool,
-    /// Members of the object that it is.
+    /// Members of an object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Integers {
         *self == Self::default()
     }
 
-    /// Returns `value` with its integers in plain digits.
+    /// Writes the integers of `value` in plain digits.
     pub(super) fn in_plain_digits<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
         match value {
             Value::Object(members) if !self.members.is_empty() => {
@@ -70,8 +70,8 @@ enum Numbers {
 }
 
 impl Numbers {
-    /// Returns the numbers of one schema; `None` if it names none. Values that it lists say more than its
-    /// type, and many lists have no type.
+    /// The numbers of one schema; `None` if it does not restrict them. Its listed values say more
+    /// than its type, and many lists have no type.
     fn of(schema: Node<'_>) -> Option<Self> {
         let listed = schema.get("enum").into_iter().flat_map(Node::items);
         let mut numbers = listed.chain(schema.get("const")).filter_map(|it| it.value.as_number());
@@ -87,7 +87,7 @@ impl Numbers {
     }
 }
 
-/// Returns whether a value, or each item of the list that it is, can be an integer and no other number.
+/// Whether a value, or each item of a list, can be an integer but no other number.
 fn can_be_integer<'d>(
     composition: &mut Composition<'d>,
     schemas: &[Node<'d>],
@@ -97,8 +97,7 @@ fn can_be_integer<'d>(
     Ok(numbers.contains(&Numbers::Integers) && !numbers.contains(&Numbers::Any))
 }
 
-/// Returns a number that is an integer in plain digits, also in a list: `1.0`, `1e2` and `-0` are
-/// integers, too.
+/// Writes an integer in plain digits, also in a list: `1.0`, `1e2` and `-0` are integers, too.
 fn plain(value: &Value) -> Cow<'_, Value> {
     match value {
         Value::Number(number) => match plain_integer(number) {

@@ -24,12 +24,11 @@ pub(super) enum BodyKind {
     Binary,
 }
 
-/// Returns a media type in lower case, without parameters.
+/// A media type in lower case, without parameters.
 pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Returns how a body of a media type is sent.
 pub(super) fn kind(media_type: &str) -> BodyKind {
     let essence = essence(media_type);
     match essence.as_str() {
@@ -42,7 +41,7 @@ pub(super) fn kind(media_type: &str) -> BodyKind {
     }
 }
 
-/// Returns the preference of a media type; the lowest is used.
+/// The preference of a media type; the lowest is used.
 pub(super) fn rank(media_type: &str) -> u8 {
     match kind(media_type) {
         BodyKind::Json if media_type.trim().eq_ignore_ascii_case("application/json") => 0,
@@ -58,20 +57,19 @@ pub(super) fn rank(media_type: &str) -> u8 {
     }
 }
 
-/// Returns whether a media type is JSON.
 pub(super) fn is_json(media_type: &str) -> bool {
     let essence = essence(media_type);
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// Returns whether bodies of a media type, without parameters, are text for people and models.
+/// Whether bodies of a media type, without parameters, are text for people and models.
 pub(crate) fn is_readable(essence: &str) -> bool {
     const OTHERS: [&str; 3] =
         ["application/yaml", "application/javascript", "application/x-www-form-urlencoded"];
     is_json(essence) || is_text(essence) || OTHERS.contains(&essence)
 }
 
-/// Returns whether a media type, without parameters, is text, XML or a sequence of JSON texts.
+/// Whether a media type, without parameters, is text, XML or a sequence of JSON texts.
 pub(super) fn is_text(essence: &str) -> bool {
     const SEQUENCES: [&str; 4] = [
         "application/json-seq",
@@ -86,7 +84,7 @@ pub(super) fn is_text(essence: &str) -> bool {
         || SEQUENCES.contains(&essence)
 }
 
-/// Returns whether a media type is written as text.
+/// Whether a media type is written as text.
 pub(super) fn is_textual(media_type: &str) -> bool {
     let essence = essence(media_type);
     is_json(&essence)
@@ -95,12 +93,12 @@ pub(super) fn is_textual(media_type: &str) -> bool {
             .contains(&essence.as_str())
 }
 
-/// Returns whether a media type is a range, such as `image/*`.
+/// Whether a media type is a range, such as `image/*`.
 pub(super) fn is_range(media_type: &str) -> bool {
     essence(media_type).contains('*')
 }
 
-/// Returns whether a text is a media type or a range that a document can name.
+/// Whether a text is a media type or a range that a document can name.
 pub(super) fn is_valid(media_type: &str) -> bool {
     let essence = essence(media_type);
     let is_token = |text: &str| {
@@ -115,7 +113,7 @@ pub(super) fn is_valid(media_type: &str) -> bool {
     is_type && HeaderValue::from_str(media_type).is_ok()
 }
 
-/// Returns whether a media type or range includes a media type.
+/// Whether a media type or range includes a media type.
 pub(super) fn permits(range: &str, media_type: &str) -> bool {
     let (range, media_type) = (essence(range), essence(media_type));
     match range.split_once('/') {
@@ -125,14 +123,14 @@ pub(super) fn permits(range: &str, media_type: &str) -> bool {
     }
 }
 
-/// Returns whether bytes can only be sent if the caller names their media type, which is one of
-/// `permitted`.
+/// Whether bytes can only be sent if the caller names their media type, one of `permitted`.
 pub(super) fn requires_type<T: AsRef<str>>(permitted: &[T]) -> bool {
     bytes_type(permitted, None).is_err()
 }
 
-/// Returns the media type of bytes for which the document permits `permitted`, or any if it is empty:
-/// the `named` one of the caller, or else the first that is no range. An error describes the argument.
+/// Chooses the media type of bytes. The document permits `permitted`, or any type if it is empty.
+/// The caller's `named` type comes first, then the first permitted type that is no range. An error
+/// describes the argument.
 pub(super) fn bytes_type<T: AsRef<str>>(
     permitted: &[T],
     named: Option<&str>,
@@ -160,7 +158,7 @@ pub(super) fn bytes_type<T: AsRef<str>>(
     })
 }
 
-/// Returns media types for a message.
+/// Lists media types for a message.
 pub(super) fn listed<T: AsRef<str>>(media_types: &[T]) -> String {
     let all: Vec<_> = media_types.iter().map(|it| format!("`{}`", it.as_ref())).collect();
     tidy(&all.join(", "), MAX_SHOWN)

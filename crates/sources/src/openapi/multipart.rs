@@ -1,7 +1,7 @@
 //! Encodes `multipart/form-data`.
 //!
 //! Invariant: a value cannot extend beyond its part. The boundary is random, and names and media
-//! types of the caller cannot end a line.
+//! types of the caller cannot break a line.
 
 use std::borrow::Cow;
 
@@ -35,8 +35,8 @@ struct Parts<'b> {
     bytes: Vec<u8>,
 }
 
-/// Returns a body with one part per field, per item of a list, or per pair of a style. Files are last,
-/// because services that store a file as it arrives read what belongs to it first.
+/// Encodes a body with one part per field, per item of a list, or per pair of a style. Files are
+/// last, because services that store a file as it arrives first read the fields that belong to it.
 pub(super) fn encode(
     fields: &Fields,
     members: &Map<String, Value>,
@@ -80,7 +80,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text.trim()).ok()
 }
 
-/// Returns a field name, quoted as browsers do.
+/// Quotes a field name as browsers do.
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }

@@ -34,7 +34,7 @@ const MAX_ARGUMENT: usize = 64;
 const MAX_CHANGED: usize = 48;
 /// Largest number of parameters of one operation.
 const MAX_PARAMETERS: usize = 200;
-/// Characters of a name that is derived from method and path.
+/// Characters of a name derived from method and path.
 const MAX_NAME: usize = 160;
 
 /// Headers that no argument sets, in addition to those of the connection. The specification says that a
@@ -61,7 +61,7 @@ pub(super) struct Operation {
     pub(super) notes: Vec<String>,
 }
 
-/// An operation of the document that has not been read.
+/// An operation of the document, not yet read.
 pub(super) struct Candidate<'d> {
     pub(super) name: String,
     /// As it is sent.
@@ -87,7 +87,7 @@ pub(super) struct Parameter {
     pub(super) reserved: bool,
     #[serde(skip_serializing_if = "Integers::is_none")]
     pub(super) integers: Integers,
-    /// The fields of a query string that is a form.
+    /// The fields of a query string with a form.
     #[serde(skip_serializing_if = "Fields::is_empty")]
     pub(super) fields: Fields,
 }
@@ -113,7 +113,7 @@ const PLACES: [(&str, Place); 5] = [
 ];
 
 impl Place {
-    /// Returns the location, in words for descriptions.
+    /// The location, in words for descriptions.
     fn words(self) -> &'static str {
         match self {
             Self::Path => "the path",
@@ -134,7 +134,7 @@ pub(super) struct ReadingContext<'d> {
     pub(super) configured: &'d HashSet<String>,
 }
 
-/// Returns the name of an operation without `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
+/// The name of an operation without `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
 pub(super) fn derived_name(method: &str, path: &str) -> String {
     let mut name = method.to_ascii_lowercase();
     for part in path.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
@@ -152,10 +152,12 @@ impl Operation {
         candidate: &Candidate<'_>,
     ) -> Result<Self, Unusable> {
         let Candidate { name, method, path, items, described } = candidate;
-        // Some documents distinguish operations of one path by a fragment, which is not sent.
+        // Some documents distinguish operations of one path by a fragment. Fragments are not sent.
         let (path, fragment) = path.split_once('#').unwrap_or((path, ""));
         if placeholders(fragment).next().is_some() {
-            return Err(Unusable::new("its path has a placeholder after `#`, which is not sent"));
+            return Err(Unusable::new(
+                "its path has a placeholder after `#`; fragments are not sent",
+            ));
         }
         check_path(path)?;
         let document = reading.document;
@@ -198,7 +200,7 @@ impl Operation {
         })
     }
 
-    /// Returns the size of its schemas in bytes.
+    /// The size of its schemas in bytes.
     pub(super) fn schema_bytes(&self) -> usize {
         size(&self.input) + self.output.as_ref().map_or(0, size)
     }
@@ -233,7 +235,7 @@ impl Arguments {
                 required.push(Value::String(argument.clone()));
             }
             let schema = bundle.schema(found.schema)?;
-            // Models must tell `StartTime`, `StartTime<` and `StartTime>` apart.
+            // Models must distinguish `StartTime`, `StartTime<` and `StartTime>`.
             let Parameter { name, place, .. } = &found.parameter;
             let sent =
                 (*name != argument).then(|| format!("Sent as `{name}` in {}.", place.words()));
@@ -262,8 +264,8 @@ impl Arguments {
     }
 }
 
-/// Returns the parameters that arguments fill: those of the operation, then those of the path items
-/// that it does not override. They are sorted by location, in document order.
+/// The parameters that arguments fill: those of the operation, then those of the path items that it
+/// does not override. They are sorted by location, in document order.
 fn parameters<'d>(
     reading: &ReadingContext<'d>,
     items: &[Node<'d>],
@@ -304,7 +306,7 @@ fn parameters<'d>(
     Ok(found)
 }
 
-/// Reads a parameter. Returns `None` when arguments cannot set it.
+/// Reads a parameter; `None` if arguments cannot set it.
 fn parameter_of<'d>(
     reading: &ReadingContext<'d>,
     parameter: Node<'d>,
@@ -390,19 +392,19 @@ fn style(place: Place, name: Option<&str>) -> Option<Style> {
     })
 }
 
-/// Returns how a value with a media type becomes a parameter.
+/// How a value with a media type becomes a parameter.
 fn content_style(place: Place, media_type: &str) -> Result<Style, Unusable> {
     match (kind(media_type), style(place, None)) {
         (BodyKind::Text, Some(style)) => Ok(style),
         (BodyKind::Json, _) => Ok(Style::Json),
         _ => {
             let kind = tidy(media_type, 80);
-            Err(Unusable::new(format!("a parameter of it is `{kind}`, which is not sent")))
+            Err(Unusable::new(format!("a parameter of it is `{kind}`, an unsupported media type")))
         }
     }
 }
 
-/// Returns how a value becomes a whole query.
+/// How a value becomes a whole query.
 fn query_style(media_type: &str) -> Result<Style, Unusable> {
     match kind(media_type) {
         BodyKind::Form => Ok(Style::Form),
@@ -410,13 +412,13 @@ fn query_style(media_type: &str) -> Result<Style, Unusable> {
         BodyKind::Text => Ok(Style::Simple),
         BodyKind::Multipart | BodyKind::Binary => {
             let kind = tidy(media_type, 80);
-            Err(Unusable::new(format!("its query string is `{kind}`, which is not sent")))
+            Err(Unusable::new(format!("its query string is `{kind}`, an unsupported media type")))
         }
     }
 }
 
-/// Returns the names of the arguments for `found`, all different and other than `reserved`. Model
-/// providers refuse all tools of a request because of one name that is not 1 to 64 characters of
+/// Chooses the names of the arguments for `found`, all different and other than `reserved`. Model
+/// providers refuse all tools of a request because of one name outside 1 to 64 characters of
 /// `[A-Za-z0-9_.-]`, so other names are changed.
 fn argument_names(found: &[ParameterEntry<'_>], reserved: Option<&str>) -> Vec<String> {
     let mut taken: HashSet<String> = reserved.map(str::to_owned).into_iter().collect();
@@ -455,7 +457,7 @@ fn argument_names(found: &[ParameterEntry<'_>], reserved: Option<&str>) -> Vec<S
     names
 }
 
-/// Returns a schema with `description` added, unless it already has one, and then with `remark`.
+/// Adds `description` to a schema, unless it already has one, and then `remark`.
 fn described_schema(mut schema: Value, description: Option<&str>, remark: Option<&str>) -> Value {
     let description = description.map(str::trim).filter(|text| !text.is_empty());
     if description.is_none() && remark.is_none() {
@@ -473,7 +475,7 @@ fn described_schema(mut schema: Value, description: Option<&str>, remark: Option
     schema
 }
 
-/// Returns the output schema, if all successful responses have the same one.
+/// The output schema, if all successful responses have the same one.
 fn output(
     document: &Document,
     share: usize,
@@ -507,7 +509,7 @@ fn output(
     Ok(Some(Value::Object(bundle.add_definitions(root)?)))
 }
 
-/// Returns the placeholders of a path.
+/// The placeholders of a path.
 pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
@@ -515,7 +517,7 @@ pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
 fn check_path(path: &str) -> Result<(), Unusable> {
     let dots = |segment: &str| matches!(segment, "." | "..");
     let problem = if !path.starts_with('/') {
-        "its path does not begin with `/`"
+        "its path does not start with `/`"
     } else if path.contains('\\') || path.chars().any(char::is_control) {
         "its path contains invalid characters"
     } else if path.split('/').any(dots) || path.to_ascii_lowercase().contains("%2e") {

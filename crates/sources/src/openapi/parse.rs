@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 100;
 /// bytes of the files do not bound them.
 const MAX_NODES: usize = 4_000_000;
 
-/// The rest of what the YAML files of one document may become.
+/// The remaining budget for the YAML files of one document.
 #[derive(Debug)]
 pub(super) struct YamlBudget {
     nodes: usize,
@@ -48,7 +48,7 @@ impl YamlBudget {
     }
 }
 
-/// Parses `bytes`: as JSON when they begin with an object, otherwise as YAML. An error completes a
+/// Parses `bytes`: as JSON when they start with an object, otherwise as YAML. An error completes a
 /// sentence such as "the file is not …".
 pub(super) fn parse(bytes: &[u8], budget: &mut YamlBudget) -> Result<Value, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);

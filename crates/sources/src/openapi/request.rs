@@ -64,7 +64,7 @@ fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Res
     Ok(url)
 }
 
-/// Returns the path with its placeholders filled.
+/// Fills the placeholders of the path.
 fn fill(
     operation: &Operation,
     path: &str,
@@ -184,7 +184,7 @@ fn headers(
         let text = encode::single(name, &value, *style, *explode, Escape::None);
         let bad = || unfit(argument, "contains characters that are invalid in a header");
         if text.trim_matches([' ', '\t']) != text {
-            return Err(unfit(argument, "must not begin or end with a space: it is a header"));
+            return Err(unfit(argument, "must not have a space at either end: it is a header"));
         }
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
@@ -205,7 +205,7 @@ fn headers(
     Ok(())
 }
 
-/// Returns the parameters at a location that have a value.
+/// The parameters at a location that have a value.
 fn given<'a>(
     operation: &'a Operation,
     place: Place,
@@ -215,7 +215,6 @@ fn given<'a>(
     parameters.filter_map(|parameter| Some((parameter, value(parameter, arguments)?)))
 }
 
-/// Returns the value for a parameter, if it has one.
 fn value<'a>(parameter: &Parameter, arguments: &'a Map<String, Value>) -> Option<Cow<'a, Value>> {
     let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
     Some(parameter.integers.in_plain_digits(value))
@@ -286,7 +285,7 @@ fn form(argument: &str, fields: &Fields, value: &Value) -> Result<String, String
     Ok(form.replace("%20", "+"))
 }
 
-/// Returns a boundary of 128 random bits, which no part contains.
+/// Generates a boundary of 128 random bits, which occurs in no part.
 fn boundary() -> Result<String, String> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random)

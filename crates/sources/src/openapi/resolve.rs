@@ -1,8 +1,8 @@
 //! Makes the schemas of one tool self-contained.
 //!
-//! Each `$ref` becomes a reference to `$defs`, into which its target is copied once, from whichever
-//! file it is in. A recursive schema therefore stays small. Schemas of 3.0 are converted to JSON Schema 2020-12; those of 3.1
-//! already conform to it. All other parts of a schema stay unchanged.
+//! Each `$ref` becomes a reference to `$defs`, into which its target is copied once, from any file
+//! of the document. A recursive schema therefore stays small. Schemas of 3.0 are converted to JSON
+//! Schema 2020-12; those of 3.1 already conform to it. All other parts of a schema stay unchanged.
 //!
 //! Invariant: the total size of a tool's schemas is bounded. Definitions beyond the limit are left
 //! open: they keep only type, title and description, and reject no value that the original
@@ -63,7 +63,7 @@ pub(super) struct Bundle<'d> {
     /// Names in `$defs` by file and JSON pointer.
     names: HashMap<(FileId, String), String>,
     taken: HashSet<String>,
-    /// Copied maps around the one that is being rewritten.
+    /// Copied maps around the current one.
     copies: usize,
     /// Properties of the other direction only, of the value that the next schema describes with others.
     one_way: Vec<String>,
@@ -85,7 +85,7 @@ impl<'d> Bundle<'d> {
         }
     }
 
-    /// Returns `schema` rewritten for use in a tool's schema.
+    /// Rewrites `schema` for use in a tool's schema.
     pub(super) fn schema(&mut self, schema: Node<'_>) -> Result<Value, ReferenceError> {
         let size = size(schema.value);
         if size > self.left {
@@ -165,8 +165,8 @@ impl<'d> Bundle<'d> {
         Ok(kept)
     }
 
-    /// Returns a map of schemas rewritten. Some documents of several files have a reference in place
-    /// of a whole map. It cannot point to `$defs`, so the map is copied.
+    /// Rewrites a map of schemas. Some documents of several files have a reference in place of a
+    /// whole map. It cannot point to `$defs`, so the map is copied.
     fn map(&mut self, schemas: Node<'_>) -> Result<Value, ReferenceError> {
         let Some(reference) = schemas.text("$ref") else { return self.each(schemas) };
         let copied = self.document.follow(schemas)?;
@@ -188,7 +188,7 @@ impl<'d> Bundle<'d> {
         Ok(Value::Object(rewritten.collect::<Result<_, ReferenceError>>()?))
     }
 
-    /// Returns the properties that exist in the other direction only, of an object that several schemas
+    /// The properties that exist in the other direction only, of an object that several schemas
     /// describe together.
     fn one_way_of(&self, schema: Node<'_>) -> Vec<String> {
         let properties = Composition::repeated(self.document).properties(&[schema]);
@@ -252,7 +252,7 @@ impl<'d> Bundle<'d> {
     }
 }
 
-/// Returns `name` with characters that are invalid in names replaced.
+/// Replaces the characters of `name` that are invalid in names.
 pub(super) fn plain_name(name: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     name.chars().map(legal).collect()
@@ -304,7 +304,7 @@ fn or_null(schema: &mut Map<String, Value>) {
     *schema = outer;
 }
 
-/// Returns only the outermost level of a schema.
+/// Keeps only the outermost level of a schema.
 fn open(schema: &Value) -> Value {
     let mut kept = Map::new();
     for word in ["title", "description"] {

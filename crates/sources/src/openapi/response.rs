@@ -101,7 +101,7 @@ fn binary(media_type: &str, body: &[u8]) -> Outcome {
     Outcome::blocks(vec![block(media_type, body)], false)
 }
 
-/// Returns bytes as a content block of the matching type.
+/// Wraps bytes in a content block of the matching type.
 fn block(media_type: &str, body: &[u8]) -> Value {
     let data = STANDARD.encode(body);
     let kind = if media_type.is_empty() { "application/octet-stream" } else { media_type };

@@ -2,8 +2,8 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The patterns of a source. An operation is a tool when one of them matches it and none that
-/// begins with `!` does.
+/// The patterns of a source. An operation is a tool if at least one of them matches it, unless a
+/// pattern with `!` does too.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selection {
     taken: Vec<Pattern>,

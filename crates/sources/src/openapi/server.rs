@@ -28,7 +28,7 @@ impl OwnHeaders {
         }
     }
 
-    /// Returns whether `url` is of another origin than the configured service.
+    /// Whether `url` is of another origin than the configured service.
     pub(super) fn is_abroad(&self, url: &Url) -> bool {
         self.home.as_ref().is_some_and(|home| home.origin() != url.origin())
     }
@@ -45,7 +45,7 @@ pub(super) struct Servers<'a> {
 }
 
 impl Servers<'_> {
-    /// Returns the base URL for an operation with these `servers`.
+    /// Finds the base URL for an operation with these `servers`.
     pub(super) fn find(&self, servers: Option<&Value>) -> Result<Url, String> {
         if let Some(base) = self.base {
             return Ok(base.clone());
@@ -77,7 +77,7 @@ impl Servers<'_> {
         Ok(url)
     }
 
-    /// Returns the server's URL with its variables filled in.
+    /// Fills in the variables of the server's URL.
     fn filled(&self, server: &Value) -> Result<String, String> {
         let text = server.get("url").and_then(Value::as_str).unwrap_or("/");
         let mut filled = String::with_capacity(text.len());

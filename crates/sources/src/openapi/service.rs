@@ -40,7 +40,7 @@ pub(super) type Operations = HashMap<String, Callable>;
 pub(super) struct Callable {
     pub(super) operation: Operation,
     pub(super) base: Url,
-    /// The server as the document has it; `None` where the configuration has the address.
+    /// The server from the document; `None` where the configuration has the address.
     pub(super) server: Option<Value>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct ReadSettings<'a> {
 }
 
 impl Callable {
-    /// Returns what the document decides about the request of a call.
+    /// What the document decides about the request of a call.
     fn sent(&self) -> Value {
         let Operation { method, path, parameters, body, .. } = &self.operation;
         json!({
@@ -74,7 +74,7 @@ impl Service {
         if chosen.len() > settings.limits.max_tools {
             let (all, most) = (chosen.len(), settings.limits.max_tools);
             problems.add(format!(
-                "the document has {all} operations, of which the first {most} are read; choose with `operations`"
+                "the document has {all} operations, but only the first {most} are read; choose with `operations`"
             ));
             chosen.truncate(most);
         }
@@ -159,8 +159,8 @@ fn read_all<'d>(
     chosen.iter().map(|candidate| Operation::read(&narrow, candidate)).collect()
 }
 
-/// Returns the largest share per operation so that the total stays within `limit`. Operations in
-/// `sizes` that need less leave the rest to the others.
+/// The largest share per operation so that the total stays within `limit`. Operations in `sizes`
+/// that need less leave the rest to the others.
 fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
     sizes.sort_unstable();
     let (mut left, mut waiting) = (limit, sizes.len());
@@ -175,7 +175,7 @@ fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
     MAX_SHARE
 }
 
-/// Returns all operations with their names, in document order.
+/// Lists all operations with their names, in document order.
 fn candidates<'d>(
     document: &'d Document,
     problems: &mut Problems<MAX_PROBLEMS>,
@@ -223,8 +223,8 @@ fn candidates<'d>(
     named(found)
 }
 
-/// Returns the operations of a path by their methods: first those that have a member of their own,
-/// then those in `additionalOperations`.
+/// The operations of a path by their methods: first the members named by method, then those in
+/// `additionalOperations`.
 fn operations_of<'d>(
     document: &'d Document,
     path: &str,
@@ -270,14 +270,14 @@ fn operations_of<'d>(
     found
 }
 
-/// Returns whether a value can be an operation: a whole document, and an object whose `$ref` is no
-/// reference, would be one without arguments.
+/// Whether a value can be an operation. A whole document, or an object with an unresolved `$ref`,
+/// would otherwise count as an operation without arguments.
 fn is_operation(described: Node<'_>) -> bool {
     let foreign = ["$ref", "openapi", "paths"].into_iter().any(|key| described.get(key).is_some());
     described.value.is_object() && !foreign
 }
 
-/// Returns why an entry of `additionalOperations` cannot be called.
+/// Why an entry of `additionalOperations` cannot be called.
 fn additional_problem(method: &str, described: Node<'_>) -> Option<&'static str> {
     if METHODS.contains(&method) {
         Some("the specification forbids this method in `additionalOperations`")
@@ -292,7 +292,7 @@ fn additional_problem(method: &str, described: Node<'_>) -> Option<&'static str>
     }
 }
 
-/// Returns the method and path of an operation for the operator.
+/// Writes the method and path of an operation for the operator.
 fn line(method: &str, path: &str) -> String {
     format!("{} {}", quoted(method), quoted(path))
 }
@@ -323,7 +323,7 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     found
 }
 
-/// Returns text of a document, cleaned for display to the operator.
+/// Cleans text of a document for display to the operator.
 fn quoted(text: &str) -> String {
     tidy(text, 120)
 }

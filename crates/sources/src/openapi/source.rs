@@ -73,7 +73,7 @@ struct Shared {
     status: StatusBoard,
 }
 
-/// A document that was read, as tools.
+/// A loaded document, as tools.
 struct ReadDocument {
     service: Service,
     forms: Forms,
@@ -151,7 +151,7 @@ impl Plan {
         service
     }
 
-    /// Returns a problem for each server of `operations` that calls cannot reach.
+    /// A problem for each server of `operations` that calls cannot reach.
     async fn refused_servers(&self, operations: &Operations) -> Vec<String> {
         let mut servers: BTreeMap<String, (&Url, usize)> = BTreeMap::new();
         for operation in operations.values() {
@@ -221,7 +221,7 @@ impl Shared {
             read.ok_or_else(|| unavailable("its document has not been read yet"))?;
         let entry = permit.entry();
         let Some(callable) = operations.get(&entry.upstream_name) else {
-            return Err(unavailable("this operation no longer exists"));
+            return Err(unavailable("this operation was removed from the document"));
         };
         forms.check(&entry.upstream_name, entry.pinned)?;
         let _slot = self.calls.slot(permit).await?;
@@ -229,7 +229,7 @@ impl Shared {
         let mut request = match built {
             Ok(request) => request,
             Err(problem) => {
-                return Ok(Outcome::text(&format!("nothing was sent: {problem}"), true));
+                return Ok(Outcome::text(&format!("not sent: {problem}"), true));
             }
         };
         let Plan { egress, credential, .. } = &*self.plan;

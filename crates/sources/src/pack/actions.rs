@@ -42,7 +42,7 @@ pub(super) fn offer(pack: &mut Pack, has_credential: bool) -> Result<(), PackErr
     Ok(())
 }
 
-/// Returns the tool name of the node `type_id` of `pack`.
+/// The tool name of the node `type_id` of `pack`.
 fn name<'t>(pack: &str, type_id: &'t str) -> &'t str {
     let rest = type_id.strip_prefix(pack).and_then(|rest| rest.strip_prefix('.'));
     rest.filter(|rest| !rest.is_empty()).unwrap_or(type_id)

@@ -13,7 +13,7 @@ use super::{
 /// Bytes that headers and padding may add to the files of an archive.
 const OVERHEAD: u64 = 4 << 20;
 
-/// Returns the files of the archive `bytes`, without a common `package/` directory as in npm
+/// Reads the files of the archive `bytes`, without a common `package/` directory as in npm
 /// packages.
 pub(super) fn read(bytes: &[u8]) -> Result<Files, PackError> {
     let unreadable = |_| PackCode::Unreadable.error("the archive is not a valid .tgz");
@@ -45,7 +45,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Files, PackError> {
     Ok(files.without_prefix("package/"))
 }
 
-/// Returns a reproducible archive of `files`.
+/// Creates a reproducible archive of `files`.
 pub(super) fn write(files: &Files) -> Result<Vec<u8>, PackError> {
     let failed = |_| PackCode::Unreadable.error("the pack cannot be archived");
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));

@@ -53,7 +53,6 @@ impl Engine {
         }
     }
 
-    /// Returns the client of a remote pack.
     pub(super) fn remote(&self) -> Option<&Remote> {
         match self {
             #[cfg(feature = "wasm")]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The reason why a pack was rejected. `Display` begins with the code.
+/// The reason why a pack was rejected. `Display` starts with the code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {problem}")]
 pub struct PackError {
@@ -43,7 +43,7 @@ codes! {
     EngineUnsupported = "pack_engine_unsupported",
     /// The nodes require an engine that this host does not have.
     UnsupportedRuntime = "unsupported_runtime",
-    /// The pack requires something that this host does not provide, or that was not granted.
+    /// The pack requires something that this host does not provide or grant.
     RequirementUnmet = "pack_runtime_requirement_unmet",
     /// The pack requires a capability that this host does not advertise.
     PeerMissing = "pack_peer_dependency_missing",
@@ -69,7 +69,7 @@ impl PackCode {
         PackError { code: self, problem: problem.into() }
     }
 
-    /// Returns `Err` with this code.
+    /// Fails with this code.
     pub(crate) fn refuse<T>(self, problem: impl Into<String>) -> Result<T, PackError> {
         Err(self.error(problem))
     }

@@ -114,7 +114,7 @@ impl Files {
             return PackCode::Unreadable.refuse(format!("a pack holds over {MAX_TOTAL} bytes"));
         }
         match self.files.insert(path.to_owned(), bytes) {
-            // With duplicates, readers could disagree on the file that was signed.
+            // With duplicates, readers could disagree on the signed file.
             Some(_) => PackCode::Unreadable.refuse("the pack contains a path twice"),
             None => Ok(()),
         }
@@ -129,7 +129,7 @@ impl Files {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
     }
 
-    /// Returns the files with `prefix` removed, when all of them have it.
+    /// Removes `prefix` from the paths, if all of them have it.
     pub(super) fn without_prefix(self, prefix: &str) -> Self {
         if !self.files.keys().all(|path| path.starts_with(prefix)) {
             return self;

@@ -1,7 +1,7 @@
 //! Packs installed in the data directory: archives, and a lock file that lists them.
 //!
 //! Invariant: the lock file and the archives are replaced atomically, under a lock, so that readers
-//! see either a complete pack or none.
+//! never see an incomplete pack.
 
 use std::{
     io::Write as _,
@@ -34,7 +34,7 @@ pub struct Library {
     bundled: &'static [BundledPack],
 }
 
-/// A pack that is part of the program.
+/// A pack embedded in the program.
 #[derive(Debug)]
 pub struct BundledPack {
     /// Its files by their paths.
@@ -113,7 +113,7 @@ pub(crate) fn find(spec: &PackSpec, library: Option<&Library>) -> Result<PackFil
     }
 }
 
-/// Reads and checks the pack at `path`, with everything granted. Runs none of its code.
+/// Reads and checks the pack at `path`, with everything granted. Its code does not run.
 pub fn inspect(path: &Path, verification: &PackVerification) -> Result<PackReport, PackError> {
     report(PackFiles::open(path)?, verification)
 }
@@ -166,7 +166,7 @@ impl Library {
         Ok(files)
     }
 
-    /// Returns the bundled pack `name`, in `version` if given.
+    /// The bundled pack `name`, in `version` if given.
     fn bundled(&self, name: &str, version: Option<&str>) -> Result<Option<Files>, PackError> {
         for pack in self.bundled {
             let manifest = pack.manifest()?;
@@ -177,14 +177,14 @@ impl Library {
         Ok(None)
     }
 
-    /// Returns name and version of the bundled packs.
+    /// Lists name and version of the bundled packs.
     pub fn list_bundled(&self) -> Result<Vec<(String, String)>, PackError> {
         let named =
             |pack: &BundledPack| pack.manifest().map(|manifest| (manifest.name, manifest.version));
         self.bundled.iter().map(named).collect()
     }
 
-    /// Returns all installed packs, by name and version.
+    /// Lists all installed packs, by name and version.
     pub fn list(&self) -> Result<Vec<InstalledPack>, PackError> {
         let path = self.dir.join(LOCK);
         if !path.exists() {
@@ -198,17 +198,17 @@ impl Library {
         }
     }
 
-    /// Returns the installed pack `name`, in `version` or the newest one.
+    /// Finds the installed pack `name`, in `version` or the newest one.
     pub fn find(&self, name: &str, version: Option<&str>) -> Result<InstalledPack, PackError> {
         let packs = self.list()?.into_iter().filter(|pack| pack.is(name, version));
         let newest = packs.max_by_key(|pack| semver::Version::parse(&pack.version).ok());
         newest.ok_or_else(|| {
             PackCode::LockfileIncomplete
-                .error("no such pack is installed; `toolcrib packs add` installs one")
+                .error("this pack is not installed; `toolcrib packs add` installs it")
         })
     }
 
-    /// Returns the path of an installed pack's archive.
+    /// The path of an installed pack's archive.
     pub fn archive(&self, pack: &InstalledPack) -> PathBuf {
         self.dir.join(format!("{}-{}.tgz", pack.name, pack.version))
     }
@@ -339,7 +339,6 @@ impl LockedLibrary<'_> {
 // === impl InstalledPack ===
 
 impl InstalledPack {
-    /// Returns whether this is the pack `name`, in `version` if given.
     fn is(&self, name: &str, version: Option<&str>) -> bool {
         self.name == name && version.is_none_or(|version| self.version == version)
     }

@@ -37,7 +37,7 @@ const MAX_SIGNATURE: usize = 4096;
 /// Longest address that a pack names, in characters.
 const MAX_ENTRY: usize = 2048;
 
-/// A checked pack in memory. None of its code has run.
+/// A checked pack in memory. Its code has not run.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(crate) manifest: Manifest,
@@ -90,7 +90,7 @@ impl PackFiles {
         Ok(Self { files: archive::read(&archive)?, archive: Some(archive), signature })
     }
 
-    /// Returns a hash over all files and the signature.
+    /// Hashes all files and the signature.
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
         for (path, bytes) in self.files.iter() {
@@ -103,7 +103,7 @@ impl PackFiles {
         hash.finalize().into()
     }
 
-    /// Returns the manifest, after the pack was verified.
+    /// Verifies the pack, and parses its manifest.
     pub(super) fn verified(&self, wanted: &PackVerification) -> Result<Manifest, PackError> {
         let Some(manifest) = self.files.get(MANIFEST) else {
             return PackCode::InvalidManifest.refuse("there is no pack.json at the root");
@@ -114,7 +114,7 @@ impl PackFiles {
         Ok(manifest)
     }
 
-    /// Returns the archive of the pack, created on demand for a directory.
+    /// The archive of the pack, created on demand for a directory.
     pub(super) fn into_archive(self) -> Result<Vec<u8>, PackError> {
         self.archive.map_or_else(|| archive::write(&self.files), Ok)
     }
@@ -155,7 +155,7 @@ impl PackFiles {
 // === impl Pack ===
 
 impl Pack {
-    /// Leaves out nodes that require a credential when there is none.
+    /// Leaves out nodes whose required credential is missing.
     pub(super) fn drop_unauthorized(&mut self) {
         let code = PackCode::RequirementUnmet;
         for node in self.nodes.extract_if(.., |node| node.wants_credential) {
@@ -168,7 +168,7 @@ impl Pack {
     }
 }
 
-/// Returns the code of the pack. For a remote pack, only checks its address.
+/// Reads the code of the pack. For a remote pack, only checks its address.
 fn artifact(manifest: &Manifest, files: &Files) -> Result<Vec<u8>, PackError> {
     let entry = &manifest.runtime.entry;
     if manifest.runtime.language == "remote" {
@@ -200,7 +200,7 @@ fn pack_node(
     let id = node.type_id.as_str();
     if id.split('.').next() == Some("workflow") {
         return PackCode::InvalidManifest
-            .refuse("its `typeId` begins with `workflow.`, which is reserved for workflows");
+            .refuse("its `typeId` starts with `workflow.`, a prefix reserved for workflows");
     }
     if names::promises_exec(id) {
         return PackCode::InvalidManifest.refuse(

@@ -155,19 +155,18 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Returns the supported range of protocol versions.
+    /// The supported range of protocol versions.
     pub(super) fn engine(&self) -> &str {
         &self.engines.openwop
     }
 
-    /// Returns the capabilities that the pack requires of this host.
+    /// The capabilities that the pack requires of this host.
     pub(super) fn required_peers(&self) -> impl Iterator<Item = &str> {
         let optional =
             |name: &str| self.peer_dependencies_meta.get(name).is_some_and(|meta| meta.optional);
         self.peer_dependencies.keys().map(String::as_str).filter(move |name| !optional(name))
     }
 
-    /// Returns the path of the signature in the pack.
     pub(super) fn signature_ref(&self) -> Option<&str> {
         self.signing.as_ref()?.signature_ref.as_deref()
     }
@@ -203,7 +202,7 @@ impl Manifest {
         for action in &connector.actions {
             if !nodes.contains(action.type_id.as_str()) {
                 return PackCode::ActionUnresolved.refuse(
-                    "an action of the connector names a `typeId` that is not a node of the pack",
+                    "an action of the connector names a `typeId` without a node in the pack",
                 );
             }
             let sound = |rate: RateLimit| rate.requests > 0 && rate.per_seconds > 0;
@@ -235,7 +234,7 @@ fn check_name(name: &str) -> Result<(), PackError> {
     let mut segments = name.split('.');
     if !segments.next().is_some_and(|scope| SCOPES.contains(&scope)) {
         return PackCode::InvalidScope.refuse(format!(
-            "the name of the pack must begin with one of {}",
+            "the name of the pack must start with one of {}",
             SCOPES.map(|scope| format!("`{scope}.`")).join(", ")
         ));
     }

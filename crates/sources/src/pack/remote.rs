@@ -29,7 +29,7 @@ use crate::{
     text::{fit_for_callers, tidy_lines},
 };
 
-/// Longest error message that is passed on, in bytes.
+/// Longest error message to pass on, in bytes.
 const MAX_MESSAGE: usize = 1024;
 /// Bytes that a response may have in addition to its result.
 const ENVELOPE: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub(super) struct Remote {
     egress: Egress,
     /// The credential for declared requests.
     credential: Option<Arc<SourceCredential>>,
-    /// `None` when no node is a tool of the server.
+    /// `None` if all nodes are declared requests.
     mcp: Option<McpSource>,
 }
 
@@ -64,7 +64,7 @@ impl Remote {
         Ok(Self { egress: egress.clone(), credential, mcp: mcp.transpose()? })
     }
 
-    /// Returns the status of the server unless it is ready.
+    /// The status of the server unless it is ready.
     pub(super) fn trouble(&self) -> Option<SourceStatus> {
         let status = self.mcp.as_ref()?.status();
         (status.state != SourceState::Ready).then_some(status)
@@ -98,7 +98,7 @@ impl Remote {
         let mut outgoing = match request.fill(&call.arguments) {
             Ok(outgoing) => outgoing,
             Err(problem) => {
-                return Ok(Outcome::text(&format!("{problem}; nothing was sent"), true));
+                return Ok(Outcome::text(&format!("not sent: {problem}"), true));
             }
         };
         let echoes =

@@ -56,7 +56,7 @@ impl Request {
         }
         let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
         if !declared.path.starts_with('/') {
-            return Err(invalid("`path` must begin with /"));
+            return Err(invalid("`path` must start with /"));
         }
         if !declared.result.is_empty() && !declared.result.starts_with('/') {
             return Err(invalid("`result` must be a JSON pointer"));
@@ -112,25 +112,25 @@ impl Request {
         Ok(request)
     }
 
-    /// Returns whether the whole response is the result.
+    /// Whether the whole response is the result.
     pub(super) fn takes_all(&self) -> bool {
         self.template.result.is_empty()
     }
 
-    /// Returns the result in a response.
+    /// The result in a response.
     pub(super) fn result<'a>(&self, answer: &'a Value) -> Option<&'a Value> {
         answer.pointer(&self.template.result)
     }
 }
 
-/// Returns the name in `{name}`; any other text is literal.
+/// Parses the name in `{name}`; any other text is literal.
 fn placeholder(text: &str) -> Option<&str> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     (!name.is_empty() && name.bytes().all(legal)).then_some(name)
 }
 
-/// Returns the argument as text; `None` when it is absent or null.
+/// The argument as text; `None` when it is absent or null.
 fn text(arguments: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),

@@ -59,7 +59,7 @@ pub(super) fn needs(required: &[String], grants: &BTreeSet<PackGrant>) -> Result
             }
             _ => {
                 return PackCode::RequirementUnmet
-                    .refuse("it has a requirement that is unknown to this version");
+                    .refuse("this version does not know one of its requirements");
             }
         };
         if !grants.contains(&grant) {
@@ -75,12 +75,12 @@ pub(super) fn no_engine<T>() -> Result<T, PackError> {
         .refuse("this build of toolcrib has no WebAssembly engine; build with `--features wasm`")
 }
 
-/// Fails because of a requirement that is available but was not granted.
+/// Fails because of a requirement that is available but not granted.
 pub(super) fn unmet<T>(grant: PackGrant, why: &str) -> Result<T, PackError> {
     PackCode::RequirementUnmet.refuse(format!("{why}: add \"{grant}\" to `grants` to allow it"))
 }
 
-/// Returns whether the npm-style range `text` includes a version of our major.
+/// Whether the npm-style range `text` includes a version of our major.
 fn admits_major(text: &str) -> bool {
     let alternatives: Option<Vec<_>> = text.split("||").map(range).collect();
     let admits = |range: &semver::VersionReq| {

@@ -44,7 +44,7 @@ struct Shared {
     calls: Calls,
 }
 
-/// A pack that is ready for calls.
+/// A pack ready for calls.
 struct LoadedPack {
     fingerprint: [u8; 32],
     pack: Pack,
@@ -176,8 +176,9 @@ impl Shared {
         if self.context.credential.is_none() {
             pack.drop_unauthorized();
         } else if pack.manifest.nodes.iter().all(|node| node.request.is_none()) {
-            return PackCode::RequirementUnmet
-                .refuse("`credential` is for nodes that are requests, and this pack has none");
+            return PackCode::RequirementUnmet.refuse(
+                "`credential` is for nodes that are requests, but this pack has only others",
+            );
         }
         let engine = Engine::start(&mut pack, &self.context).await?;
         if self.context.spec.offers == PackOffer::Actions {
@@ -195,7 +196,7 @@ impl Shared {
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
         let name = permit.entry().upstream_name.as_str();
         let node = loaded.pack.nodes.iter().find(|node| node.tool.name == name);
-        let node = node.ok_or_else(|| unavailable("the pack no longer has this node"))?;
+        let node = node.ok_or_else(|| unavailable("this node was removed from the pack"))?;
         loaded.forms.check(name, permit.entry().pinned)?;
         loaded.engine.call(node, permit, call).await
     }

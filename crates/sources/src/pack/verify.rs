@@ -4,7 +4,7 @@
 //! file that `signing.signatureRef` names, covers `pack.json`. The manifest must then contain the
 //! hash of every other file (`x-toolcrib-files`), because the signature does not cover them.
 //!
-//! Invariant (I-42): only the operator's keys are trusted; a key inside a pack proves nothing.
+//! Invariant (I-42): only the operator's keys are trusted; a key inside a pack is no proof.
 
 use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -20,7 +20,7 @@ use super::{
 /// Bytes of a signature.
 const SIGNATURE: usize = 64;
 
-/// Returns `sha256-…` of `bytes`.
+/// Computes `sha256-…` of `bytes`.
 pub(crate) fn integrity(bytes: &[u8]) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(bytes)))
 }
@@ -36,8 +36,7 @@ pub(super) fn verify(
 ) -> Result<(), PackError> {
     if let Some(expected) = &wanted.integrity {
         let Some(archive) = archive else {
-            return PackCode::IntegrityMismatch
-                .refuse("a directory has no hash of its own; use the archive");
+            return PackCode::IntegrityMismatch.refuse("a directory has no hash; use the archive");
         };
         if integrity(archive) != *expected {
             return PackCode::IntegrityMismatch

@@ -1,7 +1,7 @@
 //! WebAssembly nodes: core modules (`module`, the ABI of RFC 0008) and components (`component`, the
 //! world in `pack.wit`).
 //!
-//! Invariant (I-44): each call runs in a fresh instance that is never reused.
+//! Invariant (I-44): each call runs in a fresh instance, used only once.
 //!
 //! Invariant (I-45): pack code has a deadline and a memory limit; a trap fails only its own call.
 
@@ -147,7 +147,7 @@ impl Program {
     }
 
     /// Converts a failed call to its result. A trap is a failure of the tool itself, because its
-    /// instance runs nothing else.
+    /// instance runs only this call.
     fn failed(&self, failure: CallFailure) -> Result<Outcome, UpstreamError> {
         let failed = |text: &str| Ok(Outcome::text(text, true));
         match failure {
@@ -161,7 +161,7 @@ impl Program {
             CallFailure::Trap(error, None) => {
                 let source = &self.context.source.id;
                 tracing::info!(%source, error = %error, "pack code trapped");
-                failed("the tool crashed; nothing outside this call is affected")
+                failed("the tool crashed; only this call is affected")
             }
             CallFailure::Garbage(what) => Err(protocol(what)),
             CallFailure::TooLarge(bytes) => {

@@ -27,11 +27,11 @@ use super::{
 };
 
 /// Written to the report pipe when all restrictions are applied and only exec is left. A launcher
-/// that exits without writing it has started nothing.
+/// that exits without writing it did not start the program.
 pub(super) const READY: u8 = b'+';
 
-/// Executes `program` in place of this process. Returns only when that failed, after the reason was
-/// reported.
+/// Executes `program` in place of this process. Returns only if that failed, after reporting the
+/// reason.
 #[expect(clippy::disallowed_methods, reason = "the launcher is a part of `process`")]
 pub(super) fn run(
     rules: &ConfinementRules,

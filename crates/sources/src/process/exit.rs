@@ -1,8 +1,8 @@
-//! How a child ended.
+//! How a child exited.
 
 use std::{fmt, os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
-/// How a child ended, or why it did not start.
+/// How a child exited, or why it did not start.
 #[derive(Debug, Clone)]
 pub(crate) enum Exit {
     Ended(ExitStatus),
@@ -17,7 +17,7 @@ impl fmt::Display for Exit {
         match self {
             Self::Ended(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => write!(f, "exited with status {code}"),
-                (None, Some(signal)) => write!(f, "was ended by signal {signal}"),
+                (None, Some(signal)) => write!(f, "was killed by signal {signal}"),
                 (None, None) => f.write_str("ended"),
             },
             Self::NotStarted(why) => f.write_str(why),

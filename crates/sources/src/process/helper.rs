@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Largest output in bytes; keys are far shorter.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Returns the output of the program, without trailing line breaks.
+/// Runs the program and captures its output, without trailing line breaks.
 ///
 /// # Errors
 /// Fails when the program cannot be started, fails, takes too long or prints no text. The text is
@@ -39,8 +39,8 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     };
     let (read, status, text) = tokio::time::timeout(TIMEOUT, run)
         .await
-        .map_err(|_| format!("the program {program} did not end within {TIMEOUT:?}"))?;
-    // Checked first, because a program whose output is no longer read fails.
+        .map_err(|_| format!("the program {program} did not exit within {TIMEOUT:?}"))?;
+    // Checked first, because closing the pipe early makes the program fail.
     if matches!(read, Ok(read) if read as u64 > MAX_BYTES) {
         return Err(format!("the program {program} printed more than 64 KiB"));
     }
@@ -53,8 +53,8 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     }
     let value = text.expose().trim_end_matches(['\r', '\n']);
     match (read, value) {
-        (Err(_), _) => Err(format!("the program {program} printed data that is not text")),
-        (Ok(_), "") => Err(format!("the program {program} printed nothing")),
+        (Err(_), _) => Err(format!("the program {program} printed data other than text")),
+        (Ok(_), "") => Err(format!("the program {program} printed no text")),
         (Ok(_), value) => Ok(Secret::new(value.to_owned())),
     }
 }
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(shell("echo ' a b '").await.unwrap(), " a b ");
         for (script, expected) in [
             ("echo canary; exit 3", "failed (exit status: 3)"),
-            ("true", "printed nothing"),
+            ("true", "printed no text"),
             ("head -c 70000 /dev/zero | tr '\\0' a", "more than 64 KiB"),
             ("printf '\\377'", "not text"),
         ] {

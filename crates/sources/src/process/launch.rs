@@ -1,4 +1,4 @@
-//! What every start of a program needs: the launcher, the roles of the helper processes, and the
+//! Shared by all starts of programs: the launcher, the roles of the helper processes, and the
 //! environment.
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::PathBuf, time::Duration};
@@ -42,8 +42,8 @@ pub(super) enum Role {
     Probe,
 }
 
-/// What keeps modes, owners, times and attributes of files unchanged outside of a sandbox's writable
-/// paths.
+/// How modes, owners, times and attributes of files outside a sandbox's writable paths are kept
+/// unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum MetadataGuard {
     /// All other mounts are read-only.
@@ -82,8 +82,8 @@ impl Role {
     }
 }
 
-/// Returns the environment of a child: the `inherited` variables of this process that are set, and
-/// the configured ones, which override them.
+/// The environment of a child: the `inherited` variables of this process that are set, and the
+/// configured ones, which override them.
 #[expect(
     clippy::disallowed_methods,
     reason = "the inherited environment is read when a child starts"

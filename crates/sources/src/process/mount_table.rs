@@ -37,7 +37,7 @@ impl Mount {
     }
 }
 
-/// Returns the path of a field in which some bytes are written as three octal digits.
+/// Decodes a path in which some bytes are written as three octal digits.
 fn unescaped(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

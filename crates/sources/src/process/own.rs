@@ -1,7 +1,7 @@
 //! Runs of this program itself, for a command that shows what other commands do.
 //!
-//! They are children like any other: a reaper supervises each one, so that none outlives this process,
-//! even if it is killed.
+//! They are children like any other: a reaper supervises each one, so that it exits with this
+//! process, even if this process is killed.
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
 /// them: only the arguments count.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
-/// Time limit of a run that ends by itself.
+/// Time limit of a run that exits by itself.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for the start of a server, and for its shutdown.
 const SERVER_LIMIT: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ pub struct OwnRun {
     pub stderr: String,
 }
 
-/// A run that goes on until it is stopped. Dropping it kills the run with its descendants.
+/// A run that continues until it is stopped. Dropping it kills the run with its descendants.
 pub struct OwnServer {
     reaper: Reaper,
     _stdin: ChildStdin,
@@ -79,7 +79,7 @@ impl OwnProgram {
         Ok((reaper, streams))
     }
 
-    /// Runs this program with `arguments` to its end.
+    /// Runs this program with `arguments` until it exits.
     ///
     /// # Errors
     /// Fails when the run cannot be started, takes longer than a minute, or is killed.
@@ -97,16 +97,16 @@ impl OwnProgram {
         };
         match tokio::time::timeout(RUN_LIMIT, run).await {
             Ok(result) => result,
-            Err(_) => Err(format!("did not end within {RUN_LIMIT:?}")),
+            Err(_) => Err(format!("did not exit within {RUN_LIMIT:?}")),
         }
     }
 
-    /// Starts this program with `arguments`, and waits until it prints a line that begins with
+    /// Starts this program with `arguments`, and waits until it prints a line that starts with
     /// `prefix`. Returns the rest of that line too.
     ///
     /// # Errors
-    /// Fails when the program cannot be started, ends before it has printed the line, or takes too
-    /// long. The text has its last messages.
+    /// Fails when the program cannot be started, exits before it prints the line, or takes too
+    /// long. The error contains its last messages.
     pub async fn serve(
         &self,
         arguments: &[&str],
@@ -134,12 +134,12 @@ impl OwnProgram {
 }
 
 impl OwnServer {
-    /// Returns the last messages of the server.
+    /// The last messages of the server.
     pub fn last_messages(&self) -> String {
         self.last.lock().trim().to_owned()
     }
 
-    /// Ends the server with SIGTERM, and kills it if it does not end in time.
+    /// Stops the server with SIGTERM, and kills it if it does not exit in time.
     pub async fn stop(mut self) {
         self.reaper.terminate().await;
         if tokio::time::timeout(SERVER_LIMIT, self.reaper.ended()).await.is_err() {
@@ -149,15 +149,15 @@ impl OwnServer {
     }
 }
 
-/// Returns everything that `from` has, up to [`MAX_OUTPUT`].
+/// Reads all of `from`, up to [`MAX_OUTPUT`].
 async fn text(from: impl AsyncRead + Unpin) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error is the output.
+    // After an error, the bytes so far are the output.
     from.take(MAX_OUTPUT).read_to_end(&mut bytes).await.ok();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns the rest of the first line that begins with `prefix`; `None` at the end of the output.
+/// The rest of the first line that starts with `prefix`; `None` at the end of the output.
 async fn find(from: &mut BufReader<ChildStdout>, prefix: &str) -> Option<String> {
     loop {
         let mut line = Vec::new();

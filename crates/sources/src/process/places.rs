@@ -130,17 +130,17 @@ impl Place {
     }
 }
 
-/// Opens `path`, or returns `None` when it does not exist.
+/// Opens `path`; `None` if it does not exist.
 fn open(path: &Path) -> Option<Place> {
     let path = path.canonicalize().ok()?;
     let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, FileMode::empty());
-    // A link that was created meanwhile is not followed.
+    // A link created meanwhile is not followed.
     let fd = openat2(CWD, &path, flags, mode, ResolveFlags::NO_SYMLINKS).ok()?;
     let about = fstat(&fd).ok()?;
     Some(Place { fd, about, path })
 }
 
-/// Returns places that cover `path` except `territory`.
+/// Opens places that cover `path` except `territory`.
 fn without(path: &Path, territory: &ProtectedPaths) -> Vec<Place> {
     let Some(place) = open(path) else { return Vec::new() };
     if !territory.covers(&place.about) {
@@ -200,17 +200,17 @@ impl ProtectedPaths {
         }
     }
 
-    /// Returns whether this is a protected file or directory, or an ancestor of one.
+    /// Whether this is a protected file or directory, or an ancestor of one.
     fn covers(&self, about: &Stat) -> bool {
         self.above.contains(&identity(about))
     }
 
-    /// Returns whether `path` is in a protected directory.
+    /// Whether `path` is in a protected directory.
     fn contains(&self, path: &Path) -> bool {
         self.roots.iter().any(|root| path.starts_with(root))
     }
 
-    /// Returns whether `place` is something protected, in it, or above it.
+    /// Whether `place` is protected, in a protected directory, or above one.
     fn is_at(&self, place: &Place) -> bool {
         self.covers(&place.about) || self.contains(&place.path)
     }
@@ -247,7 +247,7 @@ fn identity(about: &Stat) -> (u64, u64) {
     (about.st_dev.into(), about.st_ino.into())
 }
 
-/// Returns `path` with links resolved; its last components need not exist.
+/// Resolves the links in `path`; its last components need not exist.
 fn resolved(path: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(path).ok()?;
     absolute.ancestors().find_map(|there| {

@@ -10,7 +10,7 @@ use rustix::{
 };
 
 /// Drops all capabilities (ambient, bounding, effective, permitted and inheritable), and sets
-/// `no_new_privs`: no program that is executed later gains a privilege, not even a setuid one.
+/// `no_new_privs`: no later program gains a privilege, not even a setuid one.
 pub(super) fn drop_all() -> Result<(), String> {
     drop_each().map_err(|error| format!("capabilities cannot be dropped: {error}"))
 }

@@ -18,9 +18,9 @@ use crate::error::{died, too_large, unavailable};
 /// Bytes kept from the end of stderr.
 const STDERR: usize = 8 << 10;
 
-/// Runs `program` with `input` until it and all its descendants have ended. Dropping the future
-/// kills all of them. More than `max_output` bytes of output end the program; of stderr, the last
-/// bytes are returned.
+/// Runs `program` with `input` until it and all its descendants have exited. Dropping the future
+/// kills all of them. The program is killed after more than `max_output` bytes of output; of
+/// stderr, the last bytes are kept.
 pub(crate) async fn run(
     program: ChildSpec<'_>,
     input: Vec<u8>,

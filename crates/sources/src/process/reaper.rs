@@ -1,11 +1,11 @@
 //! The reaper: a second instance of this program between the server and a child. It adopts all
-//! descendants of the child, whatever their session or process group, and ends them.
+//! descendants of the child, in any session or process group, and kills them.
 //!
 //! Its standard error is a socket to the server. The server writes commands to it, and closing it
 //! (or dying) is the last command. The reaper writes frames: the child's standard error output, and
 //! its exit status.
 //!
-//! Invariant: the reaper ends after all its descendants (on Linux; elsewhere after the child's
+//! Invariant: the reaper exits after all its descendants (on Linux; elsewhere after the child's
 //! process group), and with the server.
 //!
 //! Invariant: the reaper signals only its own children, and no other process reaps those. A process
@@ -52,14 +52,14 @@ use super::{
 
 pub(crate) use client::{ChildSpec, Reaper, Streams};
 
-/// How long descendants may resist SIGKILL before the end is reported anyway. A process that waits
+/// How long descendants may resist SIGKILL before the exit is reported anyway. A process that waits
 /// for a device or a network file system resists.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Interval at which remaining descendants are searched for, in the absence of signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Starts `program`, waits for it, and ends its remaining descendants.
+/// Starts `program`, waits for it, and kills its remaining descendants.
 pub(super) fn run(
     rules: ReaperRules,
     program: OsString,
@@ -114,7 +114,7 @@ async fn reap(rules: ReaperRules, program: OsString, arguments: Vec<OsString>) -
         }
     }
     child.end_all(&mut deaths).await?;
-    // Output that is still in the pipe. All writers have ended, unless they resist SIGKILL.
+    // Output still in the pipe. All writers have exited, unless they resist SIGKILL.
     let rest = async {
         while stderr_open {
             let read = stderr.read(&mut buffer).await;
@@ -147,7 +147,7 @@ fn give_up_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this process the parent of descendants whose parents have ended.
+/// Makes this process the parent of descendants whose parents have exited.
 #[cfg(target_os = "linux")]
 fn adopt() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
@@ -209,7 +209,7 @@ fn start(
     Ok((Child { pid, status: None }, stderr, report.map(|(reader, _)| reader)))
 }
 
-/// Returns once exec has closed the report pipe. Fails with the launcher's message.
+/// Waits until exec has closed the report pipe. Fails with the launcher's message.
 async fn outcome_of_start(report: Option<PipeReader>) -> Result<(), String> {
     let Some(report) = report else { return Ok(()) };
     let mut said = Vec::new();
@@ -218,12 +218,14 @@ async fn outcome_of_start(report: Option<PipeReader>) -> Result<(), String> {
     report.read_to_end(&mut said).await.map_err(|error| error.to_string())?;
     match said.strip_prefix(&[READY]) {
         Some([]) => Ok(()),
-        None if said.is_empty() => Err("the launcher ended before it started anything".to_owned()),
+        None if said.is_empty() => {
+            Err("the launcher exited before it started the program".to_owned())
+        }
         rest => Err(String::from_utf8_lossy(rest.unwrap_or(&said)).into_owned()),
     }
 }
 
-/// Forwards one read as a frame; returns false at the end of the stream.
+/// Forwards one read as a frame; false at the end of the stream.
 async fn forward(frames: &mut OwnedWriteHalf, buffer: &[u8], read: io::Result<usize>) -> bool {
     match read.map(|read| buffer.get(..read)) {
         Ok(Some([]) | None) | Err(_) => false,
@@ -274,7 +276,7 @@ impl Child {
     /// Signals the child's process group, unless the child has been reaped.
     fn signal_group(&self, signal: Signal) {
         if self.status.is_none() {
-            // This fails when the group has already ended, which is fine.
+            // This fails when the group has already exited, and may be ignored.
             kill_process_group(self.pid, signal).ok();
         }
     }
@@ -298,7 +300,7 @@ impl Child {
     }
 }
 
-/// Returns whether a child has exited and waits to be reaped; `None` when there is no such child.
+/// Whether a child has exited and waits to be reaped; `None` when the child does not exist.
 fn has_ended(which: WaitId<'_>) -> io::Result<Option<bool>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match waitid(which, options) {
@@ -333,7 +335,7 @@ fn kill_children() {
 #[cfg(not(target_os = "linux"))]
 fn kill_children() {}
 
-/// An empty directory that is removed on drop.
+/// An empty directory, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -68,7 +68,7 @@ pub(super) struct Reader {
     lines: Arc<Lines>,
     secrets: Vec<Secret>,
     probe: mpsc::UnboundedReceiver<Probe>,
-    /// Lines written during the probe; `None` after it has ended.
+    /// Lines written during the probe; `None` afterwards.
     held: Option<VecDeque<StderrLine>>,
 }
 
@@ -80,12 +80,12 @@ impl Lines {
         Self { source, mode, clock, kept: Mutex::default(), logged }
     }
 
-    /// Returns the lines, oldest first.
+    /// The lines, oldest first.
     pub(crate) fn kept(&self) -> Vec<StderrLine> {
         self.kept.lock().iter().cloned().collect()
     }
 
-    /// Adds the stderr output of a child that has exited.
+    /// Adds the stderr output of an exited child.
     pub(crate) fn take(&self, text: &[u8], secrets: &[Secret]) {
         let lines = text.split(|&byte| byte == b'\n');
         lines.filter_map(|line| self.line(line, secrets)).for_each(|line| self.keep(line));
@@ -96,7 +96,7 @@ impl Lines {
         let long = secrets.iter().filter(|secret| secret.expose().len() >= MIN_SECRET);
         let labelled = long.map(|secret| (secret.clone(), "[secret]".to_owned()));
         let mut text = redact::without(&text, labelled.collect()).into_owned();
-        // The rest of a line that was too long may begin a secret.
+        // The rest of an overlong line may start with a secret.
         if bytes.len() >= MAX_LINE + margin(secrets) {
             let end = text.len().saturating_sub(margin(secrets));
             text.truncate(text.floor_char_boundary(end));
@@ -130,7 +130,7 @@ impl Lines {
     }
 }
 
-/// Returns the number of bytes that the longest secret takes, each character escaped as `\u0000`.
+/// The number of bytes of the longest secret if each character is escaped as `\u0000`.
 fn margin(secrets: &[Secret]) -> usize {
     secrets.iter().map(|secret| secret.expose().len()).max().unwrap_or_default() * 6
 }
@@ -145,7 +145,7 @@ fn push(lines: &mut VecDeque<StderrLine>, line: StderrLine) {
 // === impl Reader ===
 
 impl Reader {
-    /// Creates a reader that holds lines back until the probe has ended.
+    /// Creates a reader that holds lines back until the probe completes.
     pub(super) fn new(lines: Arc<Lines>, secrets: Vec<Secret>) -> (Self, ProbeEnd) {
         let (end, probe) = mpsc::unbounded_channel();
         (Self { lines, secrets, probe, held: Some(VecDeque::new()) }, end)

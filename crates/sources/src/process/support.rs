@@ -33,7 +33,7 @@ impl SandboxSupport {
         SUPPORT.get_or_try_init(|| probe(launcher)).await
     }
 
-    /// Returns the missing layer without which the mode `required` starts nothing, with its reason.
+    /// The missing layer without which the mode `required` starts no program, with its reason.
     pub fn obstacle(&self) -> Option<&str> {
         let Self { read_only_mounts: _, landlock, capabilities, system_calls } = self;
         landlock.as_deref().or(capabilities.as_deref()).or(system_calls.as_deref())
@@ -47,7 +47,7 @@ impl SandboxSupport {
     }
 }
 
-/// Returns why the user of this process starts no program with `confinement`.
+/// Why the user of this process starts no program with `confinement`.
 pub(crate) fn refusal(confinement: &Confinement) -> Option<&'static str> {
     match (confinement.mode, confinement.root) {
         (ConfinementMode::Off, _) | (_, RootPolicy::Allowed) => None,
@@ -75,7 +75,7 @@ pub(crate) async fn rules(
     Ok(ConfinementRules { confinement, guard, resources, variables, report: -1 })
 }
 
-/// Returns how the metadata of files is guarded from a program with `confinement`.
+/// How the metadata of files is guarded from a program with `confinement`.
 async fn guard(confinement: &Confinement, launcher: &Launcher) -> Result<MetadataGuard, String> {
     match confinement.mode {
         ConfinementMode::Off => Ok(MetadataGuard::SystemCalls),

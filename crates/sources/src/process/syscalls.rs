@@ -203,7 +203,7 @@ fn refused(guard: MetadataGuard) -> Result<Rules, BackendError> {
     for flag in NAMESPACES {
         add(&mut rules, libc::SYS_clone, vec![has(0, u64::from(flag.unsigned_abs()))?])?;
     }
-    // A lease on a file that is only read stops its writers.
+    // A lease on a file opened for reading stops its writers.
     let lease = u64::from(libc::F_SETLEASE.unsigned_abs());
     add(&mut rules, libc::SYS_fcntl, vec![is(1, lease)?])?;
     for request in TERMINAL {

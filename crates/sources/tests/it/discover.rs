@@ -57,7 +57,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     assert_eq!(tools["null-description"].description, None);
     assert_eq!(tools["number-description"].description, None);
     for (what, why) in [
-        ("bad-header", "so callers see none"),
+        ("bad-header", "so callers get no header annotations"),
         ("first", "is listed twice"),
         ("string-hint", "annotation readOnlyHint has the wrong type"),
         ("number-description", "description is not a string"),

@@ -1,5 +1,5 @@
-//! Reads YAML whose numbers a double changes: those beyond 64 bits, and decimals with more digits than a
-//! double has or with another form, such as `1.50`.
+//! Reads YAML whose numbers a double changes: those beyond 64 bits, and decimals with more digits
+//! than a double has or with another form, such as `1.50`.
 //!
 //! The YAML parser hands over numbers as doubles. Here they get the text that they have in the file, by
 //! their positions in it. That takes longer, so other files are read without.
@@ -27,8 +27,8 @@ pub(super) enum Node {
     Map(Vec<(String, Node)>),
 }
 
-/// Returns whether `text` contains a number that a double changes. It need not be one of the document: it
-/// can be a part of a string.
+/// Whether `text` contains a number that a double changes. It may be a part of a string instead of
+/// a number of the document.
 pub(super) fn is_needed(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     let is_first = |c: char| c.is_ascii_digit() || c == '-' || c == '+';
@@ -40,7 +40,7 @@ pub(super) fn is_needed(text: &str) -> bool {
     })
 }
 
-/// Returns a number as JSON has it; `None` for the other forms of YAML, such as `.5` and `.inf`.
+/// A number in JSON's form; `None` for the other forms of YAML, such as `.5` and `.inf`.
 fn json_number(text: &str) -> Option<(&str, Number)> {
     let text = text.strip_prefix('+').unwrap_or(text);
     Some((text, text.parse().ok()?))
@@ -49,7 +49,7 @@ fn json_number(text: &str) -> Option<(&str, Number)> {
 // === impl Node ===
 
 impl Node {
-    /// Returns the value, with the texts of its numbers in `source`. An error completes a sentence such as
+    /// The value, with the texts of its numbers in `source`. An error completes a sentence such as
     /// "the file is not …".
     pub(super) fn into_value(self, source: &str) -> Result<Value, String> {
         Ok(match self {

@@ -21,7 +21,7 @@ const CLOCK: &str = "toolcrib:pack/clock@1.0.0";
 const RANDOM: &str = "toolcrib:pack/random@1.0.0";
 const HTTP: &str = "toolcrib:pack/http@1.0.0";
 
-/// A component that is ready to be instantiated.
+/// A component ready to be instantiated.
 pub(super) struct Component {
     ready: InstancePre<State>,
     invoke: ComponentExportIndex,
@@ -60,7 +60,7 @@ impl Component {
         Ok(Self { ready, invoke })
     }
 
-    /// Passes `request` to a node in a fresh instance, and returns its response.
+    /// Passes `request` to a node in a fresh instance; yields its response.
     pub(super) async fn call(
         &self,
         machine: &Machine,

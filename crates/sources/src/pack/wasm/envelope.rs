@@ -10,7 +10,7 @@ use crate::{
     text::{fit_for_callers, tidy_lines},
 };
 
-/// Longest message of a failed node that is passed on, in bytes.
+/// Longest message of a failed node to pass on, in bytes.
 const MAX_MESSAGE: usize = 2048;
 
 #[derive(Deserialize)]

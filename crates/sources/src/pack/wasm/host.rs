@@ -115,12 +115,12 @@ impl State {
         }
     }
 
-    /// Implements the grant `clock`: returns milliseconds since the epoch.
+    /// Implements the grant `clock`: milliseconds since the epoch.
     pub(super) fn now(&self) -> i64 {
         self.context.source.clock.now().timestamp_millis()
     }
 
-    /// Implements the grant `http`: returns a future of the response, or of the error, as JSON.
+    /// Implements the grant `http`: a future of the response, or of the error, as JSON.
     pub(super) fn fetch(&mut self, request: Vec<u8>) -> impl Future<Output = String> + use<> {
         self.requests += 1;
         let (trail, runtime) = (self.trail.clone(), self.context.source.runtime.clone());

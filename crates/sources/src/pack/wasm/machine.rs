@@ -98,7 +98,7 @@ impl Machine {
         })
     }
 
-    /// Compiles a module or a component, or returns it from the cache.
+    /// Compiles a module or a component, or takes it from the cache.
     pub(super) fn compile(&self, code: &[u8], component: bool) -> wasmtime::Result<CompiledCode> {
         let key = (Sha256::digest(code).into(), component);
         let known = |compiled: &VecDeque<(Key, CompiledCode)>| {
@@ -122,8 +122,8 @@ impl Machine {
         Ok(compiled)
     }
 
-    /// Runs `work` on the threads for code. Returns `None` when it does not finish within
-    /// `patience`. Dropping the future stops the work at the next tick.
+    /// Runs `work` on the threads for code. Returns `None` if it takes longer than `patience`.
+    /// Dropping the future stops the work at the next tick.
     pub(super) async fn run<T: Send + 'static>(
         &'static self,
         patience: Duration,

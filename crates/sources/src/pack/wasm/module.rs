@@ -1,7 +1,7 @@
 //! Core modules with the ABI of RFC 0008, version 1: JSON in linear memory.
 //!
 //! Invariant: a pointer from pack code is used only to slice that code's own memory. An invalid
-//! pointer ends the call.
+//! pointer fails the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ const NAMESPACE: &str = "openwop";
 const OURS: &str = "toolcrib";
 /// Largest number of nodes of a module.
 const MAX_NODES: i32 = 1_000;
-/// Longest name that a module returns, in bytes.
+/// Longest node name, in bytes.
 const MAX_NAME: usize = 256;
 /// Bytes that a response may have in addition to its result.
 const ENVELOPE: usize = 16 << 10;
@@ -33,7 +33,7 @@ const ENVELOPE: usize = 16 << 10;
 /// The failure of a call whose result is outside the memory of the code.
 const OUTSIDE: CallFailure = CallFailure::Garbage("the code pointed outside its memory");
 
-/// A module that is ready to be instantiated.
+/// A module ready to be instantiated.
 pub(super) struct Module {
     ready: InstancePre<State>,
     /// The module's indexes of its nodes.
@@ -90,7 +90,7 @@ impl Module {
                     tracing::debug!(%error, "code of a pack does not list its nodes");
                     "the code trapped while listing its nodes, or lacks an export of the ABI"
                 }
-                CallFailure::TooLarge(_) => "the code returned a name that is too long",
+                CallFailure::TooLarge(_) => "the code returned a name longer than the limit",
             };
             PackCode::InvalidManifest.error(problem)
         })?;
@@ -126,7 +126,7 @@ impl Module {
         self.nodes.contains_key(node)
     }
 
-    /// Passes `request` to a node in a fresh instance, and returns its response.
+    /// Passes `request` to a node in a fresh instance; yields its response.
     pub(super) async fn call(
         &self,
         machine: &Machine,
@@ -146,7 +146,7 @@ impl Module {
             running.memory.write(&mut running.store, at as u32 as usize, request.as_bytes());
         written.map_err(|_| OUTSIDE)?;
         let (at, len) = running.pair("openwop_node_invoke", (*index, at, len)).await?;
-        // No memory is freed, because the instance ends here.
+        // Memory is not freed, because the instance is dropped here.
         let bytes = len as u32 as usize;
         if bytes > max {
             return Err(CallFailure::TooLarge(bytes));
@@ -222,7 +222,7 @@ fn slice<'a>(caller: &'a mut Caller<'_, State>, at: i32, len: i32) -> wasmtime::
     range(memory.data(&*caller), at, len).ok_or_else(outside)
 }
 
-/// Copies `bytes` into memory that the code allocates; returns the packed pointer and length.
+/// Copies `bytes` into memory that the code allocates; yields the packed pointer and length.
 async fn hand_over(caller: &mut Caller<'_, State>, bytes: &[u8]) -> wasmtime::Result<i64> {
     let Some(Extern::Func(alloc)) = caller.get_export("openwop_alloc") else {
         return Err(wasmtime::Error::msg("the code exports no openwop_alloc"));
@@ -234,7 +234,7 @@ async fn hand_over(caller: &mut Caller<'_, State>, bytes: &[u8]) -> wasmtime::Re
     Ok(((len as u64) << 32 | u64::from(at as u32)) as i64)
 }
 
-/// Returns the bytes that a pointer and a length of the code name, if they are in its `memory`.
+/// The bytes at a pointer and length of the code, if they are in its `memory`.
 fn range(memory: &[u8], at: i32, len: i32) -> Option<&[u8]> {
     memory.get(at as u32 as usize..)?.get(..len as u32 as usize)
 }
@@ -261,7 +261,7 @@ impl RunningInstance {
         called.map_err(|error| self.store.data().trapped(error))
     }
 
-    /// Calls an export that returns pointer and length: as two numbers, or packed into one.
+    /// Calls an export with a pointer and length as its result: as two numbers, or packed into one.
     async fn pair<P: wasmtime::WasmParams + Send + Sync>(
         &mut self,
         name: &str,
@@ -283,7 +283,7 @@ impl RunningInstance {
         called.map_err(|error| self.store.data().trapped(error))
     }
 
-    /// Calls an export that returns a name.
+    /// Calls an export with a name as its result.
     async fn text<P: wasmtime::WasmParams + Send + Sync>(
         &mut self,
         name: &str,

@@ -53,8 +53,8 @@ struct FetchResponse {
 /// Code and message of a failed request.
 type FetchError = (&'static str, String);
 
-/// Sends the request in JSON form on `runtime`, because the threads for code have no connections,
-/// and returns the response as JSON. Dropping the future cancels it.
+/// Sends the request in JSON form on `runtime`, because the threads for code have no connections.
+/// The response is JSON. Dropping the future cancels the request.
 pub(super) async fn fetch(
     egress: Egress,
     runtime: &tokio::runtime::Handle,

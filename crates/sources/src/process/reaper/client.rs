@@ -38,10 +38,10 @@ pub(crate) struct ChildSpec<'a> {
     pub(crate) confinement: Option<ConfinementRules>,
 }
 
-/// A reaper and its child. Dropping it ends both, and all descendants of the child.
+/// A reaper and its child. Dropping it kills both, and all descendants of the child.
 pub(crate) struct Reaper {
     process: tokio::process::Child,
-    /// Dropping it ends the reaper, the child and all descendants.
+    /// Dropping it stops the reaper, which kills the child and all descendants.
     commands: Option<OwnedWriteHalf>,
     state: watch::Receiver<State>,
     _reader: AbortOnDropHandle<()>,
@@ -111,7 +111,7 @@ impl ChildSpec<'_> {
     }
 }
 
-/// Handles frames until the reaper ends.
+/// Handles frames until the reaper exits.
 async fn listen(mut read: OwnedReadHalf, mut said: DuplexStream, state: &watch::Sender<State>) {
     loop {
         let Ok(kind) = read.read_u8().await else { return };
@@ -150,7 +150,7 @@ impl Reaper {
         }
     }
 
-    /// Waits until the child and all its descendants have ended, and the reaper is reaped.
+    /// Waits until the child and all its descendants have exited, and the reaper is reaped.
     /// Cancel-safe.
     pub(crate) async fn ended(&mut self) -> Exit {
         let exit =
@@ -158,7 +158,7 @@ impl Reaper {
                 Ok(State::Ended(exit)) => exit.clone(),
                 Ok(State::Starting | State::Running) | Err(_) => Exit::Lost,
             };
-        // The reaper has nothing left to do, so a failed wait is harmless.
+        // The reaper has finished its work, so a failed wait is harmless.
         self.process.wait().await.ok();
         exit
     }
@@ -166,12 +166,12 @@ impl Reaper {
     /// Sends SIGTERM to the child's process group.
     pub(crate) async fn terminate(&mut self) {
         if let Some(commands) = &mut self.commands {
-            // The write fails only when the reaper has ended.
+            // The write fails only when the reaper has exited.
             commands.write_all(&[TERMINATE]).await.ok();
         }
     }
 
-    /// Kills the child and all its descendants; [`Self::ended`] waits for their end.
+    /// Kills the child and all its descendants; [`Self::ended`] waits for their exit.
     pub(crate) fn kill(&mut self) {
         self.commands = None;
     }

@@ -101,7 +101,7 @@ async fn a_declared_request_is_sent_and_its_result_taken() {
     assert_eq!((noted.len(), noted[0].decision), (1, EgressDecision::Allowed));
 
     let outcome = rig.call(make::NODE, json!({ "id": ".." })).await;
-    assert!(outcome.is_error && text(&outcome).contains("nothing was sent"));
+    assert!(outcome.is_error && text(&outcome).contains("not sent"));
     assert_eq!(server.lines().len(), 1);
 }
 
